@@ -1,4 +1,4 @@
-"""Every error that a user can meet: what happened, where, and what to do about it.
+"""Define every error that a user can meet: what happened, where, and what to do.
 
 The command line, the REST API (RFC 9457 problem+json) and the UI render the same object.
 """
@@ -15,7 +15,7 @@ class CompatgateError(Exception):
         problem: what went wrong, one sentence without a full stop.
         field: the input field concerned, as the user spells it (``pool.driver``).
         value: the offending value as given.
-        hint: what would be right, or what to do next.
+        hint: a correct form, or what to do next.
     """
 
     status = 500
@@ -36,7 +36,7 @@ class CompatgateError(Exception):
 
     @property
     def detail(self) -> str:
-        """Field, problem and hint in one line."""
+        """Return field, problem and hint in one line."""
         where = f"{self.field}: " if self.field else ""
         hint = f" ({self.hint})" if self.hint else ""
         return f"{where}{self.problem}{hint}"
@@ -45,7 +45,7 @@ class CompatgateError(Exception):
         return self.detail
 
     def at(self, field: str) -> CompatgateError:
-        """Prefix the field path, for a parser that knows where its input stood."""
+        """Prefix the field path, for a parser that knows the place of its input."""
         self.field = f"{field}.{self.field}" if self.field else field
         return self
 
@@ -73,7 +73,7 @@ class ManyProblems(BadInput):
 
 
 class Unauthorized(CompatgateError):
-    """No token, or one that is not valid."""
+    """The request has no token, or an invalid one."""
 
     status = 401
     slug = "unauthorized"
@@ -87,21 +87,21 @@ class Forbidden(CompatgateError):
 
 
 class NotFound(CompatgateError):
-    """What was named does not exist."""
+    """The named object does not exist."""
 
     status = 404
     slug = "not-found"
 
 
 class Gone(NotFound):
-    """What was named was there, and was removed on purpose."""
+    """The named object existed, and was removed on purpose."""
 
     status = 410
     slug = "gone"
 
 
 class Conflict(CompatgateError):
-    """The change does not fit what is stored (a name taken, a revision passed by)."""
+    """The change conflicts with the stored state (a name in use, an outdated revision)."""
 
     status = 409
     slug = "conflict"
@@ -122,7 +122,7 @@ class TooLarge(CompatgateError):
 
 
 class Unavailable(CompatgateError):
-    """No decision can be had: the gate, a database or a registry does not answer."""
+    """No decision is possible: the gate, a database or a registry does not answer."""
 
     status = 503
     exit_code = 3
@@ -130,20 +130,20 @@ class Unavailable(CompatgateError):
 
 
 class Infrastructure(Unavailable):
-    """A staging host, its engine or a registry failed in a way that another attempt may mend."""
+    """A staging host, its engine or a registry failed; another attempt may succeed."""
 
     slug = "infrastructure"
 
 
 class TimedOut(Unavailable):
-    """A registry did not answer within the time that was allowed; nothing was decided."""
+    """A registry did not answer in time; nothing was decided."""
 
     status = 504
     slug = "timed-out"
 
 
 class Damaged(CompatgateError):
-    """What was fetched is not what its digest, its size or its format says; nothing is kept."""
+    """Downloaded data does not match its digest, size or format; nothing was stored."""
 
     status = 502
     exit_code = 3
@@ -157,7 +157,7 @@ class CatalogError(CompatgateError):
 
 
 class Inconclusive(CompatgateError):
-    """The input says nothing that could be checked (empty, a template): never a pass."""
+    """The input states nothing to check (empty, a template): never a pass."""
 
     status = 422
     exit_code = 3

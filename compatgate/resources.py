@@ -1,4 +1,4 @@
-"""Where the files that travel with the program lie: in the repository, or inside the wheel."""
+"""Find the files that belong to the program: in the repository, or inside the wheel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
 def packaged(*parts: str) -> str | None:
-    """Return the path of something that exists inside the wheel only (``_data/...``), else None."""
+    """Return the path of a file or folder inside the wheel (``_data/...``); None elsewhere."""
     path = os.path.join(_PACKAGE, "_data", *parts)
     return path if os.path.exists(path) else None
 

@@ -1,7 +1,7 @@
-"""Read JSON strictly: refuse an object that has a key twice, and name what decoding may raise.
+"""Read JSON strictly: refuse an object that has a key twice, and list the errors of decoding.
 
-Readers differ in which of two equal keys they believe. This module imports no error class of
-ours, so that commands start fast.
+Readers differ in which of two equal keys they use. This module imports no error class of the
+project, so that commands start fast.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What `msgspec.json.decode` raises for what is no JSON, no UTF-8, or nested too deeply."""
+"""Errors that `msgspec.json.decode` raises for text that is not JSON, not UTF-8, or too deep."""
 
 
 _decode = msgspec.json.Decoder().decode
@@ -21,22 +21,22 @@ _LONGEST = 80
 
 
 class KeyTwice(ValueError):
-    """An object has a key twice; its ``key`` is that one."""
+    """An object has a key twice; ``key`` names it."""
 
     def __init__(self, key: str) -> None:
         self.key = key[:_LONGEST]
-        super().__init__(f"the key {self.key!r} stands twice in one object")
+        super().__init__(f"the key {self.key!r} appears twice in one object")
 
 
 def decode_once(raw: bytes) -> Any:
     """Return a JSON value.
 
-    What a program writes without blanks is encoded again to the same bytes, which shows for little
-    that nothing was lost; whatever else is read a second time, object by object.
+    JSON without blanks encodes to the same bytes again, which proves cheaply that no key was lost;
+    other JSON is read a second time, object by object.
 
     Raises:
         KeyTwice: an object has a key twice.
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is none; see `not_json`.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: not JSON; see `NOT_JSON`.
     """
     value = _decode(raw)
     if not _is_whole(value, raw):
@@ -45,10 +45,10 @@ def decode_once(raw: bytes) -> Any:
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of its members, for `json.loads`.
+    """Build an object from its members, for `json.loads`.
 
     Raises:
-        KeyTwice: a key is among them twice.
+        KeyTwice: a key appears twice.
     """
     found = dict(pairs)
     if len(found) != len(pairs):

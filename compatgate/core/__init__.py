@@ -1,1 +1,1 @@
-"""The pure core: versions, stacks, targets, facts, rules and the evaluation. No I/O."""
+"""Evaluate stacks on targets: versions, stacks, targets, facts and rules, without any I/O."""

@@ -1,4 +1,4 @@
-"""Variables that make a builder without GPU resolve packages as a pool would.
+"""Set the variables that make a builder without a GPU resolve packages as a pool would.
 
 Package managers look for a driver and a GPU and, finding none, choose CPU builds. Each variable
 here tells one of them what the pool has:
@@ -45,16 +45,16 @@ MEANINGS = {
     "UV_CUDA_DRIVER_VERSION": "driver that uv assumes with UV_TORCH_BACKEND=auto",
     "TORCH_CUDA_ARCH_LIST": "GPU code of PyTorch extensions",
     "CMAKE_CUDA_ARCHITECTURES": "GPU code of CMake builds, for -D",
-    "CUDAARCHS": "the same, as CMake itself reads it",
+    "CUDAARCHS": "GPU code of CMake builds, as CMake itself reads it",
 }
 
 
 class BuildEnvironment(Struct, frozen=True):
-    """The variables, and why some have no value.
+    """The variables of a builder, and the reasons for which some have no value.
 
     Attributes:
-        variables: name to value, in the order of `MEANINGS`; one that has none is left out.
-        conflicts: what is missing, or what the pools do not agree on, one sentence each.
+        variables: name to value, in the order of `MEANINGS`; a variable without a value is absent.
+        conflicts: what is missing, or where the pools differ, one sentence each.
     """
 
     variables: dict[str, str]
@@ -62,9 +62,9 @@ class BuildEnvironment(Struct, frozen=True):
 
 
 def build_environment(pools: Sequence[Pool], facts: Facts) -> BuildEnvironment:
-    """Return the variables with which a build suits every one of the pools.
+    """Return the variables with which a build suits every pool.
 
-    Versions are the lowest of all pools, GPU code is that of all of them.
+    Versions are the lowest of all pools; the GPU code covers all pools.
     """
     conflicts: list[str] = []
     capabilities = _capabilities(pools, conflicts)
@@ -87,7 +87,7 @@ def build_environment(pools: Sequence[Pool], facts: Facts) -> BuildEnvironment:
 
 
 def _capabilities(pools: Iterable[Pool], conflicts: list[str]) -> list[Pair]:
-    """Of all pools, ascending; empty when one of them is not known."""
+    """Return the capabilities of all pools, ascending; empty when one is not known."""
     unknown = [pool.name for pool in pools if pool.gpu is None]
     if unknown:
         conflicts.append(f"no GPU code: the GPU of {_names(unknown)} is not stated")
@@ -96,15 +96,15 @@ def _capabilities(pools: Iterable[Pool], conflicts: list[str]) -> list[Pair]:
 
 
 def _drivers(pools: Sequence[Pool], conflicts: list[str]) -> list[Version]:
-    """Of all pools; empty when they do not compare."""
+    """Return the drivers of all pools; empty when they cannot be compared."""
     unknown = [pool.name for pool in pools if pool.driver is None]
     systems = sorted({pool.driver_os for pool in pools})
     if unknown:
-        conflicts.append(f"nothing about drivers: the driver of {_names(unknown)} is not stated")
+        conflicts.append(f"no driver variables: the driver of {_names(unknown)} is not stated")
         return []
     if len(systems) > 1:
         conflicts.append(
-            "nothing about drivers: Linux and Windows drivers have different numbers; ask for the "
+            "no driver variables: Linux and Windows drivers have different numbers; ask for the "
             "pools of one system at a time"
         )
         return []
@@ -141,7 +141,7 @@ def _backend(pools: Sequence[Pool], facts: Facts, conflicts: list[str]) -> str |
 
 
 def _published(facts: Facts) -> dict[str, list[Build]]:
-    """PyTorch builds by index, in the order of `UV_BACKENDS`."""
+    """Return PyTorch builds by index, in the order of `UV_BACKENDS`."""
     torch = facts.framework("torch")
     builds: dict[str, list[Build]] = {}
     for release in torch.releases if torch else ():

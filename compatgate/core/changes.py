@@ -27,7 +27,7 @@ MOST_TRIED = 6
 
 
 def describe_change(change: dict[str, Any]) -> str:
-    """Return a change in words."""
+    """Describe a change in words."""
     parts = []
     for name, value in change.items():
         if value is None:
@@ -55,13 +55,13 @@ def raise_driver(context: RuleContext, floor: Version) -> Candidate:
 
 
 def at_least(context: RuleContext, version: Version) -> str:
-    """``>=X``; with an end where a later branch no longer drives the GPU: ``>=X,<581``."""
+    """Return ``>=X``, with an end where a later branch no longer drives the GPU: ``>=X,<581``."""
     last = context.pool.gpu.last_branch if context.pool.gpu and context.os == "linux" else None
     return f">={version},<{last + 1}" if last else f">={version}"
 
 
 def lowest_release(context: RuleContext, floor: Version) -> Version:
-    """The lowest driver that can be stated for a floor, which may be a branch alone (``580``)."""
+    """Return the lowest driver release of a floor, which may be a branch alone (``580``)."""
     if len(floor.parts) > 1:
         return floor
     branch = context.facts.driver_branches.branches.get(floor.major)
@@ -71,7 +71,7 @@ def lowest_release(context: RuleContext, floor: Version) -> Version:
 
 
 def newer_branches(context: RuleContext) -> Iterator[Candidate]:
-    """Yield the own drivers of newer toolkits, oldest first."""
+    """Yield the drivers that newer toolkits came with, oldest first."""
     seen: set[str] = set()
     for toolkit in context.facts.cuda_driver.toolkits:
         own = toolkit.driver.get(context.os)
@@ -96,7 +96,7 @@ def supported_branch(context: RuleContext) -> Iterator[Candidate]:
 
 
 def driver_for_gpu(context: RuleContext) -> Iterator[Candidate]:
-    """Yield the first driver of the GPU's first branch, or the last of its last."""
+    """Yield the first driver of the GPU's first branch, or the last driver of its last branch."""
     gpu, branches = context.pool.gpu, context.facts.driver_branches.branches
     if gpu is None or context.driver is None:
         return
@@ -121,7 +121,7 @@ def add_forward_compat(context: RuleContext) -> Iterator[Candidate]:
 
 
 def driver_for(context: RuleContext, pair: Pair) -> Version | None:
-    """Return the driver that a CUDA needs at least, when the pool's is below it."""
+    """Return the lowest driver that a CUDA needs; None when the pool's driver is new enough."""
     compat = context.facts.cuda_driver.minor_compat.get(pair[0])
     floor = compat.minimum.get(context.os) if compat else None
     gpu = context.pool.gpu
@@ -177,7 +177,7 @@ def _with_driver(context: RuleContext, change: dict[str, Any], build: Build) -> 
 
 
 def use_build(context: RuleContext, name: str, version: str, build: Build) -> dict[str, Any]:
-    """The stack on this build: its label, its CUDA, and the pins of what the stack states."""
+    """Change a stack to a build: its label, its CUDA, and its pins of what the stack states."""
     text = f"{version}+{build.label}" if build.label else version
     change: dict[str, Any] = {}
     if text != context.stack.components[name].text:
@@ -212,7 +212,7 @@ def _has_code(context: RuleContext, build: Build) -> bool:
 
 
 def build_for(release: Release | None, pair: Pair) -> Build | None:
-    """Return the build of a release for a CUDA, None when there is none."""
+    """Return the build of a release for a CUDA; None when the release has none."""
     if release is None:
         return None
     cuda = parse_version("cuda", show(pair))
@@ -220,14 +220,14 @@ def build_for(release: Release | None, pair: Pair) -> Build | None:
 
 
 def _distance(context: RuleContext, build: Build) -> tuple[bool, int, int]:
-    """Return builds of the same CUDA major first, then the nearest minor; listed before others."""
+    """Return a key that sorts listed builds first, then the nearest CUDA major and minor."""
     own = context.cuda.major_minor if context.cuda else (99, 0)
     pair = build.cuda or (build.cuda_major, 0)
     return (not build.listed, abs(pair[0] - own[0]), abs(pair[1] - own[1]))
 
 
 def follow_pin(context: RuleContext, pin: Pin) -> Iterator[Candidate]:
-    """Use what the build was made with."""
+    """Yield the version that the build was made with."""
     if pin.floor is None:
         return
     text = show(pin.floor.at(3))
@@ -254,7 +254,7 @@ def other_python(have: Version, release: Release) -> Iterator[Candidate]:
 
 
 def older_cuda(context: RuleContext) -> Iterator[Candidate]:
-    """Yield the newest older toolkits, with the frameworks' builds for them."""
+    """Yield older toolkits, newest first, with the frameworks' builds for each."""
     if context.cuda is None:
         return
     series = sorted(
@@ -284,7 +284,7 @@ def cuda_for_gpu(context: RuleContext) -> Iterator[Candidate]:
 
 
 def move_to_cuda(context: RuleContext, pair: Pair) -> Iterator[Candidate]:
-    """The stack on another CUDA: every framework on its build for it, pinned libraries with it."""
+    """Move a stack to another CUDA: each framework to its build there, with pinned libraries."""
     change: dict[str, Any] = {}
     if "cuda" in context.stack.components:
         change["cuda"] = show(pair)
@@ -316,7 +316,7 @@ def _with_sass(context: RuleContext) -> list[str]:
 
 
 def add_sass(context: RuleContext) -> Iterator[Candidate]:
-    """Build machine code for the GPU, on a newer toolkit when this one cannot."""
+    """Build machine code for the GPU, on a newer toolkit when the stack's cannot."""
     if context.capability is None:
         return
     codes = _with_sass(context)
@@ -359,7 +359,7 @@ def _other_release(
 
 
 def nearest_entry(context: RuleContext, replacing: Entry | None = None) -> Iterator[Candidate]:
-    """Change what differs from the entry that replaces one, then from the nearest blessed one."""
+    """Move the stack to the entry that replaces another, then to the nearest blessed entry."""
     entries = context.matrix.entries.of(context.target.name)
     if replacing and replacing.replacement:
         for entry in entries:
@@ -381,7 +381,7 @@ def _towards(context: RuleContext, entry: Entry) -> Iterator[Candidate]:
 
 
 def _version_in(context: RuleContext, name: str, constraint: Constraint) -> str | None:
-    """What a framework of the stack is pinned to, else the newest that the constraint allows."""
+    """Return the version that a framework pins, else the newest that the constraint allows."""
     for found in context.built:
         pin = found.build.pins.get(name) if found.build else None
         if pin and pin.floor and not pin.optional and constraint.allows(pin.floor):

@@ -1,6 +1,6 @@
-"""Canonical names of the parts of a stack, and the aliases that users and packages have for them.
+"""Resolve names of the parts of a stack: canonical names, and the aliases of users and packages.
 
-Components are a closed list: NVIDIA's tables speak of them, and each has its form of version. Every
+Components are a closed list: NVIDIA's tables name them, and each has its form of version. Every
 other name is a package of the Python package index, known or not: the class of packages is open.
 """
 
@@ -56,7 +56,7 @@ def label_of(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def mention() -> re.Pattern[str]:
-    """Return what finds a component's name in a text; a quick look before it is resolved.
+    """Return the pattern that finds a component's name in a text, before the name is resolved.
 
     Short aliases (``tf``) are left out: they are parts of too many words.
     """
@@ -84,7 +84,7 @@ _SONAME = re.compile(rf"(?P<base>{'|'.join(vocabulary.LIBRARIES)})\d+(?:-dev)?")
 
 
 class Resolved(Struct, frozen=True):
-    """A component, and the CUDA that the name itself states (``(12,)`` for ``...-cu12``)."""
+    """A component, and the CUDA that its name states (``(12,)`` for ``...-cu12``)."""
 
     component: Component
     cuda: tuple[int, ...] | None = None
@@ -96,13 +96,13 @@ _LONGEST_NAME = 100
 _FILE = re.compile(r"lib.+-so(?:-\d+)*")
 _COMPAT = "cuda-compat"
 _KEYS = (_COMPAT, "arch", "require", "disable-require")
-"""Keys of a stack that are no versions; a package of nearly this name is a typing error."""
+"""Keys of a stack that are not versions; a package of nearly the same name is a typing error."""
 _SHORTEST_TO_SWAP, _SHORTEST_TO_CUT = 4, 5
 """Letters of the shortest names that are taken for misspelt: ``vlm`` is a name of its own."""
 
 
 def find_component(name: str) -> Resolved | None:
-    """Find the component that any spelling of a name means; None for a package.
+    """Find the component that a name means, in any spelling; None for a package.
 
     Args:
         name: ``cudnn``, ``pytorch``, ``libcudnn9``, ``nvidia-cudnn-cu12``, ``cupy-cuda12x``.
@@ -131,7 +131,7 @@ def resolve_component(name: str) -> Resolved:
         name: any spelling of a component (see `find_component`), or a package, ``xformers``.
 
     Raises:
-        BadInput: the name cannot be one of a package, or is a misspelt component; the hint names
+        BadInput: no package can have this name, or it is a misspelt component; the hint names
             what was probably meant.
     """
     if found := find_component(name):

@@ -1,4 +1,4 @@
-"""Version constraints of matrix entries and known issues: ``>=535.104.05,<536``, ``12.4.*``."""
+"""Read version constraints of entries and known issues: ``>=535.104.05,<536``, ``12.4.*``."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ class Clause(Struct, frozen=True, gc=False):
                 return have.at(len(want.parts)) != want.parts
 
     def _is(self, have: Version) -> bool:
-        """The same release, and the same build where the clause names one (``2.4.1+cu121``)."""
+        """Compare the release, and the build where the clause names one (``2.4.1+cu121``)."""
         want = self.version
         return have.key == want.key and (want.cuda is None or have.cuda == want.cuda)
 
 
 class Constraint(Struct, frozen=True, gc=False):
-    """All clauses must hold.
+    """A constraint on a version: all clauses must hold.
 
     Attributes:
-        text: as written.
-        clauses: what it says, in order.
+        text: the constraint as written.
+        clauses: its comparisons, in order.
     """
 
     text: str
@@ -73,7 +73,7 @@ class Constraint(Struct, frozen=True, gc=False):
 
     @property
     def series(self) -> tuple[int, int] | None:
-        """The one ``major.minor`` that can satisfy this constraint, when there is only one."""
+        """Return the only ``major.minor`` that can satisfy this constraint; None for several."""
         for clause in self.clauses:
             if clause.operator in ("==", "==*") and len(clause.version.parts) >= 2:
                 return clause.version.major_minor
@@ -83,7 +83,7 @@ class Constraint(Struct, frozen=True, gc=False):
 
     @property
     def is_empty(self) -> bool:
-        """Return whether two of its bounds leave nothing between them (``>=536,<535``)."""
+        """Return whether two bounds leave nothing between them (``>=536,<535``)."""
         least = [c for c in self.clauses if c.operator in (">=", ">", "==", "~=", "==*")]
         most = [c for c in self.clauses if c.operator in ("<=", "<")]
         return any(
@@ -95,7 +95,7 @@ class Constraint(Struct, frozen=True, gc=False):
 
     @property
     def exactness(self) -> int:
-        """How narrow: 3 one version, 2 one series, 1 bounded, 0 open. Ranks matching entries."""
+        """Rank how narrow it is: 3 one version, 2 one series, 1 a range, 0 open."""
         operators = {clause.operator for clause in self.clauses}
         if "==" in operators:
             return 3
@@ -116,7 +116,7 @@ def parse_constraint(component: str, text: str) -> Constraint:
         text: clauses separated by commas; a bare version means ``==``, ``.*`` any tail.
 
     Raises:
-        BadInput: a clause is malformed; names the component and shows a right one.
+        BadInput: a clause is malformed; names the component and shows a correct constraint.
     """
     scheme = resolve_component(component).component.scheme
     if not text.isascii():
@@ -145,7 +145,7 @@ def parse_constraint(component: str, text: str) -> Constraint:
 
 
 def _bound(component: str, scheme: str, literal: str, text: str) -> Version:
-    """Return a bound may be shorter than a version: a driver branch, a major alone."""
+    """Read a bound, which may be shorter than a version: a driver branch, a major alone."""
     stem = literal[:-2] if literal.endswith((".*", ".x")) else literal
     shorter = stem != literal or scheme != "pep440"
     dotted = re.fullmatch(r"\d{1,4}(\.\d{1,4}){0,3}", stem)

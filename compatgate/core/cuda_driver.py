@@ -19,12 +19,12 @@ from compatgate.core.versions import Version, make, show
 
 
 def branch_of(driver: Version, os: DriverOs, facts: Facts) -> Branch | None:
-    """Return the branch of a Linux driver; None for one that is not known, and on Windows."""
+    """Return the branch of a Linux driver; None for an unknown branch, and on Windows."""
     return facts.driver_branches.branches.get(driver.major) if os == "linux" else None
 
 
 def reported_cuda(driver: Version, os: DriverOs, facts: Facts) -> Pair | None:
-    """Return the CUDA version that a driver reports, or the highest that it is known to reach."""
+    """Return the CUDA version that a driver reports, or the highest known to work on it."""
     if os == "linux":
         return facts.highest_cuda(driver.major)
 
@@ -68,13 +68,13 @@ def find_floor(
     """Return the lowest driver that runs a CUDA on a pool without forward compatibility.
 
     Args:
-        cuda: of the stack.
-        toolkit: its row.
-        pool: whose system and processor count; its driver does not.
+        cuda: the stack's CUDA.
+        toolkit: the row of that CUDA.
+        pool: gives system and processor; its driver is not read.
         facts: the tables.
 
     Returns:
-        The driver, and who says so; None where that is not published.
+        The driver, and the source; None where no minimum is published.
     """
     os = pool.driver_os
     compat = facts.cuda_driver.minor_compat.get(cuda.major)
@@ -88,12 +88,12 @@ def find_floor(
 
 
 class ForwardCompatUse(Struct, frozen=True):
-    """Whether the forward-compatibility package of the stack is usable on the pool.
+    """Tells whether the stack's forward-compatibility package is usable on the pool.
 
     Attributes:
         usable: None when that cannot be known.
         reason: why not, or what is not known; empty when usable.
-        aside: where it is not usable it is not loaded, and does no harm.
+        aside: an unusable package is not loaded here, and does no harm.
     """
 
     usable: bool | None
@@ -105,12 +105,12 @@ class ForwardCompatUse(Struct, frozen=True):
 
     @property
     def brings(self) -> CompatPackage | None:
-        """Return the package, where it is usable."""
+        """Return the package if it is usable, else None."""
         return self.package if self.usable else None
 
 
 def driver_of(package: CompatPackage) -> Version:
-    """The user-mode driver of a package; newer than all of its branch where that alone is known."""
+    """Return a package's user-mode driver; the newest of its branch where only that is known."""
     branch = package.driver_branch
     return package.driver or make(f"{branch}.x", (branch, 9999))
 
@@ -137,7 +137,9 @@ def check_forward_compat(stack: Stack, pool: Pool, table: ForwardCompat) -> Forw
 
 
 def _unused_package(stack: Stack, pool: Pool, package: CompatPackage) -> ForwardCompatUse | None:
-    """The container runtime compares branches alone: 580.95 does not take the place of 580.65.
+    """Check whether the container runtime loads the package.
+
+    It compares branches alone: 580.95 does not replace 580.65.
 
     Source: NVIDIA/nvidia-container-toolkit ``cmd/nvidia-cdi-hook/cudacompat/cudacompat.go``.
     """

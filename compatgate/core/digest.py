@@ -1,7 +1,7 @@
-"""SHA-256 of small texts, at little cost to others.
+"""Compute SHA-256 of small texts, at little cost to other threads and to start-up.
 
 `hashlib` loads OpenSSL, and start-up of the command line is counted in milliseconds; the module
-below it does not. Where OpenSSL is loaded it is several times faster, but gives away the
+below it does not. Where OpenSSL is loaded it is several times faster, but releases the
 interpreter's lock for more than 2047 bytes at once: among many threads, getting the lock back costs
 more than the digest.
 """
@@ -17,7 +17,7 @@ _AT_ONCE = 2047
 
 
 def sha256(data: bytes) -> str:
-    """Hexadecimal digest."""
+    """Return the hexadecimal digest."""
     digest = _openssl()() if "hashlib" in sys.modules else _without_openssl()()
     for start in range(0, len(data), _AT_ONCE):
         digest.update(data[start : start + _AT_ONCE])
@@ -43,6 +43,6 @@ def _without_openssl() -> Callable[[], Any]:
 
 
 def combined(digests: dict[str, str]) -> str:
-    """Return one digest of several named ones, whatever their order."""
+    """Return one digest of several named digests, in any order."""
     lines = "".join(f"{name} {digest}\n" for name, digest in sorted(digests.items()))
     return sha256(lines.encode())

@@ -43,18 +43,18 @@ def evaluate(
     with_fixes: bool = True,
     basis: Basis = "stated",
 ) -> Verdict:
-    """May this stack run on this target?
+    """Decide whether a stack may run on a target.
 
     The verdict is the worst over the target's pools. The same inputs give the same verdict and id.
 
     Args:
-        stack: what is to run; its CUDA is completed from a framework's version label.
+        stack: the workload's stack; its CUDA is completed from a framework's version label.
         target: its pools (at least one) and policy; an empty name for a described pool.
         facts: the catalog.
-        matrix: entries, waivers and evidence; none for a question about facts alone.
+        matrix: entries, waivers and evidence; None for a question about facts alone.
         now: for ends of life, waivers and the age of evidence.
         with_fixes: compute fixes; planning, which asks thousands of times, leaves them out.
-        basis: where the stack is from.
+        basis: where the stack comes from.
     """
     found = assess(
         stack, target, facts=facts, matrix=matrix or Matrix(), now=now, with_fixes=with_fixes
@@ -71,11 +71,11 @@ def assess(
     now: datetime,
     with_fixes: bool = True,
 ) -> Verdict:
-    """Return a verdict but for its id, image and moment; arguments are those of `evaluate`.
+    """Return a verdict without id, image and time; the arguments are those of `evaluate`.
 
-    Of the stack's image nothing counts but which waivers it matches
-    (`compatgate.core.matrix.Matrix.image_patterns`): one assessment does for every image that
-    matches the same ones, and `seal` makes the verdict of each.
+    Only the waivers that an image matches count here
+    (`compatgate.core.matrix.Matrix.image_patterns`): one assessment serves every image that
+    matches the same waivers, and `seal` completes the verdict of each.
     """
     moment = now.astimezone(UTC)
     stack = assume_default_wheels(complete(stack, facts.frameworks), facts, target.pools)
@@ -118,14 +118,14 @@ def seal(
 ) -> Verdict:
     """Return the verdict of an assessment.
 
-    Its id is a digest of what it rests on and says, image and basis included, not of the time.
+    Its id is a digest of its basis and content, image included, without the time.
 
     Args:
-        found: of `assess`.
-        policy: of the target.
-        image: that the stack was read from.
-        now: when it was decided.
-        basis: where the stack is from.
+        found: result of `assess`.
+        policy: policy of the target.
+        image: reference that the stack was read from.
+        now: time of the decision.
+        basis: where the stack comes from.
     """
     verdict = replace(found, image=image, basis=basis)
     digest = sha256(_encode((verdict, policy)))
@@ -133,12 +133,12 @@ def seal(
 
 
 def format_moment(moment: datetime) -> str:
-    """Return a time as answers carry it, ``2026-11-03T09:30:00.123Z``."""
+    """Format a time as answers carry it, ``2026-11-03T09:30:00.123Z``."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def is_allowed(outcome: Outcome, policy: Policy) -> bool:
-    """What the policy makes of a verdict; only ``enforce`` denies."""
+    """Return whether the policy allows an outcome; only ``enforce`` denies."""
     if policy.mode != "enforce":
         return True
     if outcome == "unknown":
@@ -147,7 +147,7 @@ def is_allowed(outcome: Outcome, policy: Policy) -> bool:
 
 
 def _no_pool(target: Target) -> tuple[Finding, ...]:
-    """Nothing was judged: that is not a pass."""
+    """Report a target without pools: nothing was judged, which is not a pass."""
     if target.pools:
         return ()
     message = f"target {target.name} has no pools: there is nowhere to run"
@@ -156,7 +156,7 @@ def _no_pool(target: Target) -> tuple[Finding, ...]:
 
 
 def _pools_left_out(target: Target) -> tuple[Finding, ...]:
-    """Say which pools the question leaves out: the verdict is not about the whole target."""
+    """Report the pools that the question leaves out: the verdict does not cover them."""
     if not target.left_out:
         return ()
     asked = tuple(pool.name for pool in target.pools)
@@ -167,7 +167,7 @@ def _pools_left_out(target: Target) -> tuple[Finding, ...]:
 
 
 def _grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings worst first; one that several pools share is said once."""
+    """Return findings worst first; a finding that several pools share appears once."""
     said = list(findings)
     if len({finding.rule for finding in said}) < len(said):
         said = _merge_pools(said)
@@ -188,7 +188,7 @@ def _order(finding: Finding) -> int:
 
 
 def _checked(judged: Iterable[PoolResult]) -> Checked:
-    """A rule passed when it passed on a pool and no pool objects; likewise not applicable."""
+    """List the rules that passed, and those that did not apply, where no pool objects."""
     judged = list(judged)
     objecting = {f.rule for one in judged for f in one.findings}
     passed = dict.fromkeys(r for one in judged for r in one.passed if r not in objecting)
@@ -211,12 +211,13 @@ def _pool_json(pool: Pool) -> dict[str, Any]:
 
 
 class PoolResult(Struct, frozen=True):
-    """What the rules said of one pool.
+    """The answers of the rules for one pool.
 
     Attributes:
-        passed: ids of the rules that hold; ``not_applicable`` likewise.
-        until: ISO times from which the answer may be another.
-        evidence: ids of the runs that it rests on.
+        passed: ids of the rules that hold.
+        not_applicable: ids of the rules that do not apply.
+        until: ISO times from which the answer may differ.
+        evidence: ids of the runs that the answer rests on.
         entry: the matrix entry that decided.
     """
 
@@ -230,7 +231,7 @@ class PoolResult(Struct, frozen=True):
 
 
 def evaluate_pool(context: RuleContext, *, with_fixes: bool) -> PoolResult:
-    """Ask every rule about a context, and look for fixes where they are wanted."""
+    """Ask every rule about a context, and look for fixes if asked to."""
     answers: dict[str, RuleAnswer] = {rule.id: rule.answer(context) for rule in RULES}
     findings: list[Finding] = []
     finder = FixFinder(context, answers)
@@ -269,7 +270,7 @@ def _finding(rule: Rule, problem: Problem, pool: Pool, fixes: tuple[Fix, ...]) -
 
 
 def _waive(finding: Finding, context: RuleContext) -> Sequence[Finding]:
-    """Return the finding, or the finding waived with the record of the waiver."""
+    """Return the finding, or the waived finding with a record of the waiver."""
     if RANK[finding.outcome] == 0 or BY_ID[finding.rule].not_waivable:
         return (finding,)
     for waiver in context.matrix.waivers:

@@ -1,4 +1,4 @@
-"""Fixes: candidates that were evaluated and mend the finding without breaking another fact."""
+"""Find fixes: candidates that mend the finding when evaluated, without breaking another fact."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from compatgate.errors import BadInput
 
 MOST_OFFERED = {"fail": 3, "unknown": 3, "warn": 1}
 MOST_EVALUATED = 16
-"""Candidates per finding; a fix that is further away is not a small change."""
+"""Candidates for each finding; a candidate further away is not a small change."""
 
 
 @lru_cache(maxsize=256)
 def rules_reading(changed: Parts, *, about_facts: bool) -> tuple[Rule, ...]:
-    """Return the rules that may answer otherwise once these parts are changed.
+    """Return the rules that may answer differently once these parts change.
 
     Args:
         changed: parts of the question.
-        about_facts: those about facts, or those about the matrix and evidence.
+        about_facts: rules about facts, or rules about the matrix and evidence.
     """
     return tuple(
         rule
@@ -41,12 +41,12 @@ def rules_reading(changed: Parts, *, about_facts: bool) -> tuple[Rule, ...]:
 
 
 class _Trial:
-    """A change applied to a context; each rule is asked once, whichever finding wants to know.
+    """A change applied to a context; each rule is asked once for all findings.
 
     Args:
-        before: what every rule answered for the context, by id.
+        before: every rule's answer for the context, by id.
         after: the context with the change.
-        changed: the parts that may be others.
+        changed: the parts of the question that may differ.
     """
 
     def __init__(
@@ -58,19 +58,19 @@ class _Trial:
         self._answers: dict[str, RuleAnswer] = {}
 
     def mends(self, problem: Problem, rule: Rule) -> bool:
-        """Return whether the rule no longer objects, to this nor to anything else."""
+        """Return whether the rule no longer objects to the problem, nor to anything new."""
         if rule.reads.isdisjoint(self._changed):
             return False
         return not _still(self._answer(rule), problem) and not self._is_worse((rule,))
 
     @lazy_property
     def breaks_a_fact(self) -> bool:
-        """Return whether a rule about facts objects that did not before."""
+        """Return whether a rule about facts objects now and did not before."""
         return self._is_worse(rules_reading(self._changed, about_facts=True))
 
     @lazy_property
     def needs_blessing(self) -> bool:
-        """Return whether the matrix or evidence do not know what would be there then."""
+        """Return whether the changed stack lacks a matrix entry or evidence."""
         return self._is_worse(rules_reading(self._changed, about_facts=False))
 
     def _is_worse(self, rules: Iterable[Rule]) -> bool:
@@ -95,7 +95,7 @@ class FixFinder:
 
     Args:
         context: the stack on the pool.
-        answers: what every rule answered for the context, by id.
+        answers: every rule's answer for the context, by id.
     """
 
     def __init__(self, context: RuleContext, answers: Mapping[str, RuleAnswer]) -> None:
@@ -119,7 +119,7 @@ class FixFinder:
         return tuple(offered)
 
     def _verify(self, changes: Mapping[str, Any], problem: Problem, rule: Rule) -> str | None:
-        """None when the change does not hold, else what to add to its message."""
+        """Return a remark for the message of a change that holds; None if it does not hold."""
         trial = self._trial(changes)
         if trial is None or not trial.mends(problem, rule) or trial.breaks_a_fact:
             return None
@@ -141,7 +141,7 @@ class FixFinder:
 
 
 def _includes(changes: Mapping[str, Any], less: Mapping[str, Any]) -> bool:
-    """Return whether a change does all that a smaller one does; any newer driver is in ``>=X``."""
+    """Return whether a change includes a smaller one; any newer driver is in ``>=X``."""
     return all(
         name in changes and (changes[name] == value or (name == "driver" and _is_floor(value)))
         for name, value in less.items()
@@ -155,12 +155,12 @@ def _is_floor(value: Any) -> bool:
 def apply_changes(
     context: RuleContext, changes: Mapping[str, Any], changed: Parts | None = None
 ) -> RuleContext:
-    """Return the context after a fix: ``>=X`` means X itself, None removes.
+    """Apply a fix to a context: ``>=X`` means X itself, None removes.
 
     Args:
-        context: before it.
+        context: the context before the fix.
         changes: as `compatgate.core.verdict.Fix.set`.
-        changed: the parts that the changes may change, where they are known already.
+        changed: the parts that the changes may change; None derives them.
 
     Raises:
         BadInput: a change that is not possible (an empty stack, a malformed value).
@@ -183,13 +183,13 @@ def _concrete(value: Any) -> Any:
 
 
 def _still(answer: RuleAnswer, problem: Problem) -> bool:
-    """Return whether the rule says about as bad a thing of the same component as before."""
+    """Return whether the rule still reports the same component about as badly as before."""
     weight = _weights(answer).get(problem.component, 0)
     return weight >= (1 if problem.outcome == "warn" else 2)
 
 
 def _worse(before: RuleAnswer, after: RuleAnswer) -> bool:
-    """Return whether a rule now says worse of some component; warnings do not count."""
+    """Return whether a rule now reports a component worse than before; warnings do not count."""
     bad = {name: weight for name, weight in _weights(after).items() if weight > 1}
     if not bad:
         return False
@@ -198,7 +198,7 @@ def _worse(before: RuleAnswer, after: RuleAnswer) -> bool:
 
 
 def _weights(answer: RuleAnswer) -> dict[str, int]:
-    """Return how bad, per component."""
+    """Return the worst rank of each component."""
     weights: dict[str, int] = {}
     for problem in () if isinstance(answer, str) else answer:
         weights[problem.component] = max(weights.get(problem.component, 0), RANK[problem.outcome])

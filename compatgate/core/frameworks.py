@@ -22,14 +22,14 @@ _CHANNELS = {"forge": "conda-forge"}
 
 
 class FrameworkMatch(Struct, frozen=True):
-    """What the facts know of a framework in a stack.
+    """A framework of a stack, with its release and build in the facts.
 
     Attributes:
         release: None when the facts do not know this release.
         build: None when no build is for the stack's CUDA, or the CUDA is not stated.
-        published: False for somebody's own build (NGC's ``2.6.0a0+...nv25.01``, conda's, a CPU
-            build): what is known of the published wheels does not speak of it. It has no
-            ``release``, and a ``build`` only where the recipe of a channel of conda is known.
+        published: False for a private build (NGC's ``2.6.0a0+...nv25.01``, conda's, a CPU build):
+            facts about the published wheels do not hold for it. It has no ``release``, and a
+            ``build`` only where the recipe of a conda channel is known.
         without_cuda: a build without CUDA (``+cpu``, ``+rocm6.2``).
     """
 
@@ -43,7 +43,7 @@ class FrameworkMatch(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """Name and version, for messages."""
+        """Return name and version, for messages."""
         return f"{self.name} {self.version}"
 
     @property
@@ -53,7 +53,7 @@ class FrameworkMatch(Struct, frozen=True):
 
     @property
     def other_gpus(self) -> str:
-        """Whose GPUs the version's label names, where those are not NVIDIA's."""
+        """Return the vendor that the version's label names; empty for NVIDIA."""
         return gpus_of_label(self.version.local)
 
     @property
@@ -83,13 +83,13 @@ def find_framework(
 
 
 def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:
-    """Take frameworks without a build label for the package index's own wheels, and say so.
+    """Assume that frameworks without a build label are the package index's own wheels, and say so.
 
     A version alone is what ``pip install`` gives: the index has one wheel of it for a platform.
     Nothing is assumed where the stack states its CUDA or leaves it open, where a framework's label
-    says it, of a wheel that has no CUDA on any of the pools, or where the code for CUDA is in a
-    plugin (JAX) that the stack does not have. A stack without a framework has the CUDA of the
-    toolkit libraries in it.
+    says it, for a wheel that has no CUDA on any of the pools, or where the code for CUDA is in a
+    plugin (JAX) that the stack does not have. A stack without a framework has the CUDA of its
+    toolkit libraries.
 
     Returns:
         The stack with the newest CUDA of those wheels, and a sentence for each in ``assumed``; the
@@ -127,7 +127,7 @@ def _toolkits_of(stack: Stack, facts: Facts) -> Iterator[tuple[Pair, str]]:
 def _default_cuda(
     name: str, version: Version, facts: Facts, pools: Sequence[Pool], stack: Stack
 ) -> Pair | None:
-    """Return the CUDA of the index's wheel of a release; vLLM's is that of the torch it pins."""
+    """Return the CUDA of a release's index wheel; vLLM has the CUDA of the torch that it pins."""
     table = facts.framework(name)
     release = find_release(table, version) if table else None
     if table is None or release is None:
@@ -144,7 +144,7 @@ def _default_cuda(
 
 
 def has_plugins(release: Release) -> bool:
-    """Tell whether the code for CUDA is in packages beside the release (JAX)."""
+    """Tell whether the code for CUDA is in other packages than the release's own (JAX)."""
     return any(build.plugins for build in release.builds)
 
 
@@ -177,7 +177,7 @@ def conda_channel(version: Version) -> str:
 
 
 def conda_label(channel: str) -> str:
-    """Return how the label of a channel's builds begins: ``conda.forge``, or ``conda``."""
+    """Return the first part of the label of a channel's builds: ``conda.forge``, or ``conda``."""
     word = next((word for word, name in _CHANNELS.items() if name == channel), "")
     return f"{CONDA}.{word}" if word else CONDA
 
@@ -203,7 +203,7 @@ def find_release(table: Framework, version: Version) -> Release | None:
 
 
 def find_build(release: Release, version: Version, cuda: Version | None) -> Build | None:
-    """The build that the version names, or that accepts the stack's CUDA; listed ones first."""
+    """Find the build that the version names, or that accepts the stack's CUDA; listed first."""
     builds = release.preferred
     if version.cuda:
         return next((b for b in builds if _is_for(b, version.cuda)), None)

@@ -35,7 +35,7 @@ class Arch(Struct, frozen=True):
 
     Attributes:
         kind: ``sass`` is machine code, ``ptx`` is compiled by the driver when it is loaded.
-        capability: what it was made for.
+        capability: compute capability that it was made for.
         suffix: ``a`` runs on exactly that capability, ``f`` on its family, empty otherwise.
     """
 
@@ -45,7 +45,7 @@ class Arch(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """``sm_90a``, ``compute_80``."""
+        """Return the name as NVIDIA spells it: ``sm_90a``, ``compute_80``."""
         prefix = "sm" if self.kind == "sass" else "compute"
         return f"{prefix}_{self.capability[0]}{self.capability[1]}{self.suffix}"
 
@@ -79,7 +79,7 @@ def parse_capability(text: str) -> Capability:
 
 @lru_cache(maxsize=1024)
 def parse_arch(text: str) -> tuple[Arch, ...]:
-    """Read one architecture; ``8.0+PTX`` names two kinds of code.
+    """Read an architecture; ``8.0+PTX`` names two kinds of code.
 
     Args:
         text: ``sm_80``, ``sm_90a``, ``sm_100f``, ``compute_80``, ``8.0``, ``9.0+PTX``.
@@ -114,8 +114,9 @@ HowItRuns = Literal["sass", "ptx"]
 def sass_runs(code: Arch, device: Pair, facts: CudaArch) -> bool:
     """Return whether machine code runs on a device.
 
-    Same major, minor not above the device's; never between Tegra and other parts, nor between two
-    Tegra parts; ``a`` code only on exactly its own, ``f`` code within its family.
+    It runs on the same major, with a minor not above the device's; never between Tegra and other
+    parts, nor between two Tegra parts; ``a`` code only on its own capability, ``f`` code within its
+    family.
     """
     made_for = code.capability
     if made_for == device:
@@ -128,9 +129,10 @@ def sass_runs(code: Arch, device: Pair, facts: CudaArch) -> bool:
 
 
 def ptx_runs(code: Arch, device: Pair, facts: CudaArch) -> bool:
-    """Return whether a driver can compile this PTX for a device, leaving its toolkit's age aside.
+    """Return whether a driver can compile this PTX for a device; the toolkit's age does not count.
 
-    Any device of the same or a higher capability; ``a`` and ``f`` PTX go no further than SASS does.
+    Any device of the same or a higher capability can run it; ``a`` and ``f`` PTX run where SASS
+    with that suffix runs.
     """
     made_for = code.capability
     if code.suffix == "a":
@@ -141,7 +143,7 @@ def ptx_runs(code: Arch, device: Pair, facts: CudaArch) -> bool:
 
 
 def how_it_runs(codes: Iterable[Arch], device: Pair, facts: CudaArch) -> HowItRuns | None:
-    """``sass`` when machine code runs, ``ptx`` when only PTX does, None when nothing does."""
+    """Return ``sass`` when machine code runs, ``ptx`` when only PTX does, else None."""
     by_ptx = False
     for code in codes:
         if code.kind == "sass":
@@ -160,7 +162,7 @@ class Carrier(Struct, frozen=True):
     """A part of a workload with GPU code that runs by itself.
 
     Attributes:
-        code: all that it has.
+        code: all code that it has.
         ptx_cuda: the toolkit that made its PTX; None where that is not known.
     """
 
@@ -173,16 +175,16 @@ def carriers_of(
 ) -> list[Carrier]:
     """Return the parts of a stack whose GPU code is known.
 
-    A published build brings the PTX that its own toolkit made, whatever runtime lies beside it: a
-    TensorFlow of CUDA 12.5 needs no newer driver for libraries of CUDA 12.9. Code that is stated is
-    taken for that of the stack's CUDA.
+    A published build brings the PTX that its own toolkit made, whatever runtime the stack has: a
+    TensorFlow of CUDA 12.5 needs no newer driver for libraries of CUDA 12.9. Stated code is assumed
+    to be made by the stack's CUDA.
 
     Args:
-        stack: that may state its code.
-        frameworks: of the stack, in the facts; what is stated replaces their code.
-        cuda: of the stack.
-        os: of the pool; wheels for Windows have other code.
-        cpu: of the pool; wheels for Arm have, too.
+        stack: the stack, which may state its code.
+        frameworks: the stack's frameworks in the facts; stated code replaces theirs.
+        cuda: the stack's CUDA.
+        os: the pool's system; wheels for Windows have other code.
+        cpu: the pool's processor; wheels for Arm have other code.
     """
     own = cuda.major_minor if cuda else None
     if stack.arch is not None:

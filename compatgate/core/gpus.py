@@ -58,7 +58,7 @@ def is_memory(word: str) -> bool:
 
 
 def is_variant(word: str) -> bool:
-    """Whether a word tells variants of one product apart: a size of memory, a form (``sxm4``)."""
+    """Return whether a word tells variants of a product apart: memory size, form (``sxm4``)."""
     return is_memory(word) or _FORM.fullmatch(word) is not None
 
 
@@ -69,7 +69,7 @@ _SPELLED = re.compile(
 
 
 class MigProfile(Struct, frozen=True):
-    """A MIG profile as NVIDIA spells it, ``1g.10gb+me``, and its parts."""
+    """A MIG profile as NVIDIA spells it (``1g.10gb+me``), and its parts."""
 
     text: str
     compute: int
@@ -78,7 +78,7 @@ class MigProfile(Struct, frozen=True):
 
 
 def cut_profile(clean: str) -> tuple[MigProfile | None, str]:
-    """Return the profile and the text without it; labels write a dot for the plus sign."""
+    """Split a text into the MIG profile and the rest; labels write a dot for the plus sign."""
     if not (match := _SPELLED.search(clean)):
         return None, clean
     suffix = re.sub(r"^\.", "+", match[4] or "")
@@ -96,7 +96,7 @@ _GEOMETRY = {
 
 
 def mig_profiles(gpu: Gpu) -> tuple[str, ...]:
-    """Return the profiles of a GPU without their variants (``+me``), empty when they are not known.
+    """Return the profiles of a GPU without their variants (``+me``); empty when not known.
 
     Memory is cut into 8, 4 or 2 slices of 5 GB at least, 16 GB on Blackwell RTX: every list of
     NVIDIA's MIG User Guide, "Supported MIG Profiles", follows from that.
@@ -113,7 +113,7 @@ def _sizes(gpu: Gpu) -> list[tuple[int, float]]:
 
 
 def fits(profile: MigProfile, gpu: Gpu) -> bool:
-    """Return whether a GPU has a profile; yes where its profiles are not known.
+    """Return whether a GPU has a profile; True where its profiles are not known.
 
     Sizes vary a little between board revisions: GB200 has 3g.93gb and 3g.95gb.
     """
@@ -130,7 +130,7 @@ def fits(profile: MigProfile, gpu: Gpu) -> bool:
 
 
 class Index:
-    """What lookups need of a table, derived once; holds the table, so that its id stays its own."""
+    """Lookup tables of GPU facts, derived once; holds the facts, so that their id stays valid."""
 
     def __init__(self, table: Gpus) -> None:
         self.table = table
@@ -144,12 +144,12 @@ class Index:
 
     @lazy_property
     def variants(self) -> set[str]:
-        """Return words that make another SKU of a whole name: ``ti``, ``laptop``, ``80gb``."""
+        """Return words that turn one SKU's name into another's: ``ti``, ``laptop``, ``80gb``."""
         split = (normal.rpartition("-") for normal in self.names)
         return {last for base, _, last in split if base in self.names}
 
     def exact(self, words: list[str]) -> Gpu | None:
-        """Return the SKU that is spelled in full; its memory size may be stated in addition."""
+        """Return the SKU that is spelled in full, with or without its memory size."""
         name = self._lookup(words)
         rest = [word for word in words if not is_memory(word)]
         if not name and rest and (name := self._lookup(rest)):
@@ -161,7 +161,7 @@ class Index:
         return self.names.get(norm) or self.table.aliases.get(norm)
 
     def matching(self, words: list[str]) -> list[Gpu]:
-        """The SKUs whose name has every word, and no variant (``ti``, ``laptop``) beyond them."""
+        """Return the SKUs whose name has every word, and no other variant (``ti``, ``laptop``)."""
         if all(map(is_variant, words)):
             return []
         other = {word for word in self.variants if not is_memory(word)} - {*words}
@@ -205,7 +205,7 @@ _CAPABILITY = re.compile(
 _OF_OTHERS = re.compile(
     r"\b(?:amd|instinct|radeon|mi\d{2,3}[a-z]?|gfx[0-9a-f]{3,4}|(?P<intel>intel|gaudi\d?|flex|arc))\b"
 )
-"""Words in the names of GPUs that are not NVIDIA's; asked for where the facts know no such GPU."""
+"""Words in the names of other vendors' GPUs, for a better error message."""
 
 
 def resolve_gpu(text: str, table: Gpus) -> Gpu:
@@ -221,7 +221,7 @@ def resolve_gpu(text: str, table: Gpus) -> Gpu:
         a capability, a `Gpu` with ``product`` False.
 
     Raises:
-        BadInput: nothing is spelled so, or products that differ are; names the candidates.
+        BadInput: no product has this spelling, or several that differ do; names the candidates.
     """
     index = index_of(table)
     if (found := index.found.get(text)) is None:
@@ -233,7 +233,7 @@ def resolve_gpu(text: str, table: Gpus) -> Gpu:
 
 
 def includes(declared: Gpu, seen: Gpu, table: Gpus) -> bool:
-    """Whether what is declared covers a GPU: the same SKU, or its family or bare capability."""
+    """Return whether a declared GPU covers a real one: same SKU, its family or bare capability."""
     if declared.mig != seen.mig:
         return False
     if not declared.product:
@@ -287,7 +287,7 @@ def _bare(text: str, match: re.Match[str], table: Gpus) -> Gpu:
 
 
 def _one(text: str, words: list[str], candidates: list[Gpu], index: Index) -> Gpu:
-    """The only candidate, the one that the others are variants of, or the family that they are."""
+    """Choose the only candidate, the one that all others are variants of, or their family."""
     if len(candidates) == 1:
         return candidates[0]
     models = [index.model(gpu) for gpu in candidates]
@@ -325,7 +325,7 @@ def _family(words: list[str], members: list[Gpu]) -> Gpu:
 
 
 def _with_profile(text: str, profile: MigProfile, candidates: list[Gpu], index: Index) -> list[Gpu]:
-    """Return the candidates that can be cut so: A100 1g.5gb is one of the 40 GB products."""
+    """Return the candidates with a profile: A100 1g.5gb means one of the 40 GB products."""
     if fitting := [gpu for gpu in candidates if fits(profile, gpu)]:
         return fitting
     first = candidates[0]

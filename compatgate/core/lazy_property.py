@@ -1,4 +1,4 @@
-"""Derive a value when an object is first asked for it, and keep it."""
+"""Derive a value at first use, and store it in the object."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ T = TypeVar("T")
 
 
 class lazy_property(Generic[T]):  # noqa: N801 - used as a decorator, as `property`
-    """As `functools.cached_property`, without a lock.
+    """A `functools.cached_property` without a lock.
 
-    Before Python 3.12 that one takes a lock of the class: a thread that derives something makes all
-    others wait that derive the same of other objects. Here two threads that ask the same object at
-    the same time may both derive the value; it is the same one.
+    Before Python 3.12 `cached_property` takes a lock of the class: while one thread derives a
+    value, threads that derive the same value of other objects wait. Here two threads that ask the
+    same object at the same time may both derive the value; both values are equal.
     """
 
     def __init__(self, derive: Callable[[Any], T]) -> None:

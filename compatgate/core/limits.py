@@ -8,29 +8,29 @@ from __future__ import annotations
 from compatgate.errors import BadInput
 
 MOST_KEYS = 256
-"""Of a stack, and of ``set``; there are some thirty."""
+"""Keys of a stack, and of ``set``; about thirty are known."""
 MOST_ARCHITECTURES = 256
-"""Of a stack; builds for everything have about twenty."""
+"""Architectures of a stack; builds for every GPU have about twenty."""
 MOST_ALTERNATIVES = 256
-"""Of all ``NVIDIA_REQUIRE_*`` expressions of an image; 73 are the most that NVIDIA published."""
+"""Alternatives in all ``NVIDIA_REQUIRE_*`` expressions of an image; NVIDIA published up to 73."""
 LONGEST_REQUIRE = 8192
 """Characters of all these expressions; the longest that NVIDIA published has 2,596."""
 MOST_REMARKS = 1000
 """Sentences of ``open``, ``conflicts`` or ``unread``."""
 MOST_LIBRARIES = 2000
-"""Of one package, in its record; vLLM has 8, flashinfer-cubin 40 groups."""
+"""Libraries in a package's record; vLLM has 8, flashinfer-cubin 40 groups."""
 LONGEST_NAME = 256
 """Characters of a component's, target's, pool's or GPU's name."""
 LONGEST_VERSION = 256
 LONGEST_IMAGE = 8192
-"""Characters of an image; references have some 500 at most, and any label will do."""
+"""Characters of an image; references have about 500 at most, and any label is accepted."""
 
 
 def refuse_more(count: int, most: int, what: str, field: str | None = None) -> None:
-    """Make sure that a question does not hold too many of something.
+    """Check that a question does not hold too many items of a kind.
 
     Raises:
-        BadInput: names the field, the number and the most.
+        BadInput: names the field, the number and the limit.
     """
     if count > most:
         raise BadInput(
@@ -39,10 +39,10 @@ def refuse_more(count: int, most: int, what: str, field: str | None = None) -> N
 
 
 def refuse_longer(text: str, most: int, field: str | None = None) -> None:
-    """Make sure that a text is not too long.
+    """Check that a text is not too long.
 
     Raises:
-        BadInput: names the field, the length and the most; the value is only the beginning.
+        BadInput: names the field, the length and the limit; the value is only the beginning.
     """
     if len(text) > most:
         what = f"too long: {len(text)} characters"

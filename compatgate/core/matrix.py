@@ -18,7 +18,7 @@ from compatgate.core.versions import Version, same_release
 
 Os = Literal["linux", "windows", "wsl"]
 DriverOs = Literal["linux", "windows"]
-"""Whose driver numbers: WSL has those of Windows."""
+"""The system whose driver numbers a pool has: WSL has those of Windows."""
 Cpu = Literal["x86_64", "aarch64"]
 Mode = Literal["enforce", "warn", "audit"]
 OnUnknown = Literal["fail", "warn", "allow"]
@@ -47,20 +47,20 @@ class Pool(Struct, frozen=True):
 
     @property
     def driver_os(self) -> DriverOs:
-        """Whose driver numbers this pool has."""
+        """Return the system whose driver numbers this pool has."""
         return "linux" if self.os == "linux" else "windows"
 
 
 class CanaryPolicy(Struct, frozen=True):
-    """What evidence a target asks for.
+    """The evidence that a target requires.
 
     Attributes:
-        max_age_s: seconds that a passed run counts.
-        suites: each must have passed.
+        max_age_s: seconds for which a passed run counts.
+        suites: suites that must have passed.
         accept_development: runs outside containers count as well.
-        soak: suites that must have passed besides before an entry is blessed.
+        soak: further suites that must have passed before an entry is blessed.
         promote: who blesses a candidate whose suites have passed: a person, or the gate.
-        on_failure: what a failing re-run does to a blessed entry, besides the warning.
+        on_failure: effect of a failing re-run on a blessed entry, in addition to the warning.
     """
 
     require: bool = False
@@ -73,15 +73,15 @@ class CanaryPolicy(Struct, frozen=True):
 
 
 class Policy(Struct, frozen=True):
-    """What a target asks for, and what becomes of an answer.
+    """The requirements of a target, and the effect of a verdict.
 
     Attributes:
-        mode: ``enforce`` denies what fails; ``warn`` and ``audit`` let it pass and say so.
+        mode: ``enforce`` denies what fails; ``warn`` and ``audit`` allow it and report it.
         require_entry: a matrix entry must match.
-        on_unknown: what an unknown verdict means; ``fail`` stops (exit status 3).
-        packages: what a package without a record means: unknown, or under ``audit`` a warning.
-        entries: whether an entry blesses a stack with GPU packages that it does not name; where it
-            is ``strict`` it does not.
+        on_unknown: effect of an unknown verdict; ``fail`` stops (exit status 3).
+        packages: outcome of a package without a record: unknown, or under ``audit`` a warning.
+        entries: ``lenient`` lets an entry bless a stack with GPU packages that it does not name;
+            ``strict`` does not.
     """
 
     mode: Mode = "enforce"
@@ -93,10 +93,10 @@ class Policy(Struct, frozen=True):
 
 
 class Target(Struct, frozen=True):
-    """A place to run, as the rules see it; pools are resolved.
+    """A target as the rules see it; its pools are resolved.
 
     Attributes:
-        left_out: names of its other pools, where a question is about some of them only.
+        left_out: names of its other pools, where a question is about some pools only.
     """
 
     name: str
@@ -106,9 +106,9 @@ class Target(Struct, frozen=True):
 
 
 DriverState = Literal["blessed", "not-blessed", "unknown"]
-"""Whether a blessed or deprecated entry of its targets admits a node's driver."""
+"""State of a node's driver: a blessed or deprecated entry of its targets allows it, or not."""
 DriftKind = Literal["driver", "gpu"]
-"""In what a node differs from what its target declares."""
+"""The property in which a node differs from its target's declaration."""
 
 
 Status = Literal["candidate", "blessed", "deprecated", "revoked"]
@@ -122,7 +122,7 @@ class Entry(Struct, frozen=True, gc=False):
         targets: names; ``*`` means every target.
         components: constraint per component, ``driver`` included.
         gpus: SKUs that it is for, a MIG slice by its own name; empty: every pool of its targets.
-        replacement: what to use instead of a deprecated or revoked entry, as text or entry name.
+        replacement: alternative to a deprecated or revoked entry, as text or entry name.
         revision: the matrix revision that made this version of the entry.
     """
 
@@ -136,7 +136,7 @@ class Entry(Struct, frozen=True, gc=False):
     revision: int = 0
 
     def matches(self, stack: Stack, pool: Pool) -> bool:
-        """Return whether the stack on this pool is what the entry speaks of.
+        """Return whether the entry matches the stack on this pool.
 
         A component that the entry constrains and the stack does not state does not match.
         """
@@ -149,7 +149,7 @@ class Entry(Struct, frozen=True, gc=False):
         return True
 
     def differences(self, stack: Stack, pool: Pool) -> list[str]:
-        """Return the components that it constrains and that are others, or not stated."""
+        """Return the constrained components that the stack or pool does not meet, or not state."""
         found = []
         for component, constraint in self.components.items():
             have = pool.driver if component == "driver" else stack.get(component)
@@ -158,18 +158,18 @@ class Entry(Struct, frozen=True, gc=False):
         return found
 
     def is_for(self, pool: Pool) -> bool:
-        """Whether the pool's GPU is one that the entry is for; whole GPU and slice are two."""
+        """Return whether the entry is for the pool's GPU; a whole GPU and a slice differ."""
         return not self.gpus or (pool.gpu is not None and pool.gpu.sku in self.gpus)
 
     @property
     def specificity(self) -> tuple[int, int]:
-        """Ranks matching entries: more components, then narrower constraints."""
+        """Return a rank among matching entries: more components, then narrower constraints."""
         exactness = sum(c.exactness for c in self.components.values())
         return (len(self.components) + bool(self.gpus), exactness)
 
 
 def matches_image(image: str | None, pattern: str) -> bool:
-    """Return whether an image reference is one that a waiver's glob means."""
+    """Return whether an image reference matches a waiver's glob."""
     return fnmatchcase(image or "", pattern)
 
 
@@ -192,7 +192,7 @@ class Waiver(Struct, frozen=True, gc=False):
     components: dict[str, Constraint] = {}
 
     def covers(self, target: str, stack: Stack, today: str, driver: Version | None = None) -> bool:
-        """Return whether it applies to this stack on this target today (ISO date)."""
+        """Return whether the waiver applies to a stack on a target today (ISO date)."""
         if today > self.expires or not (target in self.targets or ANY_TARGET in self.targets):
             return False
         if self.image is not None and not matches_image(stack.image, self.image):
@@ -205,14 +205,14 @@ class Waiver(Struct, frozen=True, gc=False):
 
 
 class Evidence(Struct, frozen=True, gc=False):
-    """A judged canary run, bound to the versions measured inside the container.
+    """A judged canary run, with the versions measured inside the container.
 
     Attributes:
-        id: of the run, ``run_...``.
+        id: id of the run, ``run_...``.
         sku: GPU SKU with MIG profile, as `Gpu.sku`.
-        outcome: what the judge said.
+        outcome: the judge's result.
         finished: seconds since the epoch.
-        development: it ran outside a container; counts only where the policy says so.
+        development: the run was outside a container; counts only where the policy says so.
     """
 
     id: str
@@ -225,13 +225,13 @@ class Evidence(Struct, frozen=True, gc=False):
     development: bool = False
 
     def counts_for(self, policy: CanaryPolicy) -> bool:
-        """Return whether a policy takes it for evidence."""
+        """Return whether a policy accepts the run as evidence."""
         return self.outcome != "inconclusive" and (
             not self.development or policy.accept_development
         )
 
     def is_about(self, stack: Stack) -> bool:
-        """Whether what was measured is this stack, in every component that the stack states."""
+        """Return whether the run measured this stack, in every component that the stack states."""
         return all(
             (measured := self.components.get(name)) is not None
             and same_release(name, measured, stated)
@@ -272,10 +272,10 @@ class EntryIndex:
     def nearest(
         self, target: str, stack: Stack, pool: Pool, named: Sequence[str] = ()
     ) -> Entry | None:
-        """Return the blessed entry of a target that differs least; of several the first.
+        """Return the blessed entry of a target that differs least; the first of several.
 
         An entry for another GPU counts as one more difference, and so does each part of the stack
-        that it has to name (``named``) and does not.
+        that it must name (``named``) and does not.
         """
         blessed = [entry for entry in self.of(target) if entry.status == "blessed"]
 
@@ -297,7 +297,7 @@ class EntryIndex:
 
 
 class Matrix:
-    """What the organisation has said: entries, waivers, evidence, at one revision. Immutable."""
+    """The organisation's entries, waivers and evidence, at one revision. Immutable."""
 
     def __init__(
         self,
@@ -319,7 +319,7 @@ class Matrix:
                 self._patterns.setdefault(target, {})[waiver.image or ""] = None
 
     def runs(self, suite: str, stack: Stack, pool: Pool) -> list[Evidence]:
-        """Judged runs of a suite with this stack on the pool's SKU, whatever the driver."""
+        """Return judged runs of a suite with this stack on the pool's SKU, on any driver."""
         if pool.gpu is None:
             return []
         return [
@@ -329,6 +329,6 @@ class Matrix:
         ]
 
     def image_patterns(self, target: str) -> tuple[str, ...]:
-        """The globs on images of waivers that may concern a target: all that an image decides."""
+        """Return the image globs of a target's waivers: only these depend on the image."""
         found = {**self._patterns.get(target, {}), **self._patterns.get(ANY_TARGET, {})}
         return tuple(found)

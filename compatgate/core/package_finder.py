@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 Silence = Literal["pass", "not-applicable"]
 
 _MOST_FINDERS, _MOST_FOUND, _MOST_SETS = 64, 2048, 256
-"""Platforms that are remembered at a time, and packages and stacks of each."""
+"""Number of cached platforms, and of packages and stacks for each."""
 
 
 class PackageSet(Struct, frozen=True):
-    """The packages of a stack on one platform, beside certain frameworks.
+    """The packages of a stack on one platform, with certain frameworks.
 
     Attributes:
-        packages: components that are judged by the records of their wheels among them.
-        silent: what rules said that found nothing, by rule and what else they look at.
+        packages: packages, and components that the records of their wheels judge.
+        silent: answers of rules without a finding, by rule and the other values that it reads.
     """
 
     packages: tuple[GpuPackage, ...]
@@ -49,7 +49,7 @@ class PackageFinder:
 
     Args:
         facts: the catalog.
-        platform: of the pool, with the Python of the stack.
+        platform: the pool's platform, with the Python of the stack.
     """
 
     def __init__(self, facts: Facts, platform: Platform) -> None:
@@ -59,10 +59,10 @@ class PackageFinder:
         self._sets: dict[tuple[Any, ...], PackageSet] = {}
 
     def all_of(self, stack: Stack) -> PackageSet:
-        """Return the packages of a stack; the same set again where only published wheels count.
+        """Return the packages of a stack; published wheels give the same set for equal stacks.
 
-        A set belongs to one release of each framework: rules look at both together. What an image's
-        own files hold is not remembered beyond the question.
+        A set belongs to one release of each framework: rules look at both together. The content of
+        an image's own files is not cached beyond the question.
         """
         if stack.measured:
             return PackageSet(self._packages(stack))
@@ -88,7 +88,7 @@ class PackageFinder:
         return found
 
     def _packages(self, stack: Stack) -> tuple[GpuPackage, ...]:
-        """Return the packages, then the components of whose wheels or files something is known."""
+        """Return the packages, then the components whose wheels or files are known."""
         facts = self._facts
         names = [name for name in stack.versions if facts.is_package(name)]
         packages = [self.of_stack(stack, name) for name in names]
@@ -107,12 +107,12 @@ class PackageFinder:
     def find(
         self, name: str, version: Version, wheel: Wheel | None = None, stated: tuple[Arch, ...] = ()
     ) -> GpuPackage:
-        """Return a package with the record of the wheel that it is taken to be.
+        """Return a package with the record of the wheel that it is assumed to be.
 
         Args:
-            name: normalised.
-            version: with its local label.
-            wheel: what is known of the file.
+            name: normalised name.
+            version: version with its local label.
+            wheel: known properties of the file.
             stated: GPU code that the asker states for it.
         """
         key = (name, version.text, wheel, stated) if wheel or stated else (name, version.text)
@@ -127,7 +127,7 @@ class PackageFinder:
     def installed(
         self, name: str, version: Version, stated: tuple[Arch, ...], measured: Record
     ) -> GpuPackage:
-        """Return a package with the record of its installed files, which remembers it."""
+        """Return a package with the record of its installed files; the record caches it."""
         facts, platform = self._facts, self._platform
         key = (facts.digest, platform.key, name, version.text, stated)
         found: GpuPackage | None = measured.memory.get(key)
@@ -176,13 +176,13 @@ class PackageFinder:
 
 
 def package_finder(facts: Facts, os: Os, cpu: Cpu, python: Version | None) -> PackageFinder:
-    """Return the finder of a platform; the same one again while the facts are loaded.
+    """Return the finder of a platform, which is made once while the facts are loaded.
 
     Args:
-        facts: the catalog, which remembers it.
-        os: of the pool.
-        cpu: of the pool.
-        python: of the stack, where it is known.
+        facts: the catalog, which holds the finders.
+        os: the pool's system.
+        cpu: the pool's processor.
+        python: the stack's Python, where it is known.
     """
     platform = Platform(os, cpu, python)
     found = facts.finders.get(platform.key)
@@ -194,14 +194,15 @@ def package_finder(facts: Facts, os: Os, cpu: Cpu, python: Version | None) -> Pa
 
 
 class OpenPackage(Struct, frozen=True):
-    """A package of which nothing says what it carries on a platform.
+    """A package whose content on a platform is not known.
 
     Attributes:
-        name: normalised.
-        version: with its local label.
-        wheel: what is known of the file.
-        os: of the pools, ``linux`` for WSL.
-        python: of the stack, where it is known.
+        name: normalised name.
+        version: version with its local label.
+        wheel: known properties of the file.
+        os: the pools' system, ``linux`` for WSL.
+        cpu: the pools' processor.
+        python: the stack's Python, where it is known.
     """
 
     name: str
@@ -223,9 +224,9 @@ def open_packages(
     """List the packages of a stack that no record describes, once for each platform.
 
     Args:
-        stack: components without published tables count, too.
-        platforms: of the pools.
-        facts: with the records.
+        stack: its packages and its components without published tables are listed.
+        platforms: systems and processors of the pools.
+        facts: the catalog with the records.
     """
     python = stack.get("python")
     found: list[OpenPackage] = []

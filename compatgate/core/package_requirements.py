@@ -1,4 +1,4 @@
-"""Read what a package's metadata, or its source, requires of other parts of a stack (PEP 508)."""
+"""Read the requirements of packages on other parts of a stack (PEP 508), and compare versions."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Requirement(Struct, frozen=True):
     """A requirement on a part that the stack has.
 
     Attributes:
-        name: of the part in the stack.
+        name: name of the part in the stack.
         spec: as the metadata writes it, ``==2.9.1``.
         have: the stack's version.
-        pinned: the one version that would do, None where several would.
+        pinned: the only version that meets it; None where several do.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Requirement(Struct, frozen=True):
     pinned: str | None = None
 
     def candidates(self) -> Iterator[Candidate]:
-        """Offer the pinned version, in the build that the stack has."""
+        """Yield the pinned version, in the build that the stack has."""
         if self.pinned is None:
             return
         local = f"+{self.have.local}" if self.have.local and "+" not in self.pinned else ""
@@ -52,12 +52,12 @@ class Requirement(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True, dict=True):
-    """A requirement that applies on a platform, whatever the stack has.
+    """A requirement that applies on a platform, for any stack.
 
     Attributes:
         package: as the metadata names it.
-        name: of the part of a stack that it means.
-        extras: of the package, ``cudart`` of ``cuda-toolkit[cudart]``.
+        name: name of the part of a stack that it means.
+        extras: extras of the package, ``cudart`` of ``cuda-toolkit[cudart]``.
     """
 
     package: str
@@ -66,7 +66,7 @@ class Asked(Struct, frozen=True, dict=True):
     extras: frozenset[str] = frozenset()
 
     def compare(self, have: Version) -> Requirement | None:
-        """Compare with the stack's version; None where that is of another CUDA's package."""
+        """Compare with the stack's version; None where that is the package of another CUDA."""
         known = self._compared
         found = known.get(have.text)
         if found is None and have.text not in known:
@@ -88,16 +88,16 @@ class Asked(Struct, frozen=True, dict=True):
 
 
 _MOST_KEPT = 64
-"""Outcomes for other versions, and for other parts of a stack, that are kept of a release."""
+"""Results that a release caches, for other versions and for other parts of a stack."""
 
 
 class Platform(Struct, frozen=True, dict=True):
-    """Where packages are installed: a pool's system and processor, a stack's Python.
+    """The platform of installed packages: a pool's system and processor, a stack's Python.
 
     Attributes:
-        os: of the pool.
-        cpu: of the pool.
-        python: of the stack, where it is known.
+        os: the pool's system.
+        cpu: the pool's processor.
+        python: the stack's Python, where it is known.
     """
 
     os: Os
@@ -106,12 +106,12 @@ class Platform(Struct, frozen=True, dict=True):
 
     @lazy_property
     def key(self) -> tuple[str, str, str]:
-        """Return what tells it from others."""
+        """Return the values that tell platforms apart."""
         return (self.os, self.cpu, self.python.text if self.python else "")
 
     @lazy_property
     def environment(self) -> dict[str, str]:
-        """Return PEP 508's variables, nothing of this machine."""
+        """Return the variables of PEP 508, independent of this machine."""
         windows = self.os == "windows"
         environment = {
             "sys_platform": "win32" if windows else "linux",
@@ -136,8 +136,8 @@ class Needs:
     Most are on parts that no stack states: each is read when a stack first has the part.
 
     Args:
-        texts: as the metadata states them.
-        platform: for their markers.
+        texts: requirements as the metadata states them.
+        platform: decides their markers.
     """
 
     def __init__(self, texts: Iterable[str], platform: Platform) -> None:
@@ -153,7 +153,7 @@ class Needs:
 
         Args:
             parts: names in the stack.
-            extra: that is asked for; other extras' requirements are left out.
+            extra: the requested extra; requirements of other extras are left out.
         """
         if parts.isdisjoint(self._names):
             return ()
@@ -177,10 +177,10 @@ class Needs:
 
 
 def requirements_of(package: GpuPackage, stack: Stack, extra: str = "") -> list[Requirement]:
-    """Return what a package requires of parts that the stack states, held or not.
+    """Return a package's requirements on parts that the stack states, met or not.
 
-    What the stack does not state is the installer's affair; requirements of an extra that is not
-    asked for are left out, and so are those whose marker does not hold on the pool.
+    The installer handles parts that the stack does not state. Requirements of an extra that is not
+    requested are left out, and so are those whose marker does not hold on the pool.
     """
     versions = stack.versions
     asked = package.needs.on(versions.keys(), extra)
@@ -192,15 +192,16 @@ def requirements_of(package: GpuPackage, stack: Stack, extra: str = "") -> list[
 def is_pinned_with(
     package: GpuPackage, other: str, packages: Iterable[GpuPackage], stack: Stack
 ) -> bool:
-    """Tell whether one of a stack's packages pins another one and a further part, and both hold.
+    """Tell whether a package of the stack pins this package and another part, and both pins hold.
 
-    Pins of one extra count, too (``sglang[srt]``): they are for each other, whoever asked for it.
+    Pins of one extra count, too (``sglang[srt]``): they belong together even if nobody asked for
+    the extra.
 
     Args:
-        package: that is pinned.
-        other: name of the further part.
-        packages: of the stack.
-        stack: with the versions of both.
+        package: the pinned package.
+        other: name of the other part.
+        packages: packages of the stack.
+        stack: the stack with the versions of both.
     """
     for by in packages:
         for extra in _extras(by) if by.name != package.name else ():
@@ -211,7 +212,7 @@ def is_pinned_with(
 
 
 def _extras(package: GpuPackage) -> tuple[str, ...]:
-    """Return the extras that a package's requirements name, beginning with none."""
+    """Return the extras that a package's requirements name, after the empty extra."""
     requires = package.record.requires if package.record else ()
     named = (extra for text in requires for extra in _EXTRA.findall(text))
     return tuple(dict.fromkeys(("", *named)))
@@ -220,13 +221,13 @@ def _extras(package: GpuPackage) -> tuple[str, ...]:
 def requirements_by(
     by: Build | Release, stack: Stack, pool: Pool, without: Container[str]
 ) -> Iterator[Requirement]:
-    """Yield what a framework's release or build requires of parts that the stack states.
+    """Yield the requirements of a framework's release or build on parts that the stack states.
 
     Args:
-        by: with its requirements.
-        stack: that is judged.
-        pool: where it runs.
-        without: parts that are left out, unread.
+        by: the release or build with its requirements.
+        stack: the stack that is judged.
+        pool: the pool that it runs on.
+        without: parts to leave out.
     """
     versions = {name: have for name, have in stack.versions.items() if name not in without}
     for asked in _needs_of(by, stack, pool).on(versions.keys()):
@@ -235,7 +236,7 @@ def requirements_by(
 
 
 def asked_of(by: Build | Release, package: str, stack: Stack, pool: Pool) -> Iterator[Asked]:
-    """Yield what a framework's release or build requires of one package, in the stack or not."""
+    """Yield a framework's requirements on one package, whether the stack has it or not."""
     parts = {canonical_key(package): None}
     for asked in _needs_of(by, stack, pool).on(parts.keys()):
         if asked.package == package:
@@ -243,7 +244,7 @@ def asked_of(by: Build | Release, package: str, stack: Stack, pool: Pool) -> Ite
 
 
 def _needs_of(by: Build | Release, stack: Stack, pool: Pool) -> Needs:
-    """Return the requirements of a release or build, which remembers them for each platform."""
+    """Return the requirements of a release or build, which caches them for each platform."""
     platform = Platform(pool.os, pool.cpu, stack.get("python"))
     needs: Needs | None = by.memory.get(platform.key)
     if needs is None:
@@ -252,7 +253,7 @@ def _needs_of(by: Build | Release, stack: Stack, pool: Pool) -> Needs:
 
 
 def _ask(text: str, environment: dict[str, str], python: Version | None) -> Asked | None:
-    # Imported here: most questions are about no package, and reading them is most of the start.
+    # Imported here: most questions name no package, and this import is most of the start.
     from packaging.requirements import InvalidRequirement
     from packaging.requirements import Requirement as Pep508
 
@@ -263,7 +264,7 @@ def _ask(text: str, environment: dict[str, str], python: Version | None) -> Aske
     if not str(asked.specifier):
         return None
     if asked.marker and not python and _OF_PYTHON.search(str(asked.marker)):
-        return None  # without a Python nobody can say whether it is asked for
+        return None  # without a Python its marker cannot be decided
     if asked.marker and not asked.marker.evaluate(environment):
         return None
     key = canonical_key(asked.name)
@@ -271,9 +272,9 @@ def _ask(text: str, environment: dict[str, str], python: Version | None) -> Aske
 
 
 def _is_another_build(asked: str, have: Version) -> bool:
-    """Tell whether the package of one CUDA is required and the stack has that of another one.
+    """Tell whether one CUDA's package is required and the stack has another CUDA's package.
 
-    ``nvidia-cudnn-cu12`` and ``nvidia-cudnn-cu13`` are two packages, installed beside each other.
+    ``nvidia-cudnn-cu12`` and ``nvidia-cudnn-cu13`` are two packages that can both be installed.
     """
     found = find_component(asked)
     if found is None or found.cuda is None:
@@ -284,7 +285,7 @@ def _is_another_build(asked: str, have: Version) -> bool:
 
 @lru_cache(maxsize=8192)
 def _is_pinned(name: str, pin: str | None, have: str) -> bool:
-    """Tell whether a version is the pinned one, as far as both are stated."""
+    """Tell whether a version equals the pinned version, as far as both are stated."""
     if pin is None:
         return False
     try:

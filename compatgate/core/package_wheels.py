@@ -1,10 +1,10 @@
-"""Choose the wheel that a package is taken to be: by digest, file name, version, or label.
+"""Choose the wheel that a package is assumed to be: by digest, file name, version, or label.
 
 Labels, links and statements say whose GPUs and which torch a build is for. Projects have wheels
-whose version names a CUDA (``0.25.0+cu128``) on indexes of their own. Where no such wheel was
-measured, two things speak for it. The package index's wheel of the release is the same build
-where the torch that it pins is for that CUDA there. Else the project's build script says which
-GPU code its wheels have, and the index's wheel what all of the release share.
+whose version names a CUDA (``0.25.0+cu128``) on indexes of their own. Where no wheel with that
+label was measured, two sources replace it. The package index's wheel of the release is the same
+build if the torch that it pins is for that CUDA. Otherwise the project's build script says which
+GPU code its wheels have, and the index's wheel gives what all wheels of the release share.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CUDA_RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*|(?i:cudart64_(\d+)\.
 
 
 def gpus_of_record(record: Record | None) -> str:
-    """Return whose GPUs a wheel is for, where all that it links against is AMD's."""
+    """Return ``AMD`` where a wheel links against AMD's libraries alone, else empty text."""
     libraries = record.libraries if record else ()
     if any(library.carries_code for library in libraries):
         return ""
@@ -46,7 +46,7 @@ def gpus_of_record(record: Record | None) -> str:
 
 
 def runtime_major(name: str) -> int | None:
-    """Return the CUDA major of a CUDA runtime: 12 of ``libcudart.so.12`` and ``cudart64_12.dll``.
+    """Return the major of a CUDA runtime: 12 for ``libcudart.so.12`` and ``cudart64_12.dll``.
 
     Until CUDA 11 the name of the DLL has the minor, too: ``cudart64_110.dll`` of all of CUDA 11,
     ``cudart64_101.dll`` of 10.1, ``cudart64_80.dll`` of 8.0.
@@ -61,7 +61,7 @@ def runtime_major(name: str) -> int | None:
 
 def speaks_of(statement: Statement, version: Version) -> bool:
     """Tell whether a statement is about a release."""
-    # Imported here: only packages that have statements need it, and reading it takes long.
+    # Imported here: only packages that have statements need it, and the import is slow.
     from packaging.specifiers import SpecifierSet
     from packaging.version import InvalidVersion
     from packaging.version import Version as Pep440
@@ -81,7 +81,7 @@ def torch_of_label(label: str) -> str | None:
     """Return the torch release that a local label names, as ``2.8``; None where it names none.
 
     Args:
-        label: like that of ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
+        label: a label as in ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
     """
     match = _TORCH_OF_LABEL.search(label)
     return f"{match['major']}.{match['minor'] or match['plain']}" if match else None
@@ -91,7 +91,7 @@ _CUDA_LABEL = re.compile(r"cu\d{2,}")
 
 
 def names_cuda(version: Version) -> bool:
-    """Tell whether a version's label is that of a project's build for one CUDA, ``cu128``."""
+    """Tell whether a version's label names a project's build for one CUDA, ``cu128``."""
     return _CUDA_LABEL.fullmatch(version.local or "") is not None
 
 
@@ -101,17 +101,17 @@ def find_record(
     """Find the record of the wheel that a package is installed from.
 
     The digest decides, then the file's name; without them it is the wheel of this version and build
-    for the platform, measured for this Python or another one, which is said as an assumption. A
-    file of a record's name with another digest is somebody's own build: no record fits.
+    for the platform, measured for this Python or another, which the answer states as an
+    assumption. A file with a record's name and another digest is a private build: no record fits.
 
     Args:
-        records: of the package.
-        version: with its local label; without one the index's own wheel is assumed.
-        wheel: what is known of the file.
-        platform: of the pool; WSL takes wheels for Linux.
+        records: records of the package.
+        version: version with its local label; without a label the index's own wheel is assumed.
+        wheel: known properties of the file.
+        platform: the pool's platform; WSL uses wheels for Linux.
 
     Returns:
-        The record and what is assumed (empty where nothing is); None where no record fits.
+        The record, and the assumption (empty where there is none); None where no record fits.
     """
     known = [record for record in records if record.version.partition("+")[0] == version.public]
     if wheel:
@@ -137,7 +137,7 @@ def find_record(
 def _find_labelled(
     facts: Facts, name: str, version: Version, said: tuple[Statement, ...], platform: Platform
 ) -> tuple[Record, str] | None:
-    """Return what speaks for a wheel with a CUDA label that was not measured itself."""
+    """Return a record, and its basis, for a wheel with a CUDA label that was not measured."""
     records, os, cpu = facts.records(name), platform.os, platform.cpu
     found = find_record(records, parse_version(name, version.public), None, platform)
     if found and is_build_of_index(found[0], version, facts, os, cpu):
@@ -165,7 +165,7 @@ _ENDINGS = {
 
 
 def _is_for(wheel: str, platform: Platform) -> bool:
-    """Tell whether a wheel's platform tag is that of a pool (PEP 425)."""
+    """Tell whether a wheel's platform tag fits a pool (PEP 425)."""
     system = "windows" if platform.os == "windows" else "linux"
     name = wheel.removesuffix(".whl")
     return name.endswith(_ENDINGS[system, platform.cpu]) and "macosx" not in name
@@ -177,15 +177,15 @@ _LINUX_CUDA_RUNTIME = re.compile(r"libcudart\.so\.\d+(?:\.\d+)*")
 def is_build_of_index(record: Record, version: Version, facts: Facts, os: Os, cpu: Cpu) -> bool:
     """Tell whether the package index's wheel of a release is the build that a label names.
 
-    It is where the wheel pins one torch, and the index's wheel of that torch is for this CUDA on
-    this platform.
+    This holds where the wheel pins one torch, and the index's wheel of that torch is for this CUDA
+    on this platform.
 
     Args:
-        record: of the index's wheel for the platform.
-        version: with the label.
-        facts: with the releases of torch.
-        os: of the pool.
-        cpu: of the pool.
+        record: record of the index's wheel for the platform.
+        version: version with the label.
+        facts: the catalog with the releases of torch.
+        os: the pool's system.
+        cpu: the pool's processor.
     """
     from compatgate.core.frameworks import default_build, find_release
 
@@ -219,18 +219,18 @@ def scripted_record(
     os: Os,
     cpu: Cpu,
 ) -> Record | None:
-    """Return what a labelled wheel carries by its project's build script; None where none says it.
+    """Make the record of a labelled wheel from its project's build script; None if none says it.
 
-    The code is that of the script. What it requires, the torch that it is for and what it asks of
-    torch are those of another wheel of the release, without which nothing is taken to be known. The
-    record has no file name and no digest: nobody read this wheel.
+    The code comes from the script. Requirements, torch release and torch symbols come from another
+    wheel of the release; without that wheel the result is None. The record has no file name and no
+    digest: nobody read this wheel.
 
     Args:
-        records: of the package.
-        statements: about this release.
-        version: with the label.
-        os: of the pool; only Linux is spoken of.
-        cpu: of the pool.
+        records: records of the package.
+        statements: statements about this release.
+        version: version with the label.
+        os: the pool's system; scripts are known for Linux only.
+        cpu: the pool's processor.
     """
     code = next(
         (
@@ -269,12 +269,12 @@ def scripted_record(
 
 
 def _is_own(library: Library) -> bool:
-    """Tell whether a library has code for GPUs and asks something of torch."""
+    """Tell whether a library has code for GPUs and links against torch."""
     return library.carries_code and any("torch" in name for name in library.needs)
 
 
 def _needs(like: Record, version: Version) -> tuple[str, ...]:
-    """Return the CUDA runtime of the label, where wheels of the release are linked against one."""
+    """Return the label's CUDA runtime, where wheels of the release link against a runtime."""
     linked = any(
         _LINUX_CUDA_RUNTIME.fullmatch(name) for one in like.libraries for name in one.needs
     )

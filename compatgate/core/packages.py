@@ -1,7 +1,6 @@
 """Describe a package of a stack by the record of its wheel: its libraries, and how they run.
 
-Whether its code runs on a GPU is judged by the libraries that the package loads, and within
-each by its translation units.
+The libraries that a package loads, and their translation units, decide whether it runs on a GPU.
 """
 
 from __future__ import annotations
@@ -25,26 +24,26 @@ _LIBRARIES_OF_OTHERS = re.compile(
     r"(?:-[0-9a-f]{8,})?\.so[.\d]*|libtorch_(?:cuda_linalg|nvshmem)\.so"
     r"|(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nvinfer|npp|nvjpeg)\w*(?:-[0-9a-f]{8,})?\.dll"
 )
-"""Libraries of NVIDIA that another package brings, and MAGMA's and NVSHMEM's code within PyTorch:
-for GPUs of their own choice (torch 2.10 has MAGMA for 5.0 and nothing else below 7.0)."""
+"""Libraries of NVIDIA that another package brings, and MAGMA's and NVSHMEM's code in PyTorch: they
+support other GPUs than the package (torch 2.10 has MAGMA for 5.0 and nothing else below 7.0)."""
 
 
 class GpuPackage(Struct, frozen=True, dict=True):
     """A package of a stack.
 
     Attributes:
-        name: normalised.
-        platform: that it is installed on.
-        record: of its wheel, None where no record fits.
-        assumed: why this wheel's record is taken; empty where the wheel's digest or file name says
-            so.
+        name: normalised name.
+        platform: platform that it is installed on.
+        record: record of its wheel, None where no record fits.
+        assumed: why this wheel's record is used; empty where the wheel's digest or file name
+            identifies it.
         toolkits: CUDA toolkits that it is a library of, ascending; empty for other packages.
         stated: GPU code that the asker states for it.
-        installed: the record is of its installed files, not of a wheel.
-        statements: what sources and documentation say of this release.
+        installed: the record describes its installed files, not a wheel.
+        statements: statements of sources and documentation about this release.
         file: name of its wheel, where it is known.
-        gpus: whose GPUs it is for, where those are known and not NVIDIA's, ``AMD``.
-        on_request: the record is none of the catalog: the wheel was measured for whoever asked.
+        gpus: vendor of the GPUs that it is for, where known and not NVIDIA, ``AMD``.
+        on_request: the record is not in the catalog: the wheel was measured on request.
     """
 
     name: str
@@ -67,13 +66,13 @@ class GpuPackage(Struct, frozen=True, dict=True):
 
     @lazy_property
     def is_open(self) -> bool:
-        """Tell whether nothing says what the package, or a part of it, carries."""
+        """Tell whether the content of the package, or of a part of it, is not known."""
         known = self.record or self.toolkits or self.stated or self.gpus
         return bool(self.unread) or (not known and self.compiled in (None, "install"))
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """Return its installed files that could not be read, where nothing else speaks for them."""
+        """Return its unreadable installed files, where nothing else says what they carry."""
         if self.stated or self.toolkits or not (self.installed and self.record):
             return ()
         return self.record.unread
@@ -85,13 +84,13 @@ class GpuPackage(Struct, frozen=True, dict=True):
 
     @lazy_property
     def requires(self) -> tuple[str, ...]:
-        """Return its requirements (PEP 508): the wheel's own, and those that are stated."""
+        """Return its requirements (PEP 508): from the wheel, and from statements."""
         measured = self.record.requires if self.record else ()
         return (*measured, *(text for one in self.statements for text in one.requires))
 
     @lazy_property
     def needs(self) -> Needs:
-        """Return its requirements as they are on its platform."""
+        """Return its requirements on its platform."""
         return Needs(self.requires, self.platform)
 
     @lazy_property
@@ -108,12 +107,12 @@ class GpuPackage(Struct, frozen=True, dict=True):
 
     @lazy_property
     def memory(self) -> dict[Any, Any]:
-        """Return what was derived from the package alone, by whoever derives it."""
+        """Return the cache for values that are derived from the package alone."""
         return {}
 
     @lazy_property
     def shipped(self) -> tuple[Library, ...]:
-        """Return what its record lists, without what another system loads.
+        """Return the libraries of its record, without those for another system.
 
         A wheel for every platform may have libraries for Linux and for Windows.
         """
@@ -126,11 +125,11 @@ class GpuPackage(Struct, frozen=True, dict=True):
     def runtimes(self, cuda: Version) -> dict[int, str]:
         """Return the majors and names of the CUDA runtimes that it is linked against.
 
-        Of alternatives the one for a CUDA counts, where its name says so; a runtime that the
-        package brings itself is left out.
+        Of alternatives, the library whose name has this CUDA counts; a runtime that the package
+        brings itself is left out.
 
         Args:
-            cuda: of the stack.
+            cuda: the stack's CUDA.
         """
         key = ("runtimes", cuda.major_minor)
         if key not in self.memory:
@@ -154,7 +153,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
 
     @lazy_property
     def torch_abis(self) -> tuple[TorchAbi, ...]:
-        """Return what its libraries ask of torch, of those that ask anything."""
+        """Return the torch symbols that its libraries need, without libraries that need none."""
         return tuple(library.torch for library in self.shipped if library.torch)
 
     @lazy_property
@@ -167,11 +166,10 @@ class GpuPackage(Struct, frozen=True, dict=True):
     def libraries(self) -> tuple[Library, ...]:
         """Return the libraries whose code says which GPUs the package supports.
 
-        Libraries that the wheel only bundles (``NAME.libs/``, NVIDIA's own) do not, where it has
-        code of its own; nor do libraries with nothing but architecture-specific code (``sm_90a``):
-        they are loaded on that GPU alone. Files of PTX beside libraries are linked with code that
-        the package compiles (cuDF's ``shim.fatbin``, by nvJitLink): no driver compiles them as they
-        are.
+        Libraries that the wheel only bundles (``NAME.libs/``, NVIDIA's own) do not count where it
+        has code of its own; nor do libraries with nothing but architecture-specific code
+        (``sm_90a``): they are loaded on that GPU alone. Separate files of PTX are linked with code
+        that the package compiles (cuDF's ``shim.fatbin``, by nvJitLink): no driver compiles them.
         """
         carrying = [one for one in self.shipped if one.carries_code and one.loaded]
         own = [library for library in carrying if not _is_bundled(library)] or carrying
@@ -181,7 +179,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
 
 
 def _is_bundled(library: Library) -> bool:
-    """Tell whether a library is another project's, which the package only brings along."""
+    """Tell whether a library is another project's, which the package only bundles."""
     return (
         ".libs/" in library.path
         or _LIBRARIES_OF_OTHERS.fullmatch(_file_name(library.path)) is not None
@@ -193,7 +191,7 @@ def _file_name(path: str) -> str:
 
 
 def _is_to_be_linked(library: Library) -> bool:
-    """Tell whether a file is PTX for a linker, and no shared object."""
+    """Tell whether a file is PTX for a linker, not a shared object."""
     return not library.sass and library.path.endswith((".fatbin", ".ptx"))
 
 
@@ -207,7 +205,7 @@ _NAMED_CUDA = re.compile(r"cuda(1\d)(\d)(?!\d)")
 
 
 def cuda_of_name(path: str) -> Pair | None:
-    """Return the CUDA that the name of a library says: 12.8 for ``libbitsandbytes_cuda128.so``."""
+    """Return the CUDA in a library's name: 12.8 for ``libbitsandbytes_cuda128.so``."""
     found = _NAMED_CUDA.search(path)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -238,7 +236,7 @@ def _for_cuda(group: list[Library], cuda: Version | None) -> list[Library]:
 
 
 _STRAY_SHARE = 0.04
-"""Share of a library's translation units up to which code that runs on a GPU is no support for it:
+"""Share of a library's translation units up to which code that runs on a GPU does not mean support:
 vLLM 0.11.2 has ``sm_52`` in one unit of 88. (cuSPARSELt has 6 % of its units for an A100 alone.)"""
 _BASE_SHARE = 0.8
 """Share of a library's largest group of like units from which another group counts as its base,
@@ -274,7 +272,7 @@ def is_made_for(library: Library, device: Pair, facts: CudaArch) -> bool:
 
 
 Groups = list[tuple[HowItRuns | None, int]]
-"""How groups of like units run on a GPU, and how many they are."""
+"""How groups of like units run on a GPU, and the number of units of each group."""
 
 
 def _groups_here(library: Library, device: Pair, facts: CudaArch) -> Groups:
@@ -288,7 +286,7 @@ def _groups_here(library: Library, device: Pair, facts: CudaArch) -> Groups:
 
 
 def _counted(groups: Groups) -> tuple[int, int, float]:
-    """Return units that run, as they are and from PTX, and up to how many are stray."""
+    """Count the units that run as SASS, those that run from PTX, and the limit of stray units."""
     counts: dict[HowItRuns | None, int] = {"sass": 0, "ptx": 0, None: 0}
     for how, units in groups:
         counts[how] += units
@@ -304,8 +302,8 @@ def ways_here(
 ) -> tuple[Ways, ...]:
     """Judge every library that a package loads, alternatives together.
 
-    Where the names of alternatives say a CUDA (``libbitsandbytes_cuda128.so``), the one for the
-    stack's CUDA stands alone, or the nearest of its major, where there is one.
+    Where the names of alternatives state a CUDA (``libbitsandbytes_cuda128.so``), only the library
+    for the stack's CUDA counts, or the nearest of its major.
     """
     key = (device, cuda.major_minor if cuda else None)
     if key not in package.memory:
@@ -318,7 +316,7 @@ def ways_here(
 
 
 def is_stray(groups: tuple[Ways, ...]) -> bool:
-    """Tell whether the libraries that run are none, or a stray part of all translation units."""
+    """Tell whether no library runs, or only a stray part of all translation units."""
     units = [(any(how for _, how in group), group[0][0].units) for group in groups]
     return sum(count for runs, count in units if runs) <= _STRAY_SHARE * sum(
         count for _, count in units

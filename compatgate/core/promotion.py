@@ -1,4 +1,4 @@
-"""What canary evidence means for an entry of the matrix: blessed, ready, contradicted. Pure."""
+"""Judge an entry of the matrix by canary evidence: waiting, ready, failed or contradicted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Need(Struct, frozen=True):
     """A run that a candidate lacks, or that failed.
 
     Attributes:
-        failed: id of the run that failed; None: none has passed yet, or not lately.
+        failed: id of the run that failed; None: none has passed yet, or not recently.
     """
 
     target: str
@@ -29,13 +29,13 @@ class Need(Struct, frozen=True):
 
 
 class Standing(Struct, frozen=True):
-    """How far a candidate is.
+    """The progress of a candidate.
 
     Attributes:
         state: ``ready`` when every suite has passed wherever the entry would hold.
         automatic: every target's policy lets the gate bless it.
-        runs: that have passed.
-        needs: what is missing, or failed.
+        runs: ids of the runs that have passed.
+        needs: runs that are missing, or failed.
     """
 
     state: State
@@ -45,11 +45,11 @@ class Standing(Struct, frozen=True):
 
 
 class Contradiction(Struct, frozen=True):
-    """What a failed run means for an entry that it speaks of.
+    """The effect of a failed run on an entry that it measured.
 
     Attributes:
-        targets: on which the entry holds and that count the run.
-        revoke: some of them wants the entry revoked.
+        targets: targets on which the entry holds and whose policy counts the run.
+        revoke: the policy of one of these targets revokes the entry.
     """
 
     targets: tuple[str, ...]
@@ -61,7 +61,7 @@ Index = Mapping[tuple[str, str], Sequence[Evidence]]
 
 
 def index(evidence: Iterable[Evidence]) -> Index:
-    """Make judged runs quick to find; once for many entries."""
+    """Index judged runs by suite and SKU, once for many entries."""
     found: dict[tuple[str, str], list[Evidence]] = {}
     for run in evidence:
         found.setdefault((run.suite, run.sku), []).append(run)
@@ -69,7 +69,7 @@ def index(evidence: Iterable[Evidence]) -> Index:
 
 
 def places(entry: Entry, targets: Iterable[Target]) -> list[tuple[Target, Pool]]:
-    """Where an entry would hold: the pools of its targets whose GPU and driver it is for."""
+    """Return where an entry would hold: its targets' pools with the GPU and driver it is for."""
     return [
         (target, pool)
         for target in targets
@@ -80,7 +80,7 @@ def places(entry: Entry, targets: Iterable[Target]) -> list[tuple[Target, Pool]]
 
 
 def _is_for(entry: Entry, pool: Pool) -> bool:
-    """Whether the entry could match some stack there; its other components are the stack's."""
+    """Return whether the entry allows the pool's GPU and driver."""
     assert pool.driver is not None  # noqa: S101 - the caller checked
     if not entry.is_for(pool):
         return False
@@ -99,15 +99,15 @@ def speaks_of(run: Evidence, entry: Entry, pool: Pool) -> bool:
 
 
 def standing(entry: Entry, targets: Iterable[Target], evidence: Index, now: float) -> Standing:
-    """Return how far a candidate is from being blessed.
+    """Return the progress of a candidate.
 
-    Each suite of each target's policy, soak included, must have passed lately on each SKU and
+    Each suite of each target's policy, soak included, must have passed recently on each SKU and
     driver where the entry would hold, all with the same measured components. A failure of any
-    stack that the entry allows stands in its way.
+    stack that the entry allows blocks it.
 
     Args:
         entry: the candidate.
-        targets: all, or at least its own.
+        targets: all targets, or at least the entry's.
         evidence: judged runs.
         now: seconds since the epoch.
     """
@@ -128,7 +128,7 @@ def standing(entry: Entry, targets: Iterable[Target], evidence: Index, now: floa
 def _at(
     entry: Entry, target: Target, pool: Pool, evidence: Index, now: float
 ) -> tuple[list[str], list[Need]]:
-    """Return the ids of the runs that have passed in one place, and what is lacking there."""
+    """Return the ids of the runs that passed on one pool, and the runs that it lacks."""
     policy = target.policy.canary
     assert pool.gpu is not None  # noqa: S101 - of a place
     suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))
@@ -161,7 +161,7 @@ def _at(
 
 
 def contradiction(run: Evidence, entry: Entry, targets: Iterable[Target]) -> Contradiction | None:
-    """What a failed run means for an entry; None: it does not speak of it."""
+    """Return the effect of a failed run on an entry; None if the run did not measure it."""
     affected = {
         target.name: target.policy.canary
         for target, pool in places(entry, targets)
@@ -177,15 +177,15 @@ def contradiction(run: Evidence, entry: Entry, targets: Iterable[Target]) -> Con
 
 
 def disproves(passed: Evidence, failed: Evidence, drivers: Iterable[Version]) -> bool:
-    """Return whether a passed run takes back what a failed one said.
+    """Return whether a passed run disproves a failed one.
 
-    It ran the same suite with the same components on the same SKU, and on the same driver, unless
-    nobody has that driver any more.
+    It must have run the same suite with the same components on the same SKU, and on the same
+    driver, unless no pool has that driver any more.
 
     Args:
         passed: the later run.
-        failed: the earlier one.
-        drivers: that pools of this SKU have now.
+        failed: the earlier run.
+        drivers: current drivers of the pools of this SKU.
     """
     return (
         (passed.suite, passed.sku) == (failed.suite, failed.sku)

@@ -27,10 +27,10 @@ ENDS: tuple[End, ...] = ("newest", "oldest")
 
 
 class EntryStacks(Struct, frozen=True):
-    """What stands for an entry.
+    """The stacks that represent an entry.
 
     Attributes:
-        stacks: the newest that it allows, then the oldest where that is another; empty where
+        stacks: the newest that it allows, then the oldest where that differs; empty where
             ``open`` says why there is none.
         open: what the entry leaves open, in words.
     """
@@ -40,15 +40,15 @@ class EntryStacks(Struct, frozen=True):
 
 
 def represent(entry: Entry, facts: Facts) -> EntryStacks:
-    """Return the stacks that stand for an entry.
+    """Return the stacks that represent an entry.
 
     A framework is the newest (oldest) known release that its constraint allows, CUDA the newest
-    (oldest) that has a build of it, libraries what that build is pinned to; where the constraint
-    allows none of these, the newest (oldest) known version that it does.
+    (oldest) that has a build of it, libraries what that build pins; where the constraint allows
+    none of these, the newest (oldest) known version that it allows.
 
     Args:
-        entry: of the matrix; its constraint on the driver is the pool's affair.
-        facts: which versions there are.
+        entry: an entry of the matrix; its constraint on the driver is left out.
+        facts: the catalog with the known versions.
     """
     names = [name for name in in_order(entry.components) if name != "driver"]
     if not names:
@@ -90,7 +90,7 @@ class _Choice:
             self.versions[name] = version
 
     def _follow_releases(self, frameworks: Iterable[str]) -> None:
-        """A framework that another one is pinned to is what that one wants (vLLM: torch)."""
+        """Use the version of a framework that another framework pins (vLLM: torch)."""
         for _, release in self._releases():
             for pin in release.pins.values():
                 if pin.component in frameworks:
@@ -142,7 +142,7 @@ class _Choice:
 
 
 def _stated(name: str, constraint: Constraint) -> Version | None:
-    """A version that the constraint itself names; rules say so where facts do not know it."""
+    """Return a version that the constraint names; rules report it where facts do not know it."""
     for clause in constraint.clauses:
         if clause.operator in (">=", "==", "~=", "<=", "==*"):
             try:
@@ -155,7 +155,7 @@ def _stated(name: str, constraint: Constraint) -> Version | None:
 
 
 def known_versions(facts: Facts, name: str) -> Iterable[Version]:
-    """Every version of a component that the facts know; none of one that they say nothing of."""
+    """Return every version of a component that the facts know; empty for other components."""
     if name == "cuda":
         return [toolkit.version for toolkit in facts.cuda_driver.toolkits]
     if name == "cudnn":
@@ -167,15 +167,15 @@ def known_versions(facts: Facts, name: str) -> Iterable[Version]:
 
 
 _MOST_RUNS = 256
-"""Of a SKU, newest first; what was measured longer ago stands for nothing better."""
+"""Runs of a SKU, newest first; older runs represent an entry no better."""
 
 
 class StackSamples:
-    """Gives the stacks of entries.
+    """Chooses the stacks that represent entries.
 
     Args:
-        facts: which versions there are.
-        matrix: its evidence is what was measured.
+        facts: the catalog with the known versions.
+        matrix: gives the evidence of measured stacks.
     """
 
     def __init__(self, facts: Facts, matrix: Matrix) -> None:
@@ -191,8 +191,8 @@ class StackSamples:
     def of(self, entry: Entry, pools: Sequence[Pool]) -> tuple[list[list[Stack]], tuple[str, ...]]:
         """Return the stacks of an entry on each of some pools, and what it leaves open.
 
-        The first stack of a pool is what the newest passed canary run there measured, if it is one
-        that the entry allows; then come the newest and the oldest that it allows.
+        The first stack of a pool is the one that its newest passed canary run measured, if the
+        entry allows it; then follow the newest and the oldest stack that the entry allows.
         """
         represented = represent(entry, self._facts)
         found = [[*self._measured(entry, pool), *represented.stacks] for pool in pools]

@@ -1,4 +1,4 @@
-"""A question to the gate: its JSON form, and "what if" changes."""
+"""Read a question to the gate from JSON, and apply its "what if" changes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ POOL_CHANGES = ("driver", "gpu", "os", "cpu")
 
 
 class Request(Struct, frozen=True):
-    """One question: a stack, and the target or the pool it is to run on.
+    """One question: a stack, and the target or the pool that it shall run on.
 
     Attributes:
-        pools: names of the target's pools that it is about; empty: all.
+        pools: names of the target's pools in question; empty: all.
     """
 
     stack: Stack
@@ -54,7 +54,7 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
         gpus: the GPU table, to resolve names.
 
     Raises:
-        BadInput: names the field, the value and what would be right.
+        BadInput: names the field, the value and a correct form.
     """
     body = _mapping(body, None, _REQUEST_KEYS)
     target, pool = body.get("target"), body.get("pool")
@@ -69,7 +69,7 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
     refuse_longer(target or "", LONGEST_NAME, "target")
     refuse_longer(image or "", LONGEST_IMAGE, "image")
     if body.get("stack") is None:
-        hint = "no image is read here: a service does (serve --registry), and check --image"
+        hint = "this gate reads no images: use serve --registry, or check --image"
         hint = hint if image else ""
         raise BadInput("the stack is missing", field="stack", hint=hint)
     stated = _mapping(body["stack"], "stack")
@@ -88,7 +88,7 @@ def _pool_names(stated: Any, target: str | None) -> tuple[str, ...]:
     """Read ``pools``.
 
     Raises:
-        BadInput: it is no list of names, or there is no target whose pools they could be.
+        BadInput: it is not a list of names, or the question names no target.
     """
     if stated is None:
         return ()
@@ -105,10 +105,10 @@ def _pool_names(stated: Any, target: str | None) -> tuple[str, ...]:
 
 
 def parse_changes(body: Any) -> dict[str, Any]:
-    """What ``set`` changes, the pool's keys in canonical spelling.
+    """Read the changes of ``set``, the pool's keys in canonical spelling.
 
     Raises:
-        BadInput: it is no JSON object, or states something twice, in two spellings.
+        BadInput: it is not a JSON object, or states a part twice, in two spellings.
     """
     found: dict[str, Any] = {}
     spelled: dict[str, str] = {}
@@ -152,7 +152,7 @@ def parse_pool(body: Any, gpus: Gpus) -> Pool:
 
 
 def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str = "set") -> Pool:
-    """Return the pool with the stated properties set; keys that are not a pool's are left alone.
+    """Return the pool with the stated properties set; keys that are not a pool's are ignored.
 
     Raises:
         BadInput: a malformed value.
@@ -180,7 +180,7 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
 
 
 def _cpu_with(gpu: Gpu, pool: Pool) -> Cpu:
-    """The processor beside another GPU: a superchip brings its own and takes it away again."""
+    """Return the processor that goes with a new GPU: a superchip has a processor of its own."""
     brought = pool.gpu is not None and pool.gpu.cpu == pool.cpu
     return gpu.cpu or (Pool("pool", None, None).cpu if brought else pool.cpu)
 

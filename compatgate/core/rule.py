@@ -1,8 +1,7 @@
 """Define a rule: one function from a context to an answer, whose docstring is its documentation.
 
-A rule names the parts of a question that it reads. A value or a rule that reads none of the
-parts that a fix changes stays what it was. Whatever does not say what it reads, reads
-everything.
+A rule names the parts of a question that it reads. A fix that changes none of these parts does not
+change its answer. A rule that names no parts reads everything.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ Parts = frozenset[Part]
 DRIVER: Parts = frozenset(("driver",))
 FORWARD: Parts = frozenset(("cuda-compat", "driver"))
 CUDA: Parts = frozenset(("cuda", "builds"))
-"""The stack's CUDA is the stated one or the one that a framework brings."""
+"""The stack's CUDA is stated, or a framework brings it."""
 CODE: Parts = CUDA | {"arch"}
 CUDNN: Parts = CUDA | {"cudnn"}
 NCCL: Parts = CUDA | {"nccl"}
 STACK_VERSIONS: Parts = CUDA | {"cudnn", "nccl", "python"}
 RECORDS: Parts = CUDA | {"packages", "python"}
-"""What says which wheel a package is."""
+"""The parts that decide which wheel a package is."""
 PACKAGES: Parts = STACK_VERSIONS | {"packages"}
-"""What packages require are packages and components alike."""
+"""Packages require other packages and components."""
 VERSIONS: Parts = PACKAGES | DRIVER
 NOTHING: Parts = frozenset()
 EVERYTHING: Parts = VERSIONS | {"cuda-compat", "arch"}
@@ -67,13 +66,13 @@ def _of_builds(name: str, frameworks: Container[str]) -> Parts:
 def parts_of(keys: Iterable[str], frameworks: Container[str] = ()) -> Parts:
     """Return the parts that a change of these keys of ``set`` may change.
 
-    A component that is not a part of its own is one of the ``builds``: what has published builds,
-    or none that are known; it may bring another CUDA. A package brings none. A key that is not
-    known (the pool's GPU, the image's requirements) may change anything.
+    A component that has no part of its own belongs to ``builds``: it may bring another CUDA. A
+    package brings none. An unknown key (the pool's GPU, the image's requirements) may change
+    everything.
 
     Args:
         keys: components, packages and others.
-        frameworks: by name; one that is no component brings a CUDA all the same.
+        frameworks: names of frameworks; they bring a CUDA even if they are not components.
     """
     found: Parts = NOTHING
     for key in keys:
@@ -83,7 +82,7 @@ def parts_of(keys: Iterable[str], frameworks: Container[str] = ()) -> Parts:
 
 
 class Candidate(Struct, frozen=True):
-    """A change that may mend a problem; it is offered only after it was evaluated.
+    """A change that may mend a problem; only an evaluated candidate becomes a fix.
 
     ``set`` has the form of `compatgate.core.verdict.Fix`.
     """
@@ -96,8 +95,7 @@ class Problem(Struct, frozen=True):
     """A rule's answer that is neither "holds" nor "does not apply".
 
     Attributes:
-        candidates: gives changes that may mend it, smallest first; called only when fixes are
-            wanted.
+        candidates: yields changes that may mend it, smallest first; called only for fixes.
     """
 
     outcome: FindingOutcome
@@ -121,14 +119,14 @@ class Rule(Struct, frozen=True):
     Attributes:
         id: ``CG101``; never changes its meaning.
         name: ``driver-too-old``.
-        check: the rule itself; its docstring is what ``compatgate explain`` prints.
-        cause: what decides: the vendors' facts alone, the matrix, or evidence of canary runs.
-        reads: the parts of the question that it looks at; a fix that changes others need not ask
+        check: the rule itself; ``compatgate explain`` prints its docstring.
+        cause: basis of the rule: the vendors' facts alone, the matrix, or canary evidence.
+        reads: the parts of the question that it reads; a fix that changes other parts does not ask
             it again.
-        states_outcome: its facts say themselves whether they deny (the list of known issues); the
-            other rules never deny by a fact that is derived.
-        pool_only: it looks at the pool alone: its driver's branch, its GPU.
-        not_waivable: why no waiver covers it (``records waivers``); empty where one may.
+        states_outcome: its facts themselves say whether they deny (the list of known issues);
+            other rules never deny by a derived fact.
+        pool_only: it reads the pool alone: its driver's branch, its GPU.
+        not_waivable: why no waiver covers it (``records waivers``); empty where a waiver may.
     """
 
     id: str
@@ -146,7 +144,7 @@ class Rule(Struct, frozen=True):
         return self.cause == "facts"
 
     def answer(self, context: RuleContext) -> RuleAnswer:
-        """Return what the rule says of a context; a derived fact is no reason to deny it."""
+        """Return the rule's answer for a context; a derived fact never denies."""
         said = self.check(context)
         if isinstance(said, str) or self.states_outcome:
             return said
@@ -184,7 +182,7 @@ def rule(
     pool_only: bool = False,
     not_waivable: str = "",
 ) -> Callable[[Callable[[RuleContext], RuleAnswer]], Rule]:
-    """Make a function a rule; the attributes are those of `Rule`."""
+    """Turn a function into a rule; the arguments are the attributes of `Rule`."""
 
     def make(check: Callable[[RuleContext], RuleAnswer]) -> Rule:
         return Rule(rule_id, name, check, cause, reads, states_outcome, pool_only, not_waivable)
@@ -193,5 +191,5 @@ def rule(
 
 
 def not_checked(component: str, message: str) -> tuple[Problem]:
-    """Say what could not be looked at; it does not weigh in the verdict."""
+    """Report what could not be checked, without weight in the verdict."""
     return (Problem("not-checked", component, message),)

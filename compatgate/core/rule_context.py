@@ -1,4 +1,4 @@
-"""Give rules one stack on one pool, and derive each value from it once, when first asked for."""
+"""Give rules one stack on one pool, and derive each value from it once, at first use."""
 
 from __future__ import annotations
 
@@ -64,24 +64,24 @@ DERIVED: dict[str, Parts] = {
     "deciding": VERSIONS,
     "nearest": VERSIONS,
 }
-"""What `RuleContext` derives, and the parts of the question that it looks at for that."""
+"""Values that `RuleContext` derives, and the parts of the question that each reads."""
 
 
 @lru_cache(maxsize=256)
 def _unchanged_names(changed: Parts) -> tuple[str, ...]:
-    """What is derived from nothing that was changed."""
+    """Return the names of the values that do not depend on the changed parts."""
     return tuple(name for name, reads in DERIVED.items() if reads.isdisjoint(changed))
 
 
 class RuleContext:
-    """What a rule looks at.
+    """The input of a rule: a stack on a pool, with facts and matrix.
 
     Args:
         stack: completed (see `compatgate.core.stack.complete`).
-        pool: of the target.
+        pool: a pool of the target.
         today: ISO date, UTC.
         now: seconds since the epoch.
-        brief: only outcomes are wanted, messages need not search for alternatives.
+        brief: only outcomes count; messages need no search for alternatives.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class RuleContext:
         self.pool = pool
         self.driver = pool.driver
         self.os = pool.driver_os
-        """Whose driver numbers these are."""
+        """The system whose driver numbers the pool has."""
         self.capability = pool.gpu.capability if pool.gpu else None
         self.target = target
         self.facts = facts
@@ -109,16 +109,16 @@ class RuleContext:
         self.now = now
         self.brief = brief
         self.until: list[str] = []
-        """ISO times from which the answer may be another; rules add those that they look at."""
+        """ISO times from which the answer may differ; rules add the times that they read."""
 
     def holds_until(self, when: str) -> None:
-        """Note that the answer may be another from an ISO date or time on."""
+        """Record that the answer may differ from an ISO date or time on."""
         moment = when if "T" in when else f"{when}T00:00:00Z"
         if moment > self.today:
             self.until.append(moment)
 
     def holds_through(self, day: str) -> None:
-        """Note that the answer may be another after an ISO date."""
+        """Record that the answer may differ after an ISO date."""
         self.holds_until((date.fromisoformat(day) + timedelta(days=1)).isoformat())
 
     @property
@@ -131,8 +131,8 @@ class RuleContext:
 
         Args:
             stack: completed.
-            pool: of the target, or as it would be.
-            changed: the parts in which they may differ from this context's.
+            pool: a pool of the target, or a changed pool.
+            changed: the parts that may differ from this context's.
         """
         other = RuleContext(
             stack,
@@ -167,7 +167,7 @@ class RuleContext:
 
     @lazy_property
     def driver_cuda(self) -> Pair | None:
-        """Return the CUDA version that the driver reports, or the highest it is known to reach."""
+        """Return the CUDA version that the driver reports, or the highest known to work on it."""
         return reported_cuda(self.driver, self.os, self.facts) if self.driver else None
 
     @lazy_property
@@ -177,7 +177,7 @@ class RuleContext:
 
     @property
     def forward_may_help(self) -> bool:
-        """Return whether forward compatibility could apply, but it is not known."""
+        """Return whether forward compatibility may apply, which is not known."""
         return self.forward is not None and self.forward.usable is None
 
     # --- CUDA ------------------------------------------------------------------------------
@@ -209,25 +209,25 @@ class RuleContext:
 
     @lazy_property
     def forward(self) -> ForwardCompatUse | None:
-        """Return the forward-compatibility package, None when the stack has none."""
+        """Return the use of the forward-compatibility package; None when the stack has none."""
         if self.stack.cuda_compat is None:
             return None
         return check_forward_compat(self.stack, self.pool, self.facts.forward_compat)
 
     @lazy_property
     def usable_cuda(self) -> Pair | None:
-        """The CUDA of the user-mode driver: the forward-compatibility package's if it is usable."""
+        """Return the CUDA of the user-mode driver, with a usable forward-compatibility package."""
         package = self.forward.brings if self.forward else None
         return max(package.cuda, self.driver_cuda or (0, 0)) if package else self.driver_cuda
 
     @property
     def compiles_up_to(self) -> Pair | None:
-        """The newest CUDA whose PTX the driver compiles; None where nothing is known of it."""
+        """Return the newest CUDA whose PTX the driver compiles; None where it is not known."""
         return self.usable_cuda if self.driver else None
 
     @property
     def usable_driver(self) -> Version | None:
-        """Return the user-mode driver: the forward-compatibility package's if it is usable."""
+        """Return the user-mode driver: that of a usable forward-compatibility package, if any."""
         package = self.forward.brings if self.forward else None
         return driver_of(package) if package else self.driver
 
@@ -244,21 +244,21 @@ class RuleContext:
 
     @property
     def built(self) -> tuple[FrameworkMatch, ...]:
-        """Frameworks whose published build is known."""
+        """Return the frameworks whose published build is known."""
         return tuple(found for found in self.frameworks if found.build)
 
     @lazy_property
     def carriers(self) -> list[Carrier]:
-        """What carries GPU code: the workload as stated, else the frameworks' known builds.
+        """Return the carriers of GPU code: the stated code, else the frameworks' known builds.
 
-        Parts whose files were measured are judged by their records, library by library.
+        Records judge parts whose files were measured, library by library.
         """
         built = [found for found in self.frameworks if found.name not in self.stack.measured]
         return carriers_of(self.stack, built, self.cuda, self.pool.os, self.pool.cpu)
 
     @lazy_property
     def code(self) -> tuple[Arch, ...] | None:
-        """GPU code as stated and measured, else of published builds; None when none is known."""
+        """Return stated and measured GPU code, else that of published builds; None if unknown."""
         codes = [one.code for one in self.carriers]
         if self.stack.measured:
             codes += [package.carried for package in self.packages if package.installed]
@@ -269,7 +269,7 @@ class RuleContext:
     def runs(self) -> HowItRuns | None:
         """Return how the stated code (or the builds' code) runs on this GPU; None: it does not.
 
-        Frameworks run by themselves: one that can only be compiled from PTX makes it ``ptx``.
+        Each framework runs by itself: a framework that only has PTX for the GPU makes it ``ptx``.
         """
         ways = [self._runs_here(one) for one in self.carriers]
         if not ways or None in ways:
@@ -278,7 +278,7 @@ class RuleContext:
 
     @lazy_property
     def ptx_cuda(self) -> Pair | None:
-        """The newest toolkit that made PTX which must be compiled; None where none must be."""
+        """Return the newest toolkit whose PTX must be compiled; None where none must be."""
         if self.runs != "ptx":
             return None
         compiled = [one.ptx_cuda for one in self.carriers if self._runs_here(one) == "ptx"]
@@ -292,7 +292,7 @@ class RuleContext:
 
     @lazy_property
     def package_set(self) -> PackageSet | None:
-        """The stack's packages, and components without tables; None for a stack without any."""
+        """Return the stack's packages, and components judged by records; None if it has none."""
         stack, facts = self.stack, self.facts
         if not (stack.packages or stack.measured) and not any(
             facts.has_records(name, version) for name, version in stack.components.items()
@@ -305,11 +305,11 @@ class RuleContext:
 
     @property
     def packages(self) -> tuple[GpuPackage, ...]:
-        """Return the packages of `package_set`, each with what is known of it."""
+        """Return the packages of `package_set`, each with its record, if known."""
         return self.package_set.packages if self.package_set else ()
 
     def has_record(self, name: str) -> bool:
-        """Tell whether a part of the stack is judged by the record of its wheel."""
+        """Tell whether the record of its wheel judges a part of the stack."""
         return any(package.name == name and package.record for package in self.packages)
 
     # --- libraries and matrix --------------------------------------------------------------
@@ -324,20 +324,20 @@ class RuleContext:
 
     @lazy_property
     def issues(self) -> list[KnownIssue]:
-        """Known issues of the stack on this GPU and processor, if their driver is the pool's."""
+        """Return known issues of the stack on this GPU and processor, for any driver."""
         return issues_about(self.stack, self.pool, self.facts.known_issues)
 
     @lazy_property
     def entries(self) -> list[Entry]:
-        """Matching matrix entries, best first."""
+        """Return matching matrix entries, best first."""
         return self.matrix.entries.matching(self.target.name, self.stack, self.pool)
 
     @lazy_property
     def deciding(self) -> Entry | None:
-        """Return the most specific match; a candidate neither blesses nor hides what was decided.
+        """Return the most specific matching entry; a candidate does not count.
 
-        Under ``entries: strict`` one that names every GPU package, or that was revoked, goes before
-        others.
+        Under ``entries: strict`` an entry that names every GPU package, or that was revoked, comes
+        before others.
         """
         speaking = [entry for entry in self.entries if entry.status != "candidate"]
         first = speaking[0] if speaking else None
@@ -346,7 +346,7 @@ class RuleContext:
 
     @lazy_property
     def to_be_named(self) -> tuple[str, ...]:
-        """GPU packages of the stack, frameworks too, that an entry has to name to bless it."""
+        """Return the GPU packages, frameworks included, that an entry must name to bless it."""
         if self.policy.entries != "strict":
             return ()
         packages = self.facts.packages
@@ -358,7 +358,7 @@ class RuleContext:
         )
 
     def unnamed(self, entry: Entry) -> list[str]:
-        """Return the GPU packages that an entry has to name and does not."""
+        """Return the GPU packages that an entry must name and does not."""
         return [name for name in self.to_be_named if name not in entry.components]
 
     @lazy_property
@@ -372,8 +372,8 @@ def issues_about(stack: Stack, pool: Pool, table: KnownIssues) -> list[KnownIssu
     """Return the issues whose components the stack has, on GPUs and processors that they name.
 
     Args:
-        stack: to look at.
-        pool: where it is to run; one whose GPU is not known is on no list of GPUs.
+        stack: the stack to search.
+        pool: the pool to run on; a pool whose GPU is not known is on no list of GPUs.
         table: the known issues.
     """
     return [issue for issue in table.issues if _is_about(issue, stack, pool)]
@@ -397,6 +397,6 @@ def _is_about(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:
 
 
 def _is_own_build(issue: KnownIssue, stack: Stack) -> bool:
-    """Tell whether a component has a label that is none of a CUDA build (``+nv25.02``)."""
+    """Tell whether a component has a label that names no CUDA build (``+nv25.02``)."""
     versions = [stack.components[name] for name in issue.components if name in stack.components]
     return any(version.local and version.cuda is None for version in versions)

@@ -1,4 +1,4 @@
-"""A stack: the components and packages of one workload, and the GPU code it carries."""
+"""Read a stack: the components and packages of one workload, and the GPU code that it carries."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ _FIELDS = {
     "measured": "measured",
     "unmeasured": "unmeasured",
 }
-"""Keys that are no components, and the fields that they are."""
+"""Keys that are not components, and their fields."""
 
 
 class Stack(Struct, frozen=True, dict=True):
-    """What is to run.
+    """The software of one workload.
 
     Attributes:
-        components: canonical name to version, in canonical order; never the driver, which is the
-            pool's.
-        packages: normalised name to version, by name: whatever else carries GPU code or is tied to
+        components: canonical name to version, in canonical order; never the driver, which belongs
+            to the pool.
+        packages: normalised name to version, by name: other packages with GPU code or links to
             CUDA.
         code: GPU code that is stated for one part (``flash-attn=2.8.3[sm_90]``), by name.
         wheels: the files that parts are installed from, by name, where they are known.
-        measured: what the files of parts hold where the stack was read from them (an image, a
-            folder), by name; it decides over records of published wheels.
-        arch: SASS and PTX that the workload carries, save that of parts in ``measured``; None when
+        measured: records of parts' files where the stack was read from them (an image, a folder),
+            by name; they take precedence over records of published wheels.
+        arch: SASS and PTX that the workload carries, without the parts in ``measured``; None when
             not stated.
         cuda_compat: CUDA version of the forward-compatibility package in the image.
         compat_use: when that package is loaded.
@@ -66,11 +66,11 @@ class Stack(Struct, frozen=True, dict=True):
         disable_require: ``NVIDIA_DISABLE_REQUIRE`` is set in the image.
         image: the reference that the stack was read from, for waivers and messages.
         open: what a lockfile, bill of materials or image left open; each makes the answer unknown.
-        conflicts: where its witnesses disagree, in words.
-        unread: what was not looked at, in words; said in the answer, without weight.
-        unmeasured: why a package has no record although its wheel was asked for, by release
+        conflicts: disagreements of its sources, in words.
+        unread: what was not read, in words; the answer reports it without weight.
+        unmeasured: why a package has no record although its wheel was requested, by release
             (``xformers==0.0.35``).
-        assumed: why a CUDA stands in ``components`` that nothing states, in words.
+        assumed: why ``components`` has a CUDA that nothing states, in words.
     """
 
     components: dict[str, Version]
@@ -91,7 +91,7 @@ class Stack(Struct, frozen=True, dict=True):
     assumed: tuple[str, ...] = ()
 
     def get(self, name: str) -> Version | None:
-        """Return the version of a component or package, None when the stack does not state it."""
+        """Return the version of a component or package; None when the stack does not state it."""
         return self.versions.get(name)
 
     @lazy_property
@@ -143,13 +143,13 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
 
     Raises:
         BadInput: a malformed key or value, a part stated twice, the driver (which belongs to the
-            pool), or nothing at all. ``field`` names the key.
+            pool), or an empty stack. ``field`` names the key.
     """
     return _made(_read(body), image)
 
 
 class _Parts(Struct):
-    """What a body states, by canonical name."""
+    """The parts that a body states, by canonical name."""
 
     components: dict[str, Version] = {}
     packages: dict[str, Version] = {}
@@ -158,7 +158,7 @@ class _Parts(Struct):
 
 
 def _read(body: Mapping[str, Any]) -> _Parts:
-    """Sort what a body states into components, packages and special keys."""
+    """Sort the keys of a body into components, packages and special keys."""
     refuse_more(len(body), MOST_KEYS, "keys")
     parts = _Parts()
     for key, value in body.items():
@@ -210,7 +210,7 @@ def _states_anything(special: Mapping[str, Any]) -> bool:
 
 
 _RANGE = re.compile(r"([\w.-]+)\s*[<>!~]")
-"""The beginning of what a package manager takes, and a stack does not: ``torch>=2.8``."""
+"""The beginning of a range, which package managers accept and a stack does not: ``torch>=2.8``."""
 
 
 def parse_stack_text(text: str) -> dict[str, Any]:
@@ -266,7 +266,7 @@ def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
 
 
 def _special_of(stack: Stack) -> dict[str, Any]:
-    """What a stack states besides its components."""
+    """Return the special keys of a stack with their values."""
     found = {name: value for name, field in _FIELDS.items() if (value := getattr(stack, field))}
     if stack.arch is not None:
         found["arch"] = stack.arch
@@ -285,11 +285,11 @@ def stack_of(versions: Mapping[str, Version]) -> Stack:
 
 
 def complete(stack: Stack, frameworks: Container[str] = FRAMEWORKS) -> Stack:
-    """The stack with its CUDA taken from a framework's version label, where it is not stated.
+    """Complete a stack with the CUDA of a framework's version label, where it states none.
 
     Args:
         stack: as it was read.
-        frameworks: names of those whose label counts.
+        frameworks: names of the frameworks whose label counts.
     """
     if "cuda" in stack.components:
         return stack
@@ -300,7 +300,7 @@ def complete(stack: Stack, frameworks: Container[str] = FRAMEWORKS) -> Stack:
 
 
 def brought_cuda(stack: Stack, frameworks: Container[str]) -> Version | None:
-    """The newest CUDA that frameworks bring by their version label (``torch=2.9.1+cu130``)."""
+    """Return the newest CUDA in frameworks' version labels (``torch=2.9.1+cu130``)."""
     labels = [
         version.cuda
         for name, version in stack.versions.items()
@@ -310,7 +310,7 @@ def brought_cuda(stack: Stack, frameworks: Container[str]) -> Version | None:
 
 
 def canonical_key(name: str) -> str:
-    """Return one name for all spellings of a stack's key; what is none stays as it is."""
+    """Return one name for all spellings of a stack's key; other text stays as it is."""
     try:
         return _key(name)
     except BadInput:

@@ -1,4 +1,4 @@
-"""The values of a stack's keys, as requests carry them."""
+"""Read the values of a stack's keys, as requests carry them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 CompatUse = Literal["always", "newer", "tried"]
 """When the ``cuda-compat`` package is loaded instead of the host's driver: always (the library path
-leads to it); where it is newer than the host driver (NVIDIA's container runtime sees to that); or
-where a start script finds that it works (NGC's images)."""
+leads to it); where it is newer than the host driver (NVIDIA's container runtime decides); or where
+a start script finds that it works (NGC's images)."""
 
 
 _LONGEST_VERSION = 200
@@ -48,9 +48,9 @@ class Wheel(Struct, frozen=True, omit_defaults=True):
     """The file that a part of the stack is installed from.
 
     Attributes:
-        file: its name, whose tags say Python and platform; empty where only the rest is known.
-        sha256: of the file, in lower-case hexadecimal.
-        index: URL of the package index, or conda channel, that it is from.
+        file: its name, whose tags say Python and platform; empty where it is not known.
+        sha256: digest of the file, in lower-case hexadecimal.
+        index: URL of the package index, or conda channel, that it comes from.
     """
 
     file: str = ""
@@ -58,7 +58,7 @@ class Wheel(Struct, frozen=True, omit_defaults=True):
     index: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """Return what is known of it."""
+        """Return its known properties."""
         return {key: value for key in _WHEEL_KEYS if (value := getattr(self, key))}
 
 
@@ -82,7 +82,7 @@ def version_text(key: str, value: Any) -> str:
     """Return a version as text.
 
     Raises:
-        BadInput: it is none.
+        BadInput: it is not text or a whole number.
     """
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         hint = "versions are text: 12.10 and 12.1 are not the same number"
@@ -172,7 +172,7 @@ def _wheel(name: str, value: Any) -> Wheel:
 
 
 def _measured(value: Any) -> dict[str, Record]:
-    """Read what the files of parts were measured to hold, by name."""
+    """Read the records of parts' files, by name."""
     if not isinstance(value, Mapping) or len(value) > _MOST_WHEELS:
         problem = f"must be an object with at most {_MOST_WHEELS} names"
         hint = 'like {"flash-attn": {"libraries": [{"path": "a.so", "sass": {"sm_90": 1}}]}}'
@@ -212,7 +212,7 @@ def _record(name: str, value: Any) -> Record:
 
 
 def _code_name(name: str, field: str) -> None:
-    """Make sure that a name is one architecture.
+    """Check that a name is one architecture.
 
     Raises:
         BadInput: it is not.
@@ -260,4 +260,4 @@ SPECIAL: dict[str, Callable[[Any], Any]] = {
     "measured": _measured,
     "unmeasured": _unmeasured,
 }
-"""Keys that are no components, and how each is read; each raises BadInput."""
+"""Keys that are not components, and the reader of each; a reader raises BadInput."""

@@ -1,4 +1,4 @@
-"""What the gate answers: findings, each with its reason, source and fixes, and the verdict."""
+"""Define the gate's answer: findings, each with its reason, source and fixes, and the verdict."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ RANK: dict[str, int] = {
     "unknown": 2,
     "fail": 3,
 }
-"""How bad; the verdict is the worst of its findings."""
+"""Rank of each outcome; the verdict is the worst of its findings."""
 
 
 class Fix(Struct, frozen=True, gc=False):
-    """The smallest change that was found to mend a finding; evaluated before it is offered.
+    """A small change that mends a finding; it was evaluated.
 
     Attributes:
         set: component (or ``driver``, ``gpu``, ``arch``, ``cuda-compat``) to a version, to a lower
@@ -36,7 +36,7 @@ class Fix(Struct, frozen=True, gc=False):
 
 
 def asked_value(value: Any) -> str:
-    """What a fix sets, as an option or a field takes it: the least that would do; empty removes."""
+    """Return a fix's value as an option or field takes it: the lowest bound; empty removes."""
     if value is None:
         return ""
     if isinstance(value, list):
@@ -50,12 +50,12 @@ class Finding(Struct, frozen=True, gc=False, omit_defaults=False):
     Attributes:
         rule: id, ``CG101``.
         name: ``driver-too-old``.
-        outcome: ``not-checked`` says what a rule could not look at; it does not weigh.
+        outcome: ``not-checked`` reports what a rule could not check; it has no weight.
         pools: names of the pools that share this finding.
-        component: what it is about.
+        component: the component concerned.
         have: the value found.
-        need: what would pass, as a constraint or in words.
-        message: one sentence that a person understands.
+        need: a value that would pass, as a constraint or in words.
+        message: one sentence for people.
         source: the fact that decided.
         fixes: smallest verified changes.
     """
@@ -88,7 +88,7 @@ class Finding(Struct, frozen=True, gc=False, omit_defaults=False):
 
 
 class Checked(Struct, frozen=True, gc=False):
-    """Which rules held, and which did not apply; what is not here is a finding."""
+    """The rules that held, and those that did not apply; all others have a finding."""
 
     passed: tuple[str, ...] = ()
     not_applicable: tuple[str, ...] = ()
@@ -98,17 +98,19 @@ class Verdict(Struct, frozen=True, gc=False):
     """The answer to "may this stack run on that target?".
 
     Attributes:
-        id: digest of everything the answer rests on and of the answer; the same question on the
-            same facts, matrix and evidence has the same id.
-        verdict: the truth; ``allowed`` is what the policy makes of it.
-        stack: as evaluated, in JSON form; ``pools`` likewise.
-        basis: where the gate has the stack from: it read the ``image`` and nothing else; the asker
+        id: digest of the answer and its basis; the same question on the same facts, matrix and
+            evidence has the same id.
+        verdict: the worst outcome of the findings.
+        allowed: the policy's decision on the verdict.
+        stack: the evaluated stack, in JSON form.
+        pools: the evaluated pools, in JSON form.
+        basis: origin of the stack: the gate read the ``image`` and nothing else; the asker
             ``stated`` it, or a part of it; or ``set`` changed stack or pools (``what-if``).
         facts: digest of the catalog.
         overlays: the operator's fact files that were used.
         evidence: ids of the runs that the answer rests on.
         entries: the matrix entry that matched best, by pool.
-        valid_until: ISO time at which a date that it rests on passes; None: none does.
+        valid_until: earliest ISO time from which the answer may differ; None: no time is known.
     """
 
     id: str
@@ -132,7 +134,7 @@ class Verdict(Struct, frozen=True, gc=False):
 
     @property
     def failing(self) -> tuple[Finding, ...]:
-        """Return findings that weigh most: those of the verdict's own outcome."""
+        """Return the findings with the verdict's own outcome."""
         return tuple(f for f in self.findings if f.outcome == self.verdict)
 
     def to_json(self) -> dict[str, Any]:
@@ -175,5 +177,5 @@ def exit_code(verdict: Outcome, *, allowed: bool) -> int:
 
 
 def worst_exit(*statuses: int) -> int:
-    """Return the exit status of several answers; 0 of none."""
+    """Return the exit status of several answers; 0 if there are none."""
     return min(statuses, key=_WORST_FIRST.index, default=EXIT_ALLOWED)

@@ -1,7 +1,7 @@
 """Read and compare versions as drivers, toolkits, libraries and package indexes spell them.
 
 Parts compare as numbers, never as text: driver 450.248.02 is newer than 450.80.02, cuDNN 9.14
-is newer than 9.2. What was written is kept for messages. Labels and tags (``cu121``,
+is newer than 9.2. Messages show versions as they were written. Labels and tags (``cu121``,
 ``cuda12.4``, ``rocm6.2``) say what a build was made for.
 """
 
@@ -26,9 +26,9 @@ class Version(Struct, frozen=True, gc=False, array_like=True, eq=False, order=Fa
     Attributes:
         text: as written by the user or the vendor.
         parts: the numeric release as stated, e.g. ``(535, 104, 5)``.
-        key: what is compared: parts without trailing zeros, then 0 for a pre-release, 1 otherwise.
+        key: sort key: parts without trailing zeros, then 0 for a pre-release, 1 otherwise.
         cuda: the CUDA that the component was built for, from its local version (``+cu121``).
-        local: the local version label without the plus sign, ``""`` when there is none.
+        local: the local version label without the plus sign, ``""`` without a label.
     """
 
     text: str
@@ -91,7 +91,7 @@ def make(
     local: str = "",
     prerelease: bool = False,
 ) -> Version:
-    """Return a version from its parts; ``text`` is what messages show."""
+    """Return a version from its parts; messages show ``text``."""
     end = len(parts)
     while end > 1 and parts[end - 1] == 0:
         end -= 1
@@ -101,7 +101,7 @@ def make(
 def agree(one: Version, other: Version) -> bool:
     """Return whether two versions of one component are the same as far as both are stated.
 
-    ``12.4`` and ``12.4.1`` do, ``9.1.0`` and ``9.1.0.70+cu12``, ``+cu12`` and ``+cu124``; two
+    ``12.4`` and ``12.4.1`` agree, ``9.1.0`` and ``9.1.0.70+cu12``, ``+cu12`` and ``+cu124``; two
     builds (``+cu121`` and ``+cu124``, ``+cu121`` and ``+cpu``) do not.
     """
     if not _alike(one.parts, other.parts):
@@ -118,8 +118,8 @@ def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 def same_release(component: str, one: Version, other: Version) -> bool:
     """Return whether two spellings can denote the same release.
 
-    Where one states less (the driver API knows CUDA 12.4, not its update; Python 3.11), what both
-    state is compared.
+    Where one states less (the driver API knows CUDA 12.4, not its update; Python 3.11), only the
+    parts that both state are compared.
     """
     if one.cuda and other.cuda and not _alike(one.cuda, other.cuda):
         return False  # pins and GPU code belong to the build
@@ -129,7 +129,7 @@ def same_release(component: str, one: Version, other: Version) -> bool:
 
 
 def show(parts: tuple[int, ...]) -> str:
-    """Return parts as dotted text."""
+    """Format parts as dotted text."""
     return ".".join(map(str, parts))
 
 
@@ -149,7 +149,7 @@ def built_for(local: str) -> CudaBuild | None:
 
 
 def tag_parts(digits: str) -> tuple[int, ...]:
-    """``121`` is 12.1, ``12`` is 12, ``92`` is 9.2, ``1210`` would be 12.10."""
+    """Read a tag's digits: ``121`` is 12.1, ``12`` is 12, ``92`` is 9.2, ``1210`` is 12.10."""
     if len(digits) == 2:
         number = int(digits)
         return (number,) if number < 50 else (number // 10, number % 10)
@@ -160,7 +160,7 @@ _OTHER_GPUS = {"rocm": "AMD", "xpu": "Intel"}
 
 
 def gpus_of_label(label: str) -> str:
-    """Return whose GPUs a build's label names, where those are not NVIDIA's (``rocm6.2``)."""
+    """Return the vendor that a build's label names (``rocm6.2``: AMD); empty for NVIDIA."""
     return next((gpus for word, gpus in _OTHER_GPUS.items() if label.startswith(word)), "")
 
 
@@ -177,7 +177,7 @@ def parse_version(component: str, text: str) -> Version:
         text: e.g. ``535.104.05``, ``12040``, ``90100``, ``2.4.1+cu121``, ``9.1.0.70-1+cuda12.4``.
 
     Raises:
-        BadInput: the text is not a version of this component; says what one looks like.
+        BadInput: the text is not a version of this component; shows a correct version.
     """
     resolved = resolve_component(component)
     clean = text.strip()
@@ -240,7 +240,7 @@ _LIBRARY = re.compile(
 
 
 def _library(example: str) -> _Parser:
-    """Reads dotted versions, and NVIDIA's integers, of a library whose fourth part is a build."""
+    """Return a parser of dotted versions and NVIDIA's integers; the fourth part is a build."""
 
     def read(name: str, text: str) -> Version:
         stem, _, label = text.partition("+")
@@ -255,10 +255,10 @@ def _library(example: str) -> _Parser:
 
 
 def _of_integer(digits: str) -> tuple[int, ...] | None:
-    """``90100`` is 9.1.0, and ``8907`` of the older form 8.9.7.
+    """Split an integer version: ``90100`` is 9.1.0, and ``8907`` of the older form is 8.9.7.
 
     Sources: cuDNN 9.0.0 Release Notes, CUDNN_VERSION is major * 1000 + ... before 9 and major *
-    10000 + ... from 9 on; NVIDIA/nccl src/nccl.h.in, NCCL_VERSION changed likewise with 2.9.
+    10000 + ... from 9 on; NVIDIA/nccl src/nccl.h.in, NCCL_VERSION changed in the same way with 2.9.
     """
     if not re.fullmatch(r"\d{4,6}", digits):
         return None
@@ -268,7 +268,7 @@ def _of_integer(digits: str) -> tuple[int, ...] | None:
 
 
 def _built(text: str, parts: tuple[int, ...], label: str) -> Version:
-    """Return a fourth part is a build number without meaning for compatibility: three compare."""
+    """Return a version that compares by three parts: the fourth is a build number."""
     local = label.lower()
     three = make(text, parts[:3], cuda=built_for(local), local=local)
     return Version(text, parts, three.key, three.cuda, local)
@@ -329,6 +329,6 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 def natural_key(text: str) -> list[tuple[int, int | str]]:
-    """A key to sort by: ``a9`` before ``a10``, ``535.54`` before ``535.104``, in any case."""
+    """Return a sort key: ``a9`` before ``a10``, ``535.54`` before ``535.104``, case ignored."""
     parts = _DIGITS.split(text.casefold())
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]

@@ -1,8 +1,7 @@
-"""Evaluate everything in use on a target before and after a change of the target or the facts.
+"""Evaluate all entries in use on a target before and after a change of the target or the facts.
 
 Each entry is evaluated on each pool by itself: a pool that fails already must not hide another
-one that begins to. Two verdicts are compared cause by cause. Pure; the gate asks it of a
-snapshot.
+pool that begins to fail. Two verdicts are compared cause by cause.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ from compatgate.core.whatif_result import (
 
 
 def change_by_cause(before: Verdict, after: Verdict) -> dict[Cause, Change]:
-    """Return how what each cause says changes."""
+    """Return the change of each cause's findings."""
     return {cause: _change_of_cause(before, after, cause) for cause in CAUSES}
 
 
 def worst_change(found: dict[Cause, Change]) -> Change:
-    """Return the worst; an improvement where nothing else changes."""
+    """Return the worst change; an improvement where nothing else changes."""
     change = max(found.values(), key=ORDER.__getitem__)
     return "improves" if change == "same" and "improves" in found.values() else change
 
 
 def leaves_open(before: Verdict, after: Verdict) -> bool:
-    """Return whether it is not known that something goes on working, which is not known to fail."""
+    """Return whether it is not known that a stack continues to work."""
     return any(_is_open(before, after, cause) for cause in CAUSES)
 
 
 def new_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
-    """Return findings of one verdict that weigh more than the other's on the same thing."""
+    """Return the findings of the later verdict that are worse than those on the same component."""
     known: dict[tuple[str, str], int] = {}
     for finding in before.findings:
         key = (finding.rule, finding.component)
@@ -61,19 +60,19 @@ def new_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
 
 
 def resolved_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
-    """Return findings that are gone, except where worse of the same kind took their place."""
+    """Return resolved findings, except where the same cause has worse findings now."""
     better = [cause for cause in CAUSES if weight_of(after, cause) <= weight_of(before, cause)]
     return tuple(f for f in new_findings(after, before) if _cause_of(f) in better)
 
 
 def weight_of(verdict: Verdict, cause: Cause) -> int:
-    """Return how bad what one cause says is."""
+    """Return the worst rank of one cause's findings."""
     said = (RANK[f.outcome] for f in verdict.findings if _cause_of(f) == cause)
     return max(said, default=0)
 
 
 def _change_of_cause(before: Verdict, after: Verdict, cause: Cause) -> Change:
-    """Return how what one cause says changes; what failed for another reason may break as well."""
+    """Return the change of one cause's findings; a stack that failed already may break, too."""
     if any(f.outcome == "fail" and _cause_of(f) == cause for f in new_findings(before, after)):
         return "breaks"
     step = weight_of(after, cause) - weight_of(before, cause)
@@ -92,14 +91,14 @@ def _cause_of(finding: Finding) -> Cause:
 
 
 IN_USE: tuple[Status, ...] = ("blessed", "deprecated")
-"""Statuses of entries that workloads may be running by."""
+"""Statuses of entries that running workloads may match."""
 _MOST_FIXED = 50
-"""Stacks of which fixes are looked for; they cost more than all the rest."""
+"""Stacks whose fixes are computed; fixes cost more than all the rest."""
 _encode = msgspec.json.Encoder().encode
 
 
 class _PoolEvaluator:
-    """Gives verdicts on one pool of a target; what several entries have in common is judged once.
+    """Evaluates stacks on one pool of a target; equal questions are evaluated once.
 
     Args:
         target: its policy counts.
@@ -114,7 +113,7 @@ class _PoolEvaluator:
         self._fixed = 0
 
     def __call__(self, stack: Stack, pool: Pool, *, with_fixes: bool = False) -> Verdict:
-        """Return the verdict; fixes are looked for as often as `_MOST_FIXED`."""
+        """Return the verdict; fixes are computed for the first `_MOST_FIXED` stacks."""
         where = replace(self._target, pools=(pool,))
         key = _encode((stack, id(pool), with_fixes))
         if key not in self._known:
@@ -139,11 +138,11 @@ def what_if(
     matrix: Matrix,
     now: datetime,
 ) -> WhatIf:
-    """Evaluate everything in use on a target before and after a change.
+    """Evaluate all entries in use on a target before and after a change.
 
     Args:
-        target: as it is.
-        pools: of the target, those that change.
+        target: the target before the change.
+        pools: pools of the target that change.
         changes: ``driver gpu os cpu`` of the pools, and components of every stack.
         facts: the catalog.
         matrix: entries, waivers and evidence.
@@ -182,7 +181,7 @@ def what_if(
 
 
 class Side(Struct, frozen=True):
-    """A target and a matrix as one set of facts resolves them, and those facts."""
+    """A target and a matrix, resolved with one set of facts, and these facts."""
 
     target: Target
     facts: Facts
@@ -190,11 +189,11 @@ class Side(Struct, frozen=True):
 
 
 def facts_change(before: Side, after: Side, now: datetime) -> tuple[EntryChange, ...]:
-    """Evaluate everything in use on a target with the facts of before and with other ones.
+    """Evaluate all entries in use on a target with the old facts and with the new facts.
 
     Args:
-        before: what stands for an entry is chosen by these facts, so that a release that only the
-            other ones know does not take its place.
+        before: the target with the old facts, which choose the stacks of entries, so that a release
+            that only the new facts know does not represent an entry.
         after: the same target with other facts.
         now: for ends of life, waivers and the age of evidence.
 
@@ -227,7 +226,7 @@ def _of_entry(
     samples: StackSamples,
     judges: tuple[_PoolEvaluator, _PoolEvaluator],
 ) -> EntryChange | None:
-    """What becomes of an entry; None where it is for other GPUs than those of the pools."""
+    """Compare an entry before and after a change; None where it is for none of the pools' GPUs."""
     concerned = [(old, new) for old, new in moves if entry.is_for(old) or entry.is_for(new)]
     if not concerned:
         return None
@@ -244,7 +243,7 @@ def _of_entry(
 
 
 def _representative_sample(samples: Sequence[PoolChange]) -> PoolChange:
-    """Return the first that stands for an entry; another one where that worked and fares worse."""
+    """Return the first sample, or another that worked before and is worse afterwards."""
     worked = (s for s in samples[1:] if weight_of(s.before, "facts") <= RANK["warn"])
     return max((samples[0], *worked), key=lambda sample: ORDER[sample.change])
 
@@ -278,7 +277,7 @@ def _on_pool(
 
 
 def _about(finding: Finding, entry: Entry, changes: Mapping[str, Any]) -> Finding:
-    """Return a finding as it reads here: no fix undoes the change, and the entry is known."""
+    """Adapt a finding to a change: no fix undoes the change, and the entry is named."""
     if BY_ID[finding.rule].about_facts:
         return finding
     fixes = tuple(f for f in finding.fixes if not any(name in changes for name in f.set))
@@ -295,7 +294,7 @@ def _about(finding: Finding, entry: Entry, changes: Mapping[str, Any]) -> Findin
 
 
 def _pool_findings(alone: Iterable[tuple[Verdict, Verdict]]) -> tuple[Finding, ...]:
-    """What is new of the pools themselves; what several share is said once."""
+    """Return new findings about the pools themselves; pools share equal findings."""
     found: dict[tuple[str, str], Finding] = {}
     for before, after in alone:
         for finding in new_findings(before, after):

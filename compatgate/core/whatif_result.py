@@ -1,4 +1,4 @@
-"""Describe what a change of a target does to what is in use there, as objects and as JSON."""
+"""Describe the effect of a change on the entries in use on a target, as objects and as JSON."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ Change = Literal["breaks", "worsens", "same", "improves"]
 Cause = Literal["facts", "matrix", "evidence"]
 ORDER: dict[Change, int] = {"improves": 0, "same": 1, "worsens": 2, "breaks": 3}
 CAUSES: tuple[Cause, ...] = ("facts", "matrix", "evidence")
-"""Each is judged by itself: where a canary is missing anyway, vendors' facts must not be hidden."""
+"""Each cause is compared by itself: a canary that is missing anyway must not hide facts."""
 _NAMED = 5
 
 
 class PoolChange(Struct, frozen=True):
-    """One entry on one pool.
+    """The change of one entry on one pool.
 
     Attributes:
-        stack: what stood for the entry, in JSON form.
-        change: ``breaks``: something fails that did not.
-        cause: what makes it worse: the vendors' facts, or only that the matrix does not bless it or
-            that canary runs are missing; None where nothing does.
-        is_open: it cannot be said that it goes on working.
-        lost: findings that are new, with fixes.
-        gained: findings that are gone.
+        stack: the stack that represents the entry, in JSON form.
+        change: ``breaks``: a rule fails that did not fail before.
+        cause: cause of a worse answer: the vendors' facts, or only that the matrix does not bless
+            it or that canary runs are missing; None where the answer is not worse.
+        is_open: it is not known that the stack continues to work.
+        lost: new findings, with fixes.
+        gained: resolved findings.
     """
 
     pool: str
@@ -56,10 +56,10 @@ class PoolChange(Struct, frozen=True):
 
 
 class EntryChange(Struct, frozen=True):
-    """One entry.
+    """The change of one entry.
 
     Attributes:
-        open: why it cannot be evaluated, in words; then it has no pools and is unknown.
+        open: why it cannot be evaluated, in words; the entry then has no pools and is unknown.
     """
 
     entry: str
@@ -74,20 +74,20 @@ class EntryChange(Struct, frozen=True):
 
     @property
     def cause(self) -> Cause | None:
-        """What makes it worse where it fares worst; facts come first."""
+        """Return the cause of the worst change; facts come first."""
         causes = {pool.cause for pool in self.pools if pool.change == self.change}
         return next((cause for cause in CAUSES if cause in causes), None)
 
     @property
     def outcome(self) -> Outcome:
-        """Return the verdict afterwards, the worst over the pools."""
+        """Return the verdict after the change, the worst over the pools."""
         if self.open:
             return "unknown"
         return max((pool.after.verdict for pool in self.pools), key=RANK.__getitem__)
 
     @property
     def is_open(self) -> bool:
-        """Return whether it cannot be said that it goes on working."""
+        """Return whether it is not known that the entry continues to work."""
         return bool(self.open) or any(pool.is_open for pool in self.pools)
 
     def to_json(self) -> dict[str, Any]:
@@ -104,17 +104,18 @@ class EntryChange(Struct, frozen=True):
 
 
 class WhatIf(Struct, frozen=True):
-    """What a change of a target would do.
+    """The effect of a change of a target.
 
     Attributes:
-        changes: as asked, in the form of a question's ``set``.
-        verdict: ``fail``: something breaks; ``unknown``: nothing is known to, and of something it
-            is not known; ``warn``: something gets worse.
-        allowed: what the target's policy makes of it.
-        host: what is new of the changed pools themselves, whatever runs on them.
-        entries: those in use that concern the changed pools, worst first.
-        remarks: what else there is to say.
-        before: changed pools as they are, in JSON form; ``after`` likewise.
+        changes: the question's ``set``.
+        verdict: ``fail``: an entry breaks; ``unknown``: none is known to break, and some are not
+            known to work; ``warn``: an entry gets worse.
+        allowed: the decision of the target's policy.
+        host: new findings about the changed pools themselves.
+        entries: entries in use that concern the changed pools, worst first.
+        remarks: further remarks.
+        before: the pools before the change, in JSON form.
+        after: the pools after the change, in JSON form.
     """
 
     target: str
@@ -131,7 +132,7 @@ class WhatIf(Struct, frozen=True):
     facts: str
 
     def of(self, change: Change) -> tuple[EntryChange, ...]:
-        """Return entries that fare so."""
+        """Return the entries with one kind of change."""
         return tuple(entry for entry in self.entries if entry.change == change)
 
     def to_json(self) -> dict[str, Any]:
@@ -169,7 +170,8 @@ class WhatIf(Struct, frozen=True):
         if self.verdict == "unknown":
             return f"{about}: {self.host[0].rule} {self.host[0].message}"
         if worse := self.of("worsens"):
-            return f"{about} breaks none of {total} and is worse for {len(worse)}: {_named(worse)}"
+            names = _named(worse)
+            return f"{about} breaks none of {total} and is worse for {len(worse)}: {names}"
         return f"{about} breaks none of {total}"
 
 

@@ -1,6 +1,6 @@
-"""Matrix documents: Targets, Entries and Waivers as YAML or JSON, and the core objects they mean.
+"""Read and write Targets, Entries and Waivers as YAML or JSON, and convert them to core objects.
 
-The way in: `sources` (files, folders, standard input) -> `nodes` (YAML with line numbers) ->
-`read` (schema and meaning, every problem at once) -> `specs` (typed documents) -> `convert` (core).
-The way out: `write`. Differences: `changes`. No database here.
+Reading: `sources` (files, folders, standard input) -> `text` (YAML with line numbers) -> `read`
+(schema and meaning, every problem at once) -> `specs` (typed documents) -> `convert` (core).
+Writing: `text`. Differences: `specs`. No database here.
 """

@@ -1,7 +1,7 @@
-"""Check what a schema cannot say of documents.
+"""Check documents beyond their schema.
 
-Components, constraints, GPUs, rules and dates must exist. A new waiver says what it is for, and
-lasts no longer than the target's policy allows.
+Components, constraints, GPUs, rules and dates must exist. A new waiver names its stacks, and lasts
+no longer than the target's policy allows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from compatgate.errors import BadInput
 
 Mistakes = Iterator[DocumentProblem]
 _NAMESPACES = re.compile(r"[a-z0-9*?\[\]!-]{1,253}")
-"""Of RFC 1123 labels, which names of namespaces are, and what a glob has besides."""
+"""Characters of namespaces' names (RFC 1123 labels) and of globs."""
 
 
 def check(raw: RawDocument, kind: str, gpus: Gpus) -> Mistakes:
@@ -38,17 +38,17 @@ def check(raw: RawDocument, kind: str, gpus: Gpus) -> Mistakes:
 
 
 def check_target_refs(raw: RawDocument, known: Collection[str]) -> Mistakes:
-    """Yield every target that an entry or a waiver names and that does not exist.
+    """Yield every missing target that an entry or a waiver names.
 
     Args:
         raw: the document.
-        known: names of the targets that are stored, or come with this document.
+        known: names of the targets that are stored, or in the same import.
     """
     for index, name in _texts(raw.value, "spec", "targets"):
         if name != ANY_TARGET and name not in known:
             yield raw.problem(
                 ("spec", "targets", index),
-                f"there is no target {name!r}, neither here nor stored",
+                f"target {name!r} does not exist, neither here nor in the database",
                 value=name,
                 hint=did_you_mean(name, known),
             )
@@ -80,27 +80,27 @@ def _target(raw: RawDocument, gpus: Gpus) -> Mistakes:
 
 
 def _strictness(raw: RawDocument) -> Mistakes:
-    """Strictness about entries where none is asked for: it would have no effect, unnoticed."""
+    """Yield ``entries: strict`` without ``requireEntry``, which has no effect."""
     policy = _get(raw.value, "spec", "policy")
     strict = isinstance(policy, dict) and policy.get("entries") == "strict"
     if strict and policy.get("requireEntry", False) is False:
         yield raw.problem(
             ("spec", "policy", "entries"),
-            "says how entries bless, and the policy asks for no entry",
+            "has no effect: the policy requires no entry",
             value="strict",
             hint="write requireEntry: true as well, or leave entries out",
         )
 
 
 def _namespaces(raw: RawDocument) -> Mistakes:
-    """Globs that no namespace of Kubernetes fits: the target would protect nothing, unnoticed."""
+    """Yield globs that no namespace of Kubernetes matches: they protect nothing."""
     for index, glob in _texts(raw.value, "spec", "match", "namespaces"):
         if glob and not _NAMESPACES.fullmatch(glob):
             yield raw.problem(
                 ("spec", "match", "namespaces", index),
-                f"no namespace is called like {glob[:80]!r}",
+                f"no namespace can match {glob[:80]!r}",
                 value=glob,
-                hint="lower-case letters, digits and -, with * ? [...] for others; one an item",
+                hint="lower-case letters, digits and -, with * ? [...] as wildcards; one per item",
             )
 
 
@@ -130,7 +130,7 @@ def _waiver(raw: RawDocument, gpus: Gpus) -> Mistakes:
     for name in ("owner", "reason"):
         said = _get(raw.value, "spec", name)
         if isinstance(said, str) and said and not said.strip():
-            yield raw.problem(("spec", name), "says nothing", value=said)
+            yield raw.problem(("spec", name), "must not be blank", value=said)
     path = ("spec", "match", "components")
     yield from _components(raw, path)
     for key in _get(raw.value, *path) if isinstance(_get(raw.value, *path), dict) else ():
@@ -144,7 +144,7 @@ def _waiver(raw: RawDocument, gpus: Gpus) -> Mistakes:
 
 
 def _everything(raw: RawDocument) -> Mistakes:
-    """Yield a waiver that is for everything, and yet for some images or versions."""
+    """Yield a waiver for everything that names an image or components as well."""
     match = _get(raw.value, "spec", "match")
     if _get(match, "everything") is not True:
         return
@@ -185,7 +185,7 @@ def _constraint(component: str, text: str) -> None:
 def canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
     """Return the same document with canonical component names (``pytorch`` becomes ``torch``).
 
-    A pool that names no processor has the one that its GPU comes with: GH200 has an Arm one.
+    A pool that names no processor gets the processor of its GPU: GH200 has an Arm processor.
     """
     if kind == "Target":
         return _with_processors(body, gpus)
@@ -232,7 +232,7 @@ def _day(text: str) -> date:
 
 
 def _try(raw: RawDocument, path: FieldPath, value: Any, read: Callable[[str], object]) -> Mistakes:
-    """Report what a reader says of a text; anything but text is the schema's business."""
+    """Yield a reader's error about a text; the schema reports other types."""
     if not isinstance(value, str):
         return
     try:
@@ -273,9 +273,9 @@ class WaiverLimit(Struct, frozen=True):
     """The latest end of a waiver.
 
     Attributes:
-        day: last day on which it may hold, in UTC.
-        longest: the duration that this comes from.
-        target: whose policy says so; empty: no target's, it is the usual one.
+        day: last possible day, in UTC.
+        longest: the longest duration, from which the day follows.
+        target: target whose policy sets the limit; empty for the default.
     """
 
     day: date
@@ -289,9 +289,9 @@ def waiver_limit(
     """Return the latest end of a waiver for some targets: the earliest that one of them allows.
 
     Args:
-        names: of the targets; ``*`` is all of them, and those that are yet to come.
-        targets: every target that is named, by name.
-        now: in UTC.
+        names: names of the targets; ``*`` means all, future targets included.
+        targets: every named target, by name.
+        now: the time, in UTC.
     """
     named = list(names)
     usual = _limit_of_policy(WaiverPolicySpec(), now)
@@ -312,7 +312,7 @@ def _limit_of_policy(policy: WaiverPolicySpec, now: datetime, target: str = "") 
 
 
 def is_within_limit(before: object, after: WaiverDoc) -> bool:
-    """Return whether a waiver is as it was before, or ends earlier and is the same otherwise."""
+    """Return whether a waiver is unchanged, or only ends earlier."""
     if not isinstance(before, WaiverDoc):
         return False
     expires = max(before.spec.expires, after.spec.expires)
@@ -322,12 +322,12 @@ def is_within_limit(before: object, after: WaiverDoc) -> bool:
 def waiver_problems(
     raw: RawDocument, waiver: WaiverDoc, latest: WaiverLimit
 ) -> Iterator[DocumentProblem]:
-    """What keeps a new waiver, or a changed one, from being stored.
+    """Yield the mistakes for which a new or changed waiver cannot be stored.
 
     Args:
-        raw: as it was written, which tells where a mistake is.
-        waiver: the same, read.
-        latest: when it has to end.
+        raw: the document as written, which gives the lines of mistakes.
+        waiver: the document after reading.
+        latest: latest end of the waiver.
     """
     if not waiver.spec.match.is_narrow and _stated(raw.value) is not True:
         yield raw.problem(

@@ -25,7 +25,7 @@ def to_target(document: TargetDoc, gpus: Gpus) -> Target:
     """Return a target with its pools resolved.
 
     Raises:
-        BadInput: a GPU or driver that was known when the document was stored no longer is.
+        BadInput: the facts no longer know a GPU or driver of the stored document.
     """
     return Target(
         name=document.metadata.name,
@@ -37,12 +37,12 @@ def to_target(document: TargetDoc, gpus: Gpus) -> Target:
 def to_entry(document: EntryDoc, gpus: Gpus, revision: int) -> Entry:
     """Return a row of the matrix.
 
+    A GPU that the facts no longer know stays as written: no pool can have it.
+
     Args:
         document: as stored.
         gpus: the GPU table.
-        revision: the matrix revision that made this version of it.
-
-    A GPU that the facts no longer know stays as written: no pool can be one.
+        revision: the matrix revision that made this version of the document.
     """
     spec = document.spec
     return Entry(
@@ -58,7 +58,7 @@ def to_entry(document: EntryDoc, gpus: Gpus, revision: int) -> Entry:
 
 
 def to_waiver(document: WaiverDoc) -> Waiver:
-    """Return an exception, as the rules read it."""
+    """Return a waiver as the rules read it."""
     spec = document.spec
     return Waiver(
         name=document.metadata.name,
@@ -73,11 +73,11 @@ def to_waiver(document: WaiverDoc) -> Waiver:
 
 
 _SKUS: dict[tuple[int, str], tuple[Gpus, tuple[str, ...]]] = {}
-"""Resolved names by table; the table is held, so that its id stays its own."""
+"""Resolved names by table; the table is held, so that its id stays valid."""
 
 
 def _skus(name: str, gpus: Gpus) -> tuple[str, ...]:
-    """What a pool may be called to be meant: a SKU, or a family and each of its members."""
+    """Return the names of pools that a GPU name means: a SKU, or a family and all its members."""
     key = (id(gpus), name)
     if key not in _SKUS:
         if len(_SKUS) >= _MOST_SKUS:
@@ -139,7 +139,7 @@ def _seconds(text: str) -> int:
 
 @contextmanager
 def many_objects() -> Iterator[None]:
-    """Let no garbage collection run within: each would walk all that was made so far, in vain."""
+    """Run no garbage collection inside: each would walk all new objects and free none."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

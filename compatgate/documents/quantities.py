@@ -17,7 +17,7 @@ def parse_duration(text: str, *, field: str = "duration") -> timedelta:
 
     Args:
         text: a whole number and one of ``s m h d w``.
-        field: what to name in an error.
+        field: field that an error names.
 
     Raises:
         BadInput: not a duration, or longer than a hundred years.
@@ -41,7 +41,7 @@ def parse_size(text: str, *, field: str = "size") -> int:
 
     Args:
         text: a whole number and a binary unit.
-        field: what to name in an error.
+        field: field that an error names.
 
     Returns:
         Bytes.

@@ -1,4 +1,4 @@
-"""Documents out of files and request bodies: every mistake at once, or typed documents."""
+"""Read documents from files and request bodies: every mistake at once, or typed documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compatgate.documents.text import RawDocument, read_nodes
 
 Read = Sequence[tuple[RawDocument, Document]]
 Judge = Callable[[Read], Iterator[DocumentProblem]]
-"""Says what is wrong with documents, each of which is right by itself."""
+"""Yields the mistakes of documents that are valid each by itself."""
 
 
 def read_documents(
@@ -31,8 +31,8 @@ def read_documents(
     Args:
         sources: YAML or JSON texts, several documents each.
         gpus: the GPU table, to check names.
-        known_targets: targets that may be named although no text holds them.
-        judge: says what else is wrong, knowing what is stored.
+        known_targets: further targets that documents may name.
+        judge: yields further mistakes, in view of the stored documents.
 
     Raises:
         ManyProblems: syntax, schema and meaning, each problem with file, line and path.
@@ -58,11 +58,11 @@ def read_body(
 
     Args:
         body: the document; ``apiVersion`` and ``kind`` may be left out.
-        kind: what it must be.
+        kind: the expected kind.
         gpus: the GPU table, to check names.
-        known_targets: targets that may be named.
+        known_targets: targets that the document may name.
         name: the name in the request's path, which ``metadata.name`` may repeat.
-        judge: says what else is wrong, knowing what is stored.
+        judge: yields further mistakes, in view of the stored documents.
 
     Raises:
         ManyProblems: every mistake, with its field path.
@@ -91,7 +91,7 @@ def _check_identity(raw: RawDocument, kind: str, name: str | None, problems: Pro
     stated = raw.value["kind"]
     if stated in KINDS and stated != kind:
         hint = f"write {kind}"
-        problems.add(raw.problem(("kind",), f"{stated} does not belong here", hint=hint))
+        problems.add(raw.problem(("kind",), f"must be {kind}, not {stated}", hint=hint))
         raw.value["kind"] = kind
     metadata = raw.value.get("metadata")
     inside = metadata.get("name") if isinstance(metadata, dict) else None
@@ -102,11 +102,12 @@ def _check_identity(raw: RawDocument, kind: str, name: str | None, problems: Pro
 
 
 def _plain(raw: RawDocument, problems: Problems) -> None:
-    """Make sure that a body is what JSON can say, and nothing else."""
+    """Replace a body by its plain JSON values, or report that it is not JSON."""
     try:
         raw.value = msgspec.json.decode(msgspec.json.encode(raw.value))
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
-        problems.add(raw.problem((), "not valid JSON: half of a surrogate pair, or a strange type"))
+        what = "not valid JSON: half of a surrogate pair, or a type that JSON does not have"
+        problems.add(raw.problem((), what))
         raw.value = None
 
 
@@ -161,7 +162,7 @@ def _kind(raw: RawDocument, problems: Problems) -> Kind | None:
 def _typed(raw: RawDocument, kind: Kind, problems: Problems, gpus: Gpus | None) -> list[Document]:
     """Return the document as a struct; the schema explains a refusal.
 
-    Without ``gpus`` it has mistakes, and is looked at for more of them only.
+    A document without ``gpus`` has mistakes already; it is only searched for more.
     """
     body = raw.value if gpus is None else checks.canonical(raw.value, kind, gpus)
     try:

@@ -1,4 +1,4 @@
-"""The JSON Schemas of documents, and their refusals in words that help."""
+"""Check documents by their JSON Schemas, and explain each mistake."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def schema(kind: str) -> dict[str, Any]:
 
 
 def explain(raw: RawDocument, kind: str) -> Iterator[DocumentProblem]:
-    """Yield every way in which a document does not have the shape of its kind."""
+    """Yield every difference of a document from the schema of its kind."""
     for error in _validator(kind).iter_errors(raw.value):
         yield from _translate(raw, error)
 
@@ -104,7 +104,7 @@ def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:
         case "exclusiveMinimum":
             yield raw.problem(path, f"must be above {wanted}", value=value)
         case "maxItems" | "maxProperties":
-            yield raw.problem(path, f"holds more than {wanted}")
+            yield raw.problem(path, f"has more than {wanted} items")
         case "maxLength":
             yield raw.problem(path, f"is longer than {wanted} characters")
         case _:
@@ -139,7 +139,7 @@ def _wrong_type(raw: RawDocument, path: FieldPath, error: Any) -> DocumentProble
 
 
 def _mistyped(raw: RawDocument, path: FieldPath, value: Any) -> DocumentProblem | None:
-    """Return a number or a boolean where text belongs: ``12.10`` without quotes is 12.1 to YAML."""
+    """Report a number or boolean instead of text: YAML reads ``12.10`` without quotes as 12.1."""
     if isinstance(value, list | dict | str) or value is None:
         return None
     written = raw.written(path)

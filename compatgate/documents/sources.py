@@ -20,7 +20,7 @@ LARGEST_FILE = 256 * 1024 * 1024
 
 
 class Source(Struct, frozen=True):
-    """Text and what to call it in messages."""
+    """A text, and its name in messages."""
 
     file: str
     text: str
@@ -34,7 +34,7 @@ def read_paths(paths: Iterable[str | Path]) -> list[Source]:
 
     Raises:
         BadInput: a path that does not exist, cannot be read, is too large or is not UTF-8; a folder
-            without such files.
+            without documents.
     """
     sources = [source for path in paths for source in _read(str(path))]
     seen: set[str] = set()
@@ -55,9 +55,8 @@ def _read(path: str) -> list[Source]:
         and not any(part.startswith(".") for part in p.relative_to(place).parts)
     )
     if not files:
-        raise BadInput(
-            f"no documents below {path}", field="file", value=path, hint=" ".join(SUFFIXES)
-        )
+        hint = f"documents end in {', '.join(SUFFIXES)}"
+        raise BadInput(f"no documents below {path}", field="file", value=path, hint=hint)
     return [_file(p) for p in files]
 
 
@@ -86,7 +85,7 @@ FieldPath = tuple[str | int, ...]
 
 
 def dotted(path: FieldPath) -> str:
-    """``spec.pools[0].gpu``; a key with dots of its own is bracketed."""
+    """Format a path as ``spec.pools[0].gpu``; a key with dots is bracketed."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -102,11 +101,11 @@ class DocumentProblem(BadInput):
     """One mistake in a document.
 
     Args:
-        problem: as `CompatgateError`; so are ``value`` and ``hint``.
+        problem: as for `CompatgateError`, like ``value`` and ``hint``.
         path: place within the document; ``field`` is its dotted form.
         file: name of the file; None when the document came as a request body.
         line: line in the file, from 1.
-        document: ``Entry torch24-cu124``, as far as it is known.
+        document: kind and name, as far as they are known: ``Entry torch24-cu124``.
     """
 
     slug = "document-problem"
@@ -129,12 +128,12 @@ class DocumentProblem(BadInput):
 
     @property
     def where(self) -> str:
-        """``matrix.yaml:12``; empty for a request body."""
+        """Return the file and line, ``matrix.yaml:12``; empty for a request body."""
         return ":".join(str(part) for part in (self.file, self.line) if part is not None)
 
     @property
     def detail(self) -> str:
-        """Place, field, problem and hint in one line."""
+        """Return place, field, problem and hint in one line."""
         where = f"{self.where}: " if self.where else ""
         return where + super().detail
 
@@ -153,24 +152,24 @@ class DocumentProblem(BadInput):
 
 
 class Problems:
-    """Gathers mistakes, so that all are reported together."""
+    """Collects mistakes, so that all are reported together."""
 
     def __init__(self) -> None:
         self._found: list[DocumentProblem] = []
 
     def add(self, problem: DocumentProblem) -> None:
-        """Remember a mistake; the same sentence about the same place once."""
+        """Add a mistake, once for the same place and text."""
         seen = {(p.where, p.field, p.problem) for p in self._found[-50:]}
         if (problem.where, problem.field, problem.problem) not in seen:
             self._found.append(problem)
 
     @property
     def enough(self) -> bool:
-        """Return whether more would help nobody."""
+        """Return whether there are as many mistakes as are reported at once."""
         return len(self._found) >= _ENOUGH
 
     def raise_if_any(self) -> None:
-        """End here when there were mistakes.
+        """Raise an error if there are mistakes.
 
         Raises:
             ManyProblems: all of them, in the order of files and lines.
@@ -190,15 +189,15 @@ class Problems:
 
 
 _MOST = 2000
-"""Comparing with more names than this would take longer than the hint is worth."""
+"""Names that a hint is searched in; with more names the search takes too long."""
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Return a hint for a name that does not exist: near ones, or a few that do."""
+    """Return a hint for a missing name: similar names, or a few of the known names."""
     from difflib import get_close_matches
 
     if not known:
-        return "there are none yet"
+        return "none exist yet"
     if len(known) > _MOST:
         return ""
     if near := get_close_matches(name, known, n=2):

@@ -29,7 +29,7 @@ from compatgate.documents.sources import FieldPath, dotted
 API_VERSION = "compatgate.dev/v1"
 Kind = Literal["Target", "Entry", "Waiver"]
 KINDS: tuple[Kind, ...] = ("Target", "Entry", "Waiver")
-"""In the order of an export: what is named comes before what names it."""
+"""In the order of an export: targets come before the documents that name them."""
 # The look-ahead stands for the line feed that Python's $ would let pass.
 NAME_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$(?!\n)"
 REF_PATTERN = r"^(\*|[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?)$(?!\n)"
@@ -79,7 +79,7 @@ class PoolSpec(_Spec, frozen=True):
 
 
 class MatchSpec(_Spec, frozen=True):
-    """Which workloads a hook takes to be bound for the target.
+    """The workloads that the Kubernetes hook assigns to the target.
 
     Attributes:
         namespaces: globs.
@@ -91,7 +91,7 @@ class MatchSpec(_Spec, frozen=True):
 
 
 class CanarySpec(_Spec, frozen=True):
-    """What evidence the target asks for, and what evidence does to entries."""
+    """The evidence that the target requires, and its effect on entries."""
 
     require: bool = False
     max_age: Duration = "30d"
@@ -103,13 +103,13 @@ class CanarySpec(_Spec, frozen=True):
 
 
 class WaiverPolicySpec(_Spec, frozen=True):
-    """How long a new waiver on the target may last."""
+    """The longest duration of a new waiver on the target."""
 
     max_duration: Duration = "90d"
 
 
 class PolicySpec(_Spec, frozen=True):
-    """What the target asks for, and what becomes of an answer."""
+    """The requirements of the target, and the effect of a verdict."""
 
     mode: Mode = "enforce"
     require_entry: bool = False
@@ -121,7 +121,7 @@ class PolicySpec(_Spec, frozen=True):
 
 
 class TargetSpec(_Spec, frozen=True):
-    """A place to run."""
+    """A target: its pools, the workloads that belong to it, and its policy."""
 
     pools: Annotated[tuple[PoolSpec, ...], Meta(min_length=1)]
     match: MatchSpec = MatchSpec()
@@ -140,10 +140,10 @@ class EntrySpec(_Spec, frozen=True):
 
 
 class WaiverMatch(_Spec, frozen=True):
-    """Which stacks a waiver is for: a glob on the image reference, constraints on components.
+    """The stacks of a waiver: a glob on the image reference, constraints on components.
 
     Attributes:
-        everything: it is for every stack of its targets; a new one has to say so.
+        everything: the waiver is for every stack of its targets; a new waiver must say so.
     """
 
     image: Line | None = None
@@ -152,7 +152,7 @@ class WaiverMatch(_Spec, frozen=True):
 
     @property
     def is_narrow(self) -> bool:
-        """Return whether it leaves any stack out."""
+        """Return whether it excludes any stack."""
         return bool(self.components or (self.image or "").strip("*"))
 
 
@@ -168,13 +168,13 @@ class WaiverSpec(_Spec, frozen=True):
 
 
 class Metadata(_Spec, frozen=True):
-    """Who the document is."""
+    """The name of a document."""
 
     name: Name
 
 
 class TargetMetadata(_Spec, frozen=True):
-    """Who the target is; labels are for finding it."""
+    """The name of a target, and labels to find it."""
 
     name: Name
     labels: dict[LabelKey, Label] = {}
@@ -185,21 +185,21 @@ class _Document(_Spec, frozen=True, tag_field="kind"):
 
 
 class TargetDoc(_Document, frozen=True, tag="Target", tag_field="kind"):
-    """``kind: Target``."""
+    """A document of ``kind: Target``."""
 
     metadata: TargetMetadata
     spec: TargetSpec
 
 
 class EntryDoc(_Document, frozen=True, tag="Entry", tag_field="kind"):
-    """``kind: Entry``."""
+    """A document of ``kind: Entry``."""
 
     metadata: Metadata
     spec: EntrySpec
 
 
 class WaiverDoc(_Document, frozen=True, tag="Waiver", tag_field="kind"):
-    """``kind: Waiver``."""
+    """A document of ``kind: Waiver``."""
 
     metadata: Metadata
     spec: WaiverSpec
@@ -214,12 +214,12 @@ TYPES: dict[str, type[TargetDoc] | type[EntryDoc] | type[WaiverDoc]] = {
 
 
 def kind_of(document: Document) -> Kind:
-    """``Target``, ``Entry`` or ``Waiver``."""
+    """Return the kind of a document: ``Target``, ``Entry`` or ``Waiver``."""
     return cast(Kind, type(document).__struct_config__.tag)
 
 
 def key_of(document: Document) -> tuple[Kind, str]:
-    """Kind and name, which together identify a document."""
+    """Return kind and name, which together identify a document."""
     return kind_of(document), document.metadata.name
 
 
@@ -229,7 +229,7 @@ def target_refs(document: Document) -> tuple[str, ...]:
 
 
 def to_body(document: Document) -> dict[str, Any]:
-    """Return the document as plain data in the order of the files; what is empty is left out."""
+    """Return the document as plain data in the order of the files, without empty values."""
     raw: dict[str, Any] = msgspec.to_builtins(document)
     kind = raw.pop("kind")
     body = {"apiVersion": raw.pop("apiVersion"), "kind": kind, **raw}
@@ -242,12 +242,12 @@ def encode(document: Document) -> str:
 
 
 def decode(kind: str, text: str | bytes) -> Document:
-    """Read back what `encode` wrote."""
+    """Read a document that `encode` wrote."""
     return explicit(msgspec.json.decode(text, type=TYPES[kind]))
 
 
 def explicit(document: Document) -> Document:
-    """Return the document; a waiver for every stack says so, which older ones did not have to."""
+    """Return the document, with ``everything`` set in a waiver for every stack, as now required."""
     if not isinstance(document, WaiverDoc):
         return document
     old = document.spec.match
@@ -272,19 +272,19 @@ Action = Literal["create", "change", "delete"]
 
 
 class FieldChange(Struct, frozen=True):
-    """One value that differs; None where there is none."""
+    """One value that differs; None where a side has no value."""
 
     path: str
     before: Any
     after: Any
 
     def to_json(self) -> dict[str, Any]:
-        """``{"path", "before", "after"}``."""
+        """Return the form that answers carry."""
         return {"path": self.path, "before": self.before, "after": self.after}
 
 
 class Change(Struct, frozen=True):
-    """A document that is made, changed or deleted; ``before`` and ``after`` are plain data."""
+    """A document that is created, changed or deleted; ``before`` and ``after`` are plain data."""
 
     kind: Kind
     name: str
@@ -312,7 +312,7 @@ class Change(Struct, frozen=True):
 
 
 def change(before: Document | None, after: Document | None) -> Change | None:
-    """Return the difference between two versions of a document; None when they say the same."""
+    """Return the difference between two versions of a document; None when they are equal."""
     document = after or before
     if document is None or before == after:
         return None
@@ -324,7 +324,7 @@ def change(before: Document | None, after: Document | None) -> Change | None:
 
 
 def compare(before: Iterable[Document], after: Iterable[Document]) -> list[Change]:
-    """What turns one set of documents into another: targets first, then by name."""
+    """Return the changes from one set of documents to another: by kind, then by name."""
     old = {key_of(document): document for document in before}
     new = {key_of(document): document for document in after}
     found = [change(old.get(key), new.get(key)) for key in old.keys() | new.keys()]
@@ -342,7 +342,7 @@ def _compare(path: FieldPath, before: Any, after: Any) -> Iterator[FieldChange]:
 
 
 def _named(value: Any) -> bool:
-    """Return pools are compared by name, not by position."""
+    """Return whether a list is of named items (pools), which compare by name."""
     return (
         isinstance(value, list)
         and bool(value)

@@ -1,7 +1,7 @@
-"""Read YAML and JSON text into plain values that remember their lines, and write it.
+"""Read YAML and JSON text into plain values with their lines, and write documents as text.
 
 The depth of YAML is checked first. Documents are written in the style of the examples; reading
-one back gives the same document.
+the text gives the same document.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _TAG = "tag:yaml.org,2002:"
 _TEXT_TAGS = {_TAG + name for name in ("str", "timestamp", "value", "merge")}
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
 _ESCAPES = re.compile(r"\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|\\.", re.ASCII)
-"""A pair of surrogates in JSON, or any other escape, which must not be read as part of one."""
+"""A pair of surrogates in JSON, or any other escape, which must not be read as part of a pair."""
 _FLOAT = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 
 
 class RawDocument:
-    """One document of a file: plain data, and where each part stood."""
+    """One document of a file: plain data, and the line of each part."""
 
     def __init__(self, file: str | None, value: Any, node: Node | None = None) -> None:
         self.file = file
@@ -36,7 +36,7 @@ class RawDocument:
 
     @property
     def name(self) -> str:
-        """``Entry torch24-cu124``, as far as it is known."""
+        """Return kind and name, as far as they are known: ``Entry torch24-cu124``."""
         if not isinstance(self.value, dict):
             return ""
         metadata = self.value.get("metadata")
@@ -45,13 +45,13 @@ class RawDocument:
         return " ".join(part for part in parts if isinstance(part, str))
 
     def line(self, path: FieldPath = ()) -> int | None:
-        """Line of a place, or of the nearest place above it that exists; None without a file."""
+        """Return the line of a place, or of its nearest existing parent; None without a file."""
         if self._node is None:
             return None
         return _walk(self._node, path)[0]
 
     def written(self, path: FieldPath) -> str | None:
-        """Return the scalar at a place as it was written; None for anything else."""
+        """Return the scalar at a place as it was written; None if there is no scalar."""
         if self._node is None:
             return None
         _, node, left = _walk(self._node, path)
@@ -75,12 +75,12 @@ class RawDocument:
 def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
     """Yield the documents of a text; a list at the top stands for its items.
 
-    Nothing between two lines of ``---`` is no document; a ``null`` is one, and a wrong one.
+    Empty text between two lines of ``---`` is no document; a ``null`` is a document with a mistake.
 
     Args:
         source: YAML (several documents allowed) or JSON.
-        problems: receives syntax errors, duplicate keys, tags, alias bombs, and that there is no
-            document at all.
+        problems: receives syntax errors, duplicate keys, tags, alias bombs, and the lack of any
+            document.
     """
     reader = _Reader(source, problems)
     found = False
@@ -94,7 +94,7 @@ def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
                 yield RawDocument(source.file, reader.value(node, (), 0), node)
         if not found:
             reader.report(
-                None, "there is no document here", hint="compatgate matrix example shows some"
+                None, "the text has no document", hint="compatgate matrix example shows some"
             )
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -108,15 +108,15 @@ def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
 
 
 def _hint(text: str, error: yaml.MarkedYAMLError) -> str:
-    """What such a mistake mostly comes from."""
+    """Return the usual reason of a YAML error."""
     lines, mark = text.splitlines(), error.problem_mark
     line = lines[mark.line] if mark and mark.line < len(lines) else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
-        return "the line begins with a tab; YAML is indented with blanks"
+        return "the line begins with a tab; indent YAML with spaces"
     if "mapping values are not allowed" in (error.problem or ""):
-        return "text with a colon needs quotes; or the line is indented too far"
+        return "quote text with a colon, or indent the line less"
     if "did not find expected" in (error.problem or ""):
-        return "is the line indented as its neighbours are, and is every bracket closed?"
+        return "indent the line like the lines around it, and close every bracket"
     return ""
 
 
@@ -125,7 +125,7 @@ def _is_nothing(node: Node) -> bool:
 
 
 def as_yaml(text: str) -> str:
-    """JSON that YAML 1.1 does not take: indented by tabs, or with characters as two escapes."""
+    """Convert JSON that YAML 1.1 does not accept: with tabs, or characters as two escapes."""
     if text.lstrip()[:1] not in ("{", "[") or not ("\t" in text or "\\u" in text):
         return text
     try:
@@ -143,7 +143,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 class _Reader:
-    """Turns nodes into values; work is bounded by the length of the text."""
+    """Turns nodes into values; the length of the text limits the work."""
 
     def __init__(self, source: Source, problems: Problems) -> None:
         self._file = source.file
@@ -210,7 +210,7 @@ class _Reader:
         return text
 
     def _text(self, text: str, node: Node, path: FieldPath) -> str:
-        """Half of a surrogate pair is no text that could be stored."""
+        """Report half of a surrogate pair, which cannot be stored."""
         if text.isascii():
             return text
         try:
@@ -226,7 +226,7 @@ def _line(node: Node) -> int:
 
 
 def _walk(node: Node, path: FieldPath) -> tuple[int, Node, FieldPath]:
-    """Follow a path as far as it exists: line, node, and what is left of the path."""
+    """Follow a path as far as it exists; return line, node, and the rest of the path."""
     line = _line(node)
     for index, step in enumerate(path):
         pair = _child(node, step)
@@ -258,11 +258,11 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class TooMuchError(Exception):
-    """A text that would cost more than it can be worth.
+    """A text that is too deep or expands too far to be read.
 
     Attributes:
-        line: where that shows, from 1.
-        problem: in words.
+        line: line of the problem, from 1.
+        problem: the problem, in words.
     """
 
     def __init__(self, line: int, problem: str) -> None:
@@ -272,10 +272,10 @@ class TooMuchError(Exception):
 
 
 def compose(text: str) -> Iterator[Node]:
-    """Yield the documents of a text as nodes; an alias is the node that it stands for.
+    """Yield the documents of a text as nodes; an alias is the node that it names.
 
     Raises:
-        yaml.YAMLError: not YAML; what came before was given.
+        yaml.YAMLError: not YAML; earlier documents were yielded.
         TooMuchError: nested too deeply.
     """
     _check_depth(text)
@@ -300,7 +300,7 @@ def _check_depth(text: str) -> None:
             elif isinstance(event, CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
-        return  # composing ends here too, and says so
+        return  # composing raises the same error
     finally:
         loader.dispose()
 
@@ -309,15 +309,15 @@ _Base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class _Dumper(_Base):  # type: ignore[misc]
-    """Quotes what YAML would read as anything but text, and writes no anchors."""
+    """Quotes text that YAML would read as another type, and writes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Never an anchor: each document stands alone."""
+        """Write no anchors: each document is complete."""
         return True
 
 
 def to_yaml(bodies: Iterable[dict[str, Any]]) -> str:
-    """Documents as one YAML text, separated by ``---``."""
+    """Write documents as one YAML text, separated by ``---``."""
     return "---\n".join(
         yaml.dump(
             body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100,
@@ -328,5 +328,5 @@ def to_yaml(bodies: Iterable[dict[str, Any]]) -> str:
 
 
 def to_json(bodies: Iterable[dict[str, Any]]) -> str:
-    """Documents as one JSON list."""
+    """Write documents as one JSON list."""
     return json.dumps(list(bodies), indent=2, ensure_ascii=False) + "\n"

@@ -82,15 +82,15 @@ __all__ = [
 
 T = TypeVar("T")
 _MOST_MEASURED = 1024
-"""Records that were measured on request and stay in memory; the package that was measured longest
-ago goes first."""
+"""Records measured on request that stay in memory; the package measured longest ago is dropped
+first."""
 
 
 class Facts:
-    """All tables, each read at first use.
+    """All tables of facts, each read at first use.
 
     Args:
-        load: gives a table by name, decoded into the type; the catalog provides it.
+        load: returns a table by name, decoded into the type; the catalog provides it.
         digest: content digest of the whole catalog, named by every verdict.
         overlays: names of the operator's files laid over the shipped ones.
         frameworks: components that have a table ``framework/<name>``.
@@ -117,7 +117,7 @@ class Facts:
         self._frameworks: dict[str, Framework | None] = {}
         self._recorded: dict[str, PackageRecords] = {}
         self.finders: dict[Any, PackageFinder] = {}
-        """Of packages, by platform (`compatgate.core.package_finder.package_finder`)."""
+        """Finders of packages, by platform (`compatgate.core.package_finder.package_finder`)."""
 
     def _table(self, name: str, kind: type[T]) -> T:
         table: T = self._load(name, kind)
@@ -125,12 +125,12 @@ class Facts:
 
     @cached_property
     def cuda_driver(self) -> CudaDriver:
-        """Toolkits, their drivers and the minor-compatibility minimums."""
+        """Return toolkits, their drivers and the minimums of minor-version compatibility."""
         return self._table("cuda_driver", CudaDriver)
 
     @cached_property
     def toolkits_of(self) -> dict[Pair, tuple[Toolkit, ...]]:
-        """Toolkit releases by series, ascending."""
+        """Return toolkit releases by series, ascending."""
         series: dict[Pair, tuple[Toolkit, ...]] = {}
         for toolkit in self.cuda_driver.toolkits:
             pair = toolkit.version.major_minor
@@ -139,12 +139,12 @@ class Facts:
 
     @cached_property
     def driver_branches(self) -> DriverBranches:
-        """Driver branches."""
+        """Return driver branches."""
         return self._table("driver_branches", DriverBranches)
 
     @cached_property
     def _highest_cuda(self) -> list[tuple[int, Pair]]:
-        """Linux branches, ascending, each with the highest CUDA of those up to it."""
+        """Return Linux branches, ascending, each with the highest CUDA up to that branch."""
         steps: list[tuple[int, Pair]] = []
         for number, branch in sorted(self.driver_branches.branches.items()):
             if branch.cuda:
@@ -158,32 +158,32 @@ class Facts:
 
     @cached_property
     def forward_compat(self) -> ForwardCompat:
-        """Forward-compatibility packages."""
+        """Return forward-compatibility packages."""
         return self._table("forward_compat", ForwardCompat)
 
     @cached_property
     def gpus(self) -> Gpus:
-        """GPU products."""
+        """Return GPU products."""
         return self._table("gpus", Gpus)
 
     @cached_property
     def arch(self) -> CudaArch:
-        """Toolkits and architectures."""
+        """Return toolkits and architectures."""
         return self._table("cuda_arch_support", CudaArch)
 
     @cached_property
     def cudnn(self) -> Cudnn:
-        """cuDNN releases."""
+        """Return the table of cuDNN releases."""
         return self._table("cudnn", Cudnn)
 
     @cached_property
     def cudnn_releases(self) -> dict[tuple[int, ...], CudnnRelease]:
-        """cuDNN releases by the first three parts: the fourth is a build number."""
+        """Return cuDNN releases by the first three parts: the fourth is a build number."""
         return {release.version.at(3): release for release in self.cudnn.releases}
 
     @cached_property
     def cudnn_lists(self) -> dict[int, list[tuple[Version, tuple[Pair, ...]]]]:
-        """cuDNN releases whose matrix lists capabilities, ascending, by CUDA major of the build."""
+        """Return cuDNN releases that list capabilities, ascending, by CUDA major of the build."""
         lists: dict[int, list[tuple[Version, tuple[Pair, ...]]]] = {}
         for release in self.cudnn.releases:
             for major, build in release.builds.items():
@@ -193,17 +193,17 @@ class Facts:
 
     @cached_property
     def nccl_releases(self) -> dict[tuple[int, ...], NcclRelease]:
-        """NCCL releases by their three parts."""
+        """Return NCCL releases by their three parts."""
         return {release.version.at(3): release for release in self.nccl.releases}
 
     @cached_property
     def nccl(self) -> Nccl:
-        """NCCL releases."""
+        """Return the table of NCCL releases."""
         return self._table("nccl", Nccl)
 
     @cached_property
     def known_issues(self) -> KnownIssues:
-        """Known issues."""
+        """Return known issues."""
         return self._table("known_issues", KnownIssues)
 
     @cached_property
@@ -222,14 +222,14 @@ class Facts:
 
     @cached_property
     def xid(self) -> XidTable:
-        """Xid and SXid codes; no rule reads them, so they are imported when asked for."""
+        """Return Xid and SXid codes; no rule reads them, so they are imported at first use."""
         from compatgate.core.facts.xid import XidTable
 
         return self._table("xid", XidTable)
 
     @cached_property
     def gpu_peaks(self) -> Peaks:
-        """Published peaks of GPUs; no rule reads them."""
+        """Return published peaks of GPUs; no rule reads them."""
         return self._table("gpu_peaks", Peaks)
 
     def is_package(self, name: str) -> bool:
@@ -239,7 +239,7 @@ class Facts:
         return name not in COMPONENTS or is_framework(name)
 
     def has_records(self, name: str, version: Version) -> bool:
-        """Tell whether a component is judged by records of wheels: frameworks' by their CUDA."""
+        """Tell whether records of wheels judge a component; for frameworks, by their CUDA."""
         if name in COMPONENTS and not is_framework(name):
             return name in self.recorded
         return self.is_package(name) or self.recorded_name(name, version.cuda) in self.recorded
@@ -258,8 +258,8 @@ class Facts:
     def with_measured(self, records: Iterable[Record]) -> Facts:
         """Return these facts with records of wheels that were measured on request.
 
-        They stand behind the records of the catalog, whose digest stays as it is: what rests on a
-        measured record names the wheel's own digest.
+        They come after the records of the catalog, whose digest does not change: a finding that
+        rests on a measured record names the wheel's own digest.
         """
         new = object.__new__(Facts)
         new.__dict__.update(self.__dict__)
@@ -273,19 +273,19 @@ class Facts:
         return new
 
     def is_measured(self, record: Record) -> bool:
-        """Tell whether a record was measured on request, and is none of the catalog."""
+        """Tell whether a record was measured on request, and is not in the catalog."""
         return any(record is one for one in self._measured.get(record.package, ()))
 
     def records(self, name: str) -> tuple[Record, ...]:
-        """Return the records of a package's wheels; empty without any."""
+        """Return the records of a package's wheels; empty when there are none."""
         return self._shipped_of(name).records + self._measured.get(name, ())
 
     def statements(self, name: str) -> tuple[Statement, ...]:
-        """Return what is stated of a package's releases; empty without anything."""
+        """Return the statements about a package's releases; empty when there are none."""
         return self._shipped_of(name).statements
 
     def _shipped_of(self, name: str) -> PackageRecords:
-        """Return what the catalog has of a package."""
+        """Return the catalog's records of a package."""
         from compatgate.core.facts.records import PackageRecords
 
         if name not in self._shipped:
@@ -300,7 +300,7 @@ class Facts:
         return sorted((parse_version(name, text) for text in texts), key=lambda v: v.key)
 
     def framework(self, name: str) -> Framework | None:
-        """Return the table of a framework, None when no facts on it are carried."""
+        """Return the table of a framework; None when the facts do not have it."""
         if name not in self._frameworks:
             known = name in self.framework_names
             self._frameworks[name] = self._table(f"framework/{name}", Framework) if known else None

@@ -1,4 +1,4 @@
-"""Frameworks in one shape, whatever their source's; and known issues."""
+"""Hold frameworks' releases and builds in one shape, whatever their source; and known issues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compatgate.core.versions import Version
 
 
 class Pin(Struct, frozen=True):
-    """What a build expects of another component.
+    """The version of another component that a build expects.
 
     Attributes:
         spec: clauses as in matrix constraints: ``==9.1.0.70``, ``>=9.8,<10``, ``9.*``.
@@ -46,21 +46,20 @@ class Build(Struct, frozen=True, dict=True):
         listed: on the project's install page; False for wheels seen only on the index.
         sass: architectures of its code; None when not known.
         ptx: architectures of its PTX; None when not known.
-        specific: its architecture- and family-specific code (``sm_120a``), beside ``sass`` and
-            ``ptx``.
+        specific: its architecture- and family-specific code (``sm_120a``), in addition to ``sass``
+            and ``ptx``.
         aarch64: the code of its wheel for Linux aarch64, where that is known; the lists are those
             of Linux x86_64.
-        windows: the code of its wheel for Windows, likewise.
+        windows: the code of its wheel for Windows, where that is known.
         ptx_cuda: the toolkit that made its PTX, where ``cuda`` does not say it.
         minimum_capability: lowest published capability, where no list is published.
         pins: what it expects, by component (``cudnn``, ``nccl``).
         driver: lowest driver published by the project for this build, per OS.
-        plugins: packages that bring the code for CUDA, beside one that computes on the CPU alone
-            (``jax-cuda12-plugin``).
-        requires: requirements (PEP 508) from the metadata of its wheel for Linux, those of an extra
-            left out.
-        requires_source: whose metadata they are.
-        channel: of conda, that built it (``conda-forge``); empty for wheels.
+        plugins: packages that bring the code for CUDA to a framework that computes on the CPU
+            alone (``jax-cuda12-plugin``).
+        requires: requirements (PEP 508) from the metadata of its wheel for Linux, without extras.
+        requires_source: the metadata that states them.
+        channel: conda channel that built it (``conda-forge``); empty for wheels.
     """
 
     cuda: Pair | None
@@ -88,36 +87,36 @@ class Build(Struct, frozen=True, dict=True):
 
     @lazy_property
     def memory(self) -> dict[Any, Any]:
-        """Return what was derived from the build alone, by whoever derives it."""
+        """Return the cache for values that are derived from the build alone."""
         return {}
 
     @lazy_property
     def code(self) -> tuple[Arch, ...]:
-        """Return its GPU code, where the list is published."""
+        """Return its GPU code; empty where no list is published."""
         sass = tuple(Arch("sass", pair) for pair in self.sass or ())
         return (*sass, *self.specific, *(Arch("ptx", pair) for pair in self.ptx or ()))
 
     def code_for(self, os: str, cpu: str) -> tuple[Arch, ...] | None:
-        """Return the GPU code of its wheel for a system and processor, None where not known."""
+        """Return the GPU code of its wheel for a system and processor; None if not known."""
         if os == "windows":
             return self.windows
         return self.aarch64 if cpu == "aarch64" else self.code
 
     def code_on(self, os: str, cpu: str) -> tuple[Arch, ...]:
-        """Return its GPU code there; where that is not known, that of Linux x86_64."""
+        """Return its GPU code on a platform; if not known, the code of Linux x86_64."""
         found = self.code_for(os, cpu)
         return self.code if found is None else found
 
     @property
     def title(self) -> str:
-        """Return the CUDA it is for, for messages: ``cu121`` or ``CUDA 12``."""
+        """Return the CUDA of the build, for messages: ``cu121`` or ``CUDA 12``."""
         if self.label:
             return self.label
         return f"CUDA {'.'.join(map(str, self.cuda or (self.cuda_major,)))}"
 
     @property
     def kind(self) -> str:
-        """What it is, for messages: ``the cu121 wheel``, ``conda-forge's build for CUDA 12.6``."""
+        """Name the build for messages: ``the cu121 wheel``, ``conda-forge's build for cu126``."""
         if self.channel:
             return f"{self.channel}'s build for {self.title}"
         return f"the {self.title} wheel"
@@ -128,14 +127,14 @@ class Release(Struct, frozen=True, dict=True):
 
     Attributes:
         python: Python versions with Linux x86_64 wheels (``3.9``, ``3.13t``), where known.
-        python_aarch64: likewise for Linux aarch64.
+        python_aarch64: Python versions with Linux aarch64 wheels, where known.
         python_range: lowest and highest Python otherwise; an end is None where not published.
         cpu_only: processors for which the package index has wheels without CUDA (``aarch64``).
         pins: what the release expects whatever the build (vLLM: torch).
         os: operating systems with GPU builds of this release; empty: those of the framework.
         requires: requirements (PEP 508) of the release whatever the build, those of its extras for
             GPUs included (JAX: its plugins).
-        requires_source: whose metadata they are.
+        requires_source: the metadata that states them.
         conda: builds by channels of conda, whose recipes state the GPU code.
     """
 
@@ -156,17 +155,17 @@ class Release(Struct, frozen=True, dict=True):
 
     @lazy_property
     def memory(self) -> dict[Any, Any]:
-        """Return what was derived from the release alone, by whoever derives it."""
+        """Return the cache for values that are derived from the release alone."""
         return {}
 
     @lazy_property
     def preferred(self) -> tuple[Build, ...]:
-        """Return its builds, listed ones first, the default one before others."""
+        """Return its builds: listed before others, the default build first."""
         return tuple(sorted(self.builds, key=lambda build: (not build.listed, not build.default)))
 
 
 class Framework(Struct, frozen=True, dict=True):
-    """A table per framework, ``framework/torch``; releases ascending by version."""
+    """A table of one framework, ``framework/torch``; releases ascending by version."""
 
     name: str
     releases: tuple[Release, ...]
@@ -177,7 +176,7 @@ class Framework(Struct, frozen=True, dict=True):
 
     @lazy_property
     def by_version(self) -> dict[Version, Release]:
-        """Releases by their version; of two that compare the same, the first."""
+        """Return releases by version; of two equal versions, the first."""
         return {release.version: release for release in reversed(self.releases)}
 
 
@@ -188,8 +187,8 @@ class KnownIssue(Struct, frozen=True):
         components: constraint per component; all must be in the stack (or pool) and match.
         capabilities: GPUs concerned; empty: all.
         cpus: processors of the nodes concerned (``aarch64``); empty: all.
-        wheels: it is about the wheels of the package index alone: about no build with a label of
-            its own, and no stack that states its GPU code.
+        wheels: it concerns wheels of the package index alone: no build with a label of its own,
+            and no stack that states its GPU code.
         outcome: ``fail`` or ``warn``.
         advice: what to do, as text.
         fixes: changes that avoid it, each a mapping of component to version.

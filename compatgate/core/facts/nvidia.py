@@ -1,7 +1,7 @@
 """Hold NVIDIA's tables: toolkits, drivers, forward compatibility, GPUs, cuDNN and NCCL.
 
-Every fact names its `Source` and how sure it is. Published peaks are what vendors say a GPU can
-do at most; no rule reads them, measurements do.
+Every fact names its `Source` and its confidence. Published peaks are the vendors' upper limits of a
+GPU; no rule reads them, measurements do.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ Pair = tuple[int, int]
 
 
 class Reference(Struct, frozen=True):
-    """Something published, and its address where that is known."""
+    """A publication, and its address where that is known."""
 
     title: str
     url: str | None = None
 
 
 class Source(Struct, frozen=True):
-    """Where a fact was published, and how sure it is.
+    """The publication of a fact, and the confidence in it.
 
     Attributes:
-        also: what else says it, each with its own address.
+        also: other publications that say the same, each with its own address.
     """
 
     title: str
@@ -105,7 +105,7 @@ class DriverBranches(Struct, frozen=True):
 
 
 class CompatPackage(Struct, frozen=True):
-    """A ``cuda-compat`` package: the host driver branches it was published for is a list."""
+    """A ``cuda-compat`` package, and the list of host driver branches it was published for."""
 
     cuda: Pair
     driver: Version | None
@@ -145,7 +145,7 @@ class Gpu(Struct, frozen=True):
     segment: str | None = None
     """``datacenter``, ``workstation``, ``geforce``, ``titan`` or ``jetson``."""
     cpu: Literal["x86_64", "aarch64"] | None = None
-    """Of the nodes that it is in, where the product decides it: Grace superchips, Jetson."""
+    """Processor of its nodes, where the product decides it: Grace superchips, Jetson."""
     brands: tuple[str, ...] = ()
     """As in requirement strings; every member must hold, the brand changed across branches."""
     memory_gb: int | None = None
@@ -161,7 +161,7 @@ class Gpu(Struct, frozen=True):
 
     @property
     def sku(self) -> str:
-        """Name with the MIG profile."""
+        """Return the name with the MIG profile."""
         return f"{self.name}-MIG-{self.mig}" if self.mig else self.name
 
 
@@ -175,7 +175,7 @@ class Gpus(Struct, frozen=True):
 
 
 class ToolkitArch(Struct, frozen=True):
-    """What a toolkit's compiler can target."""
+    """The architectures that a toolkit's compiler can target."""
 
     cuda: Pair
     sass: tuple[Pair, ...]
@@ -184,7 +184,7 @@ class ToolkitArch(Struct, frozen=True):
 
 
 class CapabilityFact(Struct, frozen=True):
-    """When toolkits learned a compute capability and dropped it."""
+    """The toolkits that first and last supported a compute capability."""
 
     capability: Pair
     architecture: str
@@ -215,7 +215,7 @@ PEAK_KINDS: tuple[PeakKind, ...] = get_args(PeakKind)
 
 
 class GpuPeaks(Struct, frozen=True):
-    """Published peaks of a whole GPU; None: not found, or it has none.
+    """Published peaks of a whole GPU; None: not found, or the GPU has none.
 
     Attributes:
         memory: GB/s, of reads and writes together.

@@ -1,6 +1,6 @@
 """Hold packages of the index that carry GPU code or are tied to CUDA, and libraries of toolkits.
 
-The libraries of CUDA toolkits say which release belongs to which toolkit, and how they are
+The table of toolkits' libraries says which release belongs to which toolkit, and how they are
 linked. Loaded when a stack has packages.
 """
 
@@ -18,24 +18,23 @@ from compatgate.core.lazy_property import lazy_property
 from compatgate.core.versions import Version
 
 _BUILD = re.compile(r"-(?:cu|cuda)1\d{1,2}x?$")
-"""The CUDA of a build, at the end of a name: ``cudf-cu12``, ``nvidia-dali-cuda120``."""
+"""The CUDA of a build, at the end of a package's name: ``cudf-cu12``, ``nvidia-dali-cuda120``."""
 Carries = Literal["code", "runtime", "options", "libraries", "dependencies", "nothing"]
 """``code``: GPU code in its own wheel; ``runtime``: kernels that it compiles when it runs, by
-Triton, nvcc or NVRTC; ``options``: kernel sources that single features compile when they are asked
-for, and without which it works; ``libraries``: CUDA libraries for others to load;
-``dependencies``: exact ties to such packages, and nothing of its own; ``nothing``: no GPU code and
-no tie."""
+Triton, nvcc or NVRTC; ``options``: kernel sources that single features compile on demand, and
+without which it works; ``libraries``: CUDA libraries for others to load; ``dependencies``: exact
+pins of packages with GPU code, and no code of its own; ``nothing``: no GPU code and no pin."""
 
 
 class KnownPackage(Struct, frozen=True):
-    """What is known of a package, whatever its release.
+    """A known package; everything here holds for each of its releases.
 
     Attributes:
         name: normalised, as on the package index.
         optional: it works without the GPU code of its own wheel, by other means.
-        gpus: whose GPUs it is for, where those are not NVIDIA's, ``AMD``.
+        gpus: vendor of the GPUs that it is for, where that is not NVIDIA, ``AMD``.
         exact_before: releases before this one load, of libraries that are named after a CUDA, only
-            the one of the stack's very CUDA (12.9 is not served by the library for 12.8).
+            the library of the stack's exact CUDA (12.9 is not served by the library for 12.8).
     """
 
     name: str
@@ -48,7 +47,7 @@ class KnownPackage(Struct, frozen=True):
 
 
 class NamePattern(Struct, frozen=True):
-    """What a name alone says: a glob, and why it means a tie to GPUs."""
+    """A glob on package names, and why a name that matches means GPU code."""
 
     pattern: str
     why: str
@@ -67,7 +66,7 @@ class Packages(Struct, frozen=True, dict=True):
         return {package.name: package for package in self.packages}
 
     def carries(self, name: str) -> Carries | None:
-        """Return what a package carries; None where only its name or dependencies tell."""
+        """Return the content of a package; None where only its name or dependencies tell."""
         known = self.by_name.get(name) or self.by_name.get(_BUILD.sub("", name))
         return known.carries if known else None
 
@@ -77,17 +76,17 @@ class Packages(Struct, frozen=True, dict=True):
         return known is not None and known.optional
 
     def gpus_of(self, name: str) -> str:
-        """Return whose GPUs a package is for, where those are known and not NVIDIA's."""
+        """Return the vendor of the GPUs that a package is for; empty for NVIDIA or unknown."""
         known = self.by_name.get(name)
         return known.gpus if known else ""
 
     def wants_exact_cuda(self, name: str, version: Version) -> bool:
-        """Tell whether a release loads the library for the stack's very CUDA, or none."""
+        """Tell whether a release loads only the library for the stack's exact CUDA."""
         known = self.by_name.get(name)
         return bool(known and known.exact_before and version < known.exact_before)
 
     def why_named(self, name: str) -> str | None:
-        """Return why a name means a tie to GPUs, None where it does not."""
+        """Return why a name means GPU code; None where it does not."""
         return next((n.why for n in self.names if fnmatchcase(name, n.pattern)), None)
 
     def brings_native_code(self, name: str) -> bool:
@@ -99,15 +98,15 @@ class Packages(Struct, frozen=True, dict=True):
 
 
 FILES_ARE_READ = Packages((), ())
-"""No package counts by its name: whoever reads the files themselves sees the code they carry."""
+"""Knows no package: a reader of the files themselves sees the code that they carry."""
 
 
 class Locked(Struct, frozen=True):
-    """What a lock, bill of materials or environment shows of a package.
+    """A package as a lock, bill of materials or environment shows it.
 
     Attributes:
         name: normalised.
-        build: label of its version, index or file, ``cu128``; empty without one.
+        build: label of its version, index or file, ``cu128``; empty without a label.
         depends: normalised names of its direct dependencies, where they are stated.
         compiled: it has a wheel for a platform; None where its files are not stated.
     """
@@ -119,12 +118,12 @@ class Locked(Struct, frozen=True):
 
 
 def why_gpu(package: Locked, known: Packages) -> str | None:
-    """Return why a package belongs into a GPU stack, None where it carries nothing.
+    """Return why a package belongs in a GPU stack; None where it carries nothing.
 
-    The first of these that holds: what the facts say of it, a build for CUDA or ROCm, its name, a
-    platform wheel that is built against a package with GPU code. (A wheel's tag alone proves
-    little: ``bitsandbytes`` 0.41.0 is ``py3-none-any`` and carries libraries.) A package that
-    compiles GPU code only for features that ask for it makes no GPU stack by itself.
+    The first of these that holds decides: the facts, a build for CUDA or ROCm, the name, a platform
+    wheel that is built against a package with GPU code. (A wheel's tag alone proves little:
+    ``bitsandbytes`` 0.41.0 is ``py3-none-any`` and carries libraries.) A package that compiles GPU
+    code only for features that ask for it does not make a GPU stack by itself.
     """
     match known.carries(package.name):
         case "nothing" | "options":
@@ -152,8 +151,8 @@ class ToolkitPart(Struct, frozen=True):
 
     Attributes:
         package: normalised name, ``nvidia-cusparse-cu12``.
-        component: NVIDIA's name of it, ``cusparse``.
-        cuda_major: of the toolkits that it belongs to.
+        component: NVIDIA's name for the library, ``cusparse``.
+        cuda_major: major of the toolkits that it belongs to.
         toolkits: version to the toolkits that have it, ascending.
     """
 
@@ -164,12 +163,12 @@ class ToolkitPart(Struct, frozen=True):
 
 
 class Link(Struct, frozen=True):
-    """Libraries that refer to symbols of another one by the toolkit that they are from.
+    """Libraries that refer to another library's symbols by the name of their own toolkit.
 
     Attributes:
-        component: that is referred to; it must be of the users' toolkit, or a later one of its
-            major.
-        users: components that refer to it.
+        component: library whose symbols are used; it must be of the users' toolkit, or of a later
+            toolkit of the same major.
+        users: components that refer to its symbols.
     """
 
     component: str

@@ -1,8 +1,8 @@
-"""Records: what a wheel was measured to hold, and what is stated where no wheel can be measured.
+"""Hold records of measured wheels, and statements about packages whose wheels cannot be measured.
 
 The JSON form of `Record` is a contract: ``compatgate facts measure`` prints it, and the record
-files below ``matrix/facts/packages/`` hold it. Absent fields mean "none", never "not looked at":
-what could not be looked at is named in ``unread``.
+files below ``matrix/facts/packages/`` hold it. Absent fields mean "none", never "not read":
+``unread`` names what could not be read.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from compatgate.core.lazy_property import lazy_property
 
 
 class TorchAbi(Struct, frozen=True, omit_defaults=True):
-    """What an extension asks of libtorch and libc10, which have no symbol versions.
+    """The symbols that an extension needs of libtorch and libc10, which have no symbol versions.
 
     Attributes:
         stable: it uses torch's C functions (``aoti_torch_*``, ``torch_*``) and no C++ symbol of
             torch, so that it runs with later releases, too.
         cxx11: its symbols use the new C++ ABI of libstdc++; None where nothing shows it.
         symbols: undefined C++ symbols of torch (``c10``, ``at``, ``torch``, ``caffe2``).
-        digest: of their sorted names, to tell two builds apart.
+        digest: digest of their sorted names, to tell two builds apart.
     """
 
     stable: bool = False
@@ -38,7 +38,7 @@ class Library(Struct, frozen=True, omit_defaults=True, dict=True):
 
     Attributes:
         path: inside the wheel; ``folder/*.cubin`` for all such files of a folder together.
-        soname: name by which other objects ask for it (``DT_SONAME``); None without one.
+        soname: name by which other objects ask for it (``DT_SONAME``); None if it has none.
         needs: sonames that the dynamic linker must find (``DT_NEEDED``), without those of the C and
             C++ runtime of the system and of libraries that the wheel brings and that do not matter.
         opens: sonames of GPU libraries that stand in its data, so that it may open them at run time
@@ -51,12 +51,12 @@ class Library(Struct, frozen=True, omit_defaults=True, dict=True):
         units: translation units with code that a driver can run. Relocatable objects that were
             linked count as one.
         profiles: how many units have the same code, by that code: ``{"sm_80+compute_90": 14}``;
-            empty where all units have the same. Only they say how many units run on a device.
+            empty where all units have the same code. They say how many units run on a device.
         ptx_isa: newest version of the PTX language here, as ``8.7``; None without PTX.
         ptx_cuda: toolkit that made the newest PTX, as ``12.8``: as the text records it, otherwise
             the first one with that version of the language, which a driver must be able to compile;
             None without PTX or unknown.
-        torch: what its undefined symbols say of the torch that it was built against.
+        torch: the torch that it was built against, by its undefined symbols.
     """
 
     path: str
@@ -85,7 +85,7 @@ class Library(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @lazy_property
     def system(self) -> Literal["linux", "windows", ""]:
-        """Return the system whose programs load it, by its name; empty where both may."""
+        """Return the system whose programs load it, by its name; empty for both systems."""
         name = self.path.lower()
         if name.endswith((".dll", ".pyd")):
             return "windows"
@@ -93,36 +93,36 @@ class Library(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @lazy_property
     def code_of_units(self) -> tuple[tuple[tuple[str, ...], int], ...]:
-        """Code of units, with how many units have it; also where all have the same."""
+        """Return each code with the number of units that have it; one code is one item."""
         if self.profiles:
             return tuple((tuple(code.split("+")), count) for code, count in self.profiles.items())
         return (((*self.sass, *self.ptx), self.units),) if self.units else ()
 
 
 class Record(Struct, frozen=True, omit_defaults=True, dict=True):
-    """What one wheel holds.
+    """The measured content of one wheel.
 
     Attributes:
         package: normalised name, as on the package index.
-        version: with its local label.
+        version: version with its local label.
         wheel: file name; its tags say the Python and platform.
-        sha256: of the wheel, as the index states it or as read from the whole file; None where the
-            wheel was read in parts and nobody states it.
+        sha256: digest of the wheel, as the index states it or as read from the whole file; None
+            where the wheel was read in parts and the index states none.
         verified: ``whole`` where the SHA-256 of all bytes was compared or computed; ``members``
             where each member that was read agrees with its CRC-32 and the wheel's own RECORD.
         requires: requirements (PEP 508) from its metadata.
         requires_python: as in its metadata.
-        libraries: those that matter; an empty list says that the wheel carries nothing.
+        libraries: files with GPU code or GPU links; empty when the wheel carries nothing.
         alternatives: groups of paths of which the package loads one.
         kernel_sources: files of CUDA source that it brings (``.cu``, ``.cuh``).
-        unread: members that name or hold something for GPUs and could not be read (Windows
-            libraries); what they carry is open.
+        unread: members with names or content for GPUs that could not be read (Windows libraries);
+            their content is not known.
         built_for_torch: torch release that its metadata or file name say it was built for, as
-            ``2.9``; None where nothing says it.
-        torch_beside: torch release that is installed beside it, in whose libraries the symbols were
-            looked up that it asks for; None for wheels, and where they could not be read.
-        torch_missing: some of those that this torch does not define.
-        source: where it was read, for a reader; the digest proves it.
+            ``2.9``; None where neither says it.
+        torch_beside: torch release installed in the same place, whose libraries were searched for
+            the symbols that this package needs; None for wheels, and where torch was unreadable.
+        torch_missing: some of the symbols that this torch does not define.
+        source: where it was read, for people; the digest is the proof.
     """
 
     package: str
@@ -143,7 +143,7 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @lazy_property
     def memory(self) -> dict[Any, Any]:
-        """Return what was derived from the record alone, by whoever derives it."""
+        """Return the cache for values that are derived from the record alone."""
         return {}
 
     def to_json(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
 
 
 OF_THE_STACK = ("package", "version", "source", "verified")
-"""Fields that a record within a stack leaves out: the stack says them, or they prove nothing."""
+"""Fields that a record in a stack leaves out: the stack states them, or they prove nothing."""
 
 _ALWAYS: dict[str, Any] = {
     "package": "",
@@ -178,7 +178,7 @@ class BuildList(Struct, frozen=True):
     """GPU code that a build script makes.
 
     Attributes:
-        code: of every file that it compiles.
+        code: GPU code of every file that it compiles.
         cuda: toolkits with which it makes this code (PEP 440); None for each that can build it.
     """
 
@@ -190,9 +190,9 @@ class ProjectWheels(Struct, frozen=True):
     """GPU code of the wheels that a project builds for its own index.
 
     Attributes:
-        labels: of the wheels, ``cu118``.
-        code: that its build script makes.
-        cpu: processor of the wheels for Linux; None: each.
+        labels: version labels of the wheels, ``cu118``.
+        code: GPU code that its build script makes.
+        cpu: processor of the wheels for Linux; None for every processor.
     """
 
     labels: tuple[str, ...]
@@ -201,25 +201,25 @@ class ProjectWheels(Struct, frozen=True):
 
 
 class Statement(Struct, frozen=True, omit_defaults=True):
-    """What sources, build scripts and documentation say of releases.
+    """A statement of sources, build scripts or documentation about releases.
 
-    It denies what it excludes, and proves nothing: who builds the package decides what is inside.
-    Of wheels that the project itself builds and labels, its build script is what decides.
+    It denies what it excludes, and proves nothing: the builder of a package decides its content.
+    For wheels that the project itself builds and labels, the project's build script decides.
 
     Attributes:
-        versions: releases that it speaks of (PEP 440).
+        versions: releases that it concerns (PEP 440).
         compiled: ``install`` where its GPU code is compiled when it is built or installed, ``run``
             where it compiles for the GPU that it finds, ``nothing`` where it has no GPU code of
-            its own; None where nothing is said of that.
-        source: of everything here.
-        says: its own words on the GPUs, for messages.
+            its own; None where nothing is stated.
+        source: source of everything here.
+        says: quotation about the GPUs, for messages.
         least_capability: lowest compute capability that it runs on.
-        last_capability: highest one that it runs on; None where it names none.
+        last_capability: highest compute capability that it runs on; None where none is named.
         builds: what its build script compiles, unless the builder chooses.
         fixed: the build script takes no other list of architectures.
         requires: requirements (PEP 508) that the source states, also on ``cuda`` and ``cudnn``.
         torch_wheels: torch releases for which the project publishes wheels of its own.
-        wheels: what the project's build script puts into the wheels of its own index.
+        wheels: GPU code that the project's build script puts into the wheels of its own index.
     """
 
     versions: str

@@ -1,4 +1,4 @@
-"""What the kernel says of a GPU: Xid, SXid and their kin, how grave each is and what to do."""
+"""Hold GPU errors of the kernel log (Xid, SXid and others): severity, and what to do."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from compatgate.core.constraints import Constraint
 from compatgate.core.facts.nvidia import Source
 
 Severity = Literal["fatal", "warning", "info"]
-"""``fatal``: the GPU is not to be used before the action was done; ``warning``: the application
-was ended, or nobody knows; ``info``: nothing is to be done."""
+"""``fatal``: do not use the GPU before the action is done; ``warning``: the application was ended,
+or the effect is not known; ``info``: no action is needed."""
 
 RANK: dict[Severity, int] = {"info": 0, "warning": 1, "fatal": 2}
 
 
 class OnDriver(Struct, frozen=True):
-    """What differs on some drivers; None: as everywhere."""
+    """The fields of a code that differ on some drivers; None: as on all drivers."""
 
     driver: Constraint
     severity: Severity | None = None
@@ -78,7 +78,7 @@ class Notice(Struct, frozen=True):
 
 
 class Recovery(Struct, frozen=True):
-    """What Xid 154 can ask for; ``names`` are the words in its message, in lower case."""
+    """A recovery action of Xid 154; ``names`` are the words in its message, in lower case."""
 
     value: int
     names: tuple[str, ...]
@@ -129,19 +129,19 @@ class XidTable(Struct, frozen=True, dict=True):
     recoveries: tuple[Recovery, ...]
     nvlink: tuple[NvlinkUnit, ...]
     advice: dict[str, str]
-    """Guidance class to what is to be done."""
+    """What to do, by guidance class."""
 
     @cached_property
     def by_xid(self) -> dict[int, Xid]:
-        """Xids by code."""
+        """Return Xids by code."""
         return {xid.code: xid for xid in self.xids}
 
     @cached_property
     def by_sxid(self) -> dict[int, SXid]:
-        """SXids by code."""
+        """Return SXids by code."""
         return {sxid.code: sxid for sxid in self.sxids}
 
     @cached_property
     def by_notice(self) -> dict[str, Notice]:
-        """Other messages by name."""
+        """Return other messages by name."""
         return {notice.name: notice for notice in self.notices}

@@ -3,9 +3,9 @@
 An image states what it needs of a host in environment variables such as
 ``NVIDIA_REQUIRE_CUDA=cuda>=12.4 brand=tesla,driver>=470,driver<471``. Spaces separate
 alternatives, commas join conditions. The C library (libnvidia-container,
-``nvidia-container-cli``) and the Go toolkit (nvidia-container-toolkit) read the same words
+``nvidia-container-cli``) and the Go toolkit (nvidia-container-toolkit) read the same text
 differently; the modules `c` and `go` say how. `check` answers whether a host meets an image's
-requirements, with the reason: what held, or what came closest, and what the host has.
+requirements, with the reason: the clause that holds, or the closest ones, and the host's values.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ __all__ = [
 
 _DIALECTS: Mapping[str, Dialect] = {"go": go.DIALECT, "c": c.DIALECT}
 _KEPT_LENGTH = 8192
-"""Requirements longer than this are compiled anew each time, so that no caller can fill the
-memory with them; the longest that NVIDIA has published has 2596 characters."""
+"""Characters of the longest requirement that is cached, so that no caller can fill the memory; the
+longest that NVIDIA has published has 2596."""
 
 
 def check(requirements: Sequence[str], host: Properties, impl: Impl = "go") -> RequirementAnswer:
-    """Return whether NVIDIA's container runtime would start such an image on such a host.
+    """Return whether NVIDIA's container runtime would start an image on a host.
 
     Args:
         requirements: the values of the image's ``NVIDIA_REQUIRE_*`` variables; all must hold.
-        host: what is known of the host. With several visible GPUs the C library asks for each
+        host: known properties of the host. With several visible GPUs the C library asks for each
             of them, the Go toolkit for the first.
-        impl: whose reading: the Go toolkit's (`go`) or the C library's (`c`).
+        impl: the implementation: the Go toolkit (`go`) or the C library (`c`).
 
     Raises:
         MalformedRequirement: the implementation would reject a requirement. The C library
-            notices only what it reaches: nothing after the first requirement that is not met.
-        BadInput: a property of the host is not of its form.
+            reads nothing after the first requirement that is not met.
+        BadInput: a property of the host is malformed.
     """
     dialect = _DIALECTS.get(impl)
     if dialect is None:
         raise BadInput(
-            f"'{quote_text(impl)}' is no dialect", field="impl", value=impl, hint="go or c"
+            f"'{quote_text(impl)}' is not a dialect", field="impl", value=impl, hint="go or c"
         )
     seen = dialect.host(host)
     if dialect.most is not None and len(requirements) > dialect.most:
@@ -113,7 +113,7 @@ def _evaluate(requirement: Requirement, host: Host) -> RequirementAnswer:
 
 
 class Question(Struct, frozen=True, forbid_unknown_fields=True):
-    """Requirements and the host to check them against; a property that is absent is not known."""
+    """Requirements, and the host to check them on; an absent property is not known."""
 
     require: list[str]
     impl: Impl | UnsetType = UNSET
@@ -123,26 +123,26 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
     brand: str | None = None
 
     def answer(self, impl: Impl = "go") -> RequirementAnswer:
-        """The answer of `check`; `impl` is whose reading where the question leaves it open."""
+        """Return the answer of `check`; `impl` applies where the question names none."""
         host = Properties(self.cuda, self.driver, self.arch, self.brand)
         return check(self.require, host, impl if self.impl is UNSET else self.impl)
 
 
 _CLOSEST = 3
-"""How many clauses a reason names; a published requirement has up to 73."""
+"""Clauses that a reason names; a published requirement has up to 73."""
 
 
 class Miss(Struct, frozen=True):
-    """A clause that does not hold, and its first factor that does not."""
+    """A clause that does not hold, and its first factor that does not hold."""
 
     clause: Clause
     factor: Factor
     left: int
-    """How many factors had not held yet, this one included."""
+    """Number of factors from this one to the end of the clause."""
 
 
 def explain_held(clause: Clause, host: Host) -> str:
-    """Return why a requirement is met: by which clause."""
+    """Explain which clause meets a requirement."""
     names = dict.fromkeys(factor.property for factor in clause.factors)
     known = [_having(name, host) for name in names if _stated(name, host) is not None]
     unknown = [name for name in names if _stated(name, host) is None]
@@ -154,7 +154,7 @@ def explain_held(clause: Clause, host: Host) -> str:
 
 
 def explain_nothing_asked(requirement: Requirement) -> str:
-    """Return why a requirement without clauses is met."""
+    """Explain why a requirement without clauses is met."""
     if not requirement.ignored:
         return "nothing is required"
     ignored = ", ".join(quote_text(factor) for factor in requirement.ignored[:_CLOSEST])
@@ -163,10 +163,9 @@ def explain_nothing_asked(requirement: Requirement) -> str:
 
 
 def explain_missed(misses: Sequence[Miss], host: Host) -> str:
-    """Return why a requirement is not met: the clauses that came closest, in the order written.
+    """Explain why a requirement is not met, by the closest clauses, in the order written.
 
-    Closest is the clause that failed nearest its end, then the one whose version is nearest the
-    host's.
+    The closest clause failed nearest to its end; next comes the version nearest to the host's.
     """
     if len(misses) == 1:
         return f"{quote_text(misses[0].clause.text)} does not hold: {_failing(misses[0], host)}"
@@ -186,7 +185,7 @@ def _distance(miss: Miss, host: Host) -> int:
 
 
 def _failing(miss: Miss, host: Host) -> str:
-    """What failed in a clause, in view of the host."""
+    """Explain which factor of a clause failed on the host."""
     factor = miss.factor
     if factor.note:
         return factor.note

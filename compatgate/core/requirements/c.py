@@ -1,14 +1,14 @@
-"""The language as libnvidia-container reads it (C; ``nvidia-container-cli configure --require``).
+"""Read the language as libnvidia-container does (C; ``nvidia-container-cli configure --require``).
 
 Source: NVIDIA/libnvidia-container ``src/cli/dsl.c`` (grammar, comparison), ``src/cli/configure.c``
-(properties, what is not known), ``src/driver.c`` (what it knows of the host).
+(properties, unknown values), ``src/driver.c`` (properties of the host).
 
 - Clauses are scanned from the left and scanning stops at the first that holds; within a clause it
   stops at the first factor that does not. A mistake counts when the scan gets there, not before.
 - Property names and brands compare without regard to case; an unknown property is a mistake.
 - A version is any number of numbers; leading zeros and a tail of zeros do not count.
 - ``brand`` knows ``=`` and ``!=`` only. A bare ``!`` is ``!=``.
-- A property that is not known counts as true, whatever it is compared with.
+- A comparison with a property that is not known is true.
 - Empty clauses and factors are skipped; a clause of commas alone ends the scan there.
 
 The library asks once for every visible GPU, and every one must pass.
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 _MOST_REQUIREMENTS = 32
 """``reqs`` in ``src/cli/cli.h``; one more is an input error."""
 _LONGEST_FALSE_FACTOR = 127
-"""``EXPR_MAX`` in dsl.c: a false factor is copied for an error message and must fit."""
+"""``EXPR_MAX`` in dsl.c: the copy of a false factor for an error message must fit."""
 _LARGEST_NUMBER = 2**64 - 2
-"""``strtoumax`` answers 2**64 - 1 to all that is too large, which dsl.c takes as a failure."""
+"""``strtoumax`` returns 2**64 - 1 for every larger number, which dsl.c treats as a failure."""
 
 _OPERATORS = {"!": "!=", **{operator: operator for operator in COMPARISONS}}
 _OPERATOR_CHARACTER = re.compile(f"[{OPERATOR_CHARACTERS}]")
@@ -62,7 +62,7 @@ _KNOWN_OPERATORS = f"one of {' '.join(COMPARISONS)}"
 
 
 def compile_requirement(text: str) -> Requirement:
-    """Read a requirement up to where every scan ends; mistakes wait until a scan gets there."""
+    """Read a requirement up to the end of every scan; a mistake counts when a scan reaches it."""
     clauses: list[Clause] = []
     for clause in text.split(" "):
         if not clause:
@@ -99,7 +99,7 @@ def _factor(requirement: str, text: str) -> Factor:
 
 
 def _mistake(name: str, operator: str, value: str) -> tuple[str, str] | None:
-    """What makes a factor invalid on any host (``evaluate_rule``), and what would be right."""
+    """Return a factor's mistake (``evaluate_rule``) and a correct form; None if it is valid."""
     if not name:
         return "names no property", _KNOWN_PROPERTIES
     if not operator:
@@ -114,14 +114,14 @@ def _mistake(name: str, operator: str, value: str) -> tuple[str, str] | None:
 
 
 def _brand_check(operator: str, value: str, refuse: Refuse) -> Check:
-    """``dsl_compare_string``."""
+    """Compare as ``dsl_compare_string``."""
     if operator not in ("=", "!="):
         return refuse("orders brands", "= or !=")
     return _comparison("brand", operator, _brand_key(value))
 
 
 def _version_check(name: str, operator: str, value: str, refuse: Refuse) -> Check:
-    """``dsl_compare_version``."""
+    """Compare as ``dsl_compare_version``."""
     if not _VERSION.fullmatch(value):
         return refuse(f"asks for '{quote_text(value)}', not a version", _VERSION_FORM)
     numbers = _numbers(value)
@@ -194,7 +194,7 @@ def host(stated: Properties) -> Host:
     """Return the host as ``configure.c`` hands it to the comparison.
 
     Raises:
-        BadInput: a property is not of its form.
+        BadInput: a property is malformed.
     """
     brand = host_brand(stated)
     values: dict[str, object] = {"brand": None if brand is None else _brand_key(brand)}

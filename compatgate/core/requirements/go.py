@@ -38,7 +38,7 @@ _SEMVER = re.compile(
     rf"{_SEMVER_NUMBER}(?:\.{_SEMVER_NUMBER}(?:\.{_SEMVER_NUMBER}(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?)?)?"
 )
 BELOW_EVERY_VERSION: SemverKey = ()
-"""The key of a version that is not valid: less than every valid one, equal to its like."""
+"""The key of an invalid version: less than every valid version, equal to other invalid ones."""
 
 
 def semver_key(version: str) -> SemverKey | None:
@@ -106,7 +106,7 @@ def compile_requirement(text: str) -> Requirement:
 
 
 def _factor(requirement: str, text: str) -> Factor | None:
-    """Return one factor; None if its property is not known."""
+    """Read one factor; None if its property is not known."""
     found = _FIRST_OPERATOR_CHARACTER.search(text)
     if found is None:
         raise MalformedRequirement(
@@ -140,7 +140,7 @@ def _comparison(name: str, operator: str, value: object) -> Check:
 
 
 def _version_mistake(rest: str, version: str) -> tuple[str, str]:
-    """What is wrong after a property's name, and what would be right."""
+    """Return the mistake after a property's name, and a correct form."""
     operator = rest[: len(rest) - len(rest.lstrip(OPERATOR_CHARACTERS))]
     if operator not in COMPARISONS:
         return f"has the operator '{quote_text(operator)}'", f"one of {' '.join(COMPARISONS)}"
@@ -160,7 +160,7 @@ def host(stated: Properties) -> Host:
     """Return the host as ``image.go`` hands it to the comparison.
 
     Raises:
-        BadInput: a property is not of its form.
+        BadInput: a property is malformed.
     """
     values: dict[str, object] = {"brand": host_brand(stated) or ""}
     majors: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The words of the language, and the compiled form that both dialects share."""
+"""Define the language's terms, and the compiled form that both dialects share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CUDA_DRIVER_API = re.compile(r"[0-9]{4,5}")
 
 
 class Properties(Struct, frozen=True):
-    """What the language can ask of a host; None is not known, or no GPU is visible.
+    """The properties of a host; None: not known, or no GPU is visible.
 
     Attributes:
         cuda: the CUDA version that the driver reports (``12.2``; ``12020`` is the same).
@@ -64,8 +64,8 @@ class MalformedRequirement(BadInput):
     Args:
         requirement: the whole requirement as given.
         factor: the offending part of it.
-        why: what is wrong with that part, to follow its name in a sentence.
-        hint: what would be right.
+        why: the mistake, as the end of a sentence that begins with that part.
+        hint: a correct form.
     """
 
     slug = "malformed-requirement"
@@ -83,9 +83,9 @@ class Host(Struct, frozen=True):
 
     Attributes:
         stated: the properties as given.
-        values: by property, what the dialect compares with the values in its factors.
+        values: by property, the value that the dialect compares with its factors.
         majors: by version property, the first number; 0 where it is not known.
-        unknown: what the dialect makes of a property that is not known, to follow "which".
+        unknown: how the dialect treats a property that is not known, to follow "which".
     """
 
     stated: Properties
@@ -99,11 +99,11 @@ class Factor(Struct, frozen=True):
 
     Attributes:
         text: the condition as written.
-        property: the property it asks about.
-        holds: whether it holds on a host; raises `MalformedRequirement` where the dialect
-            notices a mistake only when it gets there.
-        major: the first number of a version; tells near misses from far ones.
-        note: why it can never hold, where that is not the host's doing.
+        property: the property that it compares.
+        holds: tells whether it holds on a host; raises `MalformedRequirement` where the dialect
+            notices a mistake only when it reaches the factor.
+        major: the first number of a version; ranks near misses.
+        note: why it can never hold, on any host.
     """
 
     text: str
@@ -135,7 +135,7 @@ class Dialect(Struct, frozen=True):
     """One implementation of the language.
 
     Attributes:
-        most: how many requirements one container may have; None is any number.
+        most: largest number of requirements of a container; None for any number.
     """
 
     name: str
@@ -145,13 +145,13 @@ class Dialect(Struct, frozen=True):
 
 
 def quote_text(text: str) -> str:
-    """Return text from outside, cut to fit a sentence and safe on any terminal."""
+    """Quote text from outside: cut to fit a sentence, and safe on any terminal."""
     short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return short if short.isascii() and short.isprintable() else ascii(short)[1:-1]
 
 
 def first_number(version: str) -> int:
-    """The number that a version starts with, to its ninth digit; 0 if it starts with none."""
+    """Return the first number of a version, up to nine digits; 0 if it starts with no digit."""
     digits = _FIRST_NUMBER.match(version)
     return int(digits[0]) if digits else 0
 

@@ -1,4 +1,4 @@
-"""Every rule of the gate, in one table; a rule's docstring is its documentation."""
+"""List every rule of the gate in one table; a rule's docstring is its documentation."""
 
 from __future__ import annotations
 

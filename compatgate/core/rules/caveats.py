@@ -144,7 +144,7 @@ def incomplete(context: RuleContext) -> RuleAnswer:
 
 
 def _measured(context: RuleContext) -> Iterator[Problem]:
-    """Say which packages rest on a wheel that no record of the catalog describes."""
+    """Report the packages that rest on a wheel without a record in the catalog."""
     for package in context.packages:
         record = package.record
         if package.on_request and record:

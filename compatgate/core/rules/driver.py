@@ -186,7 +186,7 @@ def _reported(context: RuleContext) -> str:
 
 
 def _limit(context: RuleContext, *, older: bool, needs_jit: bool) -> str:
-    """What does not work by minor-version compatibility."""
+    """Say what does not work by minor-version compatibility."""
     if needs_jit:
         return "but this workload needs its PTX compiled, which this driver cannot do"
     if not older:
@@ -324,7 +324,7 @@ def driver_branch_eol(context: RuleContext) -> RuleAnswer:
 
 
 def may_reach_further(context: RuleContext) -> str:
-    """Return why the pool may understand a newer CUDA than is known; empty: it does not."""
+    """Return why the pool may support a newer CUDA than is known; empty if it does not."""
     if context.forward and context.forward_may_help:
         return f"whether cuda-compat is usable here is not known ({context.forward.reason})"
     if not context.driver_cuda_is_exact:
@@ -333,11 +333,11 @@ def may_reach_further(context: RuleContext) -> str:
 
 
 def weakest_source(context: RuleContext, published: Source) -> Source:
-    """Return the source of what a driver's answer to PTX rests on: a derived one, where it does.
+    """Return the weakest source of a comparison of PTX with a driver: a derived one, if any.
 
     Args:
-        context: whose code and driver are compared.
-        published: the vendor's statement that is applied to them.
+        context: the context whose code and driver are compared.
+        published: the vendor's statement that applies to them.
     """
     builds = [found.build for found in context.built] if context.stack.arch is None else []
     codes = (build.arch_source for build in builds if build and build.sass)

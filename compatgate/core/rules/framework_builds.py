@@ -98,7 +98,7 @@ def _problem(
 
 
 def _cpu_only(context: RuleContext, found: FrameworkMatch, release: Release) -> RuleAnswer:
-    """A version without a label is the package index's wheel, unless it was meant loosely."""
+    """Report an index wheel without CUDA; the asker may mean another build by the version."""
     build = found.build or default_build(release)
     label = build.label if build else None
     labelled = f"{found.version.public}+{label}" if label else ""
@@ -129,7 +129,8 @@ def _no_build(context: RuleContext, found: FrameworkMatch, release: Release) -> 
     asked = found.version.cuda or (context.cuda.parts if context.cuda else None)
     if asked is None:
         return NOT_APPLICABLE  # CG901 asks for the CUDA
-    message = f"no build of {found.name} {found.version.public} for CUDA {show(asked)} is published"
+    release_name = f"{found.name} {found.version.public}"
+    message = f"no build of {release_name} for CUDA {show(asked)} is published"
     return (
         Problem(
             "fail",
@@ -197,7 +198,7 @@ def _python_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
 
 
 def _within(have: Version, low: str | None, high: str | None) -> bool:
-    """Return whether a Python is within a range whose ends belong to it; an end may be open."""
+    """Return whether a Python is within a range, both ends included; None leaves an end open."""
     above = low is None or have.at(2) >= parse_version("python", low).at(2)
     return above and (high is None or have.at(2) <= parse_version("python", high).at(2))
 
@@ -263,10 +264,10 @@ def _by_code(context: RuleContext, found: FrameworkMatch, build: Build, device: 
 def _by_plugins(
     context: RuleContext, found: FrameworkMatch, build: Build, device: Pair
 ) -> list[Problem]:
-    """Return what the wheels of the build's plugins were measured to lack for a GPU.
+    """Report the code for a GPU that the measured wheels of the build's plugins lack.
 
-    They deny and prove nothing: a plugin (JAX) compiles most of what it runs for the GPU at hand.
-    One that the stack names is judged by CG411.
+    These wheels can deny and prove nothing: a plugin (JAX) compiles most of its code for the GPU
+    that it finds. CG411 judges a plugin that the stack names.
     """
     from compatgate.core.package_finder import package_finder
     from compatgate.core.packages import is_stray, ways_here
@@ -299,9 +300,9 @@ def _by_minimum(
 
 
 def _existed(context: RuleContext, build: Build, device: Pair) -> bool:
-    """Tell whether a published minimum speaks of a GPU: one that toolkits knew before this build's.
+    """Tell whether a published minimum covers a GPU: older toolkits than the build's know it.
 
-    It says nothing of GPUs that came later or with the same toolkit, nor of Tegra parts.
+    It does not cover GPUs that came later or with the same toolkit, nor Tegra parts.
     """
     facts = context.facts.arch
     fact = facts.capabilities.get(show(device))
@@ -328,7 +329,7 @@ def _no_code(
 
 
 def _not_known(context: RuleContext, found: FrameworkMatch, what: str) -> RuleAnswer:
-    """Unknown where the project publishes this for other releases, else not checked."""
+    """Report unknown code: unknown where other releases have a list, else not checked."""
     if context.has_record(found.name):
         return NOT_APPLICABLE  # CG411 judges what its wheel was measured to hold
     publishes = any(
@@ -384,7 +385,7 @@ def _driver_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
 def ask_each_framework(
     context: RuleContext, check: Callable[[RuleContext, FrameworkMatch], RuleAnswer]
 ) -> RuleAnswer:
-    """Ask about every framework of the stack; problems add up, a pass counts over silence."""
+    """Check every framework of the stack; collect the problems, and pass if one check passes."""
     problems: list[Problem] = []
     passed = False
     for found in context.frameworks:

@@ -1,4 +1,4 @@
-"""CG402, CG403 and CG406: what a framework's build expects of the other parts of a stack."""
+"""CG402, CG403 and CG406: compare other parts of a stack with the pins of a framework's build."""
 
 from __future__ import annotations
 
@@ -93,19 +93,19 @@ def _framework_pins(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
 
 
 def _is_of_metadata(context: RuleContext, found: FrameworkMatch) -> bool:
-    """Tell whether the pool's wheel is one that the metadata speaks of: Linux, and with CUDA."""
+    """Tell whether the metadata holds for the pool's wheel: for Linux, and with CUDA."""
     without_cuda = found.release is not None and context.pool.cpu in found.release.cpu_only
     return context.pool.os != "windows" and not without_cuda
 
 
 _OWN_RULES = ("cuda", "cudnn", "nccl", "python")
-"""Components that CG401 to CG404 judge; the toolkit's libraries are judged one by one here."""
+"""Components that CG401 to CG404 judge; the toolkit's libraries are judged here."""
 
 
 def _requirements(
     context: RuleContext, found: FrameworkMatch, by: Build | Release
 ) -> Iterator[RuleAnswer]:
-    """Judge what metadata requires of packages that the stack states."""
+    """Check the metadata's requirements on packages that the stack states."""
     from compatgate.core.package_requirements import asked_of, requirements_by
 
     for requirement in requirements_by(by, context.stack, context.pool, {*_OWN_RULES, found.name}):
@@ -138,9 +138,9 @@ def _unmet(
 
 
 def _difference(context: RuleContext, requirement: Requirement) -> tuple[FindingOutcome, str]:
-    """Judge how far a version is from what is required, and say so.
+    """Judge how far a version is from the required one, and say so.
 
-    NVIDIA's libraries keep their interface within a major; triton's is another one each minor.
+    NVIDIA's libraries keep their interface within a major; triton changes it with each minor.
     """
     if requirement.pinned is None:
         return "fail", "is outside that range"
@@ -232,7 +232,7 @@ def _against_pin(
 
 
 def _at_places(have: Version, pin: Pin) -> Version:
-    """The version as the pin compares it: a build number above the pin's own does not count."""
+    """Return the version as the pin compares it: a higher build number does not count."""
     floor = pin.floor
     same = floor and have.at(pin.places) == floor.at(pin.places)
     return floor if same and floor else have

@@ -189,7 +189,8 @@ def ptx_toolchain(context: RuleContext) -> RuleAnswer:
     reach = context.usable_cuda
     if reach is None:
         why = f"the CUDA version of driver {driver} is not known"
-        return (Problem("unknown", "driver", f"{why}: whether it compiles this PTX neither"),)
+        message = f"{why}, so whether it compiles this PTX is not known either"
+        return (Problem("unknown", "driver", message),)
     if made_by <= reach:
         return PASS
     cuda, own = _maker(context)
@@ -230,7 +231,7 @@ def _compile_it(context: RuleContext) -> Iterator[Candidate]:
 
 
 def _older_code_runs(context: RuleContext, toolkit: ToolkitArch) -> bool:
-    """Whether code that this toolkit can make runs on the GPU; other code is not its work."""
+    """Return whether code that this toolkit can make runs on the GPU."""
     own = [code for code in context.code or () if code.capability in toolkit.sass]
     device = context.capability
     return device is not None and how_it_runs(own, device, context.facts.arch) is not None

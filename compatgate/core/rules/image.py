@@ -1,4 +1,4 @@
-"""CG601: what the image itself requires of the host."""
+"""CG601: check the host against the image's own requirements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def require_cuda(context: RuleContext) -> RuleAnswer:
     if not requirements:
         return NOT_APPLICABLE
     if context.driver is None:
-        return not_checked("require", "the driver is not known, the image's requirements neither")
+        message = "the driver is not known, so the image's requirements were not checked"
+        return not_checked("require", message)
     from compatgate.core.requirements.model import MalformedRequirement
 
     go, c = _ask(context, "go"), _ask(context, "c")
@@ -67,7 +68,8 @@ def require_cuda(context: RuleContext) -> RuleAnswer:
         name = "the Go toolkit" if decides is c else "libnvidia-container"
         message = f"{name} cannot read the image's requirements: {other.detail}"
     elif not other.satisfied:
-        message = f"libnvidia-container would refuse this image, the Go toolkit not: {other.reason}"
+        refuses = "libnvidia-container would refuse this image, the Go toolkit would not"
+        message = f"{refuses}: {other.reason}"
     else:
         return PASS
     return (Problem("warn", "require", message, source=SOURCE),)
@@ -77,7 +79,7 @@ def _refusal(context: RuleContext, message: str) -> Problem:
     outcome: FindingOutcome = "fail"
     if context.stack.disable_require:
         outcome = "warn"
-        message += " (NVIDIA_DISABLE_REQUIRE is set: it starts all the same)"
+        message += " (NVIDIA_DISABLE_REQUIRE is set: the container starts anyway)"
     elif not context.driver_cuda_is_exact:
         outcome = "unknown"
         message += " (the CUDA version of this driver is not published, it may be newer)"
@@ -93,7 +95,7 @@ def _refusal(context: RuleContext, message: str) -> Problem:
 
 
 def _ask(context: RuleContext, impl: Impl) -> Requirement | MalformedRequirement:
-    """Every brand that this GPU may report must be accepted; the first refusal is the answer."""
+    """Check every brand that this GPU may report; return the first refusal, if any."""
     from compatgate.core.requirements import check
     from compatgate.core.requirements.model import MalformedRequirement, Properties
     from compatgate.core.requirements.model import RequirementAnswer as Requirement

@@ -1,4 +1,4 @@
-"""CG701: combinations that are known to break although every published rule holds."""
+"""CG701: find combinations that are known to break although every published rule holds."""
 
 from __future__ import annotations
 

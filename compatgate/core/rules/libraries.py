@@ -112,7 +112,7 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
 def _unsupported(
     context: RuleContext, build: CudnnBuild, support: Support
 ) -> tuple[str, str | None]:
-    """Return why the GPU is not supported, and what would be."""
+    """Say why the GPU is not supported, and what is supported."""
     minimum, device = build.minimum_capability, context.capability
     if support is Support.TOO_OLD and minimum:
         lowest = show(minimum)
@@ -183,7 +183,7 @@ def cudnn_driver(context: RuleContext) -> RuleAnswer:
 
 
 class Support(Enum):
-    """What the matrices say of a GPU."""
+    """The support of a GPU by the matrices."""
 
     LISTED = "listed"
     TOO_OLD = "below the published minimum"
@@ -194,13 +194,13 @@ class Support(Enum):
 
 
 def build_of(context: RuleContext) -> CudnnBuild | None:
-    """Return the build of the stack's cuDNN release for its CUDA major, None when not known."""
+    """Return the build of the stack's cuDNN release for its CUDA major; None if not known."""
     release = context.cudnn_release
     return release.builds.get(_major(context)) if release else None
 
 
 def support_of(context: RuleContext, build: CudnnBuild, device: Pair) -> Support:
-    """What the support matrices say of a device on this build."""
+    """Return the support of a device by this build, from the support matrices."""
     minimum = build.minimum_capability
     if minimum and device < minimum:
         return Support.TOO_OLD
@@ -235,7 +235,7 @@ def _by_neighbours(context: RuleContext, device: Pair, minimum: Pair | None) -> 
 
 
 def rows_for(context: RuleContext, build: CudnnBuild) -> list[CudnnRow]:
-    """Rows that speak of this CUDA and GPU; none when the GPU is listed with other CUDA only."""
+    """Return the rows for this CUDA and GPU; empty when the GPU is listed with other CUDA only."""
     rows = _speaking(context, build) or list(build.rows)
     device = context.capability
     if device is None:
@@ -246,7 +246,7 @@ def rows_for(context: RuleContext, build: CudnnBuild) -> list[CudnnRow]:
 
 
 def covers(listed: Sequence[Pair], device: Pair) -> bool:
-    """Whether a list covers a device: it names one capability for those that share its code."""
+    """Return whether a list covers a device; one capability stands for all that share its code."""
     return any(c[0] == device[0] and c[1] <= device[1] for c in listed)
 
 
@@ -342,11 +342,12 @@ def nccl_gpu(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     if device >= minimum:
         return PASS
+    lowest = show(minimum)
     return (
         Problem(
             "warn",
             "nccl",
-            f"NCCL {have} for CUDA {major} is built by default for {show(minimum)} and newer, "
+            f"NCCL {have} for CUDA {major} is built by default for {lowest} and newer, "
             f"not for {context.gpu_name}",
             have=have.text,
             need=f"a build with sm_{device[0]}{device[1]}",

@@ -59,9 +59,8 @@ def not_blessed(context: RuleContext) -> RuleAnswer:
     message = f"no entry of the matrix matches this stack on {where}"
     if nearest:
         missing = in_order(nearest.differences(context.stack, context.pool))
-        message += (
-            f"; the nearest is {nearest.name}, which {_difference(context, nearest, missing)}"
-        )
+        difference = _difference(context, nearest, missing)
+        message += f"; the nearest is {nearest.name}, which {difference}"
     suites = ", ".join(context.policy.canary.suites)
     message += f"; to bless it as it is, propose an entry and run suite {suites} on staging"
     return (
@@ -137,7 +136,7 @@ def _status_problem(context: RuleContext, entry: Entry, outcome: str) -> Problem
 
 
 def _difference(context: RuleContext, entry: Entry, names: Sequence[str]) -> str:
-    """Say what an entry has otherwise, and what it asks for that the stack leaves unsaid."""
+    """Say in what an entry differs, and what it asks for that the stack does not state."""
     unsaid = [name for name in names if name != "driver" and context.stack.get(name) is None]
     other = [name for name in names if name not in unsaid]
     parts = []
@@ -151,7 +150,7 @@ def _difference(context: RuleContext, entry: Entry, names: Sequence[str]) -> str
     if left_out := context.unnamed(entry):
         parts.append(f"does not name {', '.join(in_order(left_out))}")
     if unsaid:
-        parts.append(f"asks for {', '.join(unsaid)}, of which the stack says nothing")
+        parts.append(f"asks for {', '.join(unsaid)}, which the stack does not state")
     return " and ".join(parts)
 
 
@@ -247,7 +246,7 @@ def canary_failed(context: RuleContext) -> RuleAnswer:
 
 
 def _asked(context: RuleContext) -> bool:
-    """Return whether evidence is asked for; of an unknown GPU or driver CG901 speaks."""
+    """Return whether evidence is required; CG901 reports an unknown GPU or driver."""
     return (
         context.policy.canary.require
         and context.pool.gpu is not None
@@ -256,7 +255,7 @@ def _asked(context: RuleContext) -> bool:
 
 
 def evidence_for(context: RuleContext) -> list[str]:
-    """Return the ids of the runs that the case rests on."""
+    """Return the ids of the runs that the answer rests on."""
     latest = [_latest(context, suite) for suite in context.policy.canary.suites]
     return [run.id for run in latest if run]
 
@@ -272,7 +271,7 @@ def _but_for_development(context: RuleContext, suite: str) -> str:
 
 
 def _latest(context: RuleContext, suite: str) -> Evidence | None:
-    """Return the latest run on the pool's own driver, else the latest on any."""
+    """Return the latest run on the pool's own driver, else the latest on any driver."""
     runs = _judged(context, suite)
     own = [run for run in runs if run.driver == context.driver]
     return max(own or runs, key=lambda run: run.finished, default=None)

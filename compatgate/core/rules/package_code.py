@@ -1,7 +1,7 @@
-"""Check packages for CG410 and CG411: what nothing is known of, and whether code runs on the GPU.
+"""Check packages for CG410 and CG411: unknown packages, and whether code runs on the GPU.
 
-Loaded by the first question that names a package. Statements about a package exclude GPUs, or
-leave them open, where no wheel was measured.
+Loaded by the first question that names a package. Where no wheel was measured, statements about a
+package exclude GPUs, or leave them open.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from compatgate.core.versions import Version, show
 
 
 def check_open(context: RuleContext) -> RuleAnswer:
-    """Return the packages that are open, by name."""
+    """Report the packages that are open."""
     carries = context.facts.packages.carries
     still = [one for one in context.packages if one.is_open and carries(one.name) != "options"]
     return [_open(context, one) for one in still if not is_excluded(context, one)] or PASS
@@ -53,7 +53,7 @@ def _open(context: RuleContext, package: GpuPackage) -> Problem:
 
 
 def _unread(package: GpuPackage, outcome: FindingOutcome) -> Problem:
-    """Report files of a package that could not be read: what they carry is open."""
+    """Report files of a package that could not be read, whose content is not known."""
     first, more = package.unread[0], len(package.unread) - 1
     others = f" and {more} more" if more else ""
     message = f"{first}{others} of {package.title} could not be read: what it carries is open"
@@ -62,7 +62,7 @@ def _unread(package: GpuPackage, outcome: FindingOutcome) -> Problem:
 
 
 def check_arch(context: RuleContext) -> RuleAnswer:
-    """Return the packages whose code does not run on the pool's GPU."""
+    """Report the packages whose code does not run on the pool's GPU."""
     device = context.capability
     if device is None:
         return NOT_APPLICABLE
@@ -75,7 +75,7 @@ def check_arch(context: RuleContext) -> RuleAnswer:
 def _remembered(
     context: RuleContext, package: GpuPackage, device: Pair, situation: object
 ) -> RuleAnswer:
-    """Judge a package; one without a problem remembers that, for each kind of situation."""
+    """Check a package; a package without a problem caches that for each situation."""
     found: RuleAnswer | None = package.memory.get(situation)
     if found is None:
         found = _arch_of(context, package, device)
@@ -118,11 +118,11 @@ def _arch_of(context: RuleContext, package: GpuPackage, device: Pair) -> RuleAns
 def _outcome_of_part(
     context: RuleContext, groups: tuple[Ways, ...], device: Pair
 ) -> FindingOutcome:
-    """Say what it means that a part of a package has no code for a GPU.
+    """Return the outcome of a package in which one part has no code for a GPU.
 
-    Where nothing else runs it fails. Where other libraries were made for this GPU, that part is for
-    other ones. Where the others have PTX alone, nobody made the package for this GPU, and whether
-    it does without that part is not known.
+    It fails where nothing else runs. It warns where other libraries were made for this GPU: that
+    part is for other GPUs. It is unknown where the other libraries have PTX alone: the package was
+    not made for this GPU, and may need that part.
     """
     if is_stray(groups):
         return "fail"
@@ -167,7 +167,7 @@ def no_code(
     path: str = "",
     outcome: FindingOutcome = "fail",
 ) -> Problem:
-    """Report missing code."""
+    """Report that a package has no code for the GPU."""
     assert context.capability is not None  # noqa: S101 - the caller checked
     where = f"{path} of {package.title}" if path else package.title
     message = f"{where} has no code for {context.gpu_name}: it carries {have}"
@@ -185,7 +185,7 @@ def no_code(
 
 
 def _jit(context: RuleContext, package: GpuPackage, made_by: list[str | None]) -> Iterator[Problem]:
-    """Report PTX that this driver cannot compile, or of which the toolkit is not known."""
+    """Report PTX that this driver cannot compile, or whose toolkit is not known."""
     reach, driver = context.compiles_up_to, context.driver
     if driver is None or reach is None:
         return
@@ -199,10 +199,11 @@ def _jit(context: RuleContext, package: GpuPackage, made_by: list[str | None]) -
     if newest <= reach:
         return
     what = f"{title} needs its PTX of CUDA {show(newest)} compiled"
+    limit = f"driver {driver} understands PTX up to CUDA {show(reach)}"
     yield Problem(
         "unknown" if context.forward_may_help or not context.driver_cuda_is_exact else "fail",
         package.name,
-        f"{what}; driver {driver} understands PTX up to CUDA {show(reach)}{assumption(package)}",
+        f"{what}; {limit}{assumption(package)}",
         have=driver.text,
         need=f"a driver of CUDA {show(newest)} or newer",
         source=source_of(package),
@@ -210,10 +211,10 @@ def _jit(context: RuleContext, package: GpuPackage, made_by: list[str | None]) -
 
 
 def excluded(context: RuleContext, package: GpuPackage, device: Pair) -> list[Problem]:
-    """Return what statements say against a package on a GPU.
+    """Report the statements that exclude a package on a GPU.
 
-    A capability that the source refuses denies whatever was compiled. The list of a build script
-    that takes no other one denies where neither a record nor the asker names the code.
+    A capability that the source refuses denies, for any compiled code. A build script with a fixed
+    list denies where neither a record nor the asker names the code.
     """
     return [
         problem
@@ -253,14 +254,14 @@ def _range(least: Pair | None, last: Pair | None) -> str:
 
 
 def _problem(package: GpuPackage, statement: Statement, message: str, need: str) -> Problem:
-    """Report an exclusion; what is only derived never denies."""
+    """Report an exclusion; a derived statement never denies."""
     outcome: FindingOutcome = "unknown" if statement.source.confidence == "derived" else "fail"
     have, source = package.version.text, statement.source
     return Problem(outcome, package.name, message, have=have, need=need, source=source)
 
 
 def is_excluded(context: RuleContext, package: GpuPackage) -> bool:
-    """Tell whether a package is denied on this GPU, so that its code is no longer asked for."""
+    """Tell whether a package is denied on this GPU, so that its code need not be stated."""
     device = context.capability
     if device is None or not package.statements:
         return False
@@ -292,7 +293,7 @@ def left_open(context: RuleContext, package: GpuPackage, outcome: FindingOutcome
 
 
 def _wheels_of_project(context: RuleContext, package: GpuPackage, statement: Statement) -> str:
-    """Say that the project has no wheel for the stack's torch, which explains a local build."""
+    """Say that the project has no wheel for the stack's torch, which makes a local build likely."""
     torch = context.stack.get("torch")
     wheels = statement.torch_wheels
     if torch is None or not wheels or show(torch.major_minor) in wheels:
@@ -301,7 +302,7 @@ def _wheels_of_project(context: RuleContext, package: GpuPackage, statement: Sta
 
 
 def _builds(statement: Statement, cuda: Version | None) -> Iterator[tuple[Arch, ...]]:
-    """Yield what the build script makes with the toolkits of the stack's CUDA major."""
+    """Yield the code that the build script makes with toolkits of the stack's CUDA major."""
     for build in statement.builds:
         if build.cuda is None or cuda is None or _is_of_major(build.cuda, cuda.major):
             yield build.code
@@ -315,17 +316,17 @@ def _is_of_major(spec: str, major: int) -> bool:
 
 
 def when_open(context: RuleContext) -> FindingOutcome:
-    """Return what the target's policy makes of a package that is not known."""
+    """Return the outcome of an unknown package by the target's policy."""
     return "warn" if context.policy.packages == "audit" else "unknown"
 
 
 def assumption(package: GpuPackage) -> str:
-    """Say which wheel a package is taken to be, where nothing names its file."""
+    """Say which wheel a package is assumed to be, where nothing names its file."""
     return f" ({package.assumed})" if package.assumed else ""
 
 
 def source_of(package: GpuPackage) -> Source | None:
-    """Return what is known of a package as a source: its record, else what is stated of it."""
+    """Return the source of a package's facts: its record, else a statement about it."""
     record = package.record
     if record is None or not (record.wheel or package.installed):
         stated = sorted(package.statements, key=lambda one: not (record and one.wheels))
@@ -338,7 +339,7 @@ def source_of(package: GpuPackage) -> Source | None:
 
 
 def other_releases(context: RuleContext, package: GpuPackage) -> Iterator[Candidate]:
-    """Offer other releases with a record, the nearest newer one first."""
+    """Yield other releases with a record, the nearest newer one first."""
     known = list(context.facts.recorded_versions(package.name))
     newer = [version for version in known if version > package.version]
     for version in (*newer, *reversed([v for v in known if v < package.version])):

@@ -23,7 +23,7 @@ from compatgate.core.versions import Version, show
 
 
 def check_requirements(context: RuleContext) -> RuleAnswer:
-    """Return the requirements that do not hold."""
+    """Report the requirements that do not hold."""
     problems: list[Problem] = []
     asked = False
     for package in context.packages:
@@ -37,7 +37,7 @@ def check_requirements(context: RuleContext) -> RuleAnswer:
 def _requirements(context: RuleContext, package: GpuPackage) -> list[Requirement]:
     """Return the requirements of a package that no rule about frameworks judges.
 
-    Installed frameworks have metadata, too; CG402, CG403 and CG406 judge what their tables know.
+    Installed frameworks have metadata, too; CG402, CG403 and CG406 judge the parts in their tables.
     """
     asked = requirements_of(package, context.stack)
     if not (asked and package.installed):
@@ -65,7 +65,7 @@ def _unmet(package: GpuPackage, requirement: Requirement) -> Problem:
 
 
 def check_torch(context: RuleContext) -> RuleAnswer:
-    """Return the extensions that were built for another torch."""
+    """Report the extensions that were built for another torch."""
     torch = context.stack.get("torch")
     if torch is None:
         return NOT_APPLICABLE
@@ -113,9 +113,9 @@ def _torch_of(context: RuleContext, package: GpuPackage, torch: Version) -> Rule
 
 
 def _other_minor(context: RuleContext, package: GpuPackage, torch: Version) -> Problem | None:
-    """Ask about a wheel with a label of another minor of CUDA than torch's.
+    """Report a wheel whose label names another minor of CUDA than torch's.
 
-    Torchaudio refuses such a torch when it is imported; what else does is not known.
+    Torchaudio refuses a torch of another minor when it is imported; other packages may, too.
     """
     label, cuda = package.version.cuda, torch.cuda
     if cuda is None or label is None or not (package.assumed and names_cuda(package.version)):
@@ -134,10 +134,10 @@ def _other_minor(context: RuleContext, package: GpuPackage, torch: Version) -> P
 
 
 def _torch_of_release(context: RuleContext, package: GpuPackage, torch: Version) -> RuleAnswer:
-    """Compare torch with the one that the release's other wheels were all built for.
+    """Compare torch with the torch that all other wheels of the release were built for.
 
     A release is one source: its wheels for another system or with a CUDA label are for its torch. A
-    wheel that the asker names, and a label that is no CUDA, are somebody's own build.
+    wheel that the asker names, and a label that names no CUDA, are private builds.
     """
     version = package.version
     if package.name in context.stack.wheels or not _OF_THE_PROJECT.fullmatch(version.local or ""):
@@ -168,7 +168,7 @@ def _torch_of_release(context: RuleContext, package: GpuPackage, torch: Version)
 
 
 _OF_THE_PROJECT = re.compile(r"(cu\d+)?")
-"""Labels of a project's own builds; none is the package index's wheel."""
+"""Labels of a project's own builds; the package index's wheel has no label."""
 
 
 def _is_for_one_torch(record: Record) -> bool:
@@ -179,15 +179,15 @@ def _is_for_one_torch(record: Record) -> bool:
 def _undefined(
     package: GpuPackage, record: Record, torch: Version, source: Source | None
 ) -> Problem:
-    """Report a symbol that an extension asks for and the torch beside it does not define."""
+    """Report a symbol that an extension needs and the installed torch does not define."""
     name = record.torch_missing[0]
-    message = f"{package.title} asks torch for {name}, torch {torch} has no such"
+    message = f"{package.title} needs {name} of torch, which torch {torch} does not define"
     need = f"{package.name} built for torch {torch.public}"
     return Problem("fail", package.name, message, torch.text, need, source)
 
 
 def check_libraries(context: RuleContext) -> RuleAnswer:
-    """Return the packages whose libraries do not find what they are linked against."""
+    """Report the packages whose libraries do not find the libraries that they link against."""
     asked = [*_runtimes(context), *_named_libraries(context), *_links(context)]
     problems = [problem for problem in asked if problem is not None]
     return problems or (PASS if asked else NOT_APPLICABLE)
@@ -206,7 +206,7 @@ def _runtimes(context: RuleContext) -> Iterator[Problem | None]:
 
 
 def _named_libraries(context: RuleContext) -> Iterator[Problem | None]:
-    """Look for the library for the stack's CUDA among alternatives that are named after one."""
+    """Find the library for the stack's CUDA among alternatives that are named after a CUDA."""
     cuda = context.cuda
     if cuda is None:
         return
@@ -234,7 +234,7 @@ def _no_library_for(
 
 
 def _runtime_packages(context: RuleContext) -> Iterator[int]:
-    """Yield the majors of CUDA runtimes that are packages of their own in the stack."""
+    """Yield the majors of the CUDA runtimes that are packages of the stack."""
     table = context.facts.cuda_components
     for package in context.packages:
         part = table.by_package.get(package.name)
@@ -280,15 +280,16 @@ def _linked(
 
 def _older(library: GpuPackage, user: GpuPackage, link: Link, table: CudaComponents) -> Problem:
     first = user.toolkits[0]
+    needed = f"CUDA {show(first)}"
     versions = table.by_package[library.name].toolkits
     fitting = [version for version, toolkits in versions.items() if toolkits[0] >= first]
     return Problem(
         "fail",
         library.name,
-        f"{user.title} is of CUDA {show(first)} and refers to symbols of its {link.component}; "
+        f"{user.title} is of {needed} and refers to symbols of its {link.component}; "
         f"{library.title} is of CUDA {show(library.toolkits[-1])}",
         have=library.version.text,
-        need=f"{library.name} of CUDA {show(first)} or newer",
+        need=f"{library.name} of {needed} or newer",
         source=link.source,
         candidates=lambda: [
             Candidate({library.name: version}, f"use {library.name} {version}")

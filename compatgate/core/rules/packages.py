@@ -1,6 +1,6 @@
-"""CG410 to CG414: packages, from what their own wheels were measured to hold.
+"""CG410 to CG414: check packages by the records of their wheels.
 
-Their checks are loaded by the first question that names a package: most name none, and the start
+The first question that names a package loads the checks: most questions name none, and the start
 of the command line is counted in milliseconds.
 """
 
@@ -28,13 +28,13 @@ def _checks() -> dict[str, Callable[[RuleContext], RuleAnswer]]:
 
 
 def _ask(context: RuleContext, what: str, *others: object) -> RuleAnswer:
-    """Judge the packages of a stack, unless a rule was silent about the same ones before.
+    """Check the packages of a stack, unless the rule found nothing in the same packages before.
 
     Args:
-        context: with the packages.
-        what: checks them.
-        others: all that the rule looks at beside packages, frameworks and the platform; versions
-            as they are written.
+        context: the context with the packages.
+        what: name of the check.
+        others: all other values that the rule reads, except packages, frameworks and platform;
+            versions as they are written.
     """
     packages = context.package_set
     if packages is None or not packages.packages:

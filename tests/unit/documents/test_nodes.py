@@ -91,9 +91,9 @@ def test_a_syntax_error_names_its_line_and_what_came_before_is_still_read(load: 
     ("text", "hint"),
     [
         ("a:\n\tb: 1\n", "begins with a tab"),
-        ("a:\n  - b: 1\n   c: 2\n", "indented as its neighbours are"),
-        ("a: [1, 2\nb: 3\n", "is every bracket closed?"),
-        ("reason: seen: works\n", "a colon needs quotes"),
+        ("a:\n  - b: 1\n   c: 2\n", "indent the line like the lines around it"),
+        ("a: [1, 2\nb: 3\n", "close every bracket"),
+        ("reason: seen: works\n", "quote text with a colon"),
     ],
 )
 def test_a_syntax_error_says_what_it_mostly_comes_from(load: Load, text: str, hint: str) -> None:

@@ -279,7 +279,7 @@ def test_a_target_that_exists_nowhere_is_named_with_the_near_one(
     problems: Problems, entry: Entry
 ) -> None:
     (found,) = problems(entry(targets="[prod-a10]"))
-    assert found.problem == "there is no target 'prod-a10', neither here nor stored"
+    assert found.problem == "target 'prod-a10' does not exist, neither here nor in the database"
     assert found.hint == "did you mean prod-a100?"
 
 
@@ -292,7 +292,7 @@ def test_schema_and_meaning_are_both_checked_in_a_document_that_is_wrong_in_both
 
 @pytest.mark.parametrize("text", ["", "---\n", "# nothing\n", "---\n---\n", "[]"])
 def test_a_file_without_documents_is_a_mistake_that_says_so(problems: Problems, text: str) -> None:
-    assert [p.problem for p in problems(text)] == ["there is no document here"]
+    assert [p.problem for p in problems(text)] == ["the text has no document"]
 
 
 def test_nothing_between_two_documents_is_no_document(read: Read, entry: Entry) -> None:

@@ -130,7 +130,7 @@ def test_a_key_twice_is_refused_and_named_however_the_question_comes(
     for answer in answers:
         problem = answer.get_json(force=True)
         assert (problem["status"], problem["field"]) == (400, key)
-        assert f"the key '{key}' stands twice in one object" in problem["detail"]
+        assert f"the key '{key}' appears twice in one object" in problem["detail"]
     assert gate.history.list_decisions().items == ()
 
 

@@ -94,6 +94,6 @@ def test_the_cuda_version_may_be_that_of_the_driver_api() -> None:
 
 def test_an_implementation_of_another_name_is_bad_input() -> None:
     impl: Any = "rust"
-    with pytest.raises(BadInput, match="'rust' is no dialect") as caught:
+    with pytest.raises(BadInput, match="'rust' is not a dialect") as caught:
         check([], Properties(), impl)
     assert caught.value.field == "impl"

@@ -84,7 +84,9 @@ def test_a_symbol_that_torch_does_not_define_fails(ask):
     verdict = ask(H100, stack(asks, **missing))
     (finding,) = (f for f in verdict.findings if f.rule == "CG413")
     assert finding.outcome == "fail"
-    assert "asks torch for _ZN3c105ErrorE, torch 2.9.1+cu128 has no such" in finding.message
+    assert (
+        "needs _ZN3c105ErrorE of torch, which torch 2.9.1+cu128 does not define" in finding.message
+    )
     assert found(ask(H100, stack(asks, torch_beside="2.9.1")), "CG413") == []
 
 

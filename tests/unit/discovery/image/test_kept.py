@@ -83,8 +83,8 @@ def test_what_is_no_platform_is_refused(text: str) -> None:
         (b'{"schemaVersion": 2, "mediaType": "x/y"}', BadInput, "x/y"),
         (b'{"manifests": [], "layers": []}', Damaged, "both an index and a manifest"),
         (b'{"config": {"digest": "md5:1", "size": 1}, "layers": []}', Damaged, "is no blob"),
-        (b'{"config": {"digest": "sha256:%s", "size": -1}, "layers": []}' % (b"0" * 64), Damaged,
-         "is no blob"),
+        (b'{"config": {"digest": "sha256:%s", "size": -1}, "layers": []}' % (b"0" * 64),
+         Damaged, "is no blob"),
         (b'{"config": {"digest": "sha256:%s", "size": 1, "mediaType": "application/helm"},'
          b'"layers": []}' % (b"0" * 64), BadInput, "application/helm"),
         (b"[]", Damaged, "cannot be read"),
