@@ -1,1 +1,1 @@
-"""Show what the vendors publish and the rules that the gate makes of it."""
+"""Show the vendors' facts and the rules of the gate."""

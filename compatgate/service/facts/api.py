@@ -1,6 +1,6 @@
-"""Serve the vendors' facts as they are recorded, and the rules.
+"""Serve the recorded facts of the vendors, and the rules.
 
-Records are those of ``compatgate facts show``.
+The records are the same as in ``compatgate facts show``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from compatgate.service.web.route import NoQuery, Returns, route
 
 
 class FactFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which records to list."""
+    """Filters of records."""
 
     part: Annotated[Filter, Meta(description="list of the table")] | None = None
     search: Search | None = None
@@ -33,7 +33,7 @@ class FactFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     "/facts",
     scope="read",
     tag="facts",
-    returns=Returns(FactsBody, "The tables and the digest of all", etag=True),
+    returns=Returns(FactsBody, "The tables, and the digest of all facts", etag=True),
 )
 def list_tables(call: Call[NoQuery]) -> Reply:
     """List the tables of facts."""
@@ -70,7 +70,7 @@ def list_facts(call: Call[FactFilters]) -> Reply:
     errors=(404,),
 )
 def show_fact(call: Call[NoQuery]) -> Reply:
-    """Show the records that a key names: a version, a series, any spelling of a GPU."""
+    """Show the records of a key: a version, a series, or any spelling of a GPU."""
     source = _source(call.service, call.args["table"])
     document = call.service.facts.document(source)
     try:
@@ -93,7 +93,7 @@ def records(service: Service, table: str) -> list[FactRecord]:
     """Return the records of a table.
 
     Raises:
-        NotFound: there is no such table; names near ones.
+        NotFound: there is no such table; suggests similar names.
     """
     source = _source(service, table)
     document = service.facts.document(source)
@@ -141,7 +141,7 @@ def list_rules(call: Call[Paged]) -> Reply:
     errors=(404,),
 )
 def show_rule(call: Call[NoQuery]) -> Reply:
-    """Show what a rule checks, why, and how to mend what it finds."""
+    """Show what a rule checks, why, and how to fix its findings."""
     rule_id: str = call.args["id"].upper()
     if rule_id not in BY_ID:
         hint = did_you_mean(rule_id, BY_ID)

@@ -1,11 +1,11 @@
-"""Compare other facts: which verdicts on the matrix and on recent decisions they would change."""
+"""Compare facts: find the verdicts on entries and recent decisions that other facts change."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,23 +18,23 @@ from compatgate.core.stack import parse_stack
 from compatgate.core.verdict import RANK, Verdict
 from compatgate.core.whatif import Side, facts_change
 from compatgate.core.whatif_result import EntryChange
-from compatgate.documents.read import read_documents
-from compatgate.documents.sources import Source
 from compatgate.documents.specs import key_of
 from compatgate.errors import CompatgateError
-from compatgate.kit.database.database import Database
-from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.snapshot import Snapshot, build
+
+if TYPE_CHECKING:
+    from compatgate.documents.sources import Source
+    from compatgate.kit.database.database import Database
 
 _POOL = ("name", "driver", "gpu", "os", "cpu", "count")
 
 
 class DecisionChange(Struct, frozen=True):
-    """A verdict that was given, and is another with the other facts.
+    """A verdict that changes with the other facts.
 
     Attributes:
-        times: how many of the decisions gave it.
-        rules: that object more than before.
+        times: number of decisions with the verdict.
+        rules: with new or worse findings.
     """
 
     verdict_id: str
@@ -49,11 +49,11 @@ class DecisionChange(Struct, frozen=True):
 
     @property
     def is_worse(self) -> bool:
-        """Tell whether the other facts judge it more severely."""
+        """Tell whether the verdict gets worse."""
         return RANK[self.after] > RANK[self.before]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that the command prints."""
+        """Return plain data for the command."""
         return {
             "verdict_id": self.verdict_id,
             "target": self.target,
@@ -68,11 +68,12 @@ class DecisionChange(Struct, frozen=True):
 
 
 class Replayed(Struct, frozen=True):
-    """Decisions asked again.
+    """The result of a replay.
 
     Attributes:
-        asked: verdicts that were asked again, each once; ``decisions`` counts the decisions.
-        left: why some of them could not be asked again, by verdict.
+        decisions: number of replayed decisions.
+        asked: number of their verdicts.
+        left: why a verdict could not be evaluated again, by verdict id.
     """
 
     decisions: int = 0
@@ -82,11 +83,13 @@ class Replayed(Struct, frozen=True):
 
 
 def of_files(sources: Sequence[Source], before: Facts, after: Facts) -> tuple[Snapshot, Snapshot]:
-    """Read matrix files, and resolve them with both facts.
+    """Read matrix files, and resolve them with both sets of facts.
 
     Raises:
-        ManyProblems: every mistake, with file, line and path; the facts of before count.
+        ManyProblems: every mistake by the older facts, with file, line and path.
     """
+    from compatgate.documents.read import read_documents
+
     documents = read_documents(sources, before.gpus)
     versions = [(*key_of(document), document, 0) for document in documents]
     return build(versions, before, 0), build(versions, after, 0)
@@ -95,9 +98,9 @@ def of_files(sources: Sequence[Source], before: Facts, after: Facts) -> tuple[Sn
 def entries_by_target(
     before: Snapshot, after: Snapshot, now: datetime
 ) -> dict[str, tuple[EntryChange, ...]]:
-    """Evaluate the entries in use on every target with both facts, which the snapshots carry.
+    """Evaluate the entries in use on every target with the facts of both snapshots.
 
-    A target that one of them cannot resolve is left out: `unusable` of its snapshot says why.
+    A target that one snapshot cannot resolve is missing: `unusable` of the snapshot says why.
     """
     return {
         name: facts_change(
@@ -113,15 +116,17 @@ def entries_by_target(
 def replay(
     database: Database, before: Snapshot, after: Snapshot, now: datetime, *, most: int
 ) -> Replayed:
-    """Ask the newest decisions again, with both facts and the matrix of now.
+    """Evaluate the newest decisions again, with both sets of facts and the current matrix.
 
     Args:
-        database: that has them.
-        before: with the facts to compare with.
-        after: with the other facts.
+        database: with the decisions.
+        before: snapshot with the older facts.
+        after: snapshot with the other facts.
         now: for ends of life, waivers and the age of evidence.
-        most: decisions.
+        most: number of decisions.
     """
+    from compatgate.service.gate import repository as decisions
+
     times: dict[str, int] = {}
     bodies: dict[str, dict[str, Any]] = {}
     with database.reading() as session:
@@ -149,7 +154,7 @@ def replay(
 
 
 def _again(body: dict[str, Any], snapshot: Snapshot, now: datetime) -> Verdict:
-    """Ask what a verdict answered, of the pools as they were, by the target's policy of now."""
+    """Evaluate the stack and the pools of a verdict by the target's current policy."""
     stack = parse_stack(body["stack"], image=body.get("image"))
     known = snapshot.targets.get(body["target"] or "")
     pools = tuple(_pool(stored, known, snapshot.facts) for stored in body["pools"])
@@ -160,7 +165,7 @@ def _again(body: dict[str, Any], snapshot: Snapshot, now: datetime) -> Verdict:
 
 
 def _pool(stored: dict[str, Any], target: Target | None, facts: Facts) -> Pool:
-    """Return the target's own pool where it is as it was, else the pool as the verdict shows it."""
+    """Return the target's pool if it has not changed, else the pool of the verdict."""
     own = next((p for p in target.pools if p.name == stored["name"]), None) if target else None
     if own is not None:
         driver = own.driver.text if own.driver else None

@@ -26,7 +26,7 @@ _NOTHING = Empty("No matches.", "A record must contain every word.")
 
 
 class FactsQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which records of a table."""
+    """Filters of records."""
 
     q: Annotated[str, Meta(max_length=200)] = ""
     part: Annotated[str, Meta(max_length=100)] = ""
@@ -34,7 +34,7 @@ class FactsQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 @page("/facts", nav="facts", query=Listing)
 def show_tables(ask: PageRequest[Listing]) -> HtmlPage:
-    """Return the tables, and the digest of all of them."""
+    """Show the tables of facts, and the digest of all facts."""
     columns = (
         Column("table", "Table", "code"),
         Column("records", "Records", "number"),
@@ -54,7 +54,7 @@ def show_tables(ask: PageRequest[Listing]) -> HtmlPage:
 
 @page("/facts/<table>", nav="facts", query=FactsQuery)
 def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
-    """Return the records of a table."""
+    """Show the records of a table."""
     name, query = ask.args["table"], ask.query
     known = records(ask.service, name)
     words = query.q.casefold().split()
@@ -79,12 +79,14 @@ def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
 
 @page("/facts/<table>/<path:name>", nav="facts")
 def show_record(ask: PageRequest[Any]) -> HtmlPage:
-    """Return all that is recorded under a name."""
+    """Show the records with a name."""
     table, name = ask.args["table"], ask.args["name"]
     found = [one for one in records(ask.service, table) if one.name == name]
     if not found:
         problem = f"there is no record {name!r} in {table}"
-        raise NotFound(problem, field="name", value=name, hint="the table lists what there is")
+        raise NotFound(
+            problem, field="name", value=name, hint="the page of the table lists all names"
+        )
     context = {
         "table_name": table,
         "name": name,
@@ -105,7 +107,7 @@ def _row(table: str, one: FactRecord) -> tuple[Any, ...]:
 
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record without where it was published."""
+    """Return a record without its sources."""
     return {key: value for key, value in record.items() if "source" not in key}
 
 
@@ -115,7 +117,7 @@ def _short(value: Any) -> str:
 
 
 def _sources(record: dict[str, Any]) -> list[tuple[str, str | None]]:
-    """Where a record says that it was published, with the first address of each."""
+    """Return the sources of a record, each with its first URL."""
     said = [value for key, value in record.items() if "source" in key]
     texts = [str(one) for value in said for one in (value if isinstance(value, list) else [value])]
     return [(text, _address(text)) for text in texts]
@@ -128,7 +130,7 @@ def _address(text: str) -> str | None:
 
 @page("/rules", nav="rules", query=Listing)
 def show_rules(ask: PageRequest[Listing]) -> HtmlPage:
-    """Return every rule in one table."""
+    """Show all rules."""
     columns = (
         Column("id", "Rule", "code"),
         Column("name", "Name"),
@@ -152,7 +154,7 @@ def show_rules(ask: PageRequest[Listing]) -> HtmlPage:
 
 @page("/rules/<id>", nav="rules")
 def show_rule(ask: PageRequest[Any]) -> HtmlPage:
-    """What a rule checks, why, and how to mend what it finds."""
+    """Show what a rule checks, why, and how to fix its findings."""
     rule = BY_ID.get(ask.args["id"].upper())
     if rule is None:
         hint = did_you_mean(ask.args["id"].upper(), BY_ID)
@@ -164,7 +166,7 @@ def show_rule(ask: PageRequest[Any]) -> HtmlPage:
 
 @cache
 def _markdown() -> MarkdownIt:
-    """Markdown without HTML in it: our own docstrings, but escaped all the same."""
+    """Return a Markdown renderer that escapes HTML, also in this project's docstrings."""
     return MarkdownIt("commonmark", {"html": False})
 
 

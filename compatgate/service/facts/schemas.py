@@ -11,13 +11,13 @@ class FactTable(Struct, frozen=True, forbid_unknown_fields=True):
     """A table of facts."""
 
     name: str
-    records: Annotated[dict[str, int], Meta(description="how many, by list of the table")]
+    records: Annotated[dict[str, int], Meta(description="number of records by list of the table")]
 
 
 class FactsBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the gate knows of the vendors' rules."""
+    """The facts of the gate."""
 
-    digest: Annotated[str, Meta(description="of all tables; every verdict names it")]
+    digest: Annotated[str, Meta(description="digest of all tables; every verdict names it")]
     overlays: list[str]
     tables: list[FactTable]
 
@@ -36,6 +36,6 @@ class RuleBody(Struct, frozen=True, forbid_unknown_fields=True):
     id: Annotated[str, Meta(pattern="^CG[0-9]{3}$")]
     name: str
     about_facts: Annotated[
-        bool, Meta(description="decided by the vendors' facts alone, not by the matrix")
+        bool, Meta(description="the vendors' facts alone decide, not the matrix")
     ]
     documentation: str

@@ -1,5 +1,5 @@
 """Answer whether a stack may run, on facts, matrix and evidence.
 
-A question goes through `service`, `deciding` and `snapshots`; the answer leaves once
-`decision_log` has it.
+`service` decides each question on the current snapshot and logs the decision before the answer
+leaves.
 """

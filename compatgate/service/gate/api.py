@@ -1,6 +1,6 @@
 """Serve ``POST /gate`` and ``POST /what-if``, verdicts, the decision log, and badges.
 
-A badge is a picture of what the gate says of a stack or an entry now.
+A badge is a picture of the current verdict on a stack, or of the status of an entry.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
 _QUESTION = Body(GateRequest, examples=QUESTIONS)
-_VERDICT = Returns(VerdictBody, "The verdict; denials are answered 200 as well")
+_VERDICT = Returns(VerdictBody, "The verdict; denials also return 200")
 _LARGEST_REVISION = 2**31 - 1
 
 
@@ -50,17 +50,18 @@ _LARGEST_REVISION = 2**31 - 1
 def ask(call: Call[NoQuery]) -> Reply:
     """Decide whether a stack may run on a target or pool.
 
-    The decision is in the decision log before it is answered. Asking again gives the same id.
+    The gate logs the decision before it answers. The same question gives the same verdict id.
 
-    An `image` whose registry the operator allows (`serve --registry`) is read: its stack wins over
-    the stated one, a contradiction is a finding, and the answer's `image` has the digest. Any other
-    image is a label; the answer says that it was not read, and the stack must be stated.
+    The gate reads an `image` whose registry the operator allows (`serve --registry`). The image's
+    stack wins over the stated one, a contradiction is a finding, and the answer's `image` has the
+    digest. Any other image is a label: the answer says that it was not read, and the question must
+    state the stack.
     """
     return Reply(answer_here(call.raw(), call.principal, call.service))
 
 
 class When(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which matrix to ask."""
+    """Options of a preview."""
 
     at: Annotated[
         str | None,
@@ -82,7 +83,7 @@ class When(Struct, frozen=True, forbid_unknown_fields=True):
     errors=(404, 502, 503, 504),
 )
 def preview(call: Call[When]) -> Reply:
-    """Say what the gate would answer, or would have answered; nothing is logged."""
+    """Decide a question without logging it, now or with an older matrix."""
     question: dict[str, Any] = call.document()
     if call.query.at is None:
         return Reply(call.gate.preview(question).to_json())
@@ -93,7 +94,7 @@ def moment_of(text: str) -> int | datetime:
     """Return the revision or the time that ``at`` names.
 
     Raises:
-        BadInput: it is neither.
+        BadInput: ``at`` is neither.
     """
     if not text.isascii() or not text.isdigit():
         return parse_moment(text, field="at", end_of_day=True)
@@ -108,15 +109,15 @@ def moment_of(text: str) -> int | datetime:
     scope="gate",
     tag="gate",
     body=Body(WhatIfRequest, examples=WHAT_IF),
-    returns=Returns(WhatIfBody, "What would be lost and gained; denials are answered 200 as well"),
+    returns=Returns(WhatIfBody, "Lost and gained stacks; denials also return 200"),
     errors=(404,),
 )
 def what_if(call: Call[NoQuery]) -> Reply:
-    """Say what becomes of everything in use on a target if it had another driver, GPU or CUDA.
+    """Predict how another driver, GPU or CUDA would affect every entry in use on a target.
 
-    Every blessed and deprecated entry is evaluated before and after, on each pool that changes. An
-    entry that names a range is evaluated as the newest and the oldest known versions that it allows
-    and as what canary runs measured. Nothing is logged.
+    The gate evaluates each blessed and deprecated entry before and after, on each pool that
+    changes. An entry with a range is evaluated with the newest and the oldest known versions that
+    it allows, and with the versions that canary runs measured. Nothing is logged.
     """
     found = answer(call.document(), call.gate.snapshot(), clock.now())
     return Reply(found.to_json())
@@ -127,7 +128,7 @@ def what_if(call: Call[NoQuery]) -> Reply:
     "/verdicts/{id}",
     scope="read",
     tag="gate",
-    returns=Returns(VerdictBody, "The verdict as it was first given", etag=True),
+    returns=Returns(VerdictBody, "The verdict as first given", etag=True),
     errors=(404,),
 )
 def show_verdict(call: Call[NoQuery]) -> Reply:
@@ -136,15 +137,17 @@ def show_verdict(call: Call[NoQuery]) -> Reply:
 
 
 class DecisionFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which decisions to list."""
+    """Filters of decisions."""
 
     target: Filter | None = None
-    verdict: Annotated[Outcome, Meta(description="what the verdict was")] | None = None
+    verdict: Annotated[Outcome, Meta(description="outcome of the verdict")] | None = None
     verdict_id: Filter | None = None
     allowed: bool | None = None
     asked_by: Filter | None = None
-    source: Annotated[Filter, Meta(description="how it was asked", examples=["rest"])] | None = None
-    image: Annotated[Filter, Meta(description="reference, exactly")] | None = None
+    source: (
+        Annotated[Filter, Meta(description="channel of the question", examples=["rest"])] | None
+    ) = None
+    image: Annotated[Filter, Meta(description="exact image reference")] | None = None
     since: Since | None = None
     until: Until | None = None
 
@@ -158,7 +161,7 @@ class DecisionFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     returns=Returns(DecisionBody, "A page of decisions", paged=True, etag=True),
 )
 def list_decisions(call: Call[DecisionFilters]) -> Reply:
-    """List what the gate decided, newest first."""
+    """List decisions, newest first."""
     return page(call.gate.history.list_decisions(**call.query.filters()), lambda r: r.to_json())
 
 
@@ -171,7 +174,7 @@ def list_decisions(call: Call[DecisionFilters]) -> Reply:
     errors=(404,),
 )
 def show_decision(call: Call[NoQuery]) -> Reply:
-    """Show a decision; `verdict_id` leads to the verdict."""
+    """Show a decision; `verdict_id` names its verdict."""
     return Reply(call.gate.history.show_decision(call.args["id"]).to_json())
 
 
@@ -194,10 +197,10 @@ _STATUSES: dict[Status, Look] = {
     "GET", "/badge/{target}/{stack}.svg", scope="gate", tag="badges", returns=_BADGE, errors=(404,)
 )
 def stack_badge(call: Call[NoQuery]) -> Reply:
-    """Draw what the gate says of a stack on a target.
+    """Draw the current verdict on a stack and a target.
 
-    The stack is written as on the command line, `cuda=12.4,torch=2.4.1+cu124`. It is asked anew
-    each time, as a preview: nothing is logged.
+    Write the stack as on the command line, `cuda=12.4,torch=2.4.1+cu124`. Each request is a new
+    preview: nothing is logged.
     """
     target = call.args["target"]
     question: dict[str, Any] = {"target": target, "stack": parse_stack_text(call.args["stack"])}

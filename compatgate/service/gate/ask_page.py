@@ -1,7 +1,7 @@
 """Show the page Ask: may this stack run on that target?
 
-The page recognises what somebody pastes (a lockfile, an SBOM, the output of nvidia-smi, a
-stack) and offers the versions that fit the rest by the vendors' facts.
+The page reads pasted text (a lockfile, an SBOM, the output of nvidia-smi, a stack) and lists the
+versions that the vendors' facts allow with the rest of the stack.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from compatgate.service.gate.question_links import (
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
 MOST = 48
-"""The newest so many are offered; older ones can be typed."""
+"""Versions in the list, the newest; a user can type older ones."""
 
 
 class Choice(Struct, frozen=True):
     """A version.
 
     Attributes:
-        fits: nothing that is known speaks against it.
-        why: the first thing that does.
-        chosen: it is the one that is stated.
+        fits: no fact speaks against the version.
+        why: the first finding against it.
+        chosen: the question states this version.
     """
 
     version: str
@@ -70,14 +70,14 @@ def choices(
 ) -> tuple[Choice, ...]:
     """Return versions of a component, newest first.
 
-    A version fits unless a rule fails that holds without it: what is wrong with the rest of the
-    stack is not held against it.
+    A version fits unless a rule fails that holds without the component: faults of the rest of the
+    stack do not count.
 
     Args:
-        facts: say which versions there are.
-        target: where it is to run.
-        stack: what else is chosen.
-        component: by its canonical name.
+        facts: with the known versions.
+        target: to run on.
+        stack: the other components.
+        component: canonical name.
         now: for ends of life.
     """
     others = {name: v for name, v in stack.components.items() if name != component}
@@ -116,19 +116,20 @@ _LABELS = re.compile(r"nvidia\.com/(gpu|cuda)\.")
 _SBOM = re.compile(r'"bomFormat"|"spdxVersion"|SPDXVersion:|cyclonedx\.org/schema/bom')
 _LINUX = Platform(os="linux", cpu="x86_64")
 _HINT = (
-    "paste what nvidia-smi prints, an image reference, a lockfile, a bill of materials,"
+    "paste the output of nvidia-smi, an image reference, a lockfile, a bill of materials,"
     " node labels, a probe, or versions like cuda=12.4,torch=2.4.1"
 )
 
 
 class Pasted(Struct, frozen=True):
-    """What was in it.
+    """The content of pasted text.
 
     Attributes:
-        kind: what it was taken for, in words.
-        stack: in the form of requests; ``pools`` likewise.
+        kind: of the text, in words.
+        stack: in the form of requests.
+        pools: in the form of requests.
         image: an image reference.
-        notes: what could not be told.
+        notes: warnings about the content.
     """
 
     kind: str
@@ -139,16 +140,16 @@ class Pasted(Struct, frozen=True):
 
 
 def recognise(text: str, facts: Facts, platform: Platform = _LINUX) -> Pasted:
-    """Read something that was pasted.
+    """Recognise and read pasted text.
 
     Args:
-        text: whatever it is.
+        text: of any supported kind.
         facts: to resolve GPUs with.
-        platform: that a lockfile is installed on.
+        platform: to install a lockfile on.
 
     Raises:
-        BadInput: it is nothing that is read, or is damaged.
-        Inconclusive: it says nothing.
+        BadInput: the text is of no known kind, or is damaged.
+        Inconclusive: the text states nothing.
     """
     given = text.strip()
     if not given:
@@ -161,11 +162,11 @@ def recognise(text: str, facts: Facts, platform: Platform = _LINUX) -> Pasted:
         document = read_probe(given, origin=_NAME)
         return Pasted("a probe", document["stack"], tuple(document["pools"]))
     if _SMI.search(given):
-        return _of_host("what nvidia-smi printed", probe_output(text, facts, origin=_NAME))
+        return _of_host("nvidia-smi output", probe_output(text, facts, origin=_NAME))
     if _SBOM.search(given):
         return _bill(text, platform, facts.packages)
     if _LABELS.search(given):
-        return _of_host("labels of nodes", probe_labels(text, facts, origin=_NAME))
+        return _of_host("node labels", probe_labels(text, facts, origin=_NAME))
     return _lock(text, platform, facts.packages)
 
 
@@ -208,12 +209,12 @@ _LONGEST_PASTE = 512 * 1024
 
 
 class ComponentChoice(Struct, frozen=True):
-    """A component whose versions can be chosen.
+    """A component with selectable versions.
 
     Attributes:
-        version: the one that is stated; empty: none.
-        href: where its versions are listed.
-        choices: its versions, where they are listed.
+        version: as stated; empty: none.
+        href: link that lists the versions.
+        choices: the versions, if the question lists them.
     """
 
     name: str
@@ -225,7 +226,7 @@ class ComponentChoice(Struct, frozen=True):
 
 @page("/ask", scope="gate", nav="ask", query=Question)
 def show_question(ask: PageRequest[Question]) -> HtmlPage:
-    """Return the question, and its answer as soon as there is enough of it."""
+    """Show the question, and its answer once the question is complete."""
     return _answered_page(ask, ask.query)
 
 
@@ -267,14 +268,14 @@ def _answered_page(
 
 
 def _answer(ask: PageRequest[Any], question: Question, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the verdict now, or as it would have been."""
+    """Return the verdict now, or with an older matrix."""
     if not question.at.strip():
         return ask.gate.preview(body).to_json()
     return ask.gate.what_would(body, at=moment_of(question.at.strip())).to_json()
 
 
 def _picked(ask: PageRequest[Any], question: Question) -> list[ComponentChoice]:
-    """Return components that are stated, and those that could be; one of them with its versions."""
+    """Return the components to choose from; the picked one has its versions."""
     stated = question.stack_body() if question.stack.strip() else {}
     names = [name for name in in_order(COMPONENTS) if name != "driver"]
     frameworks = [n for n in names if is_framework(n)]
@@ -305,7 +306,7 @@ def _with_choices(
 
 
 def _asked(ask: PageRequest[Any], question: Question) -> tuple[Target | None, Any]:
-    """Where and what, as far as the question goes; a stack that is still empty is one as well."""
+    """Return the target and the stack of a question; the stack may be empty."""
     if not (question.target or question.driver or question.gpu):
         return None, None
     body = question.body()
@@ -323,7 +324,7 @@ def _empty(stack: Any) -> Any:
 
 @page("/ask/paste", scope="gate", method="POST", nav="ask")
 def paste_question(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Fill the question with what somebody pasted."""
+    """Fill the question from pasted text."""
     text = ask.form.get("pasted", "")[:_LONGEST_PASTE]
     question = Question(target=ask.form.get("target", ""), stack=ask.form.get("stack", ""))
     try:
@@ -347,14 +348,14 @@ def _filled(form: dict[str, str], found: Pasted) -> str:
 
 
 def _error_text(found: Pasted) -> str:
-    more = f"; of {len(found.pools)} kinds of GPU, the first was taken" if found.pools[1:] else ""
+    more = f"; used the first of {len(found.pools)} pools" if found.pools[1:] else ""
     notes = "".join(f"; {note}" for note in found.notes[:3])
     return f"Read as {found.kind}{more}{notes}"
 
 
 @page("/ask/keep", scope="gate", method="POST", nav="ask")
 def log_question(ask: PageRequest[Any]) -> Redirect:
-    """Decide and log: the answer gets a permanent address."""
+    """Decide and log the question, and show the verdict at its permanent link."""
     given = MultiDict((n, ask.form[n]) for n in Question.__struct_fields__ if ask.form.get(n))
     question = parse_query(Question, given)
     verdict = ask.gate.decide(question.body(), asked_by=ask.principal.name, source="ui")

@@ -1,9 +1,8 @@
-"""Seal and open bundles: one file with the matrix at a revision and everything to decide by it.
+"""Seal and open bundles: one file to decide offline, with the matrix at a revision.
 
 The file is a DSSE envelope (``payloadType``, ``payload`` in base64, ``signatures``) with the
-SHA-256 of its payload beside it; ``signatures`` is empty until bundles are signed. The payload
-is JSON with sorted keys and no times of its own: the same matrix and evidence make the same
-bytes.
+SHA-256 of its payload; ``signatures`` is empty until bundles are signed. The payload is JSON with
+sorted keys and no time of export: the same matrix and evidence make the same bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class BundledDocument(Struct, frozen=True):
-    """A document, and the revision that made it."""
+    """A document, and the revision of its version."""
 
     document: TargetDoc | EntryDoc | WaiverDoc
     revision: int
@@ -65,14 +64,14 @@ class Overlay(Struct, frozen=True):
 
 
 class Payload(Struct, frozen=True):
-    """What a bundle holds.
+    """The content of a bundle.
 
     Attributes:
-        format: of this file.
+        format: version of the file format.
         revision: of the matrix.
-        made_at: when that revision was made; None: there was none.
-        facts: digest of the catalog that the exporting gate decided with.
-        overlays: laid over the shipped facts, in this order.
+        made_at: time of the revision; None: the matrix is empty.
+        facts: digest of the exporting gate's facts.
+        overlays: applied to the shipped facts, in this order.
     """
 
     format: int
@@ -85,7 +84,7 @@ class Payload(Struct, frozen=True):
 
 
 class Envelope(Struct, frozen=True, rename="camel"):
-    """The file."""
+    """The file: a DSSE envelope with the digest of its payload."""
 
     payload_type: str
     payload: str
@@ -94,7 +93,7 @@ class Envelope(Struct, frozen=True, rename="camel"):
 
 
 class Bundle:
-    """A bundle that was read and found whole."""
+    """A verified bundle."""
 
     def __init__(self, payload: Payload, sha256: str) -> None:
         self.payload = payload
@@ -102,7 +101,7 @@ class Bundle:
 
     @cached_property
     def facts(self) -> Facts:
-        """This program's facts, with the bundle's overlays laid over them."""
+        """Return this program's facts with the bundle's overlays."""
         from compatgate.catalog import load_facts
 
         if not self.payload.overlays:
@@ -119,11 +118,11 @@ class Bundle:
 
     @property
     def facts_match(self) -> bool:
-        """Return whether this program's facts are those that the exporting gate had."""
+        """Tell whether this program and the exporting gate have the same facts."""
         return self.facts.digest == self.payload.facts
 
     def snapshot(self) -> Snapshot:
-        """What deciding rests on."""
+        """Return the snapshot to decide on."""
         stored = (
             (*key_of(item.document), item.document, item.revision)
             for item in self.payload.documents
@@ -133,7 +132,7 @@ class Bundle:
 
 
 def seal(payload: Payload) -> bytes:
-    """Return the bytes of a bundle's file; equal payloads give equal bytes."""
+    """Return a bundle as bytes; equal payloads give equal bytes."""
     content = _encode(payload)
     envelope = Envelope(
         PAYLOAD_TYPE, base64.b64encode(content).decode(), hashlib.sha256(content).hexdigest()
@@ -145,7 +144,7 @@ def load_bundle(path: str | Path) -> Bundle:
     """Read a bundle.
 
     Raises:
-        BadInput: the file cannot be read, is not a bundle, is damaged, or of another format.
+        BadInput: the file cannot be read, is not a bundle, is damaged, or has another format.
     """
     try:
         with Path(path).open("rb") as stream:
@@ -159,15 +158,15 @@ def load_bundle(path: str | Path) -> Bundle:
 
 
 def open_bundle(content: bytes, name: str) -> Bundle:
-    """Read a bundle's bytes.
+    """Read a bundle from bytes.
 
     Raises:
-        BadInput: as `load_bundle`.
+        BadInput: as for `load_bundle`.
     """
     try:
         envelope = msgspec.json.decode(content, type=Envelope)
     except (msgspec.MsgspecError, *NOT_JSON) as error:
-        raise _bad(f"{name} is not a bundle, or was cut short: {error}", name) from None
+        raise _bad(f"{name} is not a bundle, or is truncated: {error}", name) from None
     if envelope.payload_type != PAYLOAD_TYPE:
         raise _bad(f"{name} is not a bundle: it holds {envelope.payload_type}", name)
     try:
@@ -175,7 +174,7 @@ def open_bundle(content: bytes, name: str) -> Bundle:
     except (binascii.Error, ValueError):
         raise _bad(f"{name} is damaged: its payload is not base64", name) from None
     if hashlib.sha256(payload).hexdigest() != envelope.sha256:
-        raise _bad(f"{name} is damaged or was tampered with: its digest does not fit", name)
+        raise _bad(f"{name} is damaged or was tampered with: its digest does not match", name)
     return Bundle(_payload(payload, name), envelope.sha256)
 
 
@@ -183,13 +182,13 @@ def _payload(content: bytes, name: str) -> Payload:
     try:
         stated = msgspec.json.decode(content, type=_Format).format
         if stated != FORMAT:
-            hint = "use the version of compatgate that wrote it, or a newer one"
+            hint = "use the version of compatgate that wrote the bundle, or a newer one"
             raise BadInput(
-                f"{name} has format {stated}, known is {FORMAT}", field="bundle", hint=hint
+                f"{name} has format {stated}, expected {FORMAT}", field="bundle", hint=hint
             )
         return msgspec.json.decode(content, type=Payload)
     except (msgspec.MsgspecError, *NOT_JSON) as error:
-        raise _bad(f"{name} does not hold what a bundle holds: {error}", name) from None
+        raise _bad(f"{name} is not a valid bundle: {error}", name) from None
 
 
 class _Format(Struct):
@@ -197,7 +196,7 @@ class _Format(Struct):
 
 
 def bundle_evidence(evidence: Sequence[Evidence]) -> tuple[BundledRun, ...]:
-    """Judged runs as a bundle carries them, by id."""
+    """Return judged runs in the form of a bundle, sorted by id."""
     runs = [
         BundledRun(
             run.id,
@@ -228,5 +227,5 @@ def _evidence(run: BundledRun) -> Evidence:
 
 
 def _bad(problem: str, value: object) -> BadInput:
-    hint = "make one with: compatgate bundle export"
+    hint = "create one with: compatgate bundle export"
     return BadInput(problem, field="bundle", value=str(value), hint=hint)

@@ -40,10 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked.
+    """Run an action.
 
     Raises:
-        BadInput: a file that cannot be written, or is not an undamaged bundle.
+        BadInput: a file cannot be written, or is not an undamaged bundle.
         NotFound: there is no such revision.
     """
     return _export(args) if args.action == "export" else _show(args)
@@ -84,5 +84,7 @@ def _show(args: argparse.Namespace) -> int:
     for key, value in report.items():
         print(f"{key:<12} {', '.join(value) if isinstance(value, list) else value}")
     if not bundle.facts_match:
-        print("this program's facts differ from the exporting gate's: answers may differ too")
+        print(
+            "the facts of this program differ from those of the exporting gate: answers may differ"
+        )
     return 0

@@ -1,7 +1,7 @@
 """Decide a question on a snapshot; no database, no log.
 
-A question is JSON, and its bytes are the key by which its answer is cached for as long as the
-snapshot and the answer hold.
+A question is JSON. Its bytes are the key of its cached answer, which is valid as long as the
+snapshot and the answer itself.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
-    """Return the question of a body that was parsed already.
+    """Return a parsed body as a question.
 
     Raises:
-        BadInput: it holds what JSON does not.
+        BadInput: the body holds a value that JSON cannot.
     """
     try:
         return _encode_sorted(body)
@@ -45,7 +45,7 @@ def decode(question: bytes) -> Any:
     """Return the body of a question.
 
     Raises:
-        BadInput: it is no JSON, or an object in it has a key twice; names the key.
+        BadInput: the question is not JSON, or an object has a key twice; names the key.
     """
     try:
         return decode_once(question)
@@ -56,12 +56,12 @@ def decode(question: bytes) -> Any:
 
 
 class CompletedQuestion(NamedTuple):
-    """A question, as far as images can complete it.
+    """A question, completed from its image where possible.
 
     Attributes:
         body: of the question.
-        read: an image was read for it.
-        alone: its stack is what the image shows, and nothing that was stated.
+        read: the gate read an image for it.
+        alone: the stack comes from the image alone; the client stated nothing more.
     """
 
     body: Any
@@ -79,7 +79,7 @@ class SnapshotCache(Generic[T]):
     """Values by question, for one snapshot; safe to use from any number of threads.
 
     Args:
-        size: so many are kept; the one that was asked for longest ago goes first.
+        size: most values; the least recently used one is dropped first.
     """
 
     def __init__(self, size: int = SIZE) -> None:
@@ -88,7 +88,7 @@ class SnapshotCache(Generic[T]):
         self._values: OrderedDict[bytes, tuple[Snapshot, float, T]] = OrderedDict()
 
     def get(self, question: bytes, snapshot: Snapshot) -> T | None:
-        """What was kept for this question, if it still holds."""
+        """Return the value of a question if it is still valid."""
         with self._lock:
             found = self._values.get(question)
             if found is None:
@@ -102,14 +102,14 @@ class SnapshotCache(Generic[T]):
     def put(
         self, question: bytes, snapshot: Snapshot, value: T, valid_until: str | None, now: datetime
     ) -> None:
-        """Keep a value until the hour ends, or until a date that it rests on passes.
+        """Store a value until the hour ends, or until a date that decides it passes.
 
         Args:
             question: the key.
-            snapshot: that the value rests on.
-            value: to keep.
+            snapshot: that decided the value.
+            value: to store.
             valid_until: as `compatgate.core.verdict.Verdict.valid_until`.
-            now: when it was found out.
+            now: when the value was decided.
         """
         if len(question) > _LARGEST_QUESTION:
             return
@@ -120,13 +120,16 @@ class SnapshotCache(Generic[T]):
                 self._values.popitem(last=False)
 
     def clear(self, _: Any = None) -> None:
-        """Forget everything; the snapshot was replaced."""
+        """Drop every value: the snapshot was replaced."""
         with self._lock:
             self._values.clear()
 
 
 def _expiry(valid_until: str | None, now: datetime) -> float:
-    """Dates end at midnight UTC, which is also the end of an hour; times may end sooner."""
+    """Return the Unix time at which a value expires, in seconds.
+
+    Dates end at midnight UTC, which is also the end of an hour; times may end sooner.
+    """
     present = now.timestamp()
     hour_ends = present - present % _HOUR + _HOUR
     if valid_until is None or len(valid_until) <= len("2026-11-03"):
@@ -137,7 +140,7 @@ def _expiry(valid_until: str | None, now: datetime) -> float:
 
 
 _encode = msgspec.json.Encoder().encode
-"""Keeps the order of keys, in which a verdict shows the stack."""
+"""Keeps the order of keys: a verdict shows the stack in that order."""
 
 
 def decide(body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = False) -> Verdict:
@@ -145,9 +148,9 @@ def decide(body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = Fal
 
     Args:
         body: as ``POST /gate``.
-        snapshot: what the answer rests on.
+        snapshot: the matrix, facts and evidence.
         now: for ends of life, waivers and the age of evidence.
-        by_image: the stack is what the gate itself read from the image, and nothing besides.
+        by_image: the gate read the whole stack from the image.
 
     Raises:
         BadInput: names the field.
@@ -173,16 +176,16 @@ def _basis(changes: Any, by_image: bool) -> Basis:
 
 
 class _Assessment(Struct, frozen=True, gc=False):
-    """What was found of a stack on a target, whatever image it came in."""
+    """The verdict on a stack and a target, whatever the image."""
 
     found: Verdict
     policy: Policy
 
 
 class Decider:
-    """Decides as `decide` does, and assesses a stack once for all images that it comes in.
+    """The function `decide`, with one cached assessment of a stack for all its images.
 
-    Builds of one service differ in their digest, hardly ever in what is inside.
+    Builds of one service differ in their digest, but rarely in their stack.
     """
 
     def __init__(self) -> None:
@@ -209,7 +212,7 @@ class Decider:
 
 
 def _key(body: Any, snapshot: Snapshot) -> bytes | None:
-    """Return all of a question that decides its assessment; None where the image is not one."""
+    """Return the parts of a question that decide its assessment; None: malformed names."""
     if not isinstance(body, Mapping):
         return None
     image, target = body.get("image"), body.get("target") or ""
@@ -220,7 +223,7 @@ def _key(body: Any, snapshot: Snapshot) -> bytes | None:
 
 
 def asked_target(request: Request, snapshot: Snapshot) -> Target:
-    """Return the target of a request: the pools that it names, its ``set`` applied to each.
+    """Return the target of a request with the named pools, after applying ``set`` to each.
 
     Raises:
         NotFound: there is no such target, or no such pool of it.
@@ -236,7 +239,7 @@ def asked_target(request: Request, snapshot: Snapshot) -> Target:
 
 
 def _with_pools(target: Target, names: Sequence[str]) -> Target:
-    """Return the target with these of its pools; it remembers which are left out."""
+    """Return the target with only these pools; ``left_out`` lists the others."""
     known = [pool.name for pool in target.pools]
     for name in names:
         if name not in known:

@@ -1,10 +1,10 @@
 """Log decisions before their answers leave.
 
-Decisions of the same time share a transaction. The first to join a batch leads it: it waits for
-the batch before to be written and for its turn among processes, closes its own to newcomers,
-writes it, and wakes the rest. Who records leads in the caller's thread; who submits, and so
-must not wait, leads in a thread of the log. Nothing is lost at a fork or at an exit: an answer
-leaves only after its batch.
+Concurrent decisions share a transaction. The first thread to join a batch leads it: the leader
+waits until the previous batch is written and for its turn among processes, closes the batch,
+writes it, and wakes the other threads. `record` leads in the caller's thread; `submit`, which must
+not wait, leads in a thread of the log. A fork or an exit loses nothing: an answer leaves only
+after its batch.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _MARK = b'"decided_at":"'
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """What ``POST /gate`` answers.
+    """An answer of ``POST /gate``.
 
     Attributes:
         verdict: as an object.
-        body: as JSON.
-        cached: the same question was asked before, of the same snapshot.
+        body: the verdict as JSON.
+        cached: an earlier question on the same snapshot gave the answer.
     """
 
     verdict: Verdict
@@ -50,7 +50,7 @@ class Answer(Struct, frozen=True, gc=False):
         return cls(verdict, msgspec.json.encode(verdict.to_json()))
 
     def at(self, moment: str) -> Answer:
-        """Return the same answer, decided at another moment: its id does not depend on it."""
+        """Return the answer with another time of decision; its id stays the same."""
         start = self.body.rindex(_MARK) + len(_MARK)
         end = self.body.index(b'"', start)
         body = b"".join((self.body[:start], moment.encode(), self.body[end:]))
@@ -58,31 +58,31 @@ class Answer(Struct, frozen=True, gc=False):
 
 
 class Decided(Struct, frozen=True, gc=False):
-    """An answer, and what the decision log must hold before it leaves."""
+    """An answer, and its decision, which must be logged before the answer leaves."""
 
     answer: Answer
     decision: NewDecision
 
     @property
     def row(self) -> tuple[NewDecision, str]:
-        """What `compatgate.service.gate.decision_log.DecisionLog` takes."""
+        """Return the row for `DecisionLog`."""
         return self.decision, self.answer.body.decode()
 
 
 CAPACITY = 10_000
-"""Decisions that may wait; more means that the database has stopped keeping up."""
+"""Most decisions in the queue; more means that the database is too slow."""
 PATIENCE_SECONDS = 30.0
 _REMEMBERED = 100_000
 _LONGEST_COLUMN = 512
 _QUICK_SECONDS = 2.0
-"""A failure that came sooner is tried once more, on a new connection."""
+"""A write that failed sooner is tried once more, on a new connection."""
 
 Row = tuple[NewDecision, str]
-"""A decision, and the verdict's JSON, which is stored when its id is new."""
+"""A decision, and the JSON of its verdict, stored if its id is new."""
 
 
 class _Batch:
-    """Decisions that are committed together."""
+    """Decisions of one transaction."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -90,11 +90,11 @@ class _Batch:
 
 
 class DecisionLog:
-    """Appends decisions to a database, in batches, for any number of threads.
+    """A log of decisions in a database, written in batches for any number of threads.
 
     Args:
-        database: that they are written to.
-        commit: as of `DecisionWriter`.
+        database: to write to.
+        commit: as for `DecisionWriter`.
     """
 
     def __init__(self, database: Database, commit: Commit = "sync") -> None:
@@ -109,14 +109,14 @@ class DecisionLog:
         self._leader: ThreadPoolExecutor | None = None
 
     def record(self, decision: NewDecision, body: str) -> None:
-        """Store a decision; return when it is committed.
+        """Store a decision, and wait until it is committed.
 
         Args:
-            decision: what was decided.
-            body: the verdict's JSON, stored when its id is new.
+            decision: to store.
+            body: JSON of the verdict, stored if its id is new.
 
         Raises:
-            Unavailable: it could not be stored, so it must not be answered.
+            Unavailable: the decision could not be stored, so the answer must not leave.
         """
         batch, leads = self._join([(decision, body)])
         if leads:
@@ -124,17 +124,17 @@ class DecisionLog:
         wait_for(batch.done, PATIENCE_SECONDS)
 
     def submit(self, rows: Sequence[Row]) -> Future[None]:
-        """Store decisions without waiting for it.
+        """Queue decisions without waiting.
 
         Args:
-            rows: at least one; they are committed together.
+            rows: at least one; they share a transaction.
 
         Returns:
-            What ends when they are committed, and fails with `Unavailable` when they cannot be.
-            Decisions of the same batch get the same.
+            A future that is done once they are committed, and fails with `Unavailable` if they
+            cannot be. Decisions of one batch share their future.
 
         Raises:
-            Unavailable: too many decisions wait already.
+            Unavailable: the queue is full.
         """
         batch, leads = self._join(rows)
         if leads:
@@ -145,7 +145,7 @@ class DecisionLog:
         return batch.done
 
     def _join(self, rows: Sequence[Row]) -> tuple[_Batch, bool]:
-        """Add decisions to the open batch; whether they are its first."""
+        """Add decisions to the open batch, and tell whether they are its first."""
         with self._joining:
             batch = self._open
             leads = not batch.rows
@@ -182,7 +182,7 @@ class DecisionLog:
                 batch.done.set_exception(error if known else unavailable(self._database, error))
 
     def _close(self, batch: _Batch) -> None:
-        """Let no more decisions join a batch."""
+        """Close a batch to further decisions."""
         with self._joining:
             if self._open is batch:
                 self._open = _Batch()
@@ -197,7 +197,7 @@ class DecisionLog:
         except Exception:
             if time.monotonic() - began > _QUICK_SECONDS:
                 raise
-            # The server was restarted, or another program removed verdicts that this one wrote.
+            # The server restarted, or another program deleted verdicts that this one wrote.
             self._known.clear()
             self._writer.write(decisions, verdicts)
         if len(self._known) > _REMEMBERED:
@@ -205,10 +205,10 @@ class DecisionLog:
         self._known.update(unknown)
 
     def rehearse(self) -> None:
-        """Do everything that recording a decision takes, and leave the log as it is.
+        """Check that a decision can be recorded, without changing the log.
 
         Raises:
-            Unavailable: no decision can be recorded now, and why.
+            Unavailable: no decision can be recorded now; says why.
         """
         decision = NewDecision(
             "vd_rehearsal", clock.now(), None, "unknown", False, 0, None, "readyz", "rehearsal", 0
@@ -221,12 +221,12 @@ class DecisionLog:
                 except Exception:
                     if time.monotonic() - began > _QUICK_SECONDS:
                         raise
-                    self._writer.rehearse(decision)  # the server was restarted
+                    self._writer.rehearse(decision)  # the server restarted
         except Exception as error:
             raise unavailable(self._database, error) from error
 
     def close(self) -> None:
-        """Write what was submitted, and let go of the connection."""
+        """Write the queued decisions, and close the connection."""
         if self._leader is not None and self._process == os.getpid():
             self._leader.shutdown()
         with self._writing:
@@ -237,25 +237,25 @@ def wait_for(batch: Future[None], seconds: float) -> None:
     """Wait until submitted decisions are committed.
 
     Raises:
-        Unavailable: they could not be, or not in this time; they must not be answered.
+        Unavailable: they were not committed in time; their answers must not leave.
     """
     try:
         batch.result(seconds)
     except TimeoutError:
         raise late() from None
-    except CompatgateError as error:  # others wait for the same batch, and raise it as well
+    except CompatgateError as error:  # other threads of the batch raise it, too
         raise Unavailable(error.problem, field=error.field, hint=error.hint) from error
 
 
 def late() -> Unavailable:
-    """Return the error of whoever has waited long enough."""
+    """Return the error for a log that did not answer in time."""
     return Unavailable("the decision log did not answer in time")
 
 
 def decision_of(
     verdict: Verdict, decided_at: datetime, asked_by: str, source: str, duration_us: int
 ) -> NewDecision:
-    """What the log says of a verdict."""
+    """Return the decision record of a verdict."""
     return NewDecision(
         verdict_id=verdict.id,
         decided_at=decided_at,
@@ -271,6 +271,6 @@ def decision_of(
 
 
 def _for_column(text: str) -> str:
-    """Return text that every database keeps as it is; the verdict itself has the whole."""
+    """Return text that every database can store; the verdict has the full text."""
     text = text[:_LONGEST_COLUMN]
     return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)

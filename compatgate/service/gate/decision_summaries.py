@@ -17,16 +17,16 @@ from sqlalchemy.orm import Session
 from compatgate.service.gate.repository import Decision, Verdict
 
 MOST = 200_000
-"""Decisions that are looked at; a chart is not worth more."""
+"""Most decisions that a summary reads; a chart does not need more."""
 _DISORDER = 1000
-"""Numbers follow the clock but for what threads wrote at the same time."""
+"""Numbers may run ahead of the clock by so many: threads write at the same time."""
 
 
 class DayRow(Struct, frozen=True):
     """Decisions of one day, in UTC.
 
     Attributes:
-        undecided: the verdict was unknown and the policy stopped there: no decision.
+        undecided: the verdict was unknown, and the policy did not allow it.
     """
 
     day: date
@@ -36,11 +36,11 @@ class DayRow(Struct, frozen=True):
 
 
 class Counted(Struct, frozen=True):
-    """Decisions by day.
+    """Numbers of decisions by day.
 
     Attributes:
-        days: in order; days without decisions are left out.
-        complete: all were counted; else only the newest `MOST`.
+        days: in order; days without decisions are missing.
+        complete: all decisions count; else only the newest `MOST`.
     """
 
     days: tuple[DayRow, ...]
@@ -50,13 +50,13 @@ class Counted(Struct, frozen=True):
 def per_day(
     session: Session, since: datetime, *, target: str | None = None, most: int = MOST
 ) -> Counted:
-    """Count decisions day by day.
+    """Count decisions by day.
 
     Args:
         session: to read from.
-        since: not before this.
-        target: only those about it.
-        most: at most so many, the newest.
+        since: earliest time.
+        target: only decisions on this target.
+        most: most decisions to count, the newest.
     """
     newest = _newest(session, since, target, most)
     if newest is None:
@@ -69,12 +69,12 @@ def per_day(
 
 
 def stopped_per_target(session: Session, since: datetime, *, most: int = MOST) -> dict[str, int]:
-    """Return how many decisions did not allow what was asked, by target, where there were any.
+    """Count the decisions that did not allow the stack, by target; targets without any are missing.
 
     Args:
         session: to read from.
-        since: not before this.
-        most: among at most so many decisions, the newest.
+        since: earliest time.
+        most: most decisions to read, the newest.
     """
     newest = _newest(session, since, None, most)
     if newest is None:
@@ -85,7 +85,7 @@ def stopped_per_target(session: Session, since: datetime, *, most: int = MOST) -
 
 
 def _newest(session: Session, since: datetime, target: str | None, most: int) -> Subquery | None:
-    """Return the newest decisions since a moment; None: there are none."""
+    """Return a query of the newest decisions since a moment; None: there are none."""
     first = first_since(session, since)
     if first is None:
         return None
@@ -97,14 +97,17 @@ def _newest(session: Session, since: datetime, target: str | None, most: int) ->
 
 
 def _counts(newest: Subquery) -> list[ColumnElement[int]]:
-    """Allowed, denied, and not decided."""
+    """Return columns that count allowed, denied and undecided decisions."""
     allowed, unknown = newest.c.allowed, newest.c.outcome == "unknown"
     wanted = (allowed, and_(not_(allowed), not_(unknown)), and_(not_(allowed), unknown))
     return [func.sum(case((condition, 1), else_=0)) for condition in wanted]
 
 
 def first_since(session: Session, since: datetime) -> int | None:
-    """The smallest number of a decision since a moment: numbers are what the indexes end in."""
+    """Return the smallest decision number since a moment; None: there is none.
+
+    Queries filter by number, since every index ends in it.
+    """
     early = select(Decision.id).where(Decision.decided_at >= since)
     early = early.order_by(Decision.decided_at).limit(_DISORDER)
     found: int | None = session.execute(select(func.min(early.subquery().c.id))).scalar()
@@ -112,7 +115,7 @@ def first_since(session: Session, since: datetime) -> int | None:
 
 
 def _day(session: Session, at: ColumnElement[datetime]) -> ColumnElement[str]:
-    """``2026-11-03``, of the day in UTC."""
+    """Return an expression for the day in UTC, ``2026-11-03``."""
     if session.get_bind().dialect.name == "sqlite":
         return func.substr(type_coerce(at, String), 1, 10)
     return func.to_char(func.timezone("UTC", at), "YYYY-MM-DD")
@@ -122,8 +125,8 @@ class DeniedRow(Struct, frozen=True):
     """A verdict that denied.
 
     Attributes:
-        count: how often it was given.
-        image: one of those that were asked about.
+        count: decisions with this verdict.
+        image: of one of the decisions.
     """
 
     verdict_id: str
@@ -135,12 +138,12 @@ class DeniedRow(Struct, frozen=True):
 
 
 def most_denied(session: Session, since: datetime, *, limit: int) -> list[DeniedRow]:
-    """Return verdicts that were given most often among those that did not allow.
+    """Return the verdicts that denied most often.
 
     Args:
         session: to read from.
-        since: not before this; of more than `MOST` decisions, the newest.
-        limit: at most so many rows.
+        since: earliest time; of more than `MOST` decisions, the newest count.
+        limit: most rows.
     """
     first = first_since(session, since)
     if first is None:
@@ -164,7 +167,7 @@ def most_denied(session: Session, since: datetime, *, limit: int) -> list[Denied
 
 
 MOST_VERDICTS = 5000
-"""Different verdicts that are read, those given last."""
+"""Most verdicts that a summary reads, the latest."""
 _AT_ONCE = 500
 
 
@@ -172,8 +175,8 @@ class AskedStack(Struct, frozen=True):
     """A verdict and the decisions that gave it.
 
     Attributes:
-        body: the verdict as it was first given.
-        count: decisions that gave it.
+        body: the verdict as first given.
+        count: decisions with the verdict.
     """
 
     verdict_id: str
@@ -185,12 +188,12 @@ class AskedStack(Struct, frozen=True):
 
 
 class AskedStacks(Struct, frozen=True):
-    """Verdicts that targets were given.
+    """Verdicts on targets.
 
     Attributes:
-        found: the one given last first.
-        decisions: how many decisions these are.
-        complete: all since the moment were read; else only the newest.
+        found: the latest first.
+        decisions: number of their decisions.
+        complete: all decisions since the moment were read; else only the newest.
     """
 
     found: tuple[AskedStack, ...] = ()
@@ -201,13 +204,13 @@ class AskedStacks(Struct, frozen=True):
 def asked_stacks(
     session: Session, targets: Sequence[str], since: datetime, *, most: int
 ) -> AskedStacks:
-    """Return what some targets were asked about.
+    """Return the verdicts on some targets.
 
     Args:
         session: to read from.
-        targets: by name.
-        since: not before this.
-        most: look at so many decisions, the newest.
+        targets: their names.
+        since: earliest time.
+        most: most decisions to read, the newest.
     """
     first = first_since(session, since)
     if first is None or not targets:

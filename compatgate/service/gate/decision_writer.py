@@ -1,14 +1,13 @@
-"""Write decisions fast: one transaction a batch, plain statements on the driver's connection.
+"""Write decisions fast: one transaction per batch, plain statements on the driver's connection.
 
 A batch is one transaction of a few statements, however many decisions it holds. The audit chain
-gets one link for it, with the digest of its rows.
+gets one link per batch, with the digest of its rows.
 
-What is committed survives the death of any process, of ours or of the database. PostgreSQL
-commits synchronously, also where its server is set to ``synchronous_commit = off``: with that
-setting the log of the last moments is in its shared memory alone, and the death of one backend
-discards it. `DecisionWriter` can be told to accept that. SQLite (``synchronous = NORMAL``) has
-handed its log to the kernel when it commits, and not yet to the disk: power loss or a crash of
-the kernel may take the last decisions of an SQLite file.
+Committed decisions survive the death of any process, of the gate or of the database. PostgreSQL
+commits synchronously, even if its server is set to ``synchronous_commit = off``: with that setting
+the latest log records exist only in shared memory, and the death of one backend discards them.
+`DecisionWriter` can accept that. SQLite (``synchronous = NORMAL``) commits when the kernel has its
+log, before the disk has it: power loss or a kernel crash may lose the last decisions.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from compatgate.service.audit import repository as audit
 from compatgate.service.gate.repository import NewDecision, encode_lines, line
 
 Commit = Literal["sync", "async"]
-"""When PostgreSQL answers a COMMIT: when its disk has the decisions, or before."""
+"""When PostgreSQL answers a COMMIT: after or before its disk has the decisions."""
 _COLUMNS = ("id", *NewDecision.__struct_fields__)
 _LINK = ("seq", "at", "actor", "action", "subject", "detail", "previous", "hash")
 _LAST = """
@@ -46,7 +45,7 @@ def _insert(table: str, columns: Sequence[str]) -> str:
 
 @cache
 def _insert_verdicts(count: int) -> str:
-    """Return one statement for many: it answers with the ids that were new."""
+    """Return one statement for many verdicts; its result is the new ids."""
     marks = ", ".join(["(?, ?)"] * count)
     conflict = "ON CONFLICT (id) DO NOTHING RETURNING id"
     return f"INSERT INTO verdicts (id, body) VALUES {marks} {conflict}"  # noqa: S608
@@ -58,7 +57,7 @@ _DECISIONS_SQLITE = (
     + ", ".join(f"json_extract(value, '$[{index}]')" for index in range(len(_COLUMNS)))
     + " FROM json_each(?)"
 )
-"""One statement for a whole batch: the interpreter's lock changes hands at every statement."""
+"""One statement per batch: the interpreter releases its lock at every statement."""
 _AUDIT = _insert("audit", _LINK)
 _LINK_HASH = "SELECT hash FROM audit WHERE seq = ?"
 _BEGIN = f"BEGIN ISOLATION LEVEL READ COMMITTED; {{}}; SELECT pg_advisory_xact_lock({WRITER_LOCK})"
@@ -66,14 +65,14 @@ _SYNCHRONOUS = _BEGIN.format(
     "SELECT set_config('synchronous_commit', 'local', true)"
     " WHERE current_setting('synchronous_commit') = 'off'"
 )
-"""Settings of the server that wait for more, like ``on`` and ``remote_apply``, stay as they are."""
+"""Stricter settings of the server, like ``on`` and ``remote_apply``, stay in effect."""
 _ASYNCHRONOUS = _BEGIN.format("SET LOCAL synchronous_commit = off")
 _INHERITED: list[Any] = []
-"""Connections of a parent process: not ours to use, and closing them could disturb it."""
+"""Connections of a parent process: using or closing them could disturb the parent."""
 
 
 class _BatchWrite(Struct, frozen=True):
-    """A batch in a transaction, and the audit link that vouches for it."""
+    """A batch in a transaction, and its audit link."""
 
     batch: Sequence[NewDecision]
     first: int
@@ -82,36 +81,36 @@ class _BatchWrite(Struct, frozen=True):
 
 
 class DecisionWriter:
-    """Holds one connection of its own; one thread at a time may use it, at its `Turn`.
+    """A writer with one connection; one thread at a time may use it, at its `WriterTurn`.
 
     Args:
-        database: that decisions are written to.
-        commit: ``async`` lets PostgreSQL answer a COMMIT before the decisions are on its disk; they
-            are lost when one of its processes dies in that moment. No matter for SQLite.
+        database: to write to.
+        commit: ``async`` lets PostgreSQL answer a COMMIT before the decisions are on its disk; the
+            death of one of its processes can then lose them. No effect on SQLite.
     """
 
     def __init__(self, database: Database, commit: Commit = "sync") -> None:
         self._database = database
         self._begin_postgresql = _SYNCHRONOUS if commit == "sync" else _ASYNCHRONOUS
-        self._in_doubt: _BatchWrite | None = None  # its COMMIT was sent, and not answered
+        self._in_doubt: _BatchWrite | None = None  # COMMIT sent, no answer yet
         self._connection: Any = None
         self._process = os.getpid()
         self._checkpointer = Checkpointer(database)
 
     def write(self, batch: Sequence[NewDecision], verdicts: Mapping[str, str]) -> int:
-        """Store a batch of decisions, the verdicts that are new, and the link that vouches for it.
+        """Store a batch of decisions, their new verdicts, and its audit link.
 
         Args:
             batch: at least one, in order.
-            verdicts: JSON by id, of those that may not be stored yet.
+            verdicts: JSON by id, of verdicts that may be new.
 
         Returns:
-            The number of the first; the others follow without gaps.
+            The number of the first decision; the others follow without gaps.
 
         Raises:
-            Exception: the driver's; the next call connects anew. Nothing was stored, unless the
-                connection was lost during COMMIT: then nobody knows, until the same batch is given
-                again. It is not stored twice.
+            Exception: of the driver; the next call opens a new connection. Nothing was stored,
+                unless the connection was lost during COMMIT. Write the same batch again to find
+                out: it is not stored twice.
         """
         cursor = None
         try:
@@ -130,15 +129,15 @@ class DecisionWriter:
         return first
 
     def rehearse(self, decision: NewDecision) -> None:
-        """Store a decision, take it back, and commit: the log stays as it is.
+        """Store a decision, undo it, and commit: the log does not change.
 
-        The database does for it what it does for every decision, down to its disk.
+        The database does the same work as for a real decision, down to its disk.
 
         Args:
-            decision: whose verdict is not stored.
+            decision: with a verdict that is not stored.
 
         Raises:
-            Exception: the driver's; no decision can be stored now.
+            Exception: of the driver; no decision can be stored now.
         """
         cursor = None
         try:
@@ -151,10 +150,10 @@ class DecisionWriter:
         except BaseException:
             self._abandon(cursor)
             raise
-        self._checkpointer.wrote(2)  # pages go through SQLite's log all the same
+        self._checkpointer.wrote(2)  # SQLite writes the pages to its log anyway
 
     def _committed_after_all(self, cursor: Any, batch: Sequence[NewDecision]) -> int | None:
-        """Return the number of a batch whose COMMIT was not answered, where the database has it."""
+        """Return the first number of a batch whose COMMIT had no answer, if it was stored."""
         before, self._in_doubt = self._in_doubt, None
         if before is None or before.batch is not batch:
             return None
@@ -162,7 +161,7 @@ class DecisionWriter:
         return before.first if found is not None and found[0] == before.hash else None
 
     def _abandon(self, cursor: Any) -> None:
-        """Undo what was begun: SQLite keeps its lock while an unfinished cursor lives."""
+        """Roll back: SQLite holds its lock as long as an unfinished cursor exists."""
         with suppress(Exception):
             if cursor is not None:
                 cursor.execute("ROLLBACK")
@@ -180,7 +179,7 @@ class DecisionWriter:
             if self._database.is_sqlite:
                 self._connection.cursor().execute(f"PRAGMA wal_autocheckpoint = {LONGEST_LOG}")
             else:
-                self._connection.driver_connection.autocommit = True  # BEGIN is written out here
+                self._connection.driver_connection.autocommit = True  # this class sends BEGIN
         return self._connection.cursor()
 
     def _store(
@@ -220,7 +219,7 @@ class DecisionWriter:
             cursor.execute(self._begin_postgresql)
 
     def _store_new(self, cursor: Any, verdicts: Mapping[str, str]) -> dict[str, str]:
-        """Store verdicts; those that were stored already stay as they are and are left out."""
+        """Store verdicts, and return the new ones."""
         new: set[str] = set()
         rows = iter(verdicts.items())
         while some := list(islice(rows, _VERDICTS_AT_ONCE)):
@@ -233,7 +232,7 @@ class DecisionWriter:
         return statement if self._database.is_sqlite else statement.replace("?", "%s")
 
     def close(self) -> None:
-        """Let go of the connection; what was not committed is undone."""
+        """Close the connection; an open transaction is rolled back."""
         self._checkpointer.wait()
         self._let_go()
 

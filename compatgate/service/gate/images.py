@@ -1,12 +1,11 @@
 """Read images that questions name, from registries that the operator allows.
 
-Only registries on the operator's list are asked, so that a question cannot make the service
-speak to hosts of the asker's choosing. An image elsewhere is a label, and the answer says
-that it was not read.
+The gate asks only registries on the operator's list, so that a client cannot choose hosts for the
+service to contact. Any other image is a label, and the answer says that it was not read.
 
-A question waits for a reading no longer than the deadline. The reading goes on, so that the
-next question finds it done: layers of gigabytes take minutes, once for each digest. Few images
-are read at a time, each once.
+A question waits for its image no longer than the deadline. The reading continues, so that a later
+question finds the result: layers of gigabytes take minutes, once for each digest. The gate reads
+few images at a time, each once.
 """
 
 from __future__ import annotations
@@ -53,39 +52,39 @@ class RegistryPlace(Struct, frozen=True):
         return f"{self.host}/{self.path}" if self.path else self.host
 
     def holds(self, name: Reference) -> bool:
-        """Return whether an image is there."""
+        """Tell whether an image is in this place."""
         if name.registry != self.host:
             return False
         return not self.path or f"{name.repository}/".startswith(f"{self.path}/")
 
 
 def allowed(name: Reference, places: Iterable[RegistryPlace]) -> bool:
-    """Return whether an image is in one of the places."""
+    """Tell whether an image is in one of the places."""
     return any(place.holds(name) for place in places)
 
 
 def parse_places(texts: Sequence[str], field: str) -> tuple[RegistryPlace, ...]:
-    """Read ``registry.example``, ``registry.example:5000/team``; several with commas.
+    """Parse places like ``registry.example`` and ``registry.example:5000/team``, comma-separated.
 
     Args:
         texts: values of the option or variable.
-        field: its name, for errors.
+        field: name of the option, for errors.
 
     Raises:
-        BadInput: one is not ``HOST[:PORT][/PREFIX]``.
+        BadInput: an item is not ``HOST[:PORT][/PREFIX]``.
     """
     return tuple(dict.fromkeys(_parse(item, field) for item in _items(texts)))
 
 
 def parse_indexes(texts: Sequence[str], field: str) -> tuple[str, ...]:
-    """Read ``https://pypi.org/simple``; several with commas or spaces.
+    """Parse index URLs like ``https://pypi.org/simple``, separated by commas or spaces.
 
     Args:
         texts: values of the option or variable.
-        field: its name, for errors.
+        field: name of the option, for errors.
 
     Raises:
-        BadInput: one is no URL of an index; a password in it is not repeated.
+        BadInput: an item is not an index URL; the error leaves out a password.
     """
     found = []
     for item in _items(texts):
@@ -97,20 +96,20 @@ def parse_indexes(texts: Sequence[str], field: str) -> tuple[str, ...]:
         if not fits or parts.query or parts.fragment:
             shown = item.rpartition("@")[2][:200]
             hint = "like https://pypi.org/simple"
-            raise BadInput("is not a URL of an index", field=field, value=shown, hint=hint)
+            raise BadInput("is not an index URL", field=field, value=shown, hint=hint)
         found.append(item.rstrip("/"))
     return tuple(dict.fromkeys(found))
 
 
 def parse_networks(texts: Sequence[str], field: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Read ``10.20.0.0/16``, ``fd00::/8`` or one address; several with commas.
+    """Parse networks like ``10.20.0.0/16`` and ``fd00::/8``, or addresses, comma-separated.
 
     Args:
         texts: values of the option or variable.
-        field: its name, for errors.
+        field: name of the option, for errors.
 
     Raises:
-        BadInput: one is no network.
+        BadInput: an item is not a network.
     """
     found = []
     for item in _items(texts):
@@ -140,16 +139,16 @@ def _parse(item: str, field: str) -> RegistryPlace:
 
 
 LONGEST_S = 900.0
-"""Seconds that a reading may take, whoever still waits for it."""
+"""Longest reading in seconds, also if no question waits for it."""
 _REMEMBERED = 512
 _KEPT_FREE = 2
-"""Places for readings from other registries than the one that has most."""
+"""Readings that one registry alone cannot use up."""
 Key = tuple[str, str]
 """Reference and platform."""
 
 
 class _Flight:
-    """A reading that is under way; any number of questions wait for it."""
+    """A running reading; any number of questions wait for it."""
 
     def __init__(self, registry: str) -> None:
         self.registry = registry
@@ -159,14 +158,14 @@ class _Flight:
 
 
 class Readings:
-    """Reads images, in threads of its own.
+    """A background reader of images.
 
     Args:
-        options: as `read_image`.
+        options: as for `read_image`.
         overlays: the operator's fact files.
-        deadline_s: seconds that a question waits.
-        at_once: images that are read at the same time.
-        waiting: questions that may wait at the same time.
+        deadline_s: longest wait of a question, in seconds.
+        at_once: most images read at the same time.
+        waiting: most questions that wait at the same time.
     """
 
     def __init__(
@@ -190,18 +189,18 @@ class Readings:
     def read(
         self, name: Reference, platform: str, facts: Facts, wait_s: float | None = None
     ) -> ImageReading:
-        """What an image holds.
+        """Return the content of an image.
 
-        A tag is resolved each time; a digest that was read before is known, here or on disk.
+        A tag is resolved each time; earlier readings of a digest come from memory or disk.
 
         Args:
-            name: of the image; its registry may be asked.
-            platform: which image of an index is meant.
-            facts: where code runs, and which packages matter.
-            wait_s: seconds to wait, where that is less than the deadline.
+            name: of the image, in an allowed registry.
+            platform: selects an image of an index.
+            facts: with GPU architectures and known packages.
+            wait_s: seconds to wait, at most the deadline.
 
         Raises:
-            CompatgateError: as `read_image`; TimedOut while it is still being read.
+            CompatgateError: as for `read_image`; TimedOut: the reading still runs.
         """
         key = (str(name), platform)
         wait_s = self._deadline_s if wait_s is None else min(wait_s, self._deadline_s)
@@ -219,11 +218,11 @@ class Readings:
                 self._waiting -= 1
         if flight.error is not None:
             raise copy.copy(flight.error)
-        assert flight.reading is not None  # noqa: S101 - it is over, and was no error
+        assert flight.reading is not None  # noqa: S101 - ended without error
         return flight.reading
 
     def _wait(self, key: Key, name: Reference, facts: Facts, wait_s: float) -> _Flight:
-        """Return the reading when it is over; begun here, as soon as few enough are under way."""
+        """Wait for the reading, and start it once there is room."""
         end = time.monotonic() + wait_s
         flight: _Flight | None = None
         while flight is None or not flight.over:
@@ -232,19 +231,19 @@ class Readings:
                 flight = self._begin(key, name, facts)
             left = end - time.monotonic()
             if left <= 0:
-                raise self._late(name, wait_s, begun=flight is not None)
+                raise self._timeout(name, wait_s, begun=flight is not None)
             self._changed.wait(left)
         return flight
 
     def _has_room(self, name: Reference) -> bool:
-        """Whether another reading may begin; one slow registry does not take all the places."""
+        """Tell whether another reading may start; one slow registry must not block the others."""
         same = sum(flight.registry == name.registry for flight in self._flights.values())
         most = max(1, self._at_once - _KEPT_FREE)
         return len(self._flights) < self._at_once and same < most
 
     def _begin(self, key: Key, name: Reference, facts: Facts) -> _Flight:
         flight = _Flight(name.registry)
-        thread = threading.Thread(target=self._fly, args=(flight, key, name, facts), daemon=True)
+        thread = threading.Thread(target=self._read, args=(flight, key, name, facts), daemon=True)
         try:
             thread.start()
         except RuntimeError:  # the system has no threads left
@@ -252,7 +251,7 @@ class Readings:
         self._flights[key] = flight
         return flight
 
-    def _fly(self, flight: _Flight, key: Key, name: Reference, facts: Facts) -> None:
+    def _read(self, flight: _Flight, key: Key, name: Reference, facts: Facts) -> None:
         try:
             flight.reading = read_image(
                 str(name),
@@ -261,7 +260,7 @@ class Readings:
                 deadline_s=LONGEST_S,
                 options=replace(self._options, arch_facts=facts.arch, packages=facts.packages),
             )
-        except BaseException as error:  # raised again by those who wait
+        except BaseException as error:  # raised by the waiting questions
             flight.error = error
         with self._changed:
             flight.over = True
@@ -276,12 +275,12 @@ class Readings:
     def _signals(self) -> dict[str, Any]:
         return read_source("image_signals", self._overlays)
 
-    def _late(self, name: Reference, wait_s: float, *, begun: bool) -> TimedOut:
-        what = "reading" if begun else f"{self._at_once} others are being read; reading"
+    def _timeout(self, name: Reference, wait_s: float, *, begun: bool) -> TimedOut:
+        what = "reading" if begun else f"{self._at_once} other images are being read; reading"
         return TimedOut(
-            f"{what} {name} took longer than the {wait_s:.3g} seconds that were allowed",
+            f"{what} {name} took longer than {wait_s:.3g} seconds",
             field="image",
-            hint="it goes on being read: ask again; or serve with a longer --image-deadline",
+            hint="the reading continues: ask again, or serve with a longer --image-deadline",
         )
 
 
@@ -292,15 +291,15 @@ _PLATFORMS = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
 
 
 class ImageSettings(Struct, frozen=True):
-    """What the operator lets the gate read.
+    """Settings of the operator for reading images.
 
     Attributes:
-        registries: that may be asked; none: no image is read.
-        deadline_s: seconds that a question waits for its image.
-        at_once: images that are read at the same time.
-        waiting: questions that may wait for an image at the same time; the other threads stay
-            free for questions without one.
-        options: mirrors, TLS, credentials and cache, as `read_image` takes them.
+        registries: allowed; none: no image is read.
+        deadline_s: longest wait of a question for its image, in seconds.
+        at_once: most images read at the same time.
+        waiting: most questions that wait for an image at the same time; the other threads stay
+            free for questions without an image.
+        options: mirrors, TLS, credentials and cache, as for `read_image`.
     """
 
     registries: tuple[RegistryPlace, ...] = ()
@@ -311,7 +310,7 @@ class ImageSettings(Struct, frozen=True):
 
 
 class Images:
-    """Puts what an image shows into a question that names one.
+    """Completes questions from the images that they name.
 
     Args:
         settings: of the operator.
@@ -327,41 +326,42 @@ class Images:
             options, overlays, settings.deadline_s, settings.at_once, settings.waiting
         )
 
-    def shown(
+    def complete(
         self, body: Any, snapshot: Snapshot, wait_s: float | None = None
     ) -> CompletedQuestion:
-        """Return a question with what its image shows.
+        """Return a question completed with the stack of its image.
 
         Args:
-            body: of the question, as `compatgate.service.gate.deciding.decide` takes it.
-            snapshot: knows the target, whose processor chooses from an index.
-            wait_s: seconds to wait for the image, at most the operator's; None: those.
+            body: of the question, as for `compatgate.service.gate.deciding.decide`.
+            snapshot: with the target; its CPU selects an image of an index.
+            wait_s: seconds to wait for the image, at most the operator's deadline; None: the
+                deadline.
 
         Returns:
-            The question as it was asked where it names no image; where the image is not to be
-            read, with a remark that says so; else with the image's stack, which wins over what is
-            stated, and with the digest that was read.
+            Without an image, the question as asked. With an image that must not be read, the
+            question with a remark. Else the question with the image's stack, which wins over the
+            stated one, and with the digest.
 
         Raises:
-            BadInput: the question is malformed; or its image is not to be read, and no stack is
-                stated.
+            BadInput: the question is malformed; or its image must not be read, and the question
+                states no stack.
             NotFound: there is no such target, or no such image.
             Unavailable: the registry does not answer, or refuses, or not in time.
             Damaged: the image is not what its digest says.
-            TooLarge: it is a decompression bomb.
+            TooLarge: the image is a decompression bomb.
         """
         image = body.get("image") if isinstance(body, Mapping) else None
         if not isinstance(image, str) or not image:
             return CompletedQuestion(body)
         stated = body.get("stack")
-        name, why = self._to_be_read(image, stated is not None)
+        name, why = self._allowed_image(image, stated is not None)
         if name is None:
             noted = [*_remarks(stated), why]
             known = isinstance(stated, Mapping)
             return CompletedQuestion(
                 {**body, "stack": {**stated, "unread": noted}} if known else body
             )
-        # Whatever is wrong with the question is said before any registry is asked.
+        # Reject a malformed question before contacting a registry.
         request = parse_request(
             {**body, "stack": _NOT_YET if stated is None else stated}, snapshot.facts.gpus
         )
@@ -373,11 +373,11 @@ class Images:
         body = {**body, "stack": stack, "image": reading.pinned}
         return CompletedQuestion(body, read=True, alone=stack == shown)
 
-    def _to_be_read(self, image: str, stated: bool) -> tuple[Reference | None, str]:
-        """Return the image, or None and why it is not to be read.
+    def _allowed_image(self, image: str, stated: bool) -> tuple[Reference | None, str]:
+        """Return the image, or None and why the gate must not read it.
 
         Raises:
-            BadInput: it is not to be read, and no stack is stated.
+            BadInput: the gate must not read the image, and the question states no stack.
         """
         try:
             name = parse_reference(image)
@@ -401,7 +401,7 @@ def _remarks(stated: Any) -> list[str]:
 
 
 def _of_platform(reading: ImageReading, cpus: set[str]) -> dict[str, Any]:
-    """What an image shows; of an index, one image stands for one kind of processor only."""
+    """Return the stack of an image; an image of an index covers one kind of CPU."""
     shown = reading.to_request()
     if reading.index and len(cpus) > 1:
         what = f"the image of {reading.platform} was read, the target has pools of {sorted(cpus)}"

@@ -1,4 +1,4 @@
-"""Show a verdict rule by rule with its basis, the decision log, and what a change would do."""
+"""Show verdicts with their rules and basis, the decision log, and the what-if page."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ YesOrNo = Literal["yes", "no"]
 
 
 class DecisionQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which decisions."""
+    """Filters of decisions."""
 
     target: Filter | None = None
     verdict: Outcome | None = None
     verdict_id: Filter | None = None
-    allowed: Annotated[YesOrNo, Meta(description="what the policy made of it")] | None = None
+    allowed: Annotated[YesOrNo, Meta(description="decision of the policy")] | None = None
     source: Filter | None = None
     asked_by: Filter | None = None
     image: Filter | None = None
@@ -75,7 +75,7 @@ class DecisionQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_onl
 
 @page("/decisions", nav="decisions", query=DecisionQuery)
 def show_decisions(ask: PageRequest[DecisionQuery]) -> HtmlPage:
-    """Return the log, newest first, below the last two weeks as bars."""
+    """Show the log, newest first, below a bar chart of the last two weeks."""
     query, history = ask.query, ask.gate.history
     found = found_by(
         history.list_decisions,
@@ -123,7 +123,7 @@ def _decision_row(row: DecisionRow) -> tuple[Any, ...]:
 
 
 def answer_cell(row: DecisionRow) -> Cell:
-    """What the policy made of a verdict."""
+    """Return the decision of the policy."""
     if row.allowed:
         return Cell("allowed")
     if row.outcome == "unknown":
@@ -133,21 +133,21 @@ def answer_cell(row: DecisionRow) -> Cell:
 
 _LATEST = 20
 _WORDS = {
-    "pass": "It may run there.",
-    "warn": "It may run there; read the warnings first.",
-    "unknown": "Whether it can run there is not known.",
-    "fail": "It cannot run there as it is.",
+    "pass": "The stack may run.",
+    "warn": "The stack may run; read the warnings first.",
+    "unknown": "It is not known whether the stack can run.",
+    "fail": "The stack cannot run without a change.",
 }
 _BASES = {
-    "image": "read from the image, and nothing else",
-    "stated": "as whoever asked stated it",
-    "what-if": "changed by the question: a what-if",
+    "image": "read from the image",
+    "stated": "stated by the client",
+    "what-if": "changed by a what-if question",
 }
 
 
 @page("/verdicts/<verdict_id>", nav="decisions")
 def show_verdict(ask: PageRequest[Any]) -> HtmlPage:
-    """Return one verdict as it was first given, and who was told so."""
+    """Show a verdict as first given, and the decisions with it."""
     verdict_id = ask.args["verdict_id"]
     verdict = ask.gate.show_verdict(verdict_id)
     given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_LATEST)
@@ -184,12 +184,12 @@ def _links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str | No
 
 
 def as_curl(url: str) -> str:
-    """Return a command that reads an address of the API."""
+    """Return a shell command that reads a URL of the API."""
     return f'curl -s {shlex.quote(url)} \\\n  -H "Authorization: Bearer $COMPATGATE_TOKEN"'
 
 
 def _answer(verdict: dict[str, Any]) -> tuple[str, str]:
-    """What the policy made of it: a badge and its text."""
+    """Return the decision of the policy: a badge and its text."""
     if verdict["allowed"]:
         return "allowed", "allowed"
     if exit_code(verdict["verdict"], allowed=False) == EXIT_NO_DECISION:
@@ -198,7 +198,7 @@ def _answer(verdict: dict[str, Any]) -> tuple[str, str]:
 
 
 def _rules(ids: list[str]) -> list[tuple[str, str]]:
-    """Return ids with names; a rule of another version of the gate has none here."""
+    """Return rule ids with names; a rule that this version does not know has no name."""
     return [(one, BY_ID[one].name if one in BY_ID else "") for one in sorted(ids)]
 
 
@@ -212,7 +212,7 @@ def _ask_again(verdict: dict[str, Any]) -> str:
 
 
 def _waive(verdict: dict[str, Any]) -> str | None:
-    """Return the form for a waiver of what stands in the way."""
+    """Return a link to the form for a waiver of the failing rules; None: not possible."""
     begun = begun_from(verdict)
     return link("new-waiver", **begun) if begun["targets"] and begun["rules"] else None
 
@@ -236,7 +236,7 @@ _NO_CHANGES = Empty(
 
 
 class WhatIfQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which target, and what becomes another."""
+    """The target, and the changes to it."""
 
     target: _Text = ""
     pool: _Text = ""
@@ -247,7 +247,7 @@ class WhatIfQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 @page("/what-if", scope="gate", nav="what-if", query=WhatIfQuery)
 def show_what_if(ask: PageRequest[WhatIfQuery]) -> HtmlPage:
-    """Everything in use on a target, before and after."""
+    """Show every entry in use on a target, before and after a change."""
     query, snapshot = ask.query, ask.gate.snapshot()
     changes = {n: v for n in ("driver", "gpu", "cuda") if (v := getattr(query, n).strip())}
     found: WhatIf | None = None
@@ -280,7 +280,7 @@ def _what_if_link(query: WhatIfQuery, **changes: str) -> str:
 
 
 def _drivers(facts: Facts) -> Iterator[tuple[str, str]]:
-    """The newest driver of each branch that is not past its end, newest first, with a note."""
+    """Yield the newest driver of each supported branch, newest first, with a note."""
     branches = facts.driver_branches.branches
     for number in sorted(branches, reverse=True):
         branch = branches[number]
@@ -329,7 +329,7 @@ _CHANGE_TONES = {"breaks": "fail", "worsens": "warn", "improves": "pass", "same"
 def _why(pool: PoolChange) -> str:
     if pool.lost:
         return "; ".join(_finding_text(finding) for finding in pool.lost)
-    return f"no longer: {'; '.join(_finding_text(f) for f in pool.gained)}" if pool.gained else ""
+    return f"resolved: {'; '.join(_finding_text(f) for f in pool.gained)}" if pool.gained else ""
 
 
 def _finding_text(finding: Finding) -> str:

@@ -1,7 +1,7 @@
-"""Write a question as the address of a page, as a command and as a step of CI.
+"""Write a question as a link, as a command and as a CI step.
 
-Pages about entries show the gate's answer on the newest stack that an entry allows, with the
-link to ask the same.
+Pages about entries show the verdict on the newest stack that an entry allows, with a link to ask
+the same question.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _Text = Annotated[str, Meta(max_length=6000)]
 
 
 class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Query parameters of the page.
+    """Query parameters of the page Ask.
 
     Attributes:
-        target: by name; else ``driver`` and ``gpu`` (and ``os``, ``cpu``) describe a pool.
+        target: its name; if empty, ``driver``, ``gpu``, ``os`` and ``cpu`` describe a pool.
         stack: ``cuda=12.4,torch=2.4.1``, or the JSON form.
-        set: what if, in the same form; an empty value removes.
-        at: what would have been said of the matrix as it was: a revision, or a time.
-        pick: the component whose versions are listed.
+        set: what-if changes in the same form; an empty value removes the component.
+        at: revision or time of an older matrix.
+        pick: component to list the versions of.
     """
 
     target: _Text = ""
@@ -49,13 +49,13 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pick: _Text = ""
 
     def link(self, **changes: str) -> str:
-        """Return the address of this question with something changed."""
+        """Return the link to this question with some fields changed."""
         given = {name: getattr(self, name) for name in self.__struct_fields__}
         return link("ask", **{**given, **changes})
 
     @property
     def is_complete(self) -> bool:
-        """Return whether something can be answered."""
+        """Tell whether the gate can answer the question."""
         where = self.target or self.driver or self.gpu
         return bool(where and (self.stack.strip() or self.image.strip()))
 
@@ -83,7 +83,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """Return the stack in the form of requests.
 
         Raises:
-            BadInput: it is neither ``name=version`` with commas nor a JSON object.
+            BadInput: the text is neither ``name=version`` with commas nor a JSON object.
         """
         text = self.stack.strip()
         if not text.startswith("{"):
@@ -97,11 +97,11 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return found
 
     def with_component(self, name: str, value: str) -> str:
-        """Return the address of this question with another version of a component."""
+        """Return the link to this question with another version of a component."""
         return self.link(stack=stack_text({**self.stack_body(), name: value}), pick=name)
 
     def with_fix(self, changes: Mapping[str, Any]) -> str:
-        """Return the address of this question with a fix applied."""
+        """Return the link to this question with a fix applied."""
         fields: dict[str, str] = {}
         stack = self.stack_body() if self.stack.strip() else None
         more: dict[str, Any] = parse_changes_text(self.set)
@@ -120,7 +120,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def stack_text(values: Mapping[str, Any]) -> str:
-    """Return versions as text, ``cuda=12.4,arch=sm_80+sm_90``; as JSON where text cannot say it."""
+    """Return versions as text, ``cuda=12.4,arch=sm_80+sm_90``; as JSON if text cannot hold them."""
     plain = {
         n: "+".join(v) if isinstance(v, list) and n == "arch" else v for n, v in values.items()
     }
@@ -130,7 +130,7 @@ def stack_text(values: Mapping[str, Any]) -> str:
 
 
 def as_curl(body: dict[str, Any], base: str) -> str:
-    """Return the question as a command that asks over REST."""
+    """Return the question as a curl command."""
     shown = shlex.quote(msgspec.json.encode(body).decode())
     return (
         f"curl -s {shlex.quote(base + '/api/v1/gate')} \\\n"
@@ -141,7 +141,7 @@ def as_curl(body: dict[str, Any], base: str) -> str:
 
 
 def as_command(body: dict[str, Any], base: str) -> str | None:
-    """Return the question as ``compatgate check``; None where its options cannot say it."""
+    """Return the question as ``compatgate check``; None: its options cannot state the stack."""
     stack = stack_text(body.get("stack", {}))
     if stack.startswith("{"):
         return None
@@ -156,9 +156,9 @@ def as_command(body: dict[str, Any], base: str) -> str | None:
 
 
 def as_ci_step(command: str) -> str:
-    """Return the command as a step of a GitHub workflow."""
+    """Return the command as a GitHub workflow step."""
     lines = [
-        "- name: May this stack run there?",
+        "- name: Check GPU compatibility",
         "  env:",
         "    COMPATGATE_TOKEN: ${{ secrets.COMPATGATE_TOKEN }}",
         "  run: |",
@@ -175,7 +175,7 @@ def _at(field: str, text: str) -> dict[str, Any]:
 
 
 def describe_pair(ask: PageRequest[Any], pair: Pair) -> dict[str, Any]:
-    """Return the gate's answer on the newest stack that an entry allows, and what it rests on."""
+    """Return the verdict on the newest stack that an entry allows, with remarks of runs."""
     represented = represent(pair.entry, ask.gate.facts)
     remarks = ask.gate.runs.remarks([pair.entry.name]).get(pair.entry.name)
     return {
@@ -188,12 +188,12 @@ def describe_pair(ask: PageRequest[Any], pair: Pair) -> dict[str, Any]:
 def preview_represented(
     ask: PageRequest[Any], target: str, represented: EntryStacks
 ) -> dict[str, Any]:
-    """Return the gate's answer on the newest stack that stands for an entry; none where none does.
+    """Return the verdict on the newest stack that represents an entry, if there is one.
 
     Args:
         ask: the request.
-        target: by name.
-        represented: what stands for the entry.
+        target: its name.
+        represented: stacks that represent the entry.
     """
     verdict: Verdict | None = None
     stack = represented.stacks[0].to_json() if represented.stacks else {}

@@ -1,4 +1,4 @@
-"""Store verdicts by content, and list decisions: who was answered what, and when.
+"""Store verdicts by content, and list decisions: who asked, when, and the answer.
 
 `compatgate.service.gate.decision_writer` writes them.
 """
@@ -21,7 +21,7 @@ from compatgate.kit.database.tables import DEFAULT, Base, BigKey, Page, UtcTime,
 
 
 class Verdict(Base):
-    """An answer; its id is a digest of what it rests on, so it is written once."""
+    """A verdict; its id is a digest of its basis, so each verdict is stored once."""
 
     __tablename__ = "verdicts"
 
@@ -30,7 +30,7 @@ class Verdict(Base):
 
 
 class Decision(Base):
-    """One question that was answered."""
+    """An answered question."""
 
     __tablename__ = "decisions"
     __table_args__ = (
@@ -55,7 +55,7 @@ class Decision(Base):
 
 
 class DecisionRow(Struct, frozen=True):
-    """A question that was answered."""
+    """An answered question, as listed."""
 
     id: int
     verdict_id: str
@@ -93,26 +93,26 @@ class NewDecision(Struct, frozen=True):
 
 
 def line(number: int, decision: NewDecision) -> list[Any]:
-    """Return a decision as the values that are stored and hashed, in the order of the columns."""
+    """Return a decision as the stored and hashed values, in the order of the columns."""
     verdict_id, decided_at, *others = astuple(decision)
     return [number, verdict_id, iso(decided_at), *others]
 
 
 def encode_lines(lines: Sequence[Sequence[Any]]) -> bytes:
-    """Return lines as JSON; the audit chain vouches for decisions by the digest of this."""
+    """Return lines as JSON; the audit chain holds the digest of these bytes."""
     return _encode(lines)
 
 
 def verdict(session: Session, verdict_id: str) -> str:
-    """Return the JSON of a verdict, as it was first given.
+    """Return the JSON of a verdict as first given.
 
     Raises:
-        NotFound: no such verdict was given here.
+        NotFound: this gate never gave that verdict.
     """
     query = select(Verdict.body).where(Verdict.id == verdict_id)
     body: str | None = session.execute(query).scalar()
     if body is None:
-        hint = "verdicts are kept by the database of the gate that gave them"
+        hint = "each gate stores its own verdicts: ask the gate that gave it"
         raise NotFound(
             f"there is no verdict {verdict_id!r}", field="id", value=verdict_id, hint=hint
         )
@@ -120,7 +120,7 @@ def verdict(session: Session, verdict_id: str) -> str:
 
 
 def confirmed_at(session: Session, verdict_id: str) -> datetime | None:
-    """When a verdict was given last; None: its decisions are no longer kept."""
+    """Return the time when a verdict was last given; None: its decisions were deleted."""
     query = select(func.max(Decision.decided_at)).where(Decision.verdict_id == verdict_id)
     last: datetime | None = session.execute(query).scalar()
     return last
@@ -139,7 +139,7 @@ def show(session: Session, number: int) -> DecisionRow:
 
 
 def stored_lines(session: Session) -> Iterator[list[Any]]:
-    """Yield every stored decision in the form of `line`, in order."""
+    """Yield every stored decision as a `line`, in order."""
     query = select(*(getattr(Decision, name) for name in ("id", *NewDecision.__struct_fields__)))
     rows = session.execute(query.order_by(Decision.id).execution_options(yield_per=2000))
     for number, *values in rows:
@@ -165,17 +165,17 @@ def list_decisions(
 
     Args:
         session: to read from.
-        target: that was asked about.
+        target: of the question.
         verdict: ``pass``, ``warn``, ``unknown`` or ``fail``.
-        verdict_id: that was given.
-        allowed: what the policy made of it.
-        asked_by: who asked.
-        source: how.
-        image: reference, exactly.
-        since: not before this.
-        until: not after this.
+        verdict_id: of the answer.
+        allowed: decision of the policy.
+        asked_by: name of the token.
+        source: channel of the question.
+        image: exact reference.
+        since: earliest time.
+        until: latest time.
         cursor: of the page.
-        limit: at most so many.
+        limit: most rows.
     """
     query = select(Decision.__table__)
     wanted = (

@@ -25,14 +25,14 @@ StackValue = str | int | bool | list[str] | dict[str, dict[str, Any] | str] | No
 _NUMBER = (
     "version as text; `arch` and `require` are lists; `disable-require` is true or false; "
     "`cuda-compat-use` is always, newer or tried; `open`, `conflicts` and `unread` are sentences; "
-    "`wheels` has `file`, `sha256` and `index` by name; `measured` what the files of a part hold, "
-    "as `inspect` prints it for images and folders; `unmeasured` says by release why a package "
-    "has no record. GPU code may stand behind a version: "
+    "`wheels` has `file`, `sha256` and `index` by name; `measured` is the content of a package's "
+    "files, as `inspect` prints it for images and folders; `unmeasured` says by release why a "
+    "package has no record. A version may state its GPU code: "
     "`2.8.3[sm_90]`"
 )
 _BOUNDS = (
     f"`require` has at most {MOST_ALTERNATIVES} alternatives and {LONGEST_REQUIRE} characters in "
-    f"all, `arch` {MOST_ARCHITECTURES} items, a list of sentences {MOST_REMARKS}"
+    f"total, `arch` {MOST_ARCHITECTURES} items, a list of sentences {MOST_REMARKS}"
 )
 StackBody = Annotated[
     dict[str, StackValue],
@@ -46,7 +46,7 @@ StackBody = Annotated[
 
 
 class PoolQuestion(Struct, frozen=True, forbid_unknown_fields=True):
-    """A place to run, described instead of named."""
+    """A pool that the question describes."""
 
     driver: Annotated[Text | None, Meta(description="NVIDIA driver", examples=["535.104.05"])] = (
         None
@@ -59,7 +59,7 @@ class PoolQuestion(Struct, frozen=True, forbid_unknown_fields=True):
     cpu: Annotated[
         Text | None,
         Meta(
-            description="x86_64 (amd64) or aarch64 (arm64); else what the GPU comes with "
+            description="x86_64 (amd64) or aarch64 (arm64); default: the CPU of the GPU's system "
             "(GH200: aarch64)"
         ),
     ] = None
@@ -68,7 +68,7 @@ class PoolQuestion(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """May this run there? `target` or `pool`, one of the two; `stack`, `image` or both."""
+    """A question: either `target` or `pool`, and `stack`, `image` or both."""
 
     target: Annotated[
         Text | None, Meta(description=f"name of a target, at most {LONGEST_NAME} characters")
@@ -76,8 +76,8 @@ class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
     pools: Annotated[
         Annotated[list[Text], Meta(min_length=1)] | None,
         Meta(
-            description="names of the target's pools that the question is about; else all. The "
-            "verdict then says that it is not about the whole target (CG833)",
+            description="names of the target's pools to check; default: all. The verdict then says "
+            "that it does not cover the whole target (CG833)",
         ),
     ] = None
     pool: PoolQuestion | None = None
@@ -85,8 +85,8 @@ class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
     image: Annotated[
         Text | None,
         Meta(
-            description="read from its registry, where the operator allows that; else a label of "
-            f"the stack that is stated; at most {LONGEST_IMAGE} characters"
+            description="read from its registry if the operator allows the registry; otherwise a "
+            f"label of the stated stack; at most {LONGEST_IMAGE} characters"
         ),
     ] = None
     set: (
@@ -94,8 +94,8 @@ class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
             dict[str, StackValue],
             Meta(
                 max_length=MOST_KEYS,
-                description="what if: component or package, or `driver gpu os cpu`, to value; null "
-                "removes",
+                description="what-if changes: component or package, or `driver gpu os cpu`, to "
+                "value; null removes the component",
             ),
         ]
         | None
@@ -103,25 +103,23 @@ class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReferenceBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Something published, and its address where that is known."""
+    """A publication, and its address if known."""
 
     title: str
     url: str | None
 
 
 class SourceBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the fact that decided was published."""
+    """The publication of the fact that decided."""
 
     title: str
     url: str | None
     confidence: str
-    also: Annotated[
-        list[ReferenceBody], Meta(description="what else says it, each with its own address")
-    ]
+    also: Annotated[list[ReferenceBody], Meta(description="further publications of the fact")]
 
 
 class FixBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The smallest change that was found to mend a finding; evaluated before it is offered."""
+    """The smallest known change that resolves a finding; the gate has evaluated it."""
 
     set: dict[str, Any]
     message: str
@@ -150,7 +148,7 @@ class CheckedBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PoolBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A pool as evaluated; null is what the question left open."""
+    """A pool as evaluated; null: the question did not state the value."""
 
     name: str
     gpu: str | None
@@ -162,9 +160,9 @@ class PoolBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """`verdict` is the truth, `allowed` what the policy's mode makes of it.
+    """A verdict: `verdict` is the outcome, `allowed` the decision of the policy.
 
-    The id is a digest of everything that the verdict rests on: asking again gives the same id.
+    The id is a digest of the verdict's basis: the same question gives the same id.
     """
 
     id: Annotated[str, Meta(pattern="^vd_[0-9a-f]{32}$")]
@@ -178,32 +176,32 @@ class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
     image: str | None
     pools: list[PoolBody]
     matrix_revision: int
-    entries: Annotated[dict[str, str], Meta(description="pool to the entry that matched best")]
+    entries: Annotated[dict[str, str], Meta(description="best matching entry by pool")]
     facts: Annotated[str, Meta(description="digest of the vendors' facts")]
     overlays: list[str]
     evidence: list[str]
     decided_at: datetime
     valid_until: Annotated[
-        str | None, Meta(description="when something that it rests on passes; null: nothing does")
+        str | None, Meta(description="when a part of the basis expires; null: never")
     ]
     basis: Annotated[
         Basis | None,
         Meta(
-            description="where the gate has the stack from: it read the image, and nothing else; "
-            "the asker stated it, or a part; or `set` changed something; null: decided before "
-            "this was kept"
+            description="origin of the stack. `image`: the gate read all of it from the image; "
+            "`stated`: the client stated it, or a part; `what-if`: `set` changed it; null: the "
+            "decision is older than this field"
         ),
     ] = None
 
 
 class NodeQuestion(Struct, frozen=True):
-    """A Kubernetes node, as far as it is looked at."""
+    """A Kubernetes node."""
 
     labels: Annotated[
         dict[str, str],
         Meta(
             min_length=1,
-            description="those of GPU Feature Discovery name its GPUs and driver",
+            description="labels; those of GPU Feature Discovery name the GPUs and the driver",
             examples=[{"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}],
         ),
     ]
@@ -211,26 +209,26 @@ class NodeQuestion(Struct, frozen=True):
 
 
 class WhatIfRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """`target` or `node`, or both."""
+    """A what-if question: `target`, `node` or both."""
 
     set: Annotated[
         dict[str, StackValue],
         Meta(
             min_length=1,
-            description="`driver gpu os cpu` change the pools, other components every stack",
+            description="`driver gpu os cpu` change the pools, other components change every stack",
             examples=[{"driver": "580.95.05"}],
         ),
     ]
     target: Annotated[Text | None, Meta(description="name of a target")] = None
-    pool: Annotated[Text | None, Meta(description="only this pool of it changes")] = None
+    pool: Annotated[Text | None, Meta(description="change only this pool")] = None
     node: NodeQuestion | None = None
 
 
 class PoolWhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry on one pool: `lost` are findings that are new, `gained` those that are gone."""
+    """An entry on a pool: `lost` lists new findings, `gained` resolved ones."""
 
     pool: str
-    stack: Annotated[dict[str, Any], Meta(description="what stood for the entry")]
+    stack: Annotated[dict[str, Any], Meta(description="stack that represents the entry")]
     before: Outcome
     after: Outcome
     change: Change
@@ -240,10 +238,10 @@ class PoolWhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EntryWhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of one entry of the matrix.
+    """The effect of a change on one entry.
 
-    `cause` says what makes it worse: the vendors' `facts`, or only that the `matrix` does not bless
-    it so, or that canary `evidence` is missing.
+    `cause` says why the entry gets worse: the vendors' `facts` fail it, the `matrix` does not bless
+    it, or canary `evidence` is missing.
     """
 
     entry: str
@@ -251,20 +249,20 @@ class EntryWhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
     verdict: Outcome
     change: Change
     cause: Cause | None
-    open: Annotated[list[str], Meta(description="why it cannot be evaluated")]
+    open: Annotated[list[str], Meta(description="why the entry cannot be evaluated")]
     pools: list[PoolWhatIfBody]
 
 
 class WhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """`fail`: something in use breaks; `unknown`: of something it is not known.
+    """The effect of a change. `fail`: an entry in use breaks; `unknown`: one cannot be decided.
 
-    `host` are findings about the changed pools themselves, whatever runs there.
+    `host` lists findings about the changed pools, whatever runs on them.
     """
 
     target: str
     set: dict[str, Any]
     verdict: Outcome
-    allowed: Annotated[bool, Meta(description="what the target's policy makes of it")]
+    allowed: Annotated[bool, Meta(description="decision of the target's policy")]
     mode: Mode
     summary: str
     host: list[FindingBody]
@@ -288,7 +286,7 @@ WHAT_IF: dict[str, Any] = {
 
 
 class DecisionBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """An answer that the gate gave."""
+    """A decision of the gate."""
 
     id: int
     verdict_id: str

@@ -49,17 +49,17 @@ if TYPE_CHECKING:
 
 
 class Gate:
-    """Everything that the web and the command line do with a database.
+    """The services of all capabilities on one database.
 
-    Safe to use from any number of threads, and may be made before a fork.
+    Any number of threads may use a gate, and a process may make one before it forks.
 
     Args:
         database: open, with its schema.
         facts: the catalog.
         overlays: the operator's fact files.
-        images: what is read of images that questions name; None: an image is a label only.
-        commit: ``async``: a decision may be answered before PostgreSQL's disk has it.
-        wheels: indexes whose wheels are measured; None: packages without a record stay open.
+        images: which images the gate reads; None: an image is only a label.
+        commit: ``async``: an answer may leave before PostgreSQL's disk has the decision.
+        wheels: indexes whose wheels the gate measures; None: packages without a record stay open.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Gate:
         self._log = DecisionLog(database, commit)
         self._answers: SnapshotCache[Answer] = SnapshotCache()
         self._decider = Decider()
-        self.snapshots.on_new = self._forget
+        self.snapshots.on_new = self._clear_caches
         self.readiness = Readiness(self._check_recording)
 
     @classmethod
@@ -101,13 +101,13 @@ class Gate:
         overlays: Sequence[str] | None = None,
         images: ImageSettings | None = None,
     ) -> Self:
-        """Return a gate on a database.
+        """Open a gate on a database.
 
         Args:
             database: URL, or path of an SQLite file, which is made and migrated as needed; None:
                 ``COMPATGATE_DATABASE``, else a file in the user's data folder.
             overlays: the operator's fact files.
-            images: as of `Gate`.
+            images: as for `Gate`.
 
         Raises:
             Unavailable: the database does not answer, or has another schema.
@@ -120,11 +120,11 @@ class Gate:
 
     @property
     def url(self) -> str:
-        """Return the database, without its password."""
+        """Return the URL of the database without its password."""
         return self.database.shown
 
     def snapshot(self) -> Snapshot:
-        """What answers rest on now."""
+        """Return the current snapshot."""
         return self.snapshots.current()
 
     def answer(
@@ -155,12 +155,12 @@ class Gate:
             question: JSON of the request body.
             asked_by: name of the token, or ``anonymous``.
             source: ``rest``, ``cli``, ``hook:kubernetes``, ...
-            image_s: seconds to wait for the image; 0: it is a label; None: as the operator set.
+            image_s: seconds to wait for the image; 0: unread; None: the configured deadline.
 
         Raises:
             BadInput: names the field.
             NotFound: there is no such target, or no such image.
-            Unavailable: the database or a registry does not answer; nothing was decided.
+            Unavailable: the database or a registry does not answer; there is no decision.
             Damaged: the image is not what its digest says.
             TooLarge: the image is a decompression bomb.
         """
@@ -170,10 +170,10 @@ class Gate:
         found = self._answers.get(question, snapshot)
         if found is not None:
             return _timed(found.at(format_moment(now)), now, began, asked_by, source)
-        body, read, alone = self._shown(deciding.decode(question), snapshot, image_s)
+        body, read, alone = self._complete(deciding.decode(question), snapshot, image_s)
         if read:  # that may have taken seconds
             now, snapshot = clock.now(), self.snapshots.current()
-        verdict, lasts = self._decided(body, snapshot, now, by_image=alone)
+        verdict, lasts = self._decide(body, snapshot, now, by_image=alone)
         answer = Answer.of(verdict)
         if lasts and not read:  # a tag may be another image by the next time
             self._answers.put(question, snapshot, answer, answer.verdict.valid_until, now)
@@ -190,7 +190,9 @@ class Gate:
         return _timed(found.at(format_moment(now)), now, began, asked_by, source)
 
     def submit(self, decided: Sequence[Decided]) -> Future[None]:
-        """Log decisions without waiting; each may be answered once what this returns has ended.
+        """Log decisions without waiting.
+
+        Each answer may leave once the returned future is done.
 
         Raises:
             Unavailable: the log does not keep up.
@@ -198,21 +200,21 @@ class Gate:
         return self._log.submit([one.row for one in decided])
 
     def decide(self, body: Mapping[str, Any], *, asked_by: str, source: str) -> Verdict:
-        """Decide and log, as `answer`, for a body that was parsed already."""
+        """Decide a parsed question and log the decision, as `answer` does."""
         return self.answer(deciding.encode(body), asked_by=asked_by, source=source).verdict
 
     def preview(self, body: Mapping[str, Any], *, image_s: float | None = None) -> Verdict:
-        """Return the verdict that `answer` would give, without logging it."""
+        """Return the verdict of `answer` without logging it."""
         snapshot = self.snapshots.current()
-        shown = self._shown(body, snapshot, image_s)
-        return self._decided(shown.body, snapshot, clock.now(), by_image=shown.alone)[0]
+        completed = self._complete(body, snapshot, image_s)
+        return self._decide(completed.body, snapshot, clock.now(), by_image=completed.alone)[0]
 
-    def _decided(
+    def _decide(
         self, body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool
     ) -> tuple[Verdict, bool]:
-        """Return the verdict, and whether it holds while the snapshot does.
+        """Return the verdict, and whether it holds as long as the snapshot.
 
-        A package without a record is measured beside the question, which does not wait for it.
+        The wheel of a package without a record is measured in the background.
         """
         verdict = self._decider.decide(body, snapshot, now, by_image=by_image)
         if self._wheels is None:
@@ -223,16 +225,16 @@ class Gate:
         found = self._wheels.ask(missing, snapshot.facts)
         if found.records:
             snapshot = self.snapshots.know(found.records) or snapshot
-        noted = self._wheels.noted(body, found)
-        return self._decider.decide(noted, snapshot, now, by_image=by_image), not found.why
+        explained = self._wheels.add_reasons(body, found)
+        return self._decider.decide(explained, snapshot, now, by_image=by_image), not found.why
 
     def what_would(self, body: Mapping[str, Any], *, at: int | datetime) -> Verdict:
-        """What the gate would have said of the matrix as it was, with today's facts.
+        """Decide a question with an earlier matrix and today's facts.
 
         Args:
             body: as `decide`.
-            at: a revision, judged today; or a moment: the revision and the evidence of then,
-                judged on that day (waivers and ends of life count as they did).
+            at: a revision, evaluated today; or a moment: its revision and evidence, evaluated on
+                that day with the waivers and ends of life of that day.
 
         Raises:
             NotFound: there is no such revision, or no such target at it.
@@ -246,14 +248,14 @@ class Gate:
         else:
             now = clock.now()
             snapshot = self.snapshots.at(at)
-        shown = self._shown(body, snapshot)
-        return decide(shown.body, snapshot, now, by_image=shown.alone)
+        completed = self._complete(body, snapshot)
+        return decide(completed.body, snapshot, now, by_image=completed.alone)
 
     def show_verdict(self, verdict_id: str) -> dict[str, Any]:
-        """Return a verdict as it was first given.
+        """Return a verdict as first given.
 
         Raises:
-            NotFound: no such verdict was given here.
+            NotFound: this gate never gave that verdict.
         """
         with self.database.reading() as session:
             body = decisions.verdict(session, verdict_id)
@@ -261,10 +263,10 @@ class Gate:
         return stored
 
     def check_ready(self) -> dict[str, Any]:
-        """Make sure that everything which deciding needs is there.
+        """Check that the gate can decide, and return its state.
 
         Raises:
-            Unavailable: it is not, and why.
+            Unavailable: the gate cannot decide; says why.
         """
         snapshot = self.snapshots.refresh()
         return {
@@ -279,12 +281,15 @@ class Gate:
         }
 
     def _check_recording(self) -> dict[str, Any]:
-        """What `check_ready` says, once a decision could be recorded."""
+        """Check that a decision can be recorded, and return the state of `check_ready`."""
         self._log.rehearse()
         return self.check_ready()
 
     def export_bundle(self, *, revision: int | None = None) -> bytes:
-        """Return a bundle's file: the matrix now, or at a revision, and all that deciding needs.
+        """Return a bundle as bytes: the matrix, evidence and overlays.
+
+        Args:
+            revision: of the matrix; None: the latest.
 
         Raises:
             NotFound: there is no such revision.
@@ -294,20 +299,20 @@ class Gate:
         with self.database.reading() as session:
             return seal(make_payload(session, self.facts, self._overlays, revision))
 
-    def _forget(self, _: Snapshot) -> None:
+    def _clear_caches(self, _: Snapshot) -> None:
         self._answers.clear()
         self._decider.clear()
 
-    def _shown(
+    def _complete(
         self, body: Any, snapshot: Snapshot, image_s: float | None = None
     ) -> CompletedQuestion:
-        """Return a question with what its image shows."""
+        """Return a question completed with the stack of its image."""
         if self._images is None or image_s == 0:
             return CompletedQuestion(body)
-        return self._images.shown(body, snapshot, image_s)
+        return self._images.complete(body, snapshot, image_s)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Write pending decisions and close the database."""
         self._log.close()
         self.database.close()
 
@@ -333,12 +338,12 @@ def _reader(images: ImageSettings, overlays: Sequence[str] | None) -> Images:
 
 DEADLINE_SECONDS = 2.0
 REUSED_SECONDS = 1.0
-"""How long a result is given to others who ask."""
-_HINT = "the database or its disk has stalled; the check goes on, ask again"
+"""How long a result is reused."""
+_HINT = "the database or its disk has stalled; the check continues, ask again"
 
 
 class _Check:
-    """One check: under way, or over with a state or an error."""
+    """A check that is running, or that ended with a state or an error."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
@@ -363,10 +368,10 @@ class _Check:
 
 
 class Readiness:
-    """Gives the result of the latest check to any number of threads.
+    """The latest check's result, shared by any number of threads.
 
     Args:
-        check: gives what readers are told; raises what is wrong. May take for ever.
+        check: returns the state, or raises an error; may never return.
     """
 
     def __init__(self, check: Callable[[], dict[str, Any]]) -> None:
@@ -376,7 +381,7 @@ class Readiness:
         self._process = os.getpid()
 
     def state(self) -> dict[str, Any]:
-        """What the check gave, at most `REUSED_SECONDS` ago.
+        """Return the state, at most `REUSED_SECONDS` old.
 
         Raises:
             Unavailable: the gate is not ready, or the check takes longer than the deadline.
@@ -391,9 +396,9 @@ class Readiness:
         return latest.state
 
     def _recent(self) -> _Check:
-        """Return the check under way or over a moment ago; else a new one."""
+        """Return the running check, a recent one, or a new one."""
         with self._choosing:
-            if self._process != os.getpid():  # the parent's check does not end here
+            if self._process != os.getpid():  # the parent's check never ends in this process
                 self._latest, self._process = None, os.getpid()
             if self._latest is None or not self._latest.is_recent:
                 new = _Check()

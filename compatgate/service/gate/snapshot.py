@@ -1,7 +1,7 @@
-"""Hold the matrix and the evidence in memory, immutable, as answers need them.
+"""Hold the matrix and the evidence in memory, immutable and indexed for answers.
 
-Of all judged runs the latest of each kind counts, so memory grows with what was tested, not
-with how often.
+Of all judged runs only the latest of each kind counts. Memory grows with the number of tested
+stacks, not with the number of runs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from compatgate.documents.specs import Document, EntryDoc, Kind, TargetDoc, Waiv
 from compatgate.errors import BadInput, NotFound, Unavailable
 
 EvidenceKind = tuple[str, str, str, bool, tuple[tuple[str, str], ...]]
-"""Suite, SKU, driver, whether for development, and the components: what the rules tell apart."""
+"""Suite, SKU, driver, whether for development, and the components: what rules compare."""
 
 
 def kind_of(run: Evidence) -> EvidenceKind:
-    """What a run is evidence about, whatever came of it."""
+    """Return the kind of a run, which does not depend on its outcome."""
     components = tuple(sorted((name, version.text) for name, version in run.components.items()))
     return (run.suite, run.sku, run.driver.text, run.development, components)
 
@@ -31,13 +31,12 @@ def kind_of(run: Evidence) -> EvidenceKind:
 def newest(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:
     """Return the latest judged run of each kind.
 
-    Rules look for the latest run among those that are about a stack, and runs of one kind are all
-    about the same stacks: what is left out could decide nothing. So the gate's memory grows with
-    what was tested, not with how often.
+    Rules look for the latest run on a stack, and all runs of one kind are about the same stacks.
+    An older run can therefore decide nothing.
 
     Args:
-        runs: in the order in which they became known.
-        known: earlier ones.
+        runs: in the order of their arrival.
+        known: earlier runs.
     """
     found: dict[EvidenceKind, Evidence] = {kind_of(run): run for run in known}
     for run in runs:
@@ -52,19 +51,19 @@ def newest(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Ev
 
 
 Version = tuple[Kind, str, Document | None, int]
-"""Kind and name of a document, what it says (None: deleted), and the revision that made it so."""
+"""Kind, name and content of a document (None: deleted), and the revision of that version."""
 
 
 class Snapshot(Struct, frozen=True):
-    """Everything that answers rest on, at one revision.
+    """The basis of answers at one revision.
 
     Attributes:
         targets: by name, resolved.
-        documents: the targets' documents, for labels and match.
-        entries: by name; ``matrix`` has them indexed.
-        waivers: by name; ``matrix`` has them too.
-        unusable: why a stored target cannot be resolved with these facts, by name.
-        evidence: number of the last judged run that is known; 0: there is none.
+        documents: of the targets, for labels and match.
+        entries: by name; ``matrix`` has their index.
+        waivers: by name; also in ``matrix``.
+        unusable: why the facts cannot resolve a stored target, by name.
+        evidence: number of the latest judged run; 0: there is none.
     """
 
     revision: int
@@ -81,7 +80,7 @@ class Snapshot(Struct, frozen=True):
         """Return a target by name.
 
         Raises:
-            NotFound: there is none of that name; names near ones.
+            NotFound: no target has that name; suggests similar names.
             Unavailable: its document names a GPU that the facts no longer know.
         """
         if found := self.targets.get(name):
@@ -98,12 +97,12 @@ def build(
     revision: int,
     evidence: tuple[Evidence, ...] = (),
 ) -> Snapshot:
-    """Return a snapshot of documents.
+    """Build a snapshot of documents.
 
     Args:
         versions: of every document.
         facts: to resolve GPUs with.
-        revision: of the whole.
+        revision: of the matrix.
         evidence: judged runs.
     """
     nothing = Snapshot(0, facts, Matrix(evidence=evidence))
@@ -111,12 +110,12 @@ def build(
 
 
 def advance(snapshot: Snapshot, versions: Iterable[Version], revision: int) -> Snapshot:
-    """Return the snapshot of a later revision; only what changed is resolved anew.
+    """Return the snapshot of a later revision; only changed documents are resolved again.
 
     Args:
-        snapshot: to start from; it stays as it is.
-        versions: of every document that changed, the last one of each.
-        revision: of the whole.
+        snapshot: to start from; it does not change.
+        versions: of every changed document, the latest of each.
+        revision: of the matrix.
     """
     new = replace(
         snapshot,
@@ -143,9 +142,9 @@ def with_evidence(snapshot: Snapshot, runs: Iterable[Evidence], number: int) -> 
     """Return the snapshot with more judged runs.
 
     Args:
-        snapshot: to start from; it stays as it is.
-        runs: that became known since, in order.
-        number: of the last of them.
+        snapshot: to start from; it does not change.
+        runs: new since the snapshot, in order.
+        number: of the last run.
     """
     old = snapshot.matrix
     found = newest(runs, old.evidence)

@@ -33,12 +33,12 @@ from compatgate.service.matrix import revisions
 from compatgate.service.runs import evidence
 
 CHECK_SECONDS = 0.25
-"""How old the knowledge of the latest revision and of the latest evidence may be."""
+"""How old the latest known revision and evidence may be, in seconds."""
 _KEPT_PAST = 4
 
 
 class Snapshots:
-    """Gives the current snapshot to any thread; one of them at a time fetches a new one."""
+    """The current snapshot, shared by all threads; one thread at a time reads a new one."""
 
     def __init__(self, database: Database, facts: Facts) -> None:
         self._database = database
@@ -50,7 +50,7 @@ class Snapshots:
         self.on_new: Callable[[Snapshot], None] = lambda _: None
 
     def begin_with(self, snapshot: Snapshot) -> None:
-        """Take a snapshot that another process made of this database, to be checked when asked."""
+        """Start with another process's snapshot of this database; the next call checks it."""
         self._current = snapshot
 
     def current(self) -> Snapshot:
@@ -64,7 +64,7 @@ class Snapshots:
             if time.monotonic() - self._checked < CHECK_SECONDS:
                 return snapshot
             if not self._refreshing.acquire(blocking=False):
-                return snapshot  # another thread is at it
+                return snapshot  # another thread reads it
         else:
             self._refreshing.acquire()
         try:
@@ -73,25 +73,25 @@ class Snapshots:
             self._refreshing.release()
 
     def at_hand(self) -> Snapshot | None:
-        """Return what `current` would give at once; None where it would ask the database first."""
+        """Return the current snapshot if no look at the database is due; else None."""
         if time.monotonic() - self._checked < CHECK_SECONDS or self._refreshing.locked():
             return self._current
         return None
 
     def known_revision(self) -> int | None:
-        """The revision of the latest snapshot, without a look at the database; None: none yet."""
+        """Return the revision of the latest snapshot, without the database; None: none yet."""
         return self._current.revision if self._current else None
 
     def refresh(self) -> Snapshot:
-        """Return the latest snapshot, checked now: after a change that this process made."""
+        """Check the database and return the latest snapshot, after a change by this process."""
         with self._refreshing:
             return self._refresh()
 
     def know(self, records: Iterable[Record]) -> Snapshot | None:
-        """Answer from now on with records of wheels that were measured on request, too.
+        """Add records of measured wheels to the facts.
 
         Returns:
-            The latest snapshot with them; None: there is none yet.
+            The latest snapshot with the records; None: there is none yet.
         """
         with self._refreshing:
             self._facts = self._facts.with_measured(records)
@@ -102,7 +102,7 @@ class Snapshots:
             return self._current
 
     def expire(self) -> None:
-        """Make the next look at the snapshot check first; costs nothing now."""
+        """Make the next `current` check the database."""
         self._checked = 0.0
 
     def _refresh(self) -> Snapshot:
@@ -118,7 +118,7 @@ class Snapshots:
     def _read(self, session: Session, latest: int, number: int) -> Snapshot:
         old = self._current
         if old is None or old.revision > latest or old.evidence > number:
-            # nothing is known, or the database was replaced by an older one
+            # the first snapshot, or the database was replaced by an older one
             new, known = build(documents.versions(session), self._facts, latest), 0
         else:
             new, known = old, old.evidence
@@ -133,7 +133,7 @@ class Snapshots:
 
         Args:
             revision: of the matrix.
-            number: of the last judged run that is to count; None: those known now.
+            number: of the last judged run that counts; None: the latest.
 
         Raises:
             NotFound: there is no such revision.
@@ -163,13 +163,13 @@ class Snapshots:
 def make_payload(
     session: Session, facts: Facts, overlays: Sequence[str] | None, revision: int | None
 ) -> Payload:
-    """What a bundle of one revision holds.
+    """Return the content of a bundle.
 
     Args:
         session: to read from.
-        facts: that the gate decides with.
-        overlays: the fact files that the gate was opened with.
-        revision: None: the latest; evidence is always that of now.
+        facts: of the gate.
+        overlays: the operator's fact files.
+        revision: of the matrix; None: the latest. Evidence is always the latest.
 
     Raises:
         NotFound: there is no such revision.

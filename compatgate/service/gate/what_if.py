@@ -1,7 +1,7 @@
 """Evaluate a change of a target: every stack in use there, before and after.
 
-A page, a hook or a command asks before a driver is rolled out; nothing is logged or changed.
-A node is found by its labels: the target whose match names them, and the target's pool of it.
+A page, a hook or a command asks before a driver rollout; nothing is logged or changed. The labels
+of a node name its target and pool.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NAMED = 5
 
 
 class NodePlace(Struct, frozen=True):
-    """A node's place.
+    """The target and the pools of a node.
 
     Attributes:
-        pools: of the target, those that have the node's GPUs, with the driver that the node has,
-            and the node's other GPUs as pools of their own.
-        remarks: where the node is not what its target declares.
+        pools: the target's pools with the node's GPUs and its driver; further GPUs of the node are
+            added as pools.
+        remarks: differences between the node and its target.
     """
 
     target: Target
@@ -42,18 +42,17 @@ class NodePlace(Struct, frozen=True):
 
 
 def place_of_node(node: Node, snapshot: Snapshot, target: str | None = None) -> NodePlace:
-    """Return the place of a node.
+    """Return the target and the pools of a node.
 
     Args:
-        node: its labels, those of GPU Feature Discovery among them.
-        snapshot: the targets.
-        target: by name, where it is known; None: the one that its label ``compatgate.dev/target``
-            names, else the one whose ``match.nodeLabels`` the node has, of several the one that
-            names most labels.
+        node: with its labels, including those of GPU Feature Discovery.
+        snapshot: with the targets.
+        target: its name, if known; None: the label ``compatgate.dev/target`` names it, or else the
+            most specific ``match.nodeLabels`` that the node has.
 
     Raises:
         BadInput: the labels name no GPU, or fit several targets.
-        NotFound: there is no such target, or none that fits; or none of its pools has these GPUs.
+        NotFound: no target fits, or no pool of the target has these GPUs.
     """
     named = target or node.labels.get(TARGET)
     found = snapshot.target(named or _matching(node.labels, snapshot))
@@ -74,7 +73,7 @@ def place_of_node(node: Node, snapshot: Snapshot, target: str | None = None) -> 
     if not pools:
         have = sorted({pool.gpu.sku for pool in found.pools if pool.gpu})
         problem = f"no pool of the target {found.name!r} has the node's {_skus(alone)}"
-        hint = f"its pools have {', '.join(have)}" if have else "it has no pools"
+        hint = f"its pools have {', '.join(have)}" if have else "the target has no pools"
         raise NotFound(problem, field="node.labels", hint=hint)
     for seen in alone:  # a second kind of GPU must not go unseen
         pools[f"node-{seen.name}"] = replace(seen, name=f"node-{seen.name}")
@@ -122,32 +121,32 @@ def what_if(
     *,
     pool: str | None = None,
 ) -> WhatIf:
-    """What a change of a target would gain and lose, entry by entry, and why.
+    """Evaluate a change of a target, entry by entry.
 
     Args:
-        snapshot: what the answer rests on.
-        target: by name.
+        snapshot: the matrix, facts and evidence.
+        target: its name.
         changes: as ``set`` of a question: ``driver gpu os cpu`` change the pools, every other key
             (``cuda``) each entry's stack.
         now: for ends of life, waivers and the age of evidence.
-        pool: only this one changes; None: all of the target's.
+        pool: the only pool to change; None: all pools of the target.
 
     Raises:
-        BadInput: nothing is changed, a malformed value, or an unknown component.
+        BadInput: there is no change, a malformed value, or an unknown component.
         NotFound: there is no such target, or no such pool.
-        Unavailable: the target cannot be used with these facts.
+        Unavailable: the facts do not know a GPU of the target.
     """
     found = snapshot.target(target)
     return _evaluate(snapshot, _narrowed(NodePlace(found, found.pools), pool), changes, now)
 
 
 def answer(body: Mapping[str, Any], snapshot: Snapshot, now: datetime) -> WhatIf:
-    """What ``POST /what-if`` answers.
+    """Answer ``POST /what-if``.
 
     Args:
-        body: ``{"target": ..., "set": {"driver": ...}}``, with ``pool`` for one pool alone, and
-            ``node`` (``{"labels": {...}}``) instead of the target or besides it.
-        snapshot: what the answer rests on.
+        body: ``{"target": ..., "set": {"driver": ...}}``, with ``pool`` for one pool, and ``node``
+            (``{"labels": {...}}``) instead of the target or in addition.
+        snapshot: the matrix, facts and evidence.
         now: as `what_if`.
 
     Raises:
@@ -186,12 +185,12 @@ def _changes(body: Any) -> dict[str, Any]:
     changes = {canonical_key(name): value for name, value in parse_changes(body).items()}
     if not changes:
         hint = 'like {"driver": "580.95.05"}'
-        raise BadInput("nothing is changed", field="set", hint=hint)
+        raise BadInput("states no change", field="set", hint=hint)
     for name in POOL_CHANGES:
         if name in changes and changes[name] is None:
             raise BadInput("cannot be removed", field=f"set.{name}", hint="leave it out")
     stated = {n: v for n, v in changes.items() if n not in POOL_CHANGES and v is not None}
-    if stated:  # also where nothing is in use, and nothing would notice
+    if stated:  # reject a malformed stack even if no entry is in use
         try:
             parse_stack(stated)
         except BadInput as error:
@@ -221,9 +220,9 @@ def _node(body: Any) -> Node:
     labels = body.get("labels") if isinstance(body, Mapping) else None
     if not isinstance(labels, Mapping) or not labels or len(labels) > _MOST_LABELS:
         hint = '{"labels": {"nvidia.com/gpu.product": "NVIDIA-L4", ...}}'
-        raise BadInput("must be an object with the node's labels", field="node", hint=hint)
+        raise BadInput("must be an object with the labels of the node", field="node", hint=hint)
     for key, value in labels.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise BadInput("a label is text", field=f"node.labels.{key}", value=value)
+            raise BadInput("must be text", field=f"node.labels.{key}", value=value)
     name = body.get("name")
     return Node(name if isinstance(name, str) else "", dict(labels))

@@ -1,9 +1,9 @@
-"""Measure wheels of packages without a record, next to the questions.
+"""Measure wheels of packages without a record, in the background.
 
-Only indexes on the operator's list are asked. A question never waits for a wheel: the package
-is open now, its wheel is measured, and the next question gets what it carries. Records are
-stored by digest in the folder of `default_folder`: any worker or later start finds them, and a
-replica elsewhere measures for itself.
+The gate asks only indexes on the operator's list. A question never waits for a wheel: the package
+stays open, the gate measures its wheel, and a later question uses the record. Records are stored
+by digest in the folder of `default_folder`, where every worker and every later start finds them. A
+replica on another machine measures for itself.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ _FIRST_PAUSE_S = 30.0
 _LONGEST_PAUSE_S = 3600.0
 _MOST_FAILED = 1024
 _MEASURING = "its wheel is being measured: ask again"
-_FULL = "others are being measured: ask again later"
+_FULL = "other wheels are being measured: ask again later"
 _log = logging.getLogger("compatgate.gate")
 
 
 class WheelSettings(Struct, frozen=True):
-    """What the operator lets the gate measure.
+    """Settings of the operator for measuring wheels.
 
     Attributes:
-        indexes: that may be asked, in order; none: nothing is measured.
-        cache: folder of records; None: none is used or kept.
-        at_once: wheels that are measured at the same time.
-        waiting: packages that may wait for that.
-        transport: networks and TLS, as images have them.
-        first_pause_s: before a package that failed is tried again; twice as long each time.
+        indexes: allowed, in order; none: nothing is measured.
+        cache: folder of records; None: records are neither read nor stored.
+        at_once: most wheels measured at the same time.
+        waiting: most packages in the queue.
+        transport: networks and TLS, as for images.
+        first_pause_s: seconds before the first retry of a failed package; doubles each time.
     """
 
     indexes: tuple[str, ...] = ()
@@ -66,11 +66,11 @@ class WheelSettings(Struct, frozen=True):
 
 
 class WheelRecords(Struct, frozen=True):
-    """What is known of the open packages of a verdict.
+    """Records of the open packages of a verdict.
 
     Attributes:
-        records: that were measured before, of packages that are not open with them.
-        why: there is no record, by release (``xformers==0.0.35``).
+        records: from earlier measurements; they settle their packages.
+        why: reasons for missing records, by release (``xformers==0.0.35``).
     """
 
     records: tuple[Record, ...] = ()
@@ -78,7 +78,7 @@ class WheelRecords(Struct, frozen=True):
 
 
 class _Failure(Struct):
-    """A package that could not be measured; it is tried again when the time has come."""
+    """A package that could not be measured; ``until`` is the time of the next try."""
 
     why: str
     tries: int
@@ -86,11 +86,11 @@ class _Failure(Struct):
 
 
 class Wheels:
-    """Measures wheels in threads of its own; safe to use from any number of threads.
+    """A background measurer of wheels; any number of threads may use it.
 
     Args:
         settings: of the operator.
-        know: is told of new records.
+        know: called with new records.
     """
 
     def __init__(self, settings: WheelSettings, know: Callable[[Iterable[Record]], object]) -> None:
@@ -104,14 +104,14 @@ class Wheels:
         self._toolkits: CudaArch | None = None
 
     def missing(self, verdict: Verdict, facts: Facts) -> tuple[OpenPackage, ...]:
-        """List the packages of a verdict that no record describes; none for nearly all."""
+        """Return the packages of a verdict without a record; most verdicts have none."""
         if not any(finding.rule == package_open.id for finding in verdict.findings):
             return ()
         platforms = [(pool["os"], pool["cpu"]) for pool in verdict.pools]
         return open_packages(parse_stack(verdict.stack), platforms, facts)
 
     def ask(self, missing: Iterable[OpenPackage], facts: Facts) -> WheelRecords:
-        """Say what is known of packages, and have the others measured; waits for no network."""
+        """Return known records, and queue the other packages; never waits for the network."""
         self._toolkits = facts.arch
         records: list[Record] = []
         why: dict[str, str] = {}
@@ -120,13 +120,13 @@ class Wheels:
             if isinstance(found, Record) and found not in facts.records(package.name):
                 records.append(found)
             elif isinstance(found, Record):
-                why[release_of(package)] = f"{found.wheel} was measured and is of another build"
+                why[release_of(package)] = f"{found.wheel} was measured but is another build"
             else:
                 why[release_of(package)] = found
         return WheelRecords(tuple(records), why)
 
-    def noted(self, body: Mapping[str, Any], found: WheelRecords) -> Mapping[str, Any]:
-        """Return a question whose stack says why packages have no record."""
+    def add_reasons(self, body: Mapping[str, Any], found: WheelRecords) -> Mapping[str, Any]:
+        """Return the question with the reasons for missing records in its stack."""
         if not found.why:
             return body
         stack = body["stack"]
@@ -135,12 +135,12 @@ class Wheels:
         return {**body, "stack": {**stack, "unmeasured": why}}
 
     def _state(self, package: OpenPackage) -> Record | str:
-        """Return a record that is kept, by this process or another one, or why there is none."""
+        """Return a stored record of this or another process, or why there is none."""
         try:
             known = find_known(request_of(package), self._sources, self._options, aged=False)
         except CompatgateError as error:
             return explain_failure(error, request_of(package))
-        except ValueError:  # a version that is none on an index
+        except ValueError:  # the version cannot exist on an index
             known = None
         if known:
             return known
@@ -165,16 +165,16 @@ class Wheels:
         return _MEASURING
 
     def _start_thread(self) -> None:
-        """Have one more thread measure, where the system has one."""
+        """Start one more thread, if the system has one."""
         thread = threading.Thread(target=self._work, daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # what waits is measured by another one, or begun by a later question
+        except RuntimeError:  # another thread takes the queue, or a later question starts one
             return
         self._threads += 1
 
     def _work(self) -> None:
-        """Measure what waits, until nothing does."""
+        """Measure the packages in the queue until it is empty."""
         while True:
             with self._changed:
                 if not self._waiting:
@@ -185,7 +185,7 @@ class Wheels:
             try:
                 if found.record is not None:
                     self._know([found.record])
-            except Exception:  # this thread measures for others, too
+            except Exception:  # the thread must go on: other packages wait
                 _log.exception("the record of %s cannot be used", release_of(package))
             self._settle(package, found)
 
@@ -206,7 +206,7 @@ class Wheels:
 
     @cached_property
     def _sources(self) -> WheelSources:
-        """Where wheels are read: redirects lead to public addresses, as those of registries."""
+        """Return the indexes; their redirects must lead to public addresses, as for registries."""
         transport = self._settings.transport
         return WheelSources(self._settings.indexes, others=False, transport=transport)
 

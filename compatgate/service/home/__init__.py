@@ -1,1 +1,1 @@
-"""Show what needs attention now, and find things by name."""
+"""Show notices that need attention, and search by name."""

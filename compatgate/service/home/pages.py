@@ -1,4 +1,4 @@
-"""Show what needs attention now, find things by name, and list the keys."""
+"""Show the home page with its notices, the search, and the keyboard shortcuts."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class Notice(Struct, frozen=True):
-    """Something to look at.
+    """A notice on the home page.
 
     Attributes:
-        about: what kind of thing, and ``name`` which one.
-        message: what is the matter, one sentence.
+        about: kind of the object.
+        name: of the object.
+        message: one sentence.
     """
 
     level: Level
@@ -62,13 +63,13 @@ class Notice(Struct, frozen=True):
 
 
 def attention(snapshot: Snapshot, fits: Fits, now: datetime, seconds: float) -> list[Notice]:
-    """What the matrix, the evidence and the facts say to look at, worst first.
+    """Return the notices of matrix, evidence and facts, worst first.
 
     Args:
-        snapshot: what answers rest on.
-        fits: what facts say of entries; it remembers.
+        snapshot: with the matrix.
+        fits: cache of outcomes by facts.
         now: for ends of life, waivers and the age of evidence.
-        seconds: to evaluate entries that were not yet.
+        seconds: time to evaluate new entries.
     """
     found = [
         *(Notice("fail", "target", name, f"cannot be used: {why}")
@@ -82,7 +83,7 @@ def attention(snapshot: Snapshot, fits: Fits, now: datetime, seconds: float) -> 
 
 
 def _evidence(snapshot: Snapshot, now: datetime) -> Iterator[Notice]:
-    """Evidence that a policy asks for, and that failed, is stale or is missing."""
+    """Yield notices on required evidence that failed, is stale or is missing."""
     for target in snapshot.targets.values():
         if not target.policy.canary.require:
             continue
@@ -94,7 +95,7 @@ def _evidence(snapshot: Snapshot, now: datetime) -> Iterator[Notice]:
 
 
 def _broken(snapshot: Snapshot, fits: Fits, now: datetime, seconds: float) -> Iterator[Notice]:
-    """Blessed entries that cannot work on a target by the vendors' facts."""
+    """Yield notices on blessed entries that the vendors' facts fail."""
     deadline = time.monotonic() + seconds
     for target in snapshot.targets.values():
         for entry in snapshot.matrix.entries.of(target.name):
@@ -106,11 +107,11 @@ def _broken(snapshot: Snapshot, fits: Fits, now: datetime, seconds: float) -> It
                     driver and not (pool.driver and driver.allows(pool.driver))
                 ):
                     continue
-                fit = fits.known(entry, pool)
+                fit = fits.cached(entry, pool)
                 if fit is None and time.monotonic() < deadline:
-                    fit = fits.of(entry, pool, now)
+                    fit = fits.evaluate(entry, pool, now)
                 if fit is not None and fit.outcome == "fail":
-                    message = f"is blessed, and cannot work on {target.name}: {fit.why}"
+                    message = f"is blessed but cannot work on {target.name}: {fit.why}"
                     yield Notice("fail", "entry", entry.name, message)
                     break
 
@@ -119,12 +120,12 @@ def _waivers(snapshot: Snapshot, today: date) -> Iterator[Notice]:
     for one in countdowns(snapshot.matrix.waivers, today):
         if one.state == "soon":
             end = "today" if one.days == 0 else f"in {one.days} days"
-            message = f"ends {end}; {one.waiver.owner} answers for it"
+            message = f"ends {end}; owner: {one.waiver.owner}"
             yield Notice("warn", "waiver", one.waiver.name, message)
 
 
 def _drivers(snapshot: Snapshot, now: datetime) -> Iterator[Notice]:
-    """Driver branches past their end of life, or close to it, and GPUs that a driver is not for."""
+    """Yield notices on driver branches at or near their end of life."""
     said: dict[tuple[str, str], str | None] = {}
     for target in snapshot.targets.values():
         messages = dict.fromkeys(_of_pool(snapshot, pool, now, said) for pool in target.pools)
@@ -149,10 +150,10 @@ def _of_pool(
 
 
 def of_runs(runs: Iterable[RunRow], now: datetime) -> Iterator[Notice]:
-    """Runs of the last day that did not pass, unless the same was asked again and ended since.
+    """Yield notices on runs of the last day that did not pass and were not repeated since.
 
     Args:
-        runs: that have ended, newest first.
+        runs: finished ones, newest first.
         now: for their age.
     """
     seen: set[bytes] = set()
@@ -181,7 +182,7 @@ def of_runs(runs: Iterable[RunRow], now: datetime) -> Iterator[Notice]:
 
 
 def counted(notices: Iterable[Notice]) -> dict[Level, int]:
-    """Return how many of each level."""
+    """Count notices by level."""
     levels = [notice.level for notice in notices]
     return {level: levels.count(level) for level in _LEVELS}
 
@@ -192,7 +193,7 @@ _WEEK = 7
 _MOST_NOTICES = 8
 _LOOKED_AT = 60
 _LATEST_RUNS = 60
-"""Runs that are looked at: the newest that have ended."""
+"""Most finished runs to check, the newest."""
 _SHOWN, _MOST_SHOWN = 25, 1000
 _ROOMS = {
     "target": "targets",
@@ -204,14 +205,14 @@ _ROOMS = {
 
 
 class HomeQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """How much of what needs attention to show."""
+    """Options of the home page."""
 
     all: Literal["yes"] | None = None
 
 
 @page("/", nav="home", query=HomeQuery)
 def show_home(ask: PageRequest[HomeQuery]) -> HtmlPage:
-    """Return the first page."""
+    """Show the home page."""
     snapshot, now = ask.gate.snapshot(), clock.now()
     notices = attention(snapshot, fits_of(ask.gate.facts), now, _SECONDS)
     notices = [*_of_runs(ask), *notices, *_of_nodes(ask)]
@@ -244,27 +245,27 @@ def _place(notice: Notice) -> str:
 
 
 def _of_nodes(ask: PageRequest[Any]) -> Iterator[Notice]:
-    """Where nodes are not what their targets declare, at most a minute ago."""
+    """Yield notices on drifted nodes, at most a minute old."""
     for one in ask.gate.nodes.lately.drifted()[:_MOST_NOTICES]:
         yield Notice("warn", "drift", one.target, one.brief)
 
 
 def _of_runs(ask: PageRequest[Any]) -> Iterator[Notice]:
-    """What runs said against entries, and measurements that a person has to look at."""
+    """Yield notices on runs that contradict entries, failed runs, and proposed baselines."""
     for warning in ask.gate.runs.warnings():
         yield Notice("fail", "entry", warning.entry, f"{warning.message} ({warning.run})")
     yield from of_runs(ask.gate.runs.list(state="ended", limit=_LATEST_RUNS).items, clock.now())
     for one in ask.gate.baselines.list(state="proposed", limit=_MOST_NOTICES).items:
-        message = f"{one.metric} of {one.workload} on {one.sku} waits for approval"
+        message = f"{one.metric} of {one.workload} on {one.sku} needs approval"
         yield Notice("warn", "baseline", str(one.id), message)
 
 
 class Denied(Struct, frozen=True):
-    """A stack that was denied on a target, in whichever images it came.
+    """A denied stack on a target, in any image.
 
     Attributes:
-        verdict: one of those that denied it, as it was given.
-        why: the first reason.
+        verdict: id of one of the verdicts.
+        why: first failing finding.
     """
 
     count: int
@@ -275,12 +276,12 @@ class Denied(Struct, frozen=True):
 
 
 def _denied(ask: PageRequest[Any]) -> list[Denied]:
-    """Return the most denied stacks of the week; images of one stack are counted together."""
+    """Return the most denied stacks of the week; images with the same stack count together."""
     found: dict[bytes, Denied] = {}
     for row in ask.gate.history.most_denied(_WEEK, limit=_LOOKED_AT):
         try:
             verdict = ask.gate.show_verdict(row.verdict_id)
-        except NotFound:  # removed since
+        except NotFound:  # deleted since
             continue
         said = [f for f in verdict["findings"] if f["outcome"] == verdict["verdict"]]
         why = f"{said[0]['rule']} {said[0]['message']}" if said else ""
@@ -297,13 +298,13 @@ _RUN = re.compile(r"run_[0-9a-z]+")
 
 
 class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is looked for."""
+    """The search text."""
 
     q: Annotated[str, Meta(max_length=200)] = ""
 
 
 class SearchHit(Struct, frozen=True):
-    """Something of that name."""
+    """An object with a matching name."""
 
     name: str
     kind: str
@@ -312,7 +313,7 @@ class SearchHit(Struct, frozen=True):
 
 @page("/search", query=SearchQuery)
 def search(ask: PageRequest[SearchQuery]) -> HtmlPage | Redirect:
-    """Pages, targets, entries, waivers, nodes, runs, verdicts and rules."""
+    """Search pages, targets, entries, waivers, nodes, runs, verdicts and rules."""
     word = ask.query.q.strip()
     found = list(_matching(ask, word)) if word else []
     return HtmlPage("search.html", "Search", {"word": word, "found": found})
@@ -358,11 +359,11 @@ def _first(found: Iterable[SearchHit], most: int) -> list[SearchHit]:
 
 @page("/keys", scope=None)
 def show_keys(ask: PageRequest[Any]) -> HtmlPage:
-    """Return which keys do what."""
+    """Show the keyboard shortcuts."""
     return HtmlPage("keys.html", "Keys")
 
 
 @page("/<path:rest>", scope=None)
 def show_not_found(ask: PageRequest[Any]) -> HtmlPage:
-    """There is no such page."""
-    raise NotFound(f"there is no page {request.path}", hint="the menu lists what there is")
+    """Report that there is no such page."""
+    raise NotFound(f"there is no page {request.path}", hint="choose a page from the menu")

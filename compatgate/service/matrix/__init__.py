@@ -1,1 +1,1 @@
-"""Keep the matrix: targets, entries and waivers as documents, with their history."""
+"""Manage the matrix: targets, entries and waivers as documents, with their history."""

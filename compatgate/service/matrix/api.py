@@ -1,6 +1,7 @@
 """Serve entries, revisions, and the matrix as a whole: import, export, the packages report.
 
-`document_routes` makes what targets, entries and waivers share: create, show, change, delete.
+`document_routes` makes the routes that targets, entries and waivers share: create, show, change,
+delete.
 """
 
 from __future__ import annotations
@@ -39,10 +40,16 @@ from compatgate.service.web.route import JSON, LARGEST, Body, NoQuery, Returns, 
 
 
 class Why(Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a change without a body is made."""
+    """Reason of a change without a body."""
 
     reason: (
-        Annotated[str, Meta(max_length=2000, description="why; or say it in X-Compatgate-Reason")]
+        Annotated[
+            str,
+            Meta(
+                max_length=2000,
+                description="reason of the change; or use the header X-Compatgate-Reason",
+            ),
+        ]
         | None
     ) = None
 
@@ -51,14 +58,14 @@ Remarks = Callable[[Call[Any], str], dict[str, Any]]
 
 
 class _Documents(Struct, frozen=True):
-    """One kind of document, as its routes need it.
+    """A kind of document, for its routes.
 
     Attributes:
-        plural: as the path has it.
-        scope: that a change needs.
+        plural: path segment.
+        scope: required for a change.
         reads: body of a request.
         shown: type of a document in an answer.
-        remarks: members that are shown besides, of a document by its name.
+        remarks: returns additional members of a document in an answer.
     """
 
     kind: Kind
@@ -87,16 +94,16 @@ def document_routes(
     example: dict[str, Any],
     remarks: Remarks = lambda call, name: {},
 ) -> tuple[Route, ...]:
-    """Return the routes of one kind of document.
+    """Return the routes of a kind of document.
 
     Args:
         kind: of the documents.
-        plural: as the path has it.
-        scope: that a change needs.
+        plural: path segment.
+        scope: required for a change.
         body: type of a document in a request.
         shown: type of a document in an answer.
-        example: a body that creates one.
-        remarks: members that are shown besides, of a document by its name.
+        example: body of a create request.
+        remarks: returns additional members of a document in an answer.
     """
     reads = Body(body, examples={kind.lower(): example})
     of = _Documents(kind, plural, scope, reads, shown, remarks)
@@ -113,7 +120,7 @@ def _create(of: _Documents) -> Route:
         what=of.one,
         body=of.reads,
         reason="body",
-        returns=Returns(of.shown, f"The {of.one} that was made", status=201, etag=True),
+        returns=Returns(of.shown, f"The created {of.one}", status=201, etag=True),
         errors=(409,),
     )
     def create(call: Call[NoQuery]) -> Reply:
@@ -155,11 +162,11 @@ def _change(of: _Documents) -> Route:
         body=of.reads,
         reason="body",
         matches=True,
-        returns=Returns(of.shown, f"The {of.one} as it is now", etag=True),
+        returns=Returns(of.shown, f"The stored {of.one}", etag=True),
         errors=(404, 409),
     )
     def change(call: Call[NoQuery]) -> Reply:
-        """Replace a {what} by the document that is sent, whole."""
+        """Replace a {what} with the document in the request."""
         name, document, by = call.args["name"], call.document(), call.by()
 
         def replace(expected: int | None) -> StoredDocument:
@@ -181,7 +188,7 @@ def _delete(of: _Documents) -> Route:
         query=Why,
         reason="query",
         matches=True,
-        returns=Returns(Made, "The revision that this made"),
+        returns=Returns(Made, "The new revision"),
         errors=(404, 409),
     )
     def delete(call: Call[Why]) -> Reply:
@@ -197,11 +204,11 @@ def _delete(of: _Documents) -> Route:
 
 
 class EntryFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which entries to list."""
+    """Filters of entries."""
 
     target: Filter | None = None
     status: Status | None = None
-    component: Annotated[Filter, Meta(description="that it constrains")] | None = None
+    component: Annotated[Filter, Meta(description="constrained component")] | None = None
     search: Search | None = None
 
 
@@ -214,7 +221,7 @@ class EntryFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True)
     returns=Returns(EntryBody, "A page of entries", paged=True, etag=True),
 )
 def list_entries(call: Call[EntryFilters]) -> Reply:
-    """List entries, by name, with what canary runs have to say of them."""
+    """List entries by name, with warnings and promotion from canary runs."""
     found = call.gate.matrix.list_entries(**call.query.filters())
     said = call.gate.runs.remarks(row.name for row in found.items)
     return page(found, lambda row: {**row.to_json(), **said[row.name].to_json()})
@@ -236,11 +243,11 @@ documents = document_routes(
 
 
 class RevisionFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which revisions to list."""
+    """Filters of revisions."""
 
     author: Filter | None = None
-    kind: Annotated[Kind, Meta(description="that changed a document of this kind")] | None = None
-    name: Annotated[Filter, Meta(description="that changed a document of this name")] | None = None
+    kind: Annotated[Kind, Meta(description="kind of a changed document")] | None = None
+    name: Annotated[Filter, Meta(description="name of a changed document")] | None = None
     since: Since | None = None
     until: Until | None = None
 
@@ -267,18 +274,18 @@ def list_revisions(call: Call[RevisionFilters]) -> Reply:
     errors=(404,),
 )
 def show_revision(call: Call[NoQuery]) -> Reply:
-    """Show a revision with what it changed."""
+    """Show a revision and its changes."""
     row = call.gate.matrix.show_revision(call.args["number"])
     return Reply({**row.to_json(), "changes": [change.to_json() for change in row.changes]})
 
 
 class DiffFrom(Struct, frozen=True, forbid_unknown_fields=True, rename={"older": "from"}):
-    """What to compare with."""
+    """Options of a comparison."""
 
     older: (
         Annotated[
             int,
-            Meta(ge=0, le=LARGEST["int"], description="older revision; the one before if left out"),
+            Meta(ge=0, le=LARGEST["int"], description="older revision; default: the previous one"),
         ]
         | None
     ) = None
@@ -311,12 +318,12 @@ def _document(kind: str, example: dict[str, Any]) -> dict[str, Any]:
 
 
 class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """How to import."""
+    """Options of an import."""
 
-    dry_run: Annotated[bool, Meta(description="say what would change, and change nothing")] = False
+    dry_run: Annotated[bool, Meta(description="return the changes without making them")] = False
     reason: Annotated[str, Meta(max_length=2000)] | None = None
     file: Annotated[
-        str, Meta(min_length=1, max_length=200, description="what errors call the file")
+        str, Meta(min_length=1, max_length=200, description="name of the file in errors")
     ] = "request"
 
 
@@ -332,13 +339,13 @@ class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
         media=(JSON, *_YAML_TYPES),
         examples={"matrix": [_document("Target", TARGET), _document("Entry", ENTRY)]},
     ),
-    returns=Returns(ImportBody, "What changed, or would change"),
+    returns=Returns(ImportBody, "The changes, made or planned"),
 )
 def import_matrix(call: Call[ImportOptions]) -> Reply:
-    """Import documents, as one revision or not at all.
+    """Import documents as one revision, or not at all.
 
-    The body is a list of documents as JSON, or YAML documents. Every mistake is reported, with its
-    line and field; then nothing is changed.
+    The body is a JSON list of documents, or YAML documents. If there are mistakes, nothing changes;
+    the error lists every mistake with its line and field.
     """
     sources = [Source(call.query.file, call.text())]
     by, dry_run = call.by(), call.query.dry_run
@@ -346,7 +353,7 @@ def import_matrix(call: Call[ImportOptions]) -> Reply:
 
 
 class ExportOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to export, and how."""
+    """Options of an export."""
 
     revision: Annotated[int, Meta(ge=0, le=LARGEST["int"])] | None = None
     format: Literal["json", "yaml"] = "json"
@@ -372,13 +379,13 @@ def export_matrix(call: Call[ExportOptions]) -> Reply:
 
 
 class PackagesReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the report looks at."""
+    """Options of the packages report."""
 
-    target: Annotated[Filter, Meta(description="only this one")] | None = None
+    target: Annotated[Filter, Meta(description="the only target to check")] | None = None
     since: Since | None = None
-    decisions: Annotated[int, Meta(ge=1, le=MOST, description="at most so many, the newest")] = (
-        DECISIONS
-    )
+    decisions: Annotated[
+        int, Meta(ge=1, le=MOST, description="most decisions to check, the newest")
+    ] = DECISIONS
 
 
 @route(
@@ -391,10 +398,10 @@ class PackagesReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     errors=(404,),
 )
 def packages_report(call: Call[PackagesReportOptions]) -> Reply:
-    """Say what `packages: enforce` would stop on the targets that audit packages.
+    """Report what `packages: enforce` would stop on the targets that audit packages.
 
-    Stacks of the decisions of the last 30 days, or since another moment, and stacks that stand for
-    blessed and deprecated entries are evaluated again, as `enforce` would. Nothing is logged.
+    The report evaluates the stacks of decisions since a time (default: 30 days ago), and stacks
+    that represent blessed and deprecated entries, under `packages: enforce`. Nothing is logged.
     """
     asked = call.query
     return Reply(

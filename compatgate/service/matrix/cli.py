@@ -1,6 +1,6 @@
 """Run ``compatgate matrix``: import, export, compare and show the blessed matrix.
 
-``packages-report`` shows what ``packages: enforce`` would stop.
+``packages-report`` shows the decisions and entries that ``packages: enforce`` would stop.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, help_text, describe in (
-        ("import", "create and change every document of some files, or none", _import_arguments),
-        ("export", "write every document, now or as it was", _export_arguments),
-        ("diff", "what some files, or a later revision, would change", _diff_arguments),
+        ("import", "create and change the documents of files, all or none", _import_arguments),
+        ("export", "write every document, now or at an older revision", _export_arguments),
+        ("diff", "show what files or a later revision would change", _diff_arguments),
         (
             "delete",
             "delete an entry, waiver or target; earlier revisions keep it",
@@ -142,19 +142,19 @@ def _log_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _packages_arguments(parser: argparse.ArgumentParser) -> None:
-
     add_packages_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked.
+    """Run an action.
 
     Raises:
-        ManyProblems: every mistake in the files; nothing was changed.
+        ManyProblems: every mistake in the files; nothing changed.
         NotFound: there is no such document or revision.
-        Conflict: other documents name the target that is to be deleted.
+        Conflict: other documents name the target to delete.
     """
     from compatgate.service.matrix import cli_files, cli_views
+    from compatgate.service.matrix.cli import run_packages
 
     if args.action == "example":
         return cli_files.example()
@@ -179,28 +179,27 @@ examples:
   compatgate matrix packages-report
   compatgate matrix packages-report --target prod-a100 --since 2026-11-03 --format json
 
-Looks at the targets whose policy says packages: audit. Once nothing is left to settle, change the
+Checks the targets whose policy says packages: audit. Settle the open packages, then change the
 policy to packages: enforce.
 
-exit status: 0 enforce would stop nothing that was looked at, 1 it would stop something, 2 bad
-input, 3 it cannot be said: nothing was asked about a target and it has no entries, or not
-everything could be looked at.
+exit status: 0 enforce would stop nothing, 1 enforce would stop a decision or an entry, 2 bad
+input, 3 unknown: a target has neither decisions nor entries, or not everything could be checked.
 """
 
 
 def add_packages_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
+    """Describe the arguments of ``matrix packages-report``."""
     parser.epilog = _PACKAGES_EXAMPLES
     parser.add_argument("--target", help="report only this target")
     parser.add_argument(
-        "--since", metavar="TIME", help=f"decisions from then on (the last {DAYS} days)"
+        "--since", metavar="TIME", help=f"time of the first decision (default: {DAYS} days ago)"
     )
     parser.add_argument(
         "--decisions",
         type=positive,
         metavar="N",
         default=DECISIONS,
-        help=f"look at so many at most, the newest ({DECISIONS})",
+        help=f"check at most N decisions, the newest (default: {DECISIONS})",
     )
     add_format(parser)
 
@@ -209,10 +208,10 @@ def run_packages(args: argparse.Namespace, gate: Client) -> int:
     """Print the report.
 
     Returns:
-        0 nothing would be stopped, 1 something would, 3 it cannot be said.
+        0: enforce would stop nothing; 1: it would stop something; 3: unknown.
 
     Raises:
-        BadInput: ``--since`` is no time.
+        BadInput: ``--since`` is not a time.
         NotFound: there is no such target.
     """
     since = read_moment(args.since, "--since")
@@ -249,13 +248,13 @@ def _packages_text(found: PackagesReportBody, asked: str | None, width: int) -> 
 def _target(target: PackagesTargetBody, width: int) -> Iterator[str]:
     head = f"{printable(target.target)} (mode {target.mode}): "
     if _saw_nothing(target):
-        yield from wrap(head + "no decision and no entry to look at", width)
+        yield from wrap(head + "no decisions and no entries to check", width)
     else:
         entries = f"{len(target.stopped_entries)} of {_entries(target.entries)}"
         decisions = f"{target.stopped} of {target.decisions} decisions"
         yield from wrap(f"{head}enforce would stop {decisions} and {entries}", width)
     for reason in target.open:
-        yield from _indented(f"not looked at: {reason}", width, "  ")
+        yield from _indented(f"not checked: {reason}", width, "  ")
     for package in target.packages:
         yield ""
         yield from _package(package, width)

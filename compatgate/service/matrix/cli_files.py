@@ -1,6 +1,6 @@
 """Import, export and compare files of the matrix.
 
-Files are sent as one text, which is imported as a whole; mistakes are told by file and line.
+All files are sent as one text, so that they make one revision; mistakes name file and line.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from compatgate.client import Client
 
 FILE = "<files>"
-"""What the gate calls the text."""
+"""Name of the joined text in errors of the gate."""
 _PLACE = re.compile(re.escape(FILE) + r":(\d+)")
 _BEGUN = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*(---(?:\s|$)|%)")
-"""A text that begins its first document itself."""
+"""The start of a text that has its own document marker."""
 
 
 class Together(Struct, frozen=True):
-    """Several texts as one.
+    """Several files, joined to one text.
 
     Attributes:
         text: a YAML stream.
-        files: by name, in order.
-        starts: the line of each in the text, from 1.
+        files: names, in order.
+        starts: first line of each file in the text, from 1.
     """
 
     text: str
@@ -48,39 +48,39 @@ class Together(Struct, frozen=True):
     starts: tuple[int, ...]
     file: str = FILE
 
-    def placed(self, error: ManyProblems) -> ManyProblems:
-        """Return the same mistakes, by the files and lines that they stand in."""
-        return ManyProblems(error.problem, [self._placed(problem) for problem in error.problems])
+    def locate_errors(self, error: ManyProblems) -> ManyProblems:
+        """Return the error with the files and lines of its mistakes."""
+        return ManyProblems(error.problem, [self._locate(problem) for problem in error.problems])
 
-    def _placed(self, problem: CompatgateError) -> CompatgateError:
+    def _locate(self, problem: CompatgateError) -> CompatgateError:
         if not isinstance(problem, DocumentProblem) or problem.file != FILE:
             return problem
-        file, line = self.place(problem.line or 1)
+        file, line = self.locate_line(problem.line or 1)
         moved = DocumentProblem(
-            self._told(problem.problem),
+            self._locate_text(problem.problem),
             file=file,
             line=line if problem.line else None,
             document=problem.document,
             value=problem.value,
-            hint=self._told(problem.hint),
+            hint=self._locate_text(problem.hint),
         )
         moved.field = problem.field
         return moved
 
-    def place(self, line: int) -> tuple[str, int]:
-        """Return file and line of a line of the text."""
+    def locate_line(self, line: int) -> tuple[str, int]:
+        """Return the file and its line for a line of the text."""
         index = bisect_right(self.starts, line) - 1
         return self.files[index], line - self.starts[index] + 1
 
-    def _told(self, text: str) -> str:
-        return _PLACE.sub(lambda m: ":".join(map(str, self.place(int(m[1])))), text)
+    def _locate_text(self, text: str) -> str:
+        return _PLACE.sub(lambda m: ":".join(map(str, self.locate_line(int(m[1])))), text)
 
 
 def join(sources: Sequence[Source]) -> Together:
-    """Return several files as one text; each begins with a document of its own.
+    """Join several files to one text; each file starts a new document.
 
     Raises:
-        ManyProblems: mistakes of syntax, which would hide the files that follow.
+        ManyProblems: syntax errors, which would hide mistakes in later files.
     """
     _check(sources)
     parts: list[str] = []
@@ -110,7 +110,7 @@ _SIGNS = {"create": "+", "change": "~", "delete": "-"}
 
 
 def import_files(args: argparse.Namespace, gate: Client) -> int:
-    """``matrix import``."""
+    """Run ``matrix import``."""
     try:
         result = _import(args, gate)
     except ManyProblems as error:
@@ -125,16 +125,16 @@ def import_files(args: argparse.Namespace, gate: Client) -> int:
     print_changes(changes)
     _note_ended(changes)
     if result["revision"] is not None:
-        print(f"revision {result['revision']}: {len(changes)} changed, {unchanged} as they were")
+        print(f"revision {result['revision']}: {len(changes)} changed, {unchanged} unchanged")
     elif changes:
         print(f"dry run: {len(changes)} would change, {unchanged} would not")
     else:
-        print(f"nothing to change: all {unchanged} are stored as they are")
+        print(f"nothing to change: all {unchanged} documents are up to date")
     return 0
 
 
 def _import(args: argparse.Namespace, gate: Client) -> Body:
-    """Import files as one text, so that they make one revision; mistakes name their files."""
+    """Import files as one revision; mistakes name their files."""
     from compatgate.client.operations import Operations
 
     why = reason_of(args, f"matrix import {' '.join(args.files)}")
@@ -149,11 +149,11 @@ def _import(args: argparse.Namespace, gate: Client) -> Body:
             file=whole.file,
         )
     except ManyProblems as error:
-        raise whole.placed(error) from None
+        raise whole.locate_errors(error) from None
 
 
 def _note_ended(changes: Iterable[Body]) -> None:
-    """Waivers that have no effect any more, lest a wrong year is found out by a denial."""
+    """Warn about expired waivers: a wrong year would otherwise show up as a denial."""
     from compatgate.kit.clock import today
 
     for change in changes:
@@ -165,7 +165,7 @@ def _note_ended(changes: Iterable[Body]) -> None:
 
 
 def example() -> int:
-    """``matrix example``."""
+    """Run ``matrix example``."""
     from compatgate.resources import matrix_dir
 
     folder = matrix_dir() / "examples"
@@ -175,7 +175,7 @@ def example() -> int:
 
 
 def export(args: argparse.Namespace, gate: Client) -> int:
-    """``matrix export``."""
+    """Run ``matrix export``."""
     revision = _revision(gate, args.at, "--at") if args.at else None
     bodies = gate.export_matrix(revision=revision)
     text = to_yaml(bodies) if args.format == "yaml" else to_json(bodies)
@@ -184,7 +184,7 @@ def export(args: argparse.Namespace, gate: Client) -> int:
 
 
 def diff(args: argparse.Namespace, gate: Client) -> int:
-    """``matrix diff``."""
+    """Run ``matrix diff``."""
     if bool(args.files) == bool(args.older) or (args.files and args.newer):
         hint = "matrix diff FILE..., or matrix diff --from N [--to N]"
         raise BadInput("give either files or revisions to compare", hint=hint)
@@ -211,7 +211,7 @@ def _diff(older: int, newer: int, gate: Client) -> list[Body]:
 
 
 def _diff_files(paths: Sequence[str], gate: Client) -> list[Body]:
-    """Return what would turn the gate's matrix into that of some files; compared here."""
+    """Compare the gate's matrix with files, in this process."""
     import msgspec
 
     from compatgate.catalog import load_facts
@@ -227,7 +227,7 @@ def _diff_files(paths: Sequence[str], gate: Client) -> list[Body]:
 
 
 def print_changes(changes: Iterable[Body]) -> None:
-    """Print changes for people: one line a document, one a field."""
+    """Print changes as text: one line per document, one line per field."""
     for change in changes:
         print(f"{_SIGNS[change['action']]} {change['kind']} {change['name']}")
         for field in change["fields"]:
@@ -245,12 +245,12 @@ def _problem(problem: CompatgateError) -> dict[str, Any]:
 
 
 def _revision(gate: Client, text: str, option: str) -> int:
-    """Return a revision by its number, or by a time: the one that held then."""
+    """Return the number of a revision, given by its number or by a time."""
     which = revision_or_time(text, option)
     return which if isinstance(which, int) else _latest(gate, until=which)
 
 
 def _latest(gate: Client, until: datetime | None = None) -> int:
-    """The number of the latest revision, or of the latest until a time; 0 before the first."""
+    """Return the number of the latest revision, now or at a time; 0 before the first."""
     rows = gate.list_revisions(until=until).page(size=1).items
     return rows[0].number if rows else 0

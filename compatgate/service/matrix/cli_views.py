@@ -1,4 +1,4 @@
-"""Show what the matrix holds: lists, documents and revisions; delete documents."""
+"""List and show documents and revisions of the matrix; delete documents."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 _KINDS = ("entry", "waiver", "target")
 _REMARKS = ("warnings", "promotion")
-"""Members of an entry that runs say of it."""
+"""Members of an entry that come from canary runs."""
 _BESIDE = ("revision", "created_at", "updated_at", *_REMARKS)
-"""Members of a stored document that are no part of it."""
+"""Members of an answer that do not belong to the document."""
 _FILTERS = {
     "entries": ("target", "status", "component", "search"),
     "targets": ("search",),
@@ -30,7 +30,7 @@ _FILTERS = {
 
 
 def show_list(args: argparse.Namespace, gate: Client) -> int:
-    """``matrix list``."""
+    """Run ``matrix list``."""
     from compatgate.client.operations import Operations
 
     listing: Any = {
@@ -54,7 +54,7 @@ def _filters(args: argparse.Namespace) -> dict[str, Any]:
         if value is None:
             continue
         if name not in _FILTERS[args.kind]:
-            hint = f"{args.kind} are filtered by {', '.join(_FILTERS[args.kind])}"
+            hint = f"filter {args.kind} by {', '.join(_FILTERS[args.kind])}"
             raise BadInput(f"{args.kind} have no {name}", field=f"--{name}", value=value, hint=hint)
         filters[name] = _canonical(value) if name == "component" else value
     return filters
@@ -75,7 +75,7 @@ def _without(names: Iterable[str], body: Body) -> Body:
 
 
 def document_of(body: Body) -> Body:
-    """Return the document of an answer, as files hold it."""
+    """Return the document of an answer in the form of files."""
     return _without(_BESIDE, body)
 
 
@@ -109,7 +109,7 @@ _COLUMNS = {
 
 
 def show(args: argparse.Namespace, gate: Client) -> int:
-    """``matrix show``."""
+    """Run ``matrix show``."""
     import msgspec
 
     from compatgate.documents.text import to_yaml
@@ -127,14 +127,14 @@ def show(args: argparse.Namespace, gate: Client) -> int:
 
 
 def delete(args: argparse.Namespace, gate: Client) -> int:
-    """``matrix delete``."""
+    """Run ``matrix delete``."""
     from compatgate.client.operations import Operations
 
     found = _find(args, gate)
     if len(found) > 1:
         kinds = " and ".join(body["kind"] for body in found)
         what = f"{args.name!r} names several documents: {kinds}"
-        raise BadInput(what, field="name", value=args.name, hint="say which with --kind")
+        raise BadInput(what, field="name", value=args.name, hint="choose one with --kind")
     kind, name = found[0]["kind"], _name(found[0])
     delete = {
         "Entry": Operations.delete_entry,
@@ -173,7 +173,7 @@ def _find(args: argparse.Namespace, gate: Client) -> list[Body]:
 
 
 def log(args: argparse.Namespace, gate: Client) -> int:
-    """``matrix log``."""
+    """Run ``matrix log``."""
     from compatgate.client.operations import Operations
 
     if args.revision is not None:

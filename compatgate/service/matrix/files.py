@@ -34,11 +34,11 @@ from compatgate.service.waivers import service as waiver_limits
 
 
 class ImportResult(Struct, frozen=True):
-    """What an import did, or would do.
+    """The result of an import or of a dry run.
 
     Attributes:
-        unchanged: documents that the files hold as they are stored.
-        revision: that the import made; None: a dry run, or nothing to change.
+        unchanged: number of documents that are stored already.
+        revision: made by the import; None: a dry run, or nothing to change.
     """
 
     changes: tuple[Change, ...]
@@ -55,7 +55,7 @@ class ImportResult(Struct, frozen=True):
 
 
 def read(database: Database, sources: Sequence[Source], gpus: Gpus) -> list[Document]:
-    """Return the documents of some files, checked against the targets and waivers that are stored.
+    """Read documents from files, and check them against the stored targets and waivers.
 
     Raises:
         ManyProblems: every mistake, with file, line and path.
@@ -66,7 +66,7 @@ def read(database: Database, sources: Sequence[Source], gpus: Gpus) -> list[Docu
 
 
 def plan(session: Session, imported: Sequence[Document]) -> tuple[ImportResult, list[Edit]]:
-    """What an import would do, and the edits that do it."""
+    """Return the expected result of an import, and its edits."""
     stored = documents.find(session, [key_of(document) for document in imported])
     edits = [
         Edit(stored.get(key_of(document)), document)
@@ -80,11 +80,11 @@ def plan(session: Session, imported: Sequence[Document]) -> tuple[ImportResult, 
 def apply(
     session: Session, imported: Sequence[Document], author: str, reason: str, at: datetime
 ) -> ImportResult:
-    """Import documents, in one revision.
+    """Import documents as one revision.
 
     Raises:
-        Conflict: a target that they rely on was deleted since they were read.
-        ManyProblems: a waiver must not be stored, by a policy that was changed since.
+        Conflict: a target that the documents name was deleted since they were read.
+        ManyProblems: a policy that changed since forbids a waiver.
     """
     _check_targets(session, imported)
     waiver_limits.check(session, imported)
@@ -109,24 +109,24 @@ def _check_targets(session: Session, imported: Iterable[Document]) -> None:
         for name in target_refs(document):
             if name not in known:
                 kind, user = key_of(document)
-                what = f"the target {name!r}, which {kind} {user} names, was deleted meanwhile"
+                what = f"{kind} {user} names the target {name!r}, which was deleted meanwhile"
                 raise Conflict(what, field="targets", value=name)
 
 
 def export(session: Session, revision: int | None) -> list[dict[str, Any]]:
-    """Return every document now, or as it was: targets, entries, waivers, each by name."""
+    """Return every document, now or at a revision: targets, entries, waivers, each by name."""
     with many_objects():
         return [to_body(document) for document in _sorted(_all(session, revision))]
 
 
 def diff(session: Session, older: int, newer: int | None) -> list[Change]:
-    """What changed between two revisions."""
+    """Return the changes between two revisions; None: the stored matrix."""
     with many_objects():
         return compare(_all(session, older), _all(session, newer))
 
 
 def diff_files(session: Session, imported: Sequence[Document]) -> list[Change]:
-    """What would turn the stored matrix into the imported one."""
+    """Return the changes from the stored matrix to the imported one."""
     return compare(_all(session, None), imported)
 
 

@@ -1,4 +1,4 @@
-"""Tell whether an entry can work on a pool by the vendors' facts alone, and remember it."""
+"""Evaluate entries on pools by the vendors' facts alone, and cache the results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Key = tuple[str, int, str, str, str, str]
 
 
 class Fit(Struct, frozen=True):
-    """What facts say.
+    """The outcome by facts.
 
     Attributes:
-        outcome: of the newest stack that the entry allows; None: it allows none that is known.
-        why: the first finding of that outcome, in words.
+        outcome: of the newest stack that the entry allows; None: the entry allows no known stack.
+        why: the first finding of that outcome.
     """
 
     outcome: Outcome | None
@@ -31,7 +31,7 @@ class Fit(Struct, frozen=True):
 
 
 class Fits:
-    """Answers of one catalog, for any number of threads. They are those of a day at a time."""
+    """A cache of outcomes for one catalog and one day; any number of threads may use it."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -39,19 +39,19 @@ class Fits:
         self._stacks: dict[tuple[str, int], tuple[Stack | None, str]] = {}
         self._day = ""
 
-    def known(self, entry: Entry, pool: Pool) -> Fit | None:
-        """Return the answer, if it was worked out before."""
+    def cached(self, entry: Entry, pool: Pool) -> Fit | None:
+        """Return the outcome if it is cached."""
         return self._known.get(_key(entry, pool))
 
-    def of(self, entry: Entry, pool: Pool, now: datetime) -> Fit:
-        """Return the answer."""
+    def evaluate(self, entry: Entry, pool: Pool, now: datetime) -> Fit:
+        """Return the outcome, and cache it."""
         if (day := now.date().isoformat()) != self._day or len(self._known) > _MOST:
             self._known, self._stacks, self._day = {}, {}, day
         key = _key(entry, pool)
         if found := self._known.get(key):
             return found
         stack, why = self._stack(entry)
-        fit = self._evaluated(stack, pool, now) if stack else Fit(None, why)
+        fit = self._evaluate(stack, pool, now) if stack else Fit(None, why)
         self._known[key] = fit
         return fit
 
@@ -62,7 +62,7 @@ class Fits:
             self._stacks[key] = (found.stacks[0] if found.stacks else None, "; ".join(found.open))
         return self._stacks[key]
 
-    def _evaluated(self, stack: Stack, pool: Pool, now: datetime) -> Fit:
+    def _evaluate(self, stack: Stack, pool: Pool, now: datetime) -> Fit:
         where = Target("", (pool,))
         verdict = evaluate(stack, where, facts=self._facts, now=now, with_fixes=False)
         said = verdict.failing[0].message if verdict.failing else ""
@@ -71,7 +71,7 @@ class Fits:
 
 @cache
 def fits_of(facts: Facts) -> Fits:
-    """Return the answers of a catalog, shared by all who ask."""
+    """Return the shared cache of a catalog."""
     return Fits(facts)
 
 

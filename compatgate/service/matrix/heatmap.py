@@ -1,6 +1,6 @@
-"""Draw the matrix as a map: stacks down, places across, and a status for each pair.
+"""Draw the matrix as a heat map: stacks as rows, pools as columns, and a status for each pair.
 
-Only what is on the page is evaluated.
+Only the cells on the page are evaluated.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from compatgate.service.matrix.fits import Fits
 SpotStatus = Literal[
     "blessed", "candidate", "deprecated", "elsewhere", "unknown", "revoked", "incompatible"
 ]
-"""From best to worst. ``elsewhere``: the entry is for another driver than is there;
-``incompatible``: the vendors' facts say that it cannot work; ``unknown``: nothing is known to."""
+"""From best to worst. ``elsewhere``: the entry is for another driver than the pool's;
+``unknown``: the entry cannot be evaluated; ``incompatible``: the vendors' facts fail the entry."""
 WORSE: dict[SpotStatus, int] = {status: n for n, status in enumerate(get_args(SpotStatus))}
 
 
@@ -34,14 +34,14 @@ class MapPlace(Struct, frozen=True):
 
 
 class Column:
-    """Places across: a target, or all pools of one GPU or driver.
+    """A column of the map: a target, or all pools with one GPU or driver.
 
     Args:
         key: unique among the columns.
-        label: shown.
-        note: about it.
-        places: that it stands for.
-        unusable: why nothing can be said of it; empty where something can.
+        label: heading.
+        note: tooltip.
+        places: pools of the column.
+        unusable: why the target cannot be evaluated; empty: it can.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Column:
             sku, driver = pool.gpu and pool.gpu.sku, pool.driver and pool.driver.text
             alike.setdefault((sku, driver, pool.os, pool.cpu), place)
         self.kinds = tuple(alike.values())
-        """One place of each GPU, driver and system: what is said of it holds for all of them."""
+        """One place for each GPU, driver and system; equal places have equal results."""
 
     def of(self, target: str) -> Sequence[MapPlace]:
         """Return the places of one target."""
@@ -65,7 +65,7 @@ class Column:
 
 
 class Row(Struct, frozen=True):
-    """Stacks down: an entry, or all entries that say the same of one component."""
+    """A row of the map: an entry, or all entries with the same constraint on one component."""
 
     key: str
     label: str
@@ -77,8 +77,8 @@ class Pair(Struct, frozen=True):
     """An entry in a column.
 
     Attributes:
-        open: what facts leave open: they neither hold nor fail.
-        why: in words, where the status is not the entry's own.
+        open: the facts do not decide.
+        why: reason, if the status is not that of the entry.
     """
 
     entry: Entry
@@ -89,12 +89,13 @@ class Pair(Struct, frozen=True):
 
 
 class Spot(Struct, frozen=True):
-    """Where a row and a column meet.
+    """A cell of the map.
 
     Attributes:
-        status: the best of its entries; None: no entry speaks of these places.
-        count: entries that do.
-        pending: it was not evaluated within the time that was allowed.
+        status: the best of its entries; None: no entry names these places.
+        count: number of entries.
+        open: the facts do not decide.
+        pending: not evaluated in time.
     """
 
     status: SpotStatus | None
@@ -104,11 +105,12 @@ class Spot(Struct, frozen=True):
 
 
 class HeatMap(Struct, frozen=True):
-    """A part of the map.
+    """A section of the map.
 
     Attributes:
-        spots: one sequence for each of ``rows``, as long as ``columns``.
-        rows_total: rows that there are; ``columns_total`` likewise.
+        spots: one sequence per row, with one spot per column.
+        rows_total: rows of the whole map.
+        columns_total: columns of the whole map.
         pending: some spots are not evaluated yet.
     """
 
@@ -128,13 +130,13 @@ ANY = "any"
 def rows(
     snapshot: Snapshot, by: RowsBy, search: str = "", status: Status | None = None
 ) -> list[Row]:
-    """Return rows in the order of their names, versions as numbers.
+    """Return the rows in natural order of their keys.
 
     Args:
-        snapshot: whose entries.
-        by: what a row is.
-        search: words that must all be in an entry's name, constraints or reason.
-        status: only entries that have it.
+        snapshot: with the entries.
+        by: kind of rows.
+        search: words that must all occur in an entry's name, constraints or reason.
+        status: of the entries; None: any.
     """
     words = search.casefold().split()
     entries = [
@@ -150,12 +152,12 @@ def rows(
 
 
 def columns(snapshot: Snapshot, by: ColumnsBy, search: str = "") -> list[Column]:
-    """Return columns in the order of their names.
+    """Return the columns in natural order of their keys.
 
     Args:
-        snapshot: whose targets.
-        by: what a column is.
-        search: words that must all be in a target's name, labels, GPUs or drivers.
+        snapshot: with the targets.
+        by: kind of columns.
+        search: words that must all occur in a target's name, labels, GPUs or drivers.
     """
     words = search.casefold().split()
     names = [name for name in snapshot.documents if _about(snapshot, name, words)]
@@ -167,7 +169,7 @@ def columns(snapshot: Snapshot, by: ColumnsBy, search: str = "") -> list[Column]
 
 
 def constraints_of(entry: Entry) -> str:
-    """``cuda 12.4.* · torch ~=2.4.0``."""
+    """Return the constraints as text: ``cuda 12.4.* · torch ~=2.4.0``."""
     return " · ".join(f"{name} {entry.components[name]}" for name in in_order(entry.components))
 
 
@@ -215,7 +217,7 @@ def target_column(snapshot: Snapshot, name: str) -> Column:
     """Return a target as a column."""
     target = snapshot.targets.get(name)
     if target is None:
-        return Column(name, name, "", (), snapshot.unusable.get(name, "it cannot be used"))
+        return Column(name, name, "", (), snapshot.unusable.get(name, "the target cannot be used"))
     places = tuple(MapPlace(name, pool) for pool in target.pools)
     skus = dict.fromkeys(pool.gpu.sku for pool in target.pools if pool.gpu)
     drivers = dict.fromkeys(pool.driver.text for pool in target.pools if pool.driver)
@@ -238,11 +240,18 @@ def _place_columns(targets: Iterable[Target], by: ColumnsBy) -> list[Column]:
 
 
 class MapSection(Struct, frozen=True):
-    """Which part, and of what.
+    """A section of the map to draw.
 
     Attributes:
-        top: rows above the part; ``left``: columns before it.
-        height: rows of the part; ``width``: its columns.
+        rows: kind of rows.
+        columns: kind of columns.
+        search: words in entries.
+        places: words in targets.
+        status: of the entries; None: any.
+        top: number of rows above the section.
+        left: number of columns before the section.
+        height: number of rows.
+        width: number of columns.
     """
 
     rows: RowsBy = "entry"
@@ -259,14 +268,14 @@ class MapSection(Struct, frozen=True):
 def build(
     snapshot: Snapshot, asked: MapSection, fits: Fits, now: datetime, seconds: float
 ) -> HeatMap:
-    """Return a part of the map.
+    """Return a section of the map.
 
     Args:
-        snapshot: the matrix.
-        asked: which part.
-        fits: what facts say; it remembers.
+        snapshot: with the matrix.
+        asked: the section.
+        fits: cache of outcomes.
         now: for ends of life.
-        seconds: to evaluate what is not known yet; what is left is pending.
+        seconds: time to evaluate new pairs; the rest stays pending.
     """
     all_rows = rows(snapshot, asked.rows, asked.search, asked.status)
     all_columns = columns(snapshot, asked.columns, asked.places)
@@ -281,7 +290,7 @@ def build(
 
 
 def pairs_of(row: Row, column: Column, fits: Fits, now: datetime) -> list[Pair]:
-    """Return each entry of a row in a column, best first."""
+    """Return the pairs of a row and a column, best first."""
     found = [
         pair
         for entry in row.entries
@@ -308,7 +317,7 @@ _PENDING = "not evaluated yet"
 
 
 def _pair(entry: Entry, column: Column, fits: Fits, now: datetime, deadline: float) -> Pair | None:
-    """Return the worst over the places of the column that the entry speaks of; None: of none."""
+    """Return the worst result of the entry's places in the column; None: no place."""
     if column.unusable:
         if not _concerns(entry, column.key):
             return None
@@ -339,13 +348,16 @@ def _at(entry: Entry, place: MapPlace, fits: Fits, now: datetime, deadline: floa
     if driver is not None and not (pool.driver and driver.allows(pool.driver)):
         have = pool.driver.text if pool.driver else "unknown"
         return Pair(
-            entry, target, "elsewhere", why=f"it is for driver {driver}; {pool.name} has {have}"
+            entry,
+            target,
+            "elsewhere",
+            why=f"the entry is for driver {driver}; {pool.name} has {have}",
         )
-    fit = fits.known(entry, pool)
+    fit = fits.cached(entry, pool)
     if fit is None:
         if time.monotonic() > deadline:
             return Pair(entry, target, entry.status, open=True, why=_PENDING)
-        fit = fits.of(entry, pool, now)
+        fit = fits.evaluate(entry, pool, now)
     if fit.outcome is None:
         return Pair(entry, target, "unknown", why=fit.why)
     if fit.outcome == "fail":
@@ -360,14 +372,14 @@ _FIRST = ("blessed", "candidate", "deprecated", "revoked")
 def on_target(
     snapshot: Snapshot, target: str, fits: Fits, now: datetime, most: int
 ) -> tuple[list[Pair], int]:
-    """Return the entries that concern a target, blessed ones first, and how many there are.
+    """Return the entries of a target, blessed ones first, and their number.
 
     Args:
-        snapshot: the matrix.
-        target: by name; one that cannot be used has them too.
-        fits: what facts say.
+        snapshot: with the matrix.
+        target: its name; the target may be unusable.
+        fits: cache of outcomes.
         now: for ends of life.
-        most: evaluate at most so many.
+        most: most entries to evaluate.
     """
     entries = snapshot.matrix.entries.of(target)
     entries.sort(key=lambda entry: (_FIRST.index(entry.status), natural_key(entry.name)))
@@ -379,9 +391,9 @@ def on_target(
 def of_entry(
     snapshot: Snapshot, entry: Entry, fits: Fits, now: datetime, most: int
 ) -> tuple[list[Pair], int]:
-    """Return an entry on each of its targets by name, and how many these are.
+    """Return an entry on each of its targets, by name, and the number of its targets.
 
-    A target none of whose pools it is for is left out.
+    Targets without a matching pool are missing.
     """
     named = snapshot.documents if ANY_TARGET in entry.targets else entry.targets
     targets = sorted(named, key=natural_key)

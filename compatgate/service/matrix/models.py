@@ -1,7 +1,7 @@
 """Define the tables of the matrix and their rows.
 
-The matrix as it is now has one row per document, with columns that lists filter by. Its history
-is numbered revisions and what each changed; their rows are only ever added.
+The current matrix has one row per document, with columns for filters. The history has numbered
+revisions and their changes; its rows are never changed or deleted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compatgate.kit.database.tables import Base, BigKey, UtcTime, to_plain
 
 
 class _Document:
-    """Columns of every kind of document."""
+    """Columns that all kinds of documents share."""
 
     name: Mapped[str] = mapped_column(Text, primary_key=True)
     document: Mapped[str] = mapped_column(Text, comment="The document as JSON")
@@ -31,7 +31,7 @@ class _Document:
 
 
 class Target(_Document, Base):
-    """A place to run."""
+    """A target."""
 
     __tablename__ = "targets"
 
@@ -39,7 +39,7 @@ class Target(_Document, Base):
 
 
 class Pool(Base):
-    """A target's pool, taken out of its document for filters."""
+    """A target's pool, copied from its document for filters."""
 
     __tablename__ = "pools"
     __table_args__ = (Index(None, "gpu"), Index(None, "driver"))
@@ -56,7 +56,7 @@ class Pool(Base):
 
 
 class Entry(_Document, Base):
-    """A row of the blessed matrix."""
+    """An entry."""
 
     __tablename__ = "entries"
     __table_args__ = (Index(None, "status", "name"),)
@@ -66,7 +66,7 @@ class Entry(_Document, Base):
 
 
 class Waiver(_Document, Base):
-    """A named exception."""
+    """A waiver."""
 
     __tablename__ = "waivers"
     __table_args__ = (Index(None, "expires"),)
@@ -76,7 +76,7 @@ class Waiver(_Document, Base):
 
 
 class TargetUse(Base):
-    """That an entry or a waiver names a target; ``*`` is every target."""
+    """A target that an entry or a waiver names; ``*`` is every target."""
 
     __tablename__ = "target_uses"
 
@@ -88,7 +88,7 @@ class TargetUse(Base):
 
 
 class Revision(Base):
-    """One change of the matrix, whatever its size."""
+    """A change of the matrix, of one document or of many."""
 
     __tablename__ = "revisions"
     __table_args__ = (Index(None, "made_at"),)
@@ -106,7 +106,7 @@ class Revision(Base):
 
 
 class DocumentChange(Base):
-    """What a revision did to one document."""
+    """A change of one document by a revision."""
 
     __tablename__ = "changes"
     __table_args__ = (UniqueConstraint("kind", "name", "revision"), Index(None, "revision"))
@@ -121,11 +121,11 @@ class DocumentChange(Base):
 
 
 class StoredDocument(Struct, frozen=True):
-    """A document as it is stored now.
+    """A stored document.
 
     Attributes:
-        document: plain data, as in the files.
-        revision: that made this version.
+        document: plain data, as in files.
+        revision: of this version.
     """
 
     kind: str
@@ -137,11 +137,11 @@ class StoredDocument(Struct, frozen=True):
 
     @property
     def etag(self) -> str:
-        """Return the version for ``ETag`` and ``If-Match``."""
+        """Return the value of ``ETag`` and ``If-Match``."""
         return f'"r{self.revision}"'
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document, with its revision and times beside it."""
+        """Return the document with its revision and times."""
         return {
             **self.document,
             "revision": self.revision,
@@ -170,8 +170,8 @@ class RevisionRow(Struct, frozen=True):
     """A revision of the matrix.
 
     Attributes:
-        count: documents that it changed.
-        changes: what it did to each; empty in lists.
+        count: number of changed documents.
+        changes: of each document; empty in lists.
     """
 
     number: int
@@ -183,7 +183,7 @@ class RevisionRow(Struct, frozen=True):
     changes: tuple[Change, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data; without ``changes`` where they were not asked for."""
+        """Return plain data; ``changes`` are left out if empty."""
         body = to_plain(self)
         del body["changes"]
         return {**body, "changes": [c.to_json() for c in self.changes]} if self.changes else body

@@ -1,7 +1,7 @@
-"""Report what ``packages: enforce`` would stop on the targets that audit packages. Pure.
+"""Report what ``packages: enforce`` would stop on the targets that audit packages.
 
-Stacks that were asked about lately, and stacks that stand for entries of the matrix, are
-evaluated once more on the target as it is now, with today's facts, under either policy.
+The report evaluates recently asked stacks, and stacks that represent entries, on the current target
+with today's facts, under both policies. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from compatgate.service.matrix.schemas import (
 )
 
 MOST_STACKS = 1000
-"""Different stacks that are evaluated."""
+"""Most stacks that a report evaluates."""
 _SHOWN_VERDICTS = 3
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -44,7 +44,7 @@ def audited_targets(snapshot: Snapshot, name: str | None = None) -> tuple[str, .
 
     Args:
         snapshot: the matrix.
-        name: only this one.
+        name: the only target to return.
 
     Raises:
         NotFound: there is no such target.
@@ -64,13 +64,13 @@ def audited_targets(snapshot: Snapshot, name: str | None = None) -> tuple[str, .
 def packages_report(
     snapshot: Snapshot, targets: Sequence[str], asked: AskedStacks, since: datetime, now: datetime
 ) -> PackagesReportBody:
-    """Say what ``packages: enforce`` would stop.
+    """Report what ``packages: enforce`` would stop.
 
     Args:
-        snapshot: what answers rest on now.
-        targets: those that audit packages, by name.
-        asked: what they were asked about.
-        since: the moment from which on.
+        snapshot: the matrix, facts and evidence.
+        targets: names of targets that audit packages.
+        asked: recent verdicts on these targets.
+        since: time of the first decision.
         now: for ends of life, waivers and the age of evidence.
     """
     samples, left = StackSamples(snapshot.facts, snapshot.matrix), _Budget(MOST_STACKS)
@@ -86,14 +86,14 @@ def packages_report(
 
 
 class _Budget:
-    """Stacks that may still be evaluated."""
+    """The number of stacks that the report may still evaluate."""
 
     def __init__(self, stacks: int) -> None:
         self._left = stacks
         self.exceeded = False
 
-    def take(self) -> bool:
-        """Tell whether one more may be."""
+    def spend(self) -> bool:
+        """Count one stack, and tell whether the report may evaluate it."""
         self.exceeded = self.exceeded or self._left <= 0
         self._left -= 1
         return not self.exceeded
@@ -109,12 +109,12 @@ def _of_target(
 ) -> PackagesTargetBody:
     target = snapshot.targets.get(name)
     if target is None:
-        why = f"the target cannot be used: {snapshot.unusable.get(name, 'it has no pools')}"
+        why = f"the target cannot be used: {snapshot.unusable.get(name, 'no pools')}"
         mode = snapshot.documents[name].spec.policy.mode
         return PackagesTargetBody(name, mode, 0, 0, 0, 0, [], [], [why])
     tally = _Tally(target, snapshot, now)
     for group in _by_stack(one for one in asked if one.target == name):
-        if not left.take():
+        if not left.spend():
             break
         tally.add_decisions(group)
     tally.add_entries(samples)
@@ -122,7 +122,7 @@ def _of_target(
 
 
 def _by_stack(asked: Iterable[AskedStack]) -> list[list[AskedStack]]:
-    """Group what was asked by stack, image and pools; what-ifs ask about what is not there."""
+    """Group verdicts by stack, image and pools, without what-if questions."""
     groups: dict[bytes, list[AskedStack]] = {}
     for one in asked:
         if one.body.get("basis") != "what-if":
@@ -136,7 +136,7 @@ def _pools_of(asked: AskedStack) -> list[str]:
 
 
 class _Open(Struct):
-    """An open package, as it is counted."""
+    """The counts of an open package."""
 
     message: str
     rules: dict[str, None] = {}
@@ -147,14 +147,14 @@ class _Open(Struct):
     verdicts: dict[str, None] = {}
     entries: dict[str, None] = {}
 
-    def seen(self, first: datetime, last: datetime) -> None:
-        """Note when it was asked about."""
+    def extend(self, first: datetime, last: datetime) -> None:
+        """Extend the period of the decisions about the package."""
         self.first = min(first, self.first or first)
         self.last = max(last, self.last or last)
 
 
 class _Tally:
-    """What would be stopped on one target."""
+    """The counts of one target."""
 
     def __init__(self, target: Target, snapshot: Snapshot, now: datetime) -> None:
         self._target, self._snapshot, self._now = target, snapshot, now
@@ -170,7 +170,7 @@ class _Tally:
         try:
             stack = parse_stack(newest.body.get("stack") or {}, image=newest.body.get("image"))
         except BadInput as error:
-            self._open[f"{newest.verdict_id} cannot be read any more: {error.detail}"] = None
+            self._open[f"{newest.verdict_id} can no longer be read: {error.detail}"] = None
             return
         self._decisions += count
         self._stacks += 1
@@ -179,11 +179,11 @@ class _Tally:
         for known in self._known(findings, stack):
             known.decisions += count
             known.stopped += count * stops
-            known.seen(min(one.first for one in group), max(one.last for one in group))
+            known.extend(min(one.first for one in group), max(one.last for one in group))
             known.verdicts |= {one.verdict_id: None for one in group}
 
     def add_entries(self, samples: StackSamples) -> None:
-        """Look at the entries that workloads on the target may be running by."""
+        """Count the entries in use on the target."""
         for entry in self._snapshot.matrix.entries.of(self._target.name):
             if entry.status not in IN_USE:
                 continue
@@ -204,7 +204,7 @@ class _Tally:
                 self._stopped_entries.append(entry.name)
 
     def _compare(self, stack: Stack, pools: Iterable[str]) -> tuple[list[Finding], bool]:
-        """Return what enforcing leaves unknown that is a warning now, and whether it stops."""
+        """Return the warnings that enforcing makes unknown, and whether it stops the stack."""
         enforced = self._evaluate(stack, pools, "enforce")
         unknown = [finding for finding in enforced.findings if finding.outcome == "unknown"]
         if not unknown:
@@ -230,7 +230,7 @@ class _Tally:
         )
 
     def _known(self, findings: Iterable[Finding], stack: Stack) -> list[_Open]:
-        """Return the packages of findings, each once."""
+        """Return the counts of the findings' packages, each package once."""
         found: dict[tuple[str, str], _Open] = {}
         for finding in findings:
             version = stack.get(finding.component)
@@ -241,7 +241,7 @@ class _Tally:
         return list(found.values())
 
     def body(self) -> PackagesTargetBody:
-        """Return the counts, what stops most first."""
+        """Return the counts; packages that stop most decisions come first."""
         packages = [self._package(*key, known) for key, known in self._packages.items()]
         packages.sort(key=lambda one: (-one.stopped, -one.decisions, one.package, one.version))
         return PackagesTargetBody(
@@ -276,24 +276,24 @@ class _Tally:
 def what_to_do(
     facts: Facts, name: str, version: str, rules: Sequence[str], capabilities: Iterable[Pair]
 ) -> list[str]:
-    """Name the ways to settle an open package; one is enough.
+    """List the ways to settle an open package; one is enough.
 
     Args:
         facts: the catalog.
         name: of the package.
         version: of the package, as the stack states it.
-        rules: that cannot decide about it.
-        capabilities: of the target's GPUs.
+        rules: that cannot decide on the package.
+        capabilities: compute capabilities of the target's GPUs.
     """
     recorded = [one.text for one in facts.recorded_versions(name) if one.text != version]
     todo = [f"use {name} {recorded[-1]}, the newest release with a record"] if recorded else []
     if package_open.id in rules:
         code = "+".join(f"sm_{show(pair).replace('.', '')}" for pair in sorted(set(capabilities)))
         todo.append(
-            f"measure the wheel and keep its record as a fact of your own:"
+            f"measure the wheel and add its record to your facts:"
             f" compatgate facts measure {name}=={version}"
         )
         if code:
-            todo.append(f"state the GPU code that it was built with: {name}={version}[{code}]")
+            todo.append(f"state the GPU code of the build: {name}={version}[{code}]")
     waived = f'rules: [{", ".join(rules)}], match: {{components: {{{name}: "=={version}"}}}}'
     return [*todo, f"waive it: {waived}"]

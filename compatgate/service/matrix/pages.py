@@ -1,4 +1,4 @@
-"""Show the matrix as a heat map, and its entries: what they say and what becomes of them."""
+"""Show the matrix as a heat map, list entries, and change their status."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from compatgate.service.web.page import (
 )
 
 HEIGHT, WIDTH = 60, 30
-"""Cells on a page: 1,800, which a phone can draw and a slow line can carry."""
+"""Rows and columns on a page: a phone can draw 1,800 cells and a slow line can carry them."""
 _SECONDS = 0.08
 _MOST_PAIRS = 40
 _Place = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -62,7 +62,7 @@ _Word = Annotated[str, Meta(max_length=200)]
 
 
 class MatrixQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which part of the map, by what, and which cell is open."""
+    """The section of the map, its filters, and the open cell."""
 
     rows: RowsBy = "entry"
     columns: ColumnsBy = "target"
@@ -77,7 +77,7 @@ class MatrixQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 @page("/matrix", nav="matrix", query=MatrixQuery)
 def show_matrix(ask: PageRequest[MatrixQuery]) -> HtmlPage:
-    """Return the map, with one of its cells explained."""
+    """Show the map, and explain the open cell."""
     query, snapshot, now = ask.query, ask.gate.snapshot(), clock.now()
     fits = fits_of(ask.gate.facts)
     asked = MapSection(
@@ -116,7 +116,7 @@ _LEGEND = (
 
 
 def _pages(query: MatrixQuery, found: HeatMap) -> dict[str, str | None]:
-    """Where the parts beside this one are."""
+    """Return links to the adjacent sections."""
     top, left = query.top, query.left
     return {
         "up": here(top=max(0, top - HEIGHT) or None) if top else None,
@@ -127,7 +127,7 @@ def _pages(query: MatrixQuery, found: HeatMap) -> dict[str, str | None]:
 
 
 def _map_table(ask: PageRequest[MatrixQuery], asked: MapSection, fits: Fits) -> Table | None:
-    """Return the whole map, as filtered, for export: one line for each pair."""
+    """Return the whole filtered map for export: one line per pair."""
     if ask.query.format is None:
         return None
     snapshot, now = ask.gate.snapshot(), clock.now()
@@ -143,7 +143,7 @@ def _map_table(ask: PageRequest[MatrixQuery], asked: MapSection, fits: Fits) -> 
 
 
 def _map_cell(ask: PageRequest[MatrixQuery], fits: Fits) -> dict[str, Any] | None:
-    """What there is to say of a cell: one entry on one target whole, several as a list."""
+    """Explain a cell: one entry in full, several as a list."""
     query, snapshot, now = ask.query, ask.gate.snapshot(), clock.now()
     row = next((r for r in rows(snapshot, query.rows) if r.key == query.row), None)
     column = next((c for c in columns(snapshot, query.columns) if c.key == query.column), None)
@@ -162,7 +162,7 @@ def _map_cell(ask: PageRequest[MatrixQuery], fits: Fits) -> dict[str, Any] | Non
 
 
 TARGETS = 40
-"""Targets on which an entry's page evaluates it; the matrix has the rest."""
+"""Most targets on the page of an entry; the matrix shows all."""
 REVISIONS = 20
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
 _COLUMNS = (
@@ -182,7 +182,7 @@ _EMPTY = Empty(
 
 
 class EntryQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which entries."""
+    """Filters of entries."""
 
     search: Search | None = None
     status: Status | None = None
@@ -192,7 +192,7 @@ class EntryQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 @page("/entries", nav="entries", query=EntryQuery)
 def show_entries(ask: PageRequest[EntryQuery]) -> HtmlPage:
-    """Return entries by name, with what canary runs have to say of them."""
+    """Show entries by name, with the state of their canary runs."""
     query, names = ask.query, ask.gate.snapshot().documents
     found = found_by(ask.gate.matrix.list_entries, query)
     said = ask.gate.runs.remarks(row.name for row in found.items)
@@ -226,20 +226,20 @@ def _remark(remarks: Remarks) -> Cell:
     if remarks.promotion is None:
         return Cell(None)
     state = remarks.promotion.state
-    words = {"ready": "ready for approval", "failed": "a run failed", "waiting": "waits for runs"}
+    words = {"ready": "ready for approval", "failed": "run failed", "waiting": "waiting for runs"}
     tones = {"ready": "pass", "failed": "fail", "waiting": "muted"}
     return Cell(words[state], tone=tones[state])
 
 
 @page("/entries/<name>", nav="entries", query=Listing)
 def show_entry(ask: PageRequest[Listing]) -> HtmlPage:
-    """Return one entry."""
+    """Show an entry."""
     return _entry_page(ask, ask.gate.matrix.get("Entry", ask.args["name"]))
 
 
 @page("/entries/<name>/status", scope="bless", method="POST", nav="entries")
 def change_entry(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Bless, deprecate or revoke it, if it is still what was looked at."""
+    """Bless, deprecate or revoke an entry, unless someone else changed it."""
     name, form = ask.args["name"], ask.form
     matrix, status = ask.gate.matrix, form.get("status", "")
     try:
@@ -297,7 +297,7 @@ def _standing(
     columns = (
         Column("target", "Target"),
         Column("status", "Status", "badge"),
-        Column("gate", "The gate says", "badge"),
+        Column("gate", "Verdict", "badge"),
         Column("why", "Why"),
         Column("ask", "Ask"),
     )
@@ -318,6 +318,6 @@ def _standing(
         )
     empty = Empty(
         "No pool matches.",
-        "None of its targets has one of its GPUs.",
+        "None of the entry's targets has one of the entry's GPUs.",
     )
     return make_table("targets", columns, lines, empty, sort=sort, label="targets")

@@ -1,6 +1,6 @@
-"""Read, list and write the documents of the matrix as they are now.
+"""Read, list and write the current documents of the matrix.
 
-Lists are filtered, ordered by name, and read a page at a time.
+Lists have filters and pages, and are ordered by name.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ Model = type[Target] | type[Entry] | type[Waiver]
 MODELS: dict[Kind, Model] = {"Target": Target, "Entry": Entry, "Waiver": Waiver}
 T = TypeVar("T")
 _CHUNK = 500
-"""Values in one ``IN (...)``; SQLite bounds the parameters of a statement."""
+"""Values in one ``IN (...)``: SQLite limits the parameters of a statement."""
 
 
 def get(session: Session, kind: Kind, name: str) -> StoredDocument | None:
-    """Return one document, None when there is none of that name."""
+    """Return a document; None: no document has that name."""
     model = MODELS[kind]
     row = session.execute(columns(model).where(model.name == name)).first()
     return stored(kind, row) if row else None
 
 
 def columns(model: Model) -> Any:
-    """Return a select of what `stored` reads."""
+    """Return a query of the columns for `stored`."""
     return select(model.name, model.document, model.revision, model.created_at, model.updated_at)
 
 
 def stored(kind: Kind, row: Any) -> StoredDocument:
-    """Return a row of `columns` as it is answered."""
+    """Return a row of `columns` as a stored document."""
     document = msgspec.json.decode(row.document)
     return StoredDocument(kind, row.name, document, row.revision, row.created_at, row.updated_at)
 
 
 def load(session: Session, kind: Kind) -> Iterator[tuple[Document, int]]:
-    """Yield every document of a kind by name, with the revision that made it."""
+    """Yield every document of a kind by name, with the revision of its version."""
     model = MODELS[kind]
     query = select(model.document, model.revision).order_by(model.name)
     for text, revision in session.execute(query.execution_options(yield_per=5000)):
@@ -74,7 +74,7 @@ def load(session: Session, kind: Kind) -> Iterator[tuple[Document, int]]:
 
 
 def versions(session: Session) -> Iterator[tuple[Kind, str, Document | None, int]]:
-    """Yield every document as kind, name, document, and the revision that made it."""
+    """Yield kind, name, content and revision of every document."""
     for kind in KINDS:
         for document, revision in load(session, kind):
             yield kind, document.metadata.name, document, revision
@@ -99,7 +99,7 @@ def target_names(session: Session) -> set[str]:
 
 
 def hint(session: Session, kind: Kind, name: str) -> str:
-    """What may have been meant by a name that does not exist."""
+    """Suggest names similar to one that does not exist."""
     if not name:
         return ""
     column = MODELS[kind].name
@@ -109,7 +109,7 @@ def hint(session: Session, kind: Kind, name: str) -> str:
 
 
 def uses_of(session: Session, target: str, limit: int = 10) -> list[tuple[str, str]]:
-    """Kind and name of entries and waivers that name a target."""
+    """Return kind and name of the entries and waivers that name a target."""
     query = select(TargetUse.kind, TargetUse.name).where(TargetUse.target == target)
     rows = session.execute(query.order_by(TargetUse.kind, TargetUse.name).limit(limit))
     return [(row.kind, row.name) for row in rows]
@@ -122,7 +122,7 @@ def apply(
     revision: int,
     at: datetime,
 ) -> None:
-    """Bring the tables to the newer side of each edit; `revisions` calls it."""
+    """Write the newer side of each edit to the tables; called by `revisions`."""
     for kind in KINDS:
         mine = [(b, a) for b, a in edits if kind_of(a or b) == kind]  # type: ignore[arg-type]
         if mine:
@@ -171,7 +171,7 @@ def _row(document: Document, revision: int, at: datetime) -> dict[str, Any]:
 
 
 def spaced(words: Any) -> str:
-    """Words with a space on both sides of each, so that a filter can look for a whole one."""
+    """Join words with spaces around each, so that a filter can find a whole word."""
     return f" {' '.join(sorted(words))} "
 
 
@@ -208,7 +208,7 @@ def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 _Filter = ColumnElement[bool] | None
-"""None: not asked for."""
+"""A condition; None: no filter."""
 
 
 def list_targets(
@@ -226,11 +226,11 @@ def list_targets(
     Args:
         session: to read from.
         label: ``tier=prod``.
-        gpu: that some pool has, as written.
-        driver: that some pool has, as written.
-        search: part of the name, in any case.
+        gpu: of any pool, as written.
+        driver: of any pool, as written.
+        search: part of the name, case-insensitive.
         cursor: of the page.
-        limit: at most so many.
+        limit: most rows.
     """
     has = exists().where(Pool.target == Target.name)
     has = has.where(Pool.gpu == gpu) if gpu else has
@@ -253,12 +253,12 @@ def list_entries(
 
     Args:
         session: to read from.
-        target: that the entry concerns, by name or by ``*``.
+        target: of the entry, by name or by ``*``.
         status: ``candidate``, ``blessed``, ``deprecated`` or ``revoked``.
-        component: canonical name of one that it constrains.
-        search: part of the name, in any case.
+        component: canonical name of a constrained component.
+        search: part of the name, case-insensitive.
         cursor: of the page.
-        limit: at most so many.
+        limit: most rows.
     """
     wanted = (
         _concerns("Entry", target),
@@ -282,12 +282,12 @@ def list_waivers(
 
     Args:
         session: to read from.
-        target: that the waiver concerns, by name or by ``*``.
-        owner: who answers for it.
-        active_on: those that have not ended before this day.
-        search: part of the name, in any case.
+        target: of the waiver, by name or by ``*``.
+        owner: of the waiver.
+        active_on: day on which the waiver has not ended.
+        search: part of the name, case-insensitive.
         cursor: of the page.
-        limit: at most so many.
+        limit: most rows.
     """
     wanted = (
         _concerns("Waiver", target),
@@ -306,7 +306,7 @@ def list_pools(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[PoolRow]:
-    """Return pools of all targets, ordered by target and name; filters as `list_targets`."""
+    """Return the pools of all targets, by target and name; filters as for `list_targets`."""
     query = select(Pool.target, Pool.name, Pool.gpu, Pool.driver, Pool.os, Pool.cpu, Pool.count)
     for column, value in ((Pool.target, target), (Pool.gpu, gpu), (Pool.driver, driver)):
         if value:
@@ -332,7 +332,7 @@ def _concerns(kind: Kind, target: str | None) -> _Filter:
 
 
 def _word(column: Any, word: str | None) -> _Filter:
-    """Return a whole word of a column that holds several, with a space on either side of each."""
+    """Return a condition: the column of spaced words contains the word."""
     found: _Filter = column.contains(f" {word} ", autoescape=True) if word else None
     return found
 
@@ -345,7 +345,7 @@ def _page(
     cursor: str | None,
     limit: int,
 ) -> Page[StoredDocument]:
-    """What all filters that were given let through, ordered by name."""
+    """Return the page of documents that pass every filter, by name."""
     name = MODELS[kind].name
     query = columns(MODELS[kind]).where(*(one for one in wanted if one is not None))
     if search:

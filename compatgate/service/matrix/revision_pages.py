@@ -1,4 +1,4 @@
-"""Show the history of the matrix: each revision, and any two of them compared."""
+"""Show the history of the matrix: revisions, and the difference between two."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from compatgate.service.web.page import HtmlPage, PageRequest, page
 from compatgate.service.web.route import LARGEST
 
 AT_ONCE = 50
-"""Documents that are shown with their differences on one page."""
+"""Documents with their differences on one page."""
 _COLUMNS = (
     Column("number", "Revision", "number"),
     Column("made_at", "Created", "time"),
@@ -43,7 +43,7 @@ Number = Annotated[int, Meta(ge=0, le=LARGEST["int"])]
 
 
 class RevisionQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which revisions."""
+    """Filters of revisions."""
 
     author: Filter | None = None
     kind: Kind | None = None
@@ -54,7 +54,7 @@ class RevisionQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_onl
 
 @page("/revisions", nav="revisions", query=RevisionQuery)
 def show_revisions(ask: PageRequest[RevisionQuery]) -> HtmlPage:
-    """Return revisions, newest first, and a form that compares two."""
+    """Show revisions, newest first, and a form to compare two."""
     query = ask.query
     found = found_by(ask.gate.matrix.list_revisions, query)
     lines = [_revision_row(row) for row in found.items]
@@ -77,14 +77,14 @@ def _revision_row(row: RevisionRow) -> tuple[Any, ...]:
 
 
 class Part(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which of many changed documents."""
+    """Position in a long list of changed documents."""
 
     skip: Number = 0
 
 
 @page("/revisions/<int:number>", nav="revisions", query=Part)
 def show_revision(ask: PageRequest[Part]) -> HtmlPage:
-    """Return one revision with what it changed."""
+    """Show a revision and its changes."""
     row = ask.gate.matrix.show_revision(ask.args["number"])
     context = {
         "row": row,
@@ -95,7 +95,7 @@ def show_revision(ask: PageRequest[Part]) -> HtmlPage:
 
 
 class Between(Part, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which revisions to compare; 0 is the empty matrix before the first."""
+    """Revisions to compare; 0 is the empty matrix before the first."""
 
     older: Number | None = None
     newer: Number | None = None
@@ -103,7 +103,7 @@ class Between(Part, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 @page("/revisions/diff", nav="revisions", query=Between)
 def show_difference(ask: PageRequest[Between]) -> HtmlPage:
-    """What changed between two revisions, document by document."""
+    """Show the changes between two revisions, document by document."""
     last = ask.gate.snapshot().revision
     newer = last if ask.query.newer is None else ask.query.newer
     older = max(newer - 1, 0) if ask.query.older is None else ask.query.older

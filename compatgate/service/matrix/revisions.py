@@ -1,4 +1,4 @@
-"""Make revisions, and read what the matrix said at one."""
+"""Make revisions, and read the matrix at a revision."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.models import DocumentChange, Revision, RevisionRow
 
 Version = tuple[Kind, str, Document | None, int]
-"""Kind and name of a document, what it says (None: deleted), and the revision that made it so."""
+"""Kind, name and content of a document (None: deleted), and the revision of that version."""
 
 
 class Edit(Struct, frozen=True):
-    """A document before and after; one of the two may be missing."""
+    """A document before and after a change; None: created or deleted."""
 
     before: Document | None
     after: Document | None
 
     @property
     def document(self) -> Document:
-        """Return the newer side that exists."""
+        """Return the document after the change; of a deletion, the one before."""
         document = self.after or self.before
         if document is None:
             raise ValueError("an edit of nothing")
@@ -40,7 +40,7 @@ class Edit(Struct, frozen=True):
 
     @property
     def action(self) -> compared.Action:
-        """What the edit does."""
+        """Return the kind of change."""
         if self.before is None:
             return "create"
         return "delete" if self.after is None else "change"
@@ -52,7 +52,7 @@ def latest(session: Session) -> int:
 
 
 def revision_at(session: Session, when: datetime) -> int:
-    """Return the revision that held at a moment; 0 before the first."""
+    """Return the latest revision at a moment; 0 before the first."""
     query = select(func.max(Revision.number)).where(Revision.made_at <= when)
     return session.execute(query).scalar() or 0
 
@@ -60,15 +60,15 @@ def revision_at(session: Session, when: datetime) -> int:
 def make(
     session: Session, edits: Sequence[Edit], *, author: str, reason: str, action: str, at: datetime
 ) -> int:
-    """Make one revision of some edits: history, current state and audit together.
+    """Make one revision: write history, current state and audit record.
 
     Args:
-        session: a writing one, which no other overlaps.
+        session: in an exclusive write transaction.
         edits: at least one, each of another document.
-        author: who.
-        reason: why.
+        author: name of the token or user.
+        reason: of the author.
         action: ``create``, ``change``, ``delete`` or ``import``.
-        at: now; a clock that went backwards does not take the history with it.
+        at: now; a revision is never older than the previous one.
 
     Returns:
         The number of the revision.
@@ -102,7 +102,7 @@ def make(
 
 
 def fingerprint(revision: dict[str, Any], changes: Iterable[dict[str, Any]]) -> str:
-    """Return the digest by which the audit chain vouches for a revision."""
+    """Return the digest of a revision for the audit chain."""
     head = [revision[key] for key in ("number", "author", "reason", "action", "count")]
     head.append(iso(revision["made_at"]))
     keys = ("kind", "name", "action", "before", "after")
@@ -122,7 +122,7 @@ def _change(edit: Edit, revision: int) -> dict[str, Any]:
 
 
 def versions_at(session: Session, number: int) -> Iterator[Version]:
-    """Return every document as it was at a revision."""
+    """Yield every document at a revision."""
     newest = (
         select(
             DocumentChange.kind,
@@ -145,7 +145,7 @@ def versions_at(session: Session, number: int) -> Iterator[Version]:
 
 
 def versions_since(session: Session, number: int) -> Iterator[Version]:
-    """What happened to documents after a revision, in order; None: deleted."""
+    """Yield the versions of documents after a revision, in order; None: deleted."""
     query = select(
         DocumentChange.kind, DocumentChange.name, DocumentChange.after, DocumentChange.revision
     )
@@ -160,7 +160,7 @@ def _versions(session: Session, query: Any) -> Iterator[Version]:
 
 
 def documents_at(session: Session, number: int) -> Iterator[tuple[Document, int]]:
-    """Every document as it was at a revision, with the revision that had made that version."""
+    """Yield every document at a revision, with the revision of its version."""
     for _, _, document, revision in versions_at(session, number):
         if document is not None:
             yield document, revision
@@ -170,14 +170,14 @@ def require(session: Session, number: int) -> Any:
     """Return the row of a revision.
 
     Raises:
-        NotFound: there is no such revision; names the last one.
+        NotFound: there is no such revision; the hint names the last one.
     """
     last = latest(session)
     row = None
     if 0 < number <= last:
         row = session.execute(select(Revision.__table__).where(Revision.number == number)).first()
     if row is None:
-        hint = f"the last one is {last}" if last else "there is none yet"
+        hint = f"the latest revision is {last}" if last else "there are no revisions yet"
         raise NotFound(f"there is no revision {number}", field="revision", value=number, hint=hint)
     return row
 
@@ -208,7 +208,7 @@ def list_revisions(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[RevisionRow]:
-    """Revisions, newest first; with ``kind`` or ``name`` those that changed such documents."""
+    """Return revisions, newest first; ``kind`` and ``name`` select by changed document."""
     query = select(Revision.__table__)
     if author:
         query = query.where(Revision.author == author)
@@ -226,7 +226,7 @@ def list_revisions(
 def list_changes(
     session: Session, kind: Kind, name: str, *, cursor: str | None = None, limit: int = DEFAULT
 ) -> Page[RevisionRow]:
-    """Return revisions that changed one document, newest first, each with that change alone."""
+    """Return the revisions of one document, newest first, each with only that change."""
     of_change = (
         DocumentChange.kind,
         DocumentChange.name,

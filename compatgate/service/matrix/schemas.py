@@ -20,20 +20,24 @@ from compatgate.service.runs.schemas import PromotionBody, WarningBody
 
 Reason = Annotated[
     str,
-    Meta(min_length=1, max_length=2000, description="why; or say it in X-Compatgate-Reason"),
+    Meta(
+        min_length=1,
+        max_length=2000,
+        description="reason of the change; or use the header X-Compatgate-Reason",
+    ),
 ]
 ApiVersion = Literal["compatgate.dev/v1"]
 
 
 class _Body(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What the documents of a request have in common."""
+    """Members that all documents of requests share."""
 
     api_version: ApiVersion = "compatgate.dev/v1"
     reason: Reason | None = None
 
 
 class TargetChange(_Body, frozen=True, kw_only=True):
-    """A target as it is to be."""
+    """A target to store."""
 
     kind: Literal["Target"] = "Target"
     metadata: TargetMetadata
@@ -41,7 +45,7 @@ class TargetChange(_Body, frozen=True, kw_only=True):
 
 
 class EntryChange(_Body, frozen=True, kw_only=True):
-    """An entry as it is to be."""
+    """An entry to store."""
 
     kind: Literal["Entry"] = "Entry"
     metadata: Metadata
@@ -49,7 +53,7 @@ class EntryChange(_Body, frozen=True, kw_only=True):
 
 
 class WaiverChange(_Body, frozen=True, kw_only=True):
-    """A waiver as it is to be."""
+    """A waiver to store."""
 
     kind: Literal["Waiver"] = "Waiver"
     metadata: Metadata
@@ -57,9 +61,9 @@ class WaiverChange(_Body, frozen=True, kw_only=True):
 
 
 class _Stored(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What every stored document carries besides itself; JSON names as in the documents."""
+    """Members that all stored documents share; names as in the documents."""
 
-    revision: Annotated[int, Meta(description="matrix revision that made it; also its ETag")]
+    revision: Annotated[int, Meta(description="matrix revision of this version; also its ETag")]
     created_at: datetime
     updated_at: datetime
 
@@ -81,10 +85,12 @@ class EntryBody(_Stored, frozen=True, kw_only=True):
     metadata: Metadata
     spec: EntrySpec
     warnings: Annotated[
-        list[WarningBody], Meta(description="of failed re-runs; left out where there is none")
+        list[WarningBody],
+        Meta(description="warnings of failed re-runs; left out if there are none"),
     ] = []
     promotion: Annotated[
-        PromotionBody | None, Meta(description="of a candidate; left out otherwise")
+        PromotionBody | None,
+        Meta(description="promotion of a candidate; left out for other entries"),
     ] = None
 
 
@@ -98,13 +104,13 @@ class WaiverBody(_Stored, frozen=True, kw_only=True):
 
 
 class Made(Struct, frozen=True, forbid_unknown_fields=True):
-    """The revision that a change made."""
+    """The new revision."""
 
     revision: int
 
 
 class FieldChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """One value that differs; null where there is none."""
+    """A value that differs; null: no value."""
 
     path: str
     before: Any
@@ -112,7 +118,7 @@ class FieldChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A document that is made, changed or deleted."""
+    """A document that is created, changed or deleted."""
 
     kind: Kind
     name: str
@@ -123,22 +129,22 @@ class ChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ImportBody(Struct, frozen=True):
-    """What an import changed, or would change."""
+    """The changes of an import or of a dry run."""
 
     changes: list[ChangeBody]
     unchanged: int
-    revision: Annotated[int | None, Meta(description="null: nothing was changed")]
+    revision: Annotated[int | None, Meta(description="null: nothing changed")]
 
 
 class RevisionBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A revision of the matrix: who changed it, why and when."""
+    """A revision of the matrix: author, reason and time."""
 
     number: int
     made_at: datetime
     author: str
     reason: str
     action: str
-    count: Annotated[int, Meta(description="documents changed")]
+    count: Annotated[int, Meta(description="number of changed documents")]
 
 
 class RevisionDetail(RevisionBody, frozen=True, forbid_unknown_fields=True):
@@ -148,7 +154,7 @@ class RevisionDetail(RevisionBody, frozen=True, forbid_unknown_fields=True):
 
 
 class Changes(Struct, frozen=True, forbid_unknown_fields=True):
-    """What turns one revision of the matrix into another."""
+    """The changes from one revision of the matrix to another."""
 
     older: int
     newer: int
@@ -202,46 +208,46 @@ WAIVER: dict[str, Any] = {
 
 
 DAYS = 30
-"""Decisions of so many days are looked at, unless a moment is named."""
+"""Default period of the packages report."""
 DECISIONS = 10_000
-"""So many are looked at, the newest, unless a number is named."""
+"""Default number of decisions in the packages report, the newest."""
 
 
 class OpenPackageBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A package that the target lets through with a warning, and that nothing judges.
+    """A package without a record, which the target allows with a warning.
 
-    `decisions` were about a stack with it; `stopped` of these would have been stopped.
+    `decisions` counts decisions on stacks with the package; `enforce` would stop `stopped` of them.
     """
 
     package: str
     version: str
-    rules: Annotated[list[str], Meta(description="that cannot decide about it")]
+    rules: Annotated[list[str], Meta(description="rules that cannot decide on the package")]
     message: str
     decisions: int
     stopped: int
     first: datetime | None
     last: datetime | None
-    verdicts: Annotated[list[str], Meta(description="some of the decisions' verdicts")]
-    entries: Annotated[list[str], Meta(description="entries of the matrix that it is in")]
-    todo: Annotated[list[str], Meta(description="ways to settle it; one is enough")]
+    verdicts: Annotated[list[str], Meta(description="some verdicts of the decisions")]
+    entries: Annotated[list[str], Meta(description="matrix entries with the package")]
+    todo: Annotated[list[str], Meta(description="ways to settle the package; one is enough")]
 
 
 class PackagesTargetBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """One target that audits packages: what was looked at there, and what would be stopped."""
+    """A target that audits packages: what was checked, and what `enforce` would stop."""
 
     target: str
     mode: Mode
     decisions: int
-    stacks: Annotated[int, Meta(description="different ones among the decisions")]
+    stacks: Annotated[int, Meta(description="number of different stacks in the decisions")]
     stopped: int
     entries: int
     stopped_entries: list[str]
-    packages: Annotated[list[OpenPackageBody], Meta(description="those that stop most first")]
-    open: Annotated[list[str], Meta(description="what could not be looked at, and why")]
+    packages: Annotated[list[OpenPackageBody], Meta(description="packages, the most stopped first")]
+    open: Annotated[list[str], Meta(description="what could not be checked, and why")]
 
 
 class PackagesReportBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """`complete`: every decision since then was looked at, else only the newest."""
+    """The packages report; `complete`: it covers every decision since then, else the newest."""
 
     since: datetime
     decisions: int

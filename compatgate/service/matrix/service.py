@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class MatrixReader:
-    """What one database holds, and held."""
+    """Read access to the matrix of one database and to its history."""
 
     def __init__(self, database: Database, facts: Facts) -> None:
         self._database = database
@@ -42,12 +42,12 @@ class MatrixReader:
         """Return one document.
 
         Raises:
-            NotFound: there is none of that name; names near ones.
+            NotFound: no document has that name; suggests similar names.
         """
         return self._read(lambda session: found(session, kind, name))
 
     def export(self, *, revision: int | None = None) -> list[dict[str, Any]]:
-        """Return every document now, or as it was: targets, entries, waivers, each by name.
+        """Return every document, now or at a revision: targets, entries, waivers, each by name.
 
         Raises:
             NotFound: there is no such revision.
@@ -55,7 +55,7 @@ class MatrixReader:
         return self._read(lambda session: files.export(session, revision))
 
     def diff(self, older: int, newer: int | None = None) -> list[Change]:
-        """What changed between two revisions; None: up to now.
+        """Return the changes between two revisions; None: the stored matrix.
 
         Raises:
             NotFound: there is no such revision.
@@ -63,7 +63,7 @@ class MatrixReader:
         return self._read(lambda session: files.diff(session, older, newer))
 
     def diff_files(self, sources: Sequence[Source]) -> list[Change]:
-        """What would turn the stored matrix into that of some files.
+        """Return the changes from the stored matrix to the one in files.
 
         Raises:
             ManyProblems: every mistake in the files.
@@ -72,27 +72,27 @@ class MatrixReader:
         return self._read(lambda session: files.diff_files(session, read))
 
     def list_targets(self, **filters: Any) -> Page[StoredDocument]:
-        """Targets by name; filters of `compatgate.service.matrix.repository.list_targets`."""
+        """Return targets by name; filters: `repository.list_targets`."""
         return self._read(lambda session: lists.list_targets(session, **filters))
 
     def list_entries(self, **filters: Any) -> Page[StoredDocument]:
-        """Entries by name; filters of `compatgate.service.matrix.repository.list_entries`."""
+        """Return entries by name; filters: `repository.list_entries`."""
         return self._read(lambda session: lists.list_entries(session, **filters))
 
     def list_waivers(self, **filters: Any) -> Page[StoredDocument]:
-        """Waivers by name; filters of `compatgate.service.matrix.repository.list_waivers`."""
+        """Return waivers by name; filters: `repository.list_waivers`."""
         return self._read(lambda session: lists.list_waivers(session, **filters))
 
     def list_pools(self, **filters: Any) -> Page[PoolRow]:
-        """Return pools by target and name; filters of `list_pools`."""
+        """Return pools by target and name; filters: `repository.list_pools`."""
         return self._read(lambda session: lists.list_pools(session, **filters))
 
     def list_revisions(self, **filters: Any) -> Page[RevisionRow]:
-        """Return revisions, newest first; filters of `list_revisions`."""
+        """Return revisions, newest first; filters: `revisions.list_revisions`."""
         return self._read(lambda session: revisions.list_revisions(session, **filters))
 
     def list_changes(self, kind: Kind, name: str, **paging: Any) -> Page[RevisionRow]:
-        """Return revisions that changed one document, newest first, each with that change alone."""
+        """Return the revisions of one document, newest first, each with only that change."""
         return self._read(lambda session: revisions.list_changes(session, kind, name, **paging))
 
     def show_revision(self, number: int) -> RevisionRow:
@@ -104,7 +104,7 @@ class MatrixReader:
         return self._read(lambda session: revisions.show(session, number))
 
     def revision_at(self, when: datetime) -> int:
-        """Return the revision that held at a moment; 0 before the first."""
+        """Return the latest revision at a moment; 0 before the first."""
         return self._read(lambda session: revisions.revision_at(session, when))
 
     def _read(self, query: Callable[[Session], T]) -> T:
@@ -116,7 +116,7 @@ def found(session: Session, kind: Kind, name: str) -> StoredDocument:
     """Return one document.
 
     Raises:
-        NotFound: there is none of that name; names near ones.
+        NotFound: no document has that name; suggests similar names.
     """
     stored = lists.get(session, kind, name)
     if stored is None:
@@ -126,7 +126,7 @@ def found(session: Session, kind: Kind, name: str) -> StoredDocument:
 
 
 VERBS: dict[Status, str] = {"blessed": "Bless", "deprecated": "Deprecate", "revoked": "Revoke"}
-"""What may become of an entry, and what that is called."""
+"""Possible new statuses of an entry, with the verb for each."""
 
 
 def with_status(
@@ -135,23 +135,25 @@ def with_status(
     """Return the document of an entry with another status.
 
     Args:
-        document: as it is stored.
+        document: as stored.
         status: one of `VERBS`.
-        reason: why; the entry says so from then on.
+        reason: the new reason of the entry.
         replacement: what to use instead; a blessed entry has none.
 
     Raises:
-        BadInput: it is no such status, or the entry has it, or it would replace itself.
+        BadInput: the status is unknown or unchanged, or the entry would replace itself.
     """
     old = document["spec"]
     name = document["metadata"]["name"]
     if status not in VERBS:
         hint = f"one of {', '.join(VERBS)}"
-        raise BadInput("is not what an entry can become", field="status", value=status, hint=hint)
+        raise BadInput(
+            "is not a status that an entry can change to", field="status", value=status, hint=hint
+        )
     if status == old["status"]:
         raise BadInput(f"the entry is {status} already", field="status", value=status)
     if replacement == name:
-        hint = "name another entry, or say in words what to use"
+        hint = "name another entry, or describe what to use"
         raise BadInput("an entry cannot replace itself", field="replacement", hint=hint)
     spec = {key: value for key, value in old.items() if key not in ("reason", "replacement")}
     spec |= {"status": status, "reason": reason}
@@ -164,47 +166,49 @@ _LONGEST_REASON = 8192
 
 
 class Authorship(Struct, frozen=True):
-    """Who changes the matrix, and why; both are kept with the revision."""
+    """Author and reason of a change; the revision stores both."""
 
     author: str
     reason: str
 
     def check(self) -> Authorship:
-        """Itself, when both say something.
+        """Return the authorship if author and reason are valid.
 
         Raises:
-            BadInput: one is empty, too long, or holds a NUL character.
+            BadInput: one is empty, too long, or contains a NUL character.
         """
         for field, text in (("author", self.author), ("reason", self.reason)):
             if not text.strip():
-                raise BadInput("must not be empty", field=field, hint="say who and why")
+                raise BadInput(
+                    "must not be empty", field=field, hint="state the author and the reason"
+                )
             try:
                 storable = "\0" not in text and len(text.encode()) <= _LONGEST_REASON
             except UnicodeEncodeError:
                 storable = False
             if not storable:
                 hint = f"Unicode text of at most {_LONGEST_REASON} bytes, without NUL"
-                raise BadInput("is not text that can be kept", field=field, hint=hint)
+                raise BadInput("is not text that can be stored", field=field, hint=hint)
         return self
 
 
 class MatrixService(MatrixReader):
-    """The matrix of one database. Every change makes exactly one revision, or none at all."""
+    """The matrix of one database; every change makes exactly one revision, or none."""
 
     def __init__(self, database: Database, facts: Facts, snapshots: Snapshots) -> None:
         super().__init__(database, facts)
         self._snapshots = snapshots
 
     def create(self, kind: Kind, body: Mapping[str, Any], by: Authorship) -> StoredDocument:
-        """Make a document.
+        """Create a document.
 
         Args:
-            kind: what it is.
-            body: the document; ``apiVersion`` and ``kind`` may be left out.
-            by: who and why.
+            kind: of the document.
+            body: the document; ``apiVersion`` and ``kind`` are optional.
+            by: author and reason.
 
         Raises:
-            ManyProblems: everything that is wrong with the body, by field path.
+            ManyProblems: every mistake in the body, by field path.
             Conflict: the name is taken.
         """
         by.check()
@@ -213,7 +217,7 @@ class MatrixService(MatrixReader):
             document = self._parse(session, kind, body)
             name = document.metadata.name
             if lists.get(session, kind, name):
-                hint = "change it instead, or choose another name"
+                hint = "change the document, or choose another name"
                 raise Conflict(f"the {kind} {name!r} exists", field="name", value=name, hint=hint)
             _revise(session, Edit(None, document), by)
             return found(session, kind, name)
@@ -229,18 +233,18 @@ class MatrixService(MatrixReader):
         *,
         expected: int | None = None,
     ) -> StoredDocument:
-        """Replace a document by a new version; an equal one makes no revision.
+        """Replace a document; an equal one makes no revision.
 
         Args:
-            kind: what it is.
-            name: of the document; a name cannot be changed.
+            kind: of the document.
+            name: of the document; a name cannot change.
             body: the whole new document.
-            by: who and why.
-            expected: the revision of the version that the change was made from.
+            by: author and reason.
+            expected: revision of the version that the caller changed.
 
         Raises:
-            NotFound: there is none of that name.
-            ManyProblems: everything that is wrong with the body, by field path.
+            NotFound: no document has that name.
+            ManyProblems: every mistake in the body, by field path.
             Conflict: someone else changed it since ``expected``.
         """
         by.check()
@@ -263,18 +267,18 @@ class MatrixService(MatrixReader):
         replacement: str = "",
         expected: int | None = None,
     ) -> StoredDocument:
-        """Give an entry another status, and the reason for it.
+        """Change the status and the reason of an entry.
 
         Args:
             name: of the entry.
             status: ``blessed``, ``deprecated`` or ``revoked``.
-            by: who and why; the entry keeps the reason.
-            replacement: what to use instead of a deprecated or revoked one.
-            expected: the revision of the version that was looked at.
+            by: author and reason; the entry takes the reason.
+            replacement: what to use instead of a deprecated or revoked entry.
+            expected: revision of the version that the caller saw.
 
         Raises:
             NotFound: there is no such entry.
-            BadInput: it cannot become that.
+            BadInput: the entry cannot change to that status.
             Conflict: someone else changed it since ``expected``.
         """
         by.check()
@@ -291,10 +295,10 @@ class MatrixService(MatrixReader):
         """Delete a document; its history stays.
 
         Returns:
-            The revision that this made.
+            The new revision.
 
         Raises:
-            NotFound: there is none of that name.
+            NotFound: no document has that name.
             Conflict: someone else changed it since ``expected``, or entries or waivers name the
                 target.
         """
@@ -308,7 +312,7 @@ class MatrixService(MatrixReader):
                     f"the target {name!r} is named by {named_by}",
                     field="name",
                     value=name,
-                    hint="change or delete these first",
+                    hint="change or delete them first",
                 )
             return _revise(session, Edit(before, None), by)
 
@@ -317,13 +321,13 @@ class MatrixService(MatrixReader):
     def import_documents(
         self, sources: Sequence[Source], by: Authorship, *, dry_run: bool = False
     ) -> ImportResult:
-        """Create and change every document of some files, in one revision or not at all.
+        """Create and change the documents of files, as one revision or not at all.
 
-        Documents that the files do not hold stay as they are.
+        Other documents do not change.
 
         Raises:
-            ManyProblems: every mistake, with file, line and path; nothing was changed.
-            Conflict: a target that the files rely on was deleted meanwhile.
+            ManyProblems: every mistake, with file, line and path; nothing changed.
+            Conflict: a target that the files name was deleted meanwhile.
         """
         by.check()
         read = files.read(self._database, sources, self._facts.gpus)
@@ -340,12 +344,12 @@ class MatrixService(MatrixReader):
         since: datetime | None = None,
         decisions: int = DECISIONS,
     ) -> PackagesReportBody:
-        """Say what ``packages: enforce`` would stop on the targets that audit packages.
+        """Report what ``packages: enforce`` would stop on the targets that audit packages.
 
         Args:
-            target: only this one; none that enforces already has anything to report.
-            since: look at decisions from then on; None: of the last 30 days.
-            decisions: look at so many, the newest.
+            target: the only target to check; the report is empty if it enforces packages.
+            since: time of the first decision; None: 30 days ago.
+            decisions: most decisions to check, the newest.
 
         Raises:
             NotFound: there is no such target.
@@ -377,13 +381,13 @@ def _revise(session: Session, edit: Edit, by: Authorship) -> int:
 
 
 def _expected(session: Session, kind: Kind, name: str, expected: int | None) -> Document:
-    """Return the stored document, if it is the version that the change was made from."""
+    """Return the stored document, unless its revision is not the expected one."""
     stored = found(session, kind, name)
     if expected is not None and stored.revision != expected:
         raise Conflict(
-            f"the {kind} {name!r} was changed meanwhile, by revision {stored.revision}",
+            f"revision {stored.revision} changed the {kind} {name!r} meanwhile",
             field="revision",
             value=expected,
-            hint="read it again and repeat the change",
+            hint="read the document again and repeat the change",
         )
     return lists.find(session, [(kind, name)])[kind, name]

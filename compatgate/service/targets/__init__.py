@@ -1,1 +1,1 @@
-"""Describe the places to run: targets, their pools and policies."""
+"""Show and draft targets: pools to run on, with their policies."""

@@ -14,11 +14,11 @@ from compatgate.service.web.route import Returns, route
 
 
 class TargetFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which targets to list."""
+    """Filters of targets."""
 
     label: Annotated[Filter, Meta(examples=["tier=prod"])] | None = None
-    gpu: Annotated[Filter, Meta(description="of a pool, as written")] | None = None
-    driver: Annotated[Filter, Meta(description="of a pool, as written")] | None = None
+    gpu: Annotated[Filter, Meta(description="of any pool, as written")] | None = None
+    driver: Annotated[Filter, Meta(description="of any pool, as written")] | None = None
     search: Search | None = None
 
 
@@ -31,7 +31,7 @@ class TargetFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True
     returns=Returns(TargetBody, "A page of targets", paged=True, etag=True),
 )
 def list_targets(call: Call[TargetFilters]) -> Reply:
-    """List targets, by name."""
+    """List targets by name."""
     found = call.gate.matrix.list_targets(**call.query.filters())
     return page(found, lambda row: row.to_json())
 
@@ -52,7 +52,7 @@ documents = document_routes(
     scope="read",
     tag="targets",
     query=Paged,
-    returns=Returns(PoolRowBody, "A page of its pools", paged=True, etag=True),
+    returns=Returns(PoolRowBody, "A page of the target's pools", paged=True, etag=True),
     errors=(404,),
 )
 def list_target_pools(call: Call[Paged]) -> Reply:
@@ -63,7 +63,7 @@ def list_target_pools(call: Call[Paged]) -> Reply:
 
 
 class PoolFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which pools to list."""
+    """Filters of pools."""
 
     target: Filter | None = None
     gpu: Annotated[Filter, Meta(description="as written")] | None = None
@@ -79,6 +79,6 @@ class PoolFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     returns=Returns(PoolRowBody, "A page of pools", paged=True, etag=True),
 )
 def list_pools(call: Call[PoolFilters]) -> Reply:
-    """List the pools of all targets, by target and name."""
+    """List the pools of all targets by target and name."""
     found = call.gate.matrix.list_pools(**call.query.filters())
     return page(found, lambda row: row.to_json())

@@ -1,7 +1,7 @@
 """Run ``compatgate target``: list, show and delete targets; draft one; predict changes.
 
-``from`` drafts a target from other projects' files, for review. ``what-if`` predicts what another
-driver, GPU or CUDA breaks or fixes on a target.
+``from`` drafts a target from other projects' files, for review. ``what-if`` predicts which entries
+another driver, GPU or CUDA breaks or fixes on a target.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ examples:
   compatgate target what-if prod-a100 --set driver=580.95.05
   kubectl get nodes,clusterpolicies,nvidiadrivers -o json | compatgate target from - --name prod
 
-A target is made and changed with compatgate matrix import.
+Create and change targets with compatgate matrix import.
 """
 
 
@@ -61,11 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked.
+    """Run an action.
 
     Raises:
         NotFound: there is no such target.
-        Conflict: entries or waivers name the target that is to be deleted.
+        Conflict: entries or waivers name the target to delete.
     """
     if args.action == "what-if":
         return run_what_if(args)
@@ -134,7 +134,7 @@ def _delete(args: argparse.Namespace, gate: Client) -> int:
     return 0
 
 
-FROM_HELP = "print a target as AICR snapshots or recipes, GPU Operator objects or nodes describe it"
+FROM_HELP = "draft a target from AICR snapshots or recipes, GPU Operator objects or nodes"
 _FROM_EXAMPLES = """\
 examples:
   compatgate target from snapshot.yaml --name staging-h100 > target.yaml
@@ -142,31 +142,35 @@ examples:
   compatgate target from recipe.yaml --name next --driver 595.91.07
   compatgate matrix import target.yaml
 
-What no file tells is left out and named, with exit status 3: state it with an option.
+Values that no file states are left out and listed, with exit status 3: state them with options.
 """
 
 
 def add_from_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action: the files, the target's name, and what is stated."""
+    """Describe the arguments of ``target from``."""
     parser.epilog = _FROM_EXAMPLES
     parser.add_argument(
         "files", nargs="+", metavar="FILE|-", help="YAML or JSON files, read together"
     )
     parser.add_argument("--name", required=True, help="name of the target")
     parser.add_argument("--gpu", metavar="PRODUCT", help="GPU, if the files name none or another")
-    parser.add_argument("--driver", metavar="VERSION", help="likewise")
-    parser.add_argument("--cpu", choices=("x86_64", "aarch64"), help="likewise")
+    parser.add_argument(
+        "--driver", metavar="VERSION", help="driver, if the files name none or another"
+    )
+    parser.add_argument(
+        "--cpu", choices=("x86_64", "aarch64"), help="CPU, if the files name none or another"
+    )
     parser.add_argument(
         "--format", choices=("yaml", "json"), default="yaml", help="output format (default: yaml)"
     )
 
 
 def run_from(args: argparse.Namespace) -> int:
-    """Print the document, what is to be known about it as comments (JSON: on standard error).
+    """Print the drafted target, with notes as comments (JSON: on standard error).
 
     Raises:
-        BadInput: a file is none of the known kinds, or names a GPU that the facts do not know.
-        Inconclusive: a pool has no GPU or no driver that anything names.
+        BadInput: a file is of no known kind, or names a GPU that the facts do not know.
+        Inconclusive: no file and no option names the GPU or the driver of a pool.
     """
     from compatgate.catalog import load_facts
     from compatgate.discovery.integrations.drafts import draft_target, read_drafts
@@ -177,7 +181,7 @@ def run_from(args: argparse.Namespace) -> int:
 
     if not re.fullmatch(NAME_PATTERN, args.name):
         hint = "letters, digits, and . _ - between them"
-        raise BadInput("is no name of a target", field="--name", value=args.name, hint=hint)
+        raise BadInput("is not a target name", field="--name", value=args.name, hint=hint)
     facts = load_facts()
     if args.files.count("-") > 1:
         raise BadInput("standard input can be read once", field="files")
@@ -198,7 +202,7 @@ def run_from(args: argparse.Namespace) -> int:
         raise Inconclusive(
             f"not known: {', '.join(missing)}",
             field=args.name,
-            hint="state it with --gpu or --driver, or give a file that tells it",
+            hint="state it with --gpu or --driver, or add a file that states it",
         )
     return 0
 
@@ -224,13 +228,13 @@ examples:
   compatgate target what-if prod-a100 --pool a100-80 --set driver=580.95.05 --format json
   kubectl get node gpu-7 -o json | compatgate target what-if --node - --set driver=580.95.05
 
-exit status: 0 nothing in use breaks, 1 something does, 2 bad input, 3 it cannot be said; what the
-target's policy only warns of is 0.
+exit status: 0 no entry in use breaks, 1 an entry breaks, 2 bad input, 3 unknown. Findings that the
+target's policy only warns about give 0.
 """
 
 
 def add_what_if_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
+    """Describe the arguments of ``target what-if``."""
     parser.epilog = _WHAT_IF_EXAMPLES
     parser.add_argument("name", nargs="?", metavar="NAME", help="target; optional with a node")
     parser.add_argument(
@@ -244,8 +248,8 @@ def add_what_if_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--node",
         metavar="FILE",
-        help="use target and pool of this Kubernetes node (output of kubectl get node NAME -o json)"
-        ' it ("-": standard input)',
+        help="use target and pool of this Kubernetes node: output of kubectl get node NAME -o json"
+        ' ("-": standard input)',
     )
     add_place(parser)
     parser.add_argument("--bundle", metavar="FILE", help="use a bundle")
@@ -253,14 +257,14 @@ def add_what_if_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_what_if(args: argparse.Namespace) -> int:
-    """Say what would break and what would get better.
+    """Predict which entries would break and which would improve.
 
     Returns:
-        0 nothing breaks, 1 something does, 3 it cannot be said.
+        0: no entry breaks; 1: an entry breaks; 3: unknown.
 
     Raises:
-        BadInput: an option or the node's labels are wrong.
-        NotFound: there is no such target or pool, or none fits the node.
+        BadInput: an option or a label of the node is malformed.
+        NotFound: there is no such target or pool, or no target fits the node.
         Unavailable: the server or the database does not answer.
     """
     body = _question(args)
@@ -281,14 +285,14 @@ def _question(args: argparse.Namespace) -> dict[str, Any]:
 
     changes = read_changes(args.set)
     if not changes:
-        raise BadInput("nothing is changed", field="--set", hint="like --set driver=580.95.05")
+        raise BadInput("states no change", field="--set", hint="like --set driver=580.95.05")
     body: dict[str, Any] = {"set": changes, "target": args.name, "pool": args.pool}
     if args.node:
         node = _node(args.node)
         body["node"] = {"name": node.name, "labels": node.labels}
         body["target"] = args.name or node.target or None
     elif not args.name:
-        raise BadInput("name a target, or give a node with --node", field="NAME")
+        raise BadInput("name a target, or a node with --node", field="NAME")
     return {key: value for key, value in body.items() if value is not None}
 
 
@@ -298,13 +302,13 @@ def _node(path: str) -> Node:
 
     nodes = read_nodes(read_text(path, "--node"), origin="--node")
     if len(nodes) > 1:
-        hint = "ask for one after the other"
+        hint = "ask for one node at a time"
         raise BadInput(f"holds {len(nodes)} nodes", field="--node", hint=hint)
     return nodes[0]
 
 
 def _ask(args: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
-    server_of(args)  # refuses several places
+    server_of(args)  # rejects more than one source
     if args.bundle:
         return _of_bundle(args.bundle, body)
     with gate_of(args) as gate:
@@ -331,7 +335,7 @@ _MARKS = {
 
 
 def render_what_if(found: dict[str, Any], width: int, *, colour: bool) -> str:
-    """Return text of at most so many columns."""
+    """Return the prediction as text, at most ``width`` columns wide."""
     answer, hue = headline(found)
     first, *rest = wrap(f"{answer}: {found['summary']}", width)
     lines = [paint(answer, "bold", hue, colour=colour) + first.removeprefix(answer), *rest]
@@ -361,7 +365,7 @@ def _entry(entry: dict[str, Any], width: int, *, colour: bool) -> list[str]:
         for finding in pool["lost"]:
             lines += _finding(finding, width, indent="    ")
         for finding in pool["gained"]:
-            lines += _wrapped(f"gone: {_said(finding)}", width, "    ")
+            lines += _wrapped(f"resolved: {_said(finding)}", width, "    ")
     return lines
 
 

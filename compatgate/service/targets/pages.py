@@ -1,4 +1,4 @@
-"""Show targets: where stacks run, what the policy asks of them, and what was answered."""
+"""Show targets: pools, policy, entries, evidence and decisions."""
 
 from __future__ import annotations
 
@@ -42,67 +42,69 @@ from compatgate.service.waivers.service import countdowns
 from compatgate.service.web.page import HtmlPage, PageRequest, choices, page
 
 _MODES = {
-    "enforce": "What fails is denied.",
-    "warn": "Nothing is denied: what fails is let through with a warning.",
-    "audit": "Nothing is denied: what fails is let through, and the answer says what it is.",
+    "enforce": "Failing stacks are denied.",
+    "warn": "Nothing is denied. Failing stacks are allowed with a warning.",
+    "audit": "Nothing is denied. Failing stacks are allowed; the answer states the verdict.",
 }
 _UNKNOWN = {
-    "fail": "What cannot be decided is stopped, as no decision.",
-    "warn": "What cannot be decided is let through with a warning.",
-    "allow": "What cannot be decided is let through.",
+    "fail": "Undecided stacks are stopped (no decision).",
+    "warn": "Undecided stacks are allowed with a warning.",
+    "allow": "Undecided stacks are allowed.",
 }
 
 
 def policy_in_words(policy: PolicySpec) -> list[str]:
-    """Return one sentence for each thing that a policy says."""
+    """Return one sentence for each setting of a policy."""
     words = [_MODES[policy.mode]]
     words.append(
-        "A stack must be on the matrix: an entry has to match it."
+        "A stack must match an entry of the matrix."
         if policy.require_entry
-        else "A stack need not be on the matrix; the vendors' facts decide."
+        else "A stack need not match an entry; the vendors' facts decide."
     )
     if policy.entries == "strict":
-        words.append("An entry blesses a stack only if it names every GPU package of it.")
+        words.append(
+            "An entry blesses a stack only if the entry names every GPU package of the stack."
+        )
     words += _canaries(policy.canary)
     if policy.packages == "audit":
-        words.append("A package without a record is let through with a warning.")
+        words.append("A package without a record is allowed with a warning.")
     if policy.mode == "enforce":
         words.append(_UNKNOWN[policy.on_unknown])
     longest = (policy.waivers or WaiverPolicySpec()).max_duration
-    return [*words, f"A new waiver lasts {longest} at most."]
+    return [*words, f"A new waiver lasts at most {longest}."]
 
 
 def _canaries(canary: CanarySpec) -> Iterator[str]:
     suites = _listed(canary.suites)
     if canary.require:
-        yield f"It must have passed {suites} on staging within the last {canary.max_age}."
+        yield f"A stack must have passed {suites} on staging within the last {canary.max_age}."
     else:
-        yield f"No canary run is asked for; a candidate is measured with {suites}."
+        yield f"No canary run is required. Candidates are measured with {suites}."
     if canary.soak:
-        yield f"Before an entry is blessed, {_listed(canary.soak)} must have passed as well."
+        yield f"Before an entry is blessed, {_listed(canary.soak)} must also have passed."
     yield (
-        "A candidate whose suites have all passed is blessed without asking."
+        "A candidate whose suites have all passed is blessed automatically."
         if canary.promote == "automatic"
         else "A person approves a candidate whose suites have all passed."
     )
     if canary.on_failure == "revoke":
-        yield "A blessed entry that a later run contradicts is revoked."
+        yield "If a later run contradicts a blessed entry, the entry is revoked."
     if canary.accept_development:
         yield "Runs outside a container count as evidence."
 
 
 def match_in_words(match: MatchSpec) -> list[str]:
-    """Say how hooks tell that a workload is bound for a target."""
+    """Return sentences on how hooks match workloads to a target."""
     words = [
-        "An object that names it in the annotation compatgate.dev/target, if namespace, node "
-        "selector and request leave it."
+        "An object that names the target in the annotation compatgate.dev/target, unless its "
+        "namespace or node selection excludes the target."
     ]
     if match.namespaces or match.node_labels:
         said = [f"in a namespace like {' or '.join(match.namespaces)}"] if match.namespaces else []
         if match.node_labels:
             labels = ", ".join(f"{key}={value}" for key, value in match.node_labels.items())
             said.append(f"that asks for nodes with {labels}")
-        words.append(f"Else an object {' and '.join(said)}.")
+        words.append(f"Otherwise an object {' and '.join(said)}.")
     return words
 
 
@@ -111,7 +113,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 LATELY = 7
-"""Days whose decisions the list counts."""
+"""Days of decisions that the list counts."""
 _COLUMNS = (
     Column("name", "Target"),
     Column("labels", "Labels"),
@@ -125,13 +127,13 @@ _COLUMNS = (
 )
 _EMPTY = Empty(
     "No targets yet.",
-    "A target is a place to run: pools of nodes, each with one GPU product and one driver.",
+    "A target has pools of nodes, each pool with one GPU product and one driver.",
     "compatgate matrix import matrix/examples --reason 'a first matrix'",
 )
 
 
 class TargetQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which targets."""
+    """Filters of targets."""
 
     search: Search | None = None
     label: Filter | None = None
@@ -141,7 +143,7 @@ class TargetQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=
 
 @page("/targets", nav="targets", query=TargetQuery)
 def show_targets(ask: PageRequest[TargetQuery]) -> HtmlPage:
-    """Return targets by name."""
+    """Show targets by name."""
     query, snapshot = ask.query, ask.gate.snapshot()
     found = found_by(ask.gate.matrix.list_targets, query)
     stopped = ask.gate.history.stopped_per_target(LATELY)
@@ -181,7 +183,7 @@ def _target_row(row: StoredDocument, snapshot: Snapshot, stopped: int) -> tuple[
 
 
 def document_of(row: StoredDocument) -> TargetDoc:
-    """Return a stored target as its document."""
+    """Return the document of a stored target."""
     found = decode("Target", msgspec.json.encode(row.document))
     assert isinstance(found, TargetDoc)  # noqa: S101 - what was asked for
     return found
@@ -189,15 +191,15 @@ def document_of(row: StoredDocument) -> TargetDoc:
 
 STOPPED_DAYS = 30
 ENTRIES = 60
-"""Entries that a target's page evaluates; the list of entries has the rest."""
+"""Most entries on the page of a target; the list of entries shows all."""
 REVISIONS = 10
 DRIFTED = 20
-"""Nodes of a target that are shown where they differ from it."""
+"""Most drifted nodes on the page of a target."""
 
 
 @page("/targets/<name>", nav="targets", query=Listing)
 def show_target(ask: PageRequest[Listing]) -> HtmlPage:
-    """Return one target: pools, policy, entries, evidence, waivers, decisions, history."""
+    """Show a target: pools, policy, entries, evidence, waivers, decisions, history."""
     name, gate = ask.args["name"], ask.gate
     row, snapshot, now = gate.matrix.get("Target", name), gate.snapshot(), clock.now()
     document = document_of(row)
@@ -236,7 +238,7 @@ def _pools(document: TargetDoc, snapshot: Snapshot) -> Table:
         lines.append(
             (
                 pool.name,
-                Cell(pool.gpu, note=f"that is {sku}" if sku else ""),
+                Cell(pool.gpu, note=f"resolved to {sku}" if sku else ""),
                 compute,
                 pool.driver,
                 f"{pool.os}, {pool.cpu}",
@@ -291,7 +293,7 @@ def _evidence(found: list[Freshness]) -> Table:
     )
     lines = [
         (
-            Cell(one.suite, note="" if one.required else "not asked for"),
+            Cell(one.suite, note="" if one.required else "not required"),
             Cell(one.sku, title=", ".join(one.pools)),
             one.driver,
             Cell(one.state, tone=_TONES[one.state], title=one.why),
@@ -304,12 +306,12 @@ def _evidence(found: list[Freshness]) -> Table:
         )
         for one in found
     ]
-    empty = Empty("Nothing to measure.", "Its pools name no known GPU.")
+    empty = Empty("Nothing to measure.", "The target's pools name no known GPU.")
     return make_table("evidence", columns, lines, empty, label="suites")
 
 
 def _drift(found: Page[NodeView], target: str) -> Table:
-    """Return nodes that are not what the target declares, one line for each difference."""
+    """Return the differences between nodes and the target's declaration, one per line."""
     columns = (
         Column("node", "Node"),
         Column("cluster", "Cluster"),
@@ -342,7 +344,7 @@ _TONES = {"passed": "passed", "failed": "failed", "stale": "warn", "missing": "u
 
 @page("/targets/<name>/packages", nav="targets", query=Listing)
 def show_packages(ask: PageRequest[Listing]) -> HtmlPage:
-    """Return one target: packages that nothing judges, and what enforcing would stop."""
+    """Show the packages without a record on a target, and the effect of enforcing."""
     name = ask.args["name"]
     row = ask.gate.matrix.get("Target", name)
     report = ask.gate.matrix.packages_report(target=name)

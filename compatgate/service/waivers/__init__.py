@@ -1,1 +1,1 @@
-"""Except stacks from rules: named, owned, with an end."""
+"""Manage waivers: named exceptions to rules, with an owner and an end."""

@@ -15,11 +15,13 @@ from compatgate.service.web.route import Returns, route
 
 
 class WaiverFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which waivers to list."""
+    """Filters of waivers."""
 
     target: Filter | None = None
     owner: Filter | None = None
-    active_on: Annotated[date, Meta(description="not ended before this day")] | None = None
+    active_on: Annotated[date, Meta(description="day on which the waiver has not ended")] | None = (
+        None
+    )
     search: Search | None = None
 
 
@@ -32,7 +34,7 @@ class WaiverFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True
     returns=Returns(WaiverBody, "A page of waivers", paged=True, etag=True),
 )
 def list_waivers(call: Call[WaiverFilters]) -> Reply:
-    """List waivers, by name."""
+    """List waivers by name."""
     found = call.gate.matrix.list_waivers(**call.query.filters())
     return page(found, lambda row: row.to_json())
 

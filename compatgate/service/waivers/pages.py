@@ -1,4 +1,4 @@
-"""Show waivers: what is excepted, for how long, by whom; create and end them."""
+"""Show, create and end waivers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from compatgate.service.web.page import (
 
 REVISIONS = 20
 USUAL_DAYS = 7
-"""What the form proposes as the end."""
+"""Days until the last day that the form proposes."""
 _MOST_ENDED = 100
 _COLUMNS = (
     Column("name", "Waiver"),
@@ -55,7 +55,7 @@ _COLUMNS = (
 )
 _EMPTY = Empty(
     "No waivers.",
-    "A waiver excepts a finding until a date, with an owner and a reason. "
+    "A waiver accepts a finding until a date, with an owner and a reason. "
     "Import it with the matrix, or create it with the button above.",
     "compatgate matrix import waiver.yaml --reason 'until the move'",
 )
@@ -64,7 +64,7 @@ _TONES = {"active": "pass", "soon": "warn", "expired": "muted"}
 
 
 class WaiverQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which waivers."""
+    """Filters of waivers."""
 
     search: Search | None = None
     target: Filter | None = None
@@ -73,7 +73,7 @@ class WaiverQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 @page("/waivers", nav="waivers", query=WaiverQuery)
 def show_waivers(ask: PageRequest[WaiverQuery]) -> HtmlPage:
-    """Return waivers that hold, those that end first before others; those that ended apart."""
+    """Show active waivers, the next to end first, and a list of ended waivers."""
     query, snapshot = ask.query, ask.gate.snapshot()
     found = countdowns(
         snapshot.waivers.values(),
@@ -120,7 +120,7 @@ def _waiver_row(one: Countdown) -> tuple[Any, ...]:
 
 @page("/waivers/<name>", nav="waivers", query=Listing)
 def show_waiver(ask: PageRequest[Any]) -> HtmlPage:
-    """Return one waiver."""
+    """Show a waiver."""
     return _waiver_page(ask, ask.gate.matrix.get("Waiver", ask.args["name"]))
 
 
@@ -145,7 +145,7 @@ _Word = Annotated[str, Meta(max_length=2000)]
 
 
 class WaiverDraft(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the form begins with: a verdict's page knows the rules, the target and the stack."""
+    """Initial values of the form; the page of a verdict links to it with rules and targets."""
 
     rules: _Word = ""
     targets: _Word = ""
@@ -155,7 +155,7 @@ class WaiverDraft(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 @page("/new-waiver", scope="bless", nav="waivers", query=WaiverDraft)
 def begin_waiver(ask: PageRequest[WaiverDraft]) -> HtmlPage:
-    """Return the form that makes a waiver."""
+    """Show the form for a new waiver."""
     query = ask.query
     begun = {
         "rules": query.rules,
@@ -182,7 +182,7 @@ def _form(
 
 @page("/new-waiver", scope="bless", method="POST", nav="waivers")
 def create_waiver(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Make a waiver."""
+    """Create a waiver."""
     try:
         made = ask.gate.matrix.create("Waiver", from_form(ask.form), ask.by())
     except CompatgateError as error:
@@ -192,14 +192,14 @@ def create_waiver(ask: PageRequest[Any]) -> HtmlPage | Redirect:
 
 @page("/waivers/<name>/end", scope="bless", method="POST", nav="waivers")
 def end_waiver(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """End a waiver today, or delete it; its history stays either way."""
+    """End or delete a waiver; its history stays."""
     name, matrix = ask.args["name"], ask.gate.matrix
     row = matrix.get("Waiver", name)
     try:
         expected, by = expected_revision(ask.form), ask.by()
         if ask.form.get("how") == "delete":
             revision = matrix.delete("Waiver", name, by, expected=expected)
-            done = f"{name} is deleted by revision {revision}; what it was stays there."
+            done = f"Deleted {name} in revision {revision}."
             return Redirect(link("waivers"), done=done)
         matrix.change("Waiver", name, ended(row.document, clock.today()), by, expected=expected)
     except CompatgateError as error:

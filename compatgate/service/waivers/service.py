@@ -1,4 +1,4 @@
-"""Check waivers against the policies of their targets, count down to their end, and write them."""
+"""Check waivers against the policies of their targets, find their end, and draft them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from compatgate.service.matrix import repository as documents
 
 
 def judge(session: Session) -> Judge:
-    """What keeps waivers from being stored; those that are stored as they are stay as they are."""
+    """Return a check of waivers against policies; stored waivers that do not change pass."""
 
     def found(read: Read) -> Iterator[DocumentProblem]:
         waivers = [(raw, one) for raw, one in read if isinstance(one, WaiverDoc)]
@@ -43,10 +43,10 @@ def judge(session: Session) -> Judge:
 
 
 def check(session: Session, imported: Sequence[Document]) -> None:
-    """Judge waivers again as they are written: policies may have changed since they were read.
+    """Check waivers again before writing: policies may have changed since they were read.
 
     Raises:
-        ManyProblems: one must not be stored.
+        ManyProblems: a policy forbids a waiver.
     """
     found = Problems()
     read = [(RawDocument(None, to_body(d)), d) for d in imported if isinstance(d, WaiverDoc)]
@@ -59,7 +59,7 @@ def check(session: Session, imported: Sequence[Document]) -> None:
 def _targets(
     session: Session, waivers: Sequence[WaiverDoc], read: Sequence[Document]
 ) -> dict[str, TargetDoc]:
-    """Return the targets that waivers name, as they will be."""
+    """Return the targets that waivers name, with imported changes."""
     names = {name for waiver in waivers for name in waiver.spec.targets}
     if ANY_TARGET in names:
         stored = [document for document, _ in documents.load(session, "Target")]
@@ -70,17 +70,17 @@ def _targets(
 
 
 SOON_DAYS = 14
-"""A waiver that ends within so many days is to be thought of now."""
+"""A waiver that ends within so many days needs attention."""
 State = Literal["active", "soon", "expired"]
 _LINE = re.compile(r"([^\s:=<>~!]+)(?:\s*:\s*|\s*=(?!=)\s*|\s+|(?=[=<>~!]))(\S.*)")
 _BETWEEN = re.compile(r"[\s,;]+")
 
 
 class Countdown(Struct, frozen=True):
-    """How long a waiver still holds.
+    """The state of a waiver and the time until its end.
 
     Attributes:
-        days: until its last day, that day not counted; negative: since.
+        days: from today to the last day; negative: the waiver has ended.
     """
 
     waiver: Waiver
@@ -89,7 +89,7 @@ class Countdown(Struct, frozen=True):
 
 
 def countdown(waiver: Waiver, today: date) -> Countdown:
-    """Return how long a waiver still holds; its last day is the one that it names, in UTC."""
+    """Return the state of a waiver; it holds through its last day, in UTC."""
     days = (date.fromisoformat(waiver.expires) - today).days
     state: State = "expired" if days < 0 else "soon" if days <= SOON_DAYS else "active"
     return Countdown(waiver, state, days)
@@ -98,14 +98,14 @@ def countdown(waiver: Waiver, today: date) -> Countdown:
 def countdowns(
     waivers: Iterable[Waiver], today: date, *, target: str = "", owner: str = "", search: str = ""
 ) -> list[Countdown]:
-    """Return waivers, those that end first before others.
+    """Return waivers, the next to end first.
 
     Args:
         waivers: of the matrix.
         today: in UTC.
-        target: that a waiver concerns, by name or by ``*``.
-        owner: who answers for it.
-        search: words that must all be in its name, reason or rules.
+        target: of a waiver, by name or by ``*``.
+        owner: of a waiver.
+        search: words that must all occur in name, reason or rules.
     """
     words = search.casefold().split()
     found = [
@@ -124,11 +124,11 @@ def _has(waiver: Waiver, words: Iterable[str]) -> bool:
 
 
 def from_form(form: Mapping[str, str]) -> dict[str, Any]:
-    """What somebody typed, as a waiver's document; the matrix checks it.
+    """Return the document of a waiver from form fields; the matrix checks the document.
 
     Args:
         form: ``name rules targets image components everything owner why expires``; rules and
-            targets with commas or blanks between them, components one a line: ``torch ~=2.4.0``.
+            targets separated by commas or spaces, one component per line: ``torch ~=2.4.0``.
 
     Raises:
         BadInput: a component without a constraint.
@@ -153,11 +153,10 @@ def from_form(form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def begun_from(verdict: Mapping[str, Any]) -> dict[str, str]:
-    """Return fields of the form for a waiver of what denied a verdict, and of nothing besides.
+    """Return form fields for a waiver of exactly the findings that decided a verdict.
 
     Args:
-        verdict: as JSON; its image as it was asked for narrows the waiver, or else every version of
-            its stack.
+        verdict: as JSON; the waiver matches its image, or else the versions of its stack.
     """
     against = {f["rule"] for f in verdict["findings"] if f["outcome"] == verdict["verdict"]}
     begun = {"rules": ", ".join(sorted(against)), "targets": verdict["target"] or ""}
@@ -168,7 +167,7 @@ def begun_from(verdict: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _fits(name: str, value: Any) -> bool:
-    """Whether a part of a stack can narrow a waiver: it is a version that its own text allows."""
+    """Tell whether a waiver can match a component: its version satisfies ``==version``."""
     if name not in COMPONENTS or name == "driver" or not isinstance(value, str):
         return False
     try:
@@ -187,7 +186,10 @@ def _components(text: str) -> dict[str, str]:
         parts = _LINE.fullmatch(line)
         if parts is None:
             raise BadInput(
-                "needs a version", field="components", value=line, hint="one a line: torch ~=2.4.0"
+                "needs a version",
+                field="components",
+                value=line,
+                hint="one component per line: torch ~=2.4.0",
             )
         if parts[1] in found:
             raise BadInput("is stated twice", field="components", value=parts[1])
@@ -196,6 +198,6 @@ def _components(text: str) -> dict[str, str]:
 
 
 def ended(document: Mapping[str, Any], today: date) -> dict[str, Any]:
-    """Return a waiver's document that no longer holds: yesterday was its last day."""
+    """Return a waiver's document that ended yesterday at the latest."""
     last = min(document["spec"]["expires"], (today - timedelta(days=1)).isoformat())
     return {**document, "spec": {**document["spec"], "expires": last}}

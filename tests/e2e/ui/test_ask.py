@@ -52,7 +52,7 @@ def test_nvidia_smi_output_fills_the_question(open_page):
     text = (FIXTURES / "nvidia_smi" / "query-r418-v100.txt").read_text()
     page.get_by_label("Output of nvidia-smi").fill(text)
     page.get_by_role("button", name="Read").click()
-    expect(page.get_by_role("status")).to_contain_text("what nvidia-smi printed")
+    expect(page.get_by_role("status")).to_contain_text("nvidia-smi output")
     expect(page.get_by_label("Driver")).to_have_value("418.67")
 
 

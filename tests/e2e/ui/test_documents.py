@@ -12,7 +12,7 @@ def test_a_target_says_what_is_asked_there_and_draws_its_days(open_page):
     page.get_by_label("GPU").select_option("A100-SXM4-80GB")
     expect(page.locator("#targets tbody tr")).to_have_count(1)
     page.get_by_role("link", name="prod-a100").click()
-    expect(page.locator("main")).to_contain_text("What fails is denied.")
+    expect(page.locator("main")).to_contain_text("Failing stacks are denied.")
     expect(page.locator(".chart canvas")).to_have_count(1)
     page.get_by_text("As a table").click()
     expect(page.locator("figure details tbody tr")).to_have_count(30)

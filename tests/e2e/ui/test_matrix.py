@@ -24,9 +24,9 @@ def test_it_narrows_as_one_types(open_page):
 
 def test_it_turns_to_other_axes(open_page):
     page = open_page("matrix")
-    page.get_by_label("Down").select_option("cuda")
+    page.get_by_label("Rows").select_option("cuda")
     expect(page.locator(".map tbody th").first).to_contain_text("11.8.*")
-    page.get_by_label("Across").select_option("gpu")
+    page.get_by_label("Columns").select_option("gpu")
     expect(page.locator(".map thead")).to_contain_text("A100-SXM4-80GB")
 
 

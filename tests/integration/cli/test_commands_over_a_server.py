@@ -134,7 +134,7 @@ def test_files_are_imported_as_one_revision(remote: Run, local: Run, files: Path
     status, out, _ = remote("matrix", "import", str(files), "--reason", "both")
     assert (status, out) == (
         0,
-        "+ Entry cand\n+ Waiver w\nrevision 2: 2 changed, 0 as they were\n",
+        "+ Entry cand\n+ Waiver w\nrevision 2: 2 changed, 0 unchanged\n",
     )
     same = remote("matrix", "import", str(files), "--format", "json")
     assert same == local("matrix", "import", str(files), "--format", "json")
@@ -254,7 +254,7 @@ def test_a_name_of_several_documents_is_deleted_by_kind(remote: Run, folder: Pat
     twins.write_text(document.format("Target", target) + "---\n" + document.format("Entry", entry))
     assert remote("matrix", "import", str(twins))[0] == 0
     status, _, err = remote("matrix", "delete", "twin")
-    assert (status, "Entry and Target (say which with --kind)" in err) == (2, True), err
+    assert (status, "Entry and Target (choose one with --kind)" in err) == (2, True), err
     assert remote("matrix", "delete", "twin", "--kind", "entry")[0] == 0
     assert remote("matrix", "delete", "twin", "--format", "json")[0] == 0
 

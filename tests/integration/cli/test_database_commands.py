@@ -43,7 +43,7 @@ def test_an_import_says_what_it_changed_and_again_that_it_changed_nothing(run: R
     status, out, _ = run("matrix", "import", EXAMPLES, "--reason", "first")
     assert status == 0
     assert "+ Target prod-a100\n" in out
-    assert out.endswith("revision 1: 15 changed, 0 as they were\n")
+    assert out.endswith("revision 1: 15 changed, 0 unchanged\n")
     assert "nothing to change" in run("matrix", "import", EXAMPLES)[1]
     (row,) = _json(run("matrix", "log", "--format", "json"))
     assert row["reason"] == "first"
@@ -168,7 +168,7 @@ def test_a_bundle_is_exported_and_shown(stocked: Run, tmp_path: Path) -> None:
     assert (shown["revision"], shown["targets"], shown["entries"]) == (1, 4, 10)
     path.write_bytes(path.read_bytes()[:-50])
     status, _, err = stocked("bundle", "show", str(path))
-    assert (status, "cut short" in err) == (2, True)
+    assert (status, "truncated" in err) == (2, True)
     assert stocked("bundle", "export", "-o", str(tmp_path / "none" / "x"))[0] == 2
 
 

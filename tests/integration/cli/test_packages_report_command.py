@@ -53,7 +53,7 @@ def test_a_target_without_open_packages_may_enforce(run: Run) -> None:
 def test_nothing_to_look_at_is_no_all_clear(run: Run) -> None:
     status, out, _ = run("matrix", "packages-report")
     assert status == 3
-    assert "no decision and no entry to look at" in out
+    assert "no decisions and no entries to check" in out
 
 
 def test_a_part_of_the_decisions_is_no_all_clear(run: Run) -> None:

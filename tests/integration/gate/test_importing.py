@@ -112,7 +112,7 @@ def test_files_may_name_stored_targets(stocked: Gate, by: Authorship, source: Fi
 def test_a_target_that_is_deleted_while_files_are_read_is_a_conflict(
     stocked: Gate, by: Authorship, source: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from compatgate.service.matrix import files
+    from compatgate.service.matrix.files import read
 
     text = (
         "{apiVersion: compatgate.dev/v1, kind: Entry, metadata: {name: new}, spec: "
@@ -120,15 +120,16 @@ def test_a_target_that_is_deleted_while_files_are_read_is_a_conflict(
     )
     spec = {"pools": [{"name": "a", "gpu": "L4", "driver": "550.54.15"}]}
     stocked.matrix.create("Target", {"metadata": {"name": "lonely"}, "spec": spec}, by)
-    real = files.read
 
     def read_then_delete(*args: Any) -> Any:
-        documents = real(*args)
+        documents = read(*args)
         stocked.matrix.delete("Target", "lonely", by)
         return documents
 
-    monkeypatch.setattr(files, "read", read_then_delete)
-    with pytest.raises(Conflict, match="'lonely', which Entry new names, was deleted meanwhile"):
+    monkeypatch.setattr("compatgate.service.matrix.files.read", read_then_delete)
+    with pytest.raises(
+        Conflict, match="Entry new names the target 'lonely', which was deleted meanwhile"
+    ):
         stocked.matrix.import_documents(source(text), by)
     assert stocked.snapshot().revision == 3
 

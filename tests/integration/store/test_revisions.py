@@ -110,7 +110,7 @@ def test_a_clock_that_goes_back_does_not_take_the_history_with_it(
 
 
 def test_a_revision_that_does_not_exist_is_named_with_the_last_one(gate: Gate) -> None:
-    with pytest.raises(NotFound, match="there is none yet"):
+    with pytest.raises(NotFound, match="there are no revisions yet"):
         gate.matrix.show_revision(1)
     with pytest.raises(NotFound, match="no revision 7"):
         gate.matrix.export(revision=7)
@@ -174,7 +174,7 @@ def test_a_change_made_from_an_old_version_is_refused(
         lambda: gate.matrix.change("Entry", "e", entry_body("e"), by, expected=seen.revision),
         lambda: gate.matrix.delete("Entry", "e", by, expected=seen.revision),
     ):
-        with pytest.raises(Conflict, match="was changed meanwhile, by revision 2"):
+        with pytest.raises(Conflict, match="revision 2 changed the Entry"):
             attempt()
     assert gate.matrix.get("Entry", "e").document["spec"]["reason"] == "first"
 

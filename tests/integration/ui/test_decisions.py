@@ -84,7 +84,7 @@ def test_a_verdict_is_explained_rule_by_rule(pages, stocked):
         "registry.example/a:1",
         "/ui/revisions/1",
         "No canary run.",
-        "as whoever asked stated it",
+        "stated by the client",
         "/ui/ask?target=inference-l4&amp;stack=cuda%3D12.4%2Carch%3Dsm_70&amp;image=",
         f"/v/{verdict.id}",
         f"/api/v1/verdicts/{verdict.id}",

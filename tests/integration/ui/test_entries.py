@@ -22,7 +22,7 @@ def test_the_list_is_filtered_and_says_what_runs_say(pages):
     client = pages()
     lines = client.get("/ui/entries?status=candidate&format=csv").text.splitlines()
     assert [line.partition(",")[0] for line in lines[1:]] == ["jax08-cu129", "torch29-cu130"]
-    assert "waits for runs" in lines[1]
+    assert "waiting for runs" in lines[1]
     few = client.get("/ui/entries?target=inference-l4&component=vllm").text
     assert "vllm014-cu128" in few
     assert "torch24-cu124" not in few
@@ -52,7 +52,7 @@ def test_an_entry_that_nothing_stands_for_says_what_is_open(pages, stocked, by, 
     body = entry_body("driver-only", components={"driver": ">=535"})
     stocked.matrix.create("Entry", body, by)
     shown = pages().get("/ui/entries/driver-only").text
-    assert "It cannot be evaluated: it names no component" in shown
+    assert "The entry cannot be evaluated: it names no component" in shown
     assert "every target" in shown
 
 
@@ -84,7 +84,7 @@ def test_a_change_that_was_overtaken_is_refused_and_keeps_what_was_typed(pages, 
     assert _send(theirs, status="revoked", reason="it crashes").status_code == 303
     answer = _send(mine, status="deprecated", replacement="torch24-cu124", reason="slow & old")
     assert answer.status_code == 409
-    assert "was changed meanwhile, by revision 2" in answer.text
+    assert "revision 2 changed the Entry" in answer.text
     assert "slow &amp; old</textarea>" in answer.text
     assert 'name="revision" value="2"' in answer.text
     assert _spec(stocked)["status"] == "revoked"
@@ -96,8 +96,8 @@ def test_a_change_that_was_overtaken_is_refused_and_keeps_what_was_typed(pages, 
     ("fields", "said"),
     [
         ({"status": "blessed"}, "the entry is blessed already"),
-        ({"status": "candidate"}, "is not what an entry can become"),
-        ({}, "is not what an entry can become"),
+        ({"status": "candidate"}, "is not a status that an entry can change to"),
+        ({}, "is not a status that an entry can change to"),
         ({"status": "revoked", "reason": ""}, "a change needs a reason"),
         ({"status": "revoked", "reason": "a\0b"}, "is not a readable reason"),
         ({"status": "revoked", "revision": "x"}, "is not a revision"),

@@ -35,13 +35,15 @@ def test_a_revision_shows_each_field_before_and_after(pages, changed):
 
 def test_any_two_are_compared(pages, changed):
     client = pages()
-    assert "0 made, 1 changed, 1 deleted" in client.get("/ui/revisions/diff?older=1&newer=3").text
+    assert (
+        "0 created, 1 changed, 1 deleted" in client.get("/ui/revisions/diff?older=1&newer=3").text
+    )
     back = client.get("/ui/revisions/diff?older=3&newer=1").text
-    assert "1 made, 1 changed, 0 deleted" in back
+    assert "1 created, 1 changed, 0 deleted" in back
     assert "the older revision is on the right" in back
-    assert "The two say the same." in client.get("/ui/revisions/diff?older=2&newer=2").text
-    assert "0 made, 0 changed, 1 deleted" in client.get("/ui/revisions/diff").text
-    assert "made, 0 changed" in client.get("/ui/revisions/diff?older=0").text
+    assert "No differences." in client.get("/ui/revisions/diff?older=2&newer=2").text
+    assert "0 created, 0 changed, 1 deleted" in client.get("/ui/revisions/diff").text
+    assert "created, 0 changed" in client.get("/ui/revisions/diff?older=0").text
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_an_empty_matrix_has_no_history_and_says_how_to_begin(gate):
         ("entries", "No entries yet."),
         ("waivers", "No waivers"),
         ("decisions", "No decisions yet"),
-        ("revisions/diff", "The two say the same."),
+        ("revisions/diff", "No differences."),
     ):
         answer = client.get(f"/ui/{path}")
         assert answer.status_code == 200, path

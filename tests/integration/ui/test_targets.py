@@ -48,7 +48,7 @@ def test_a_target_tells_all_that_is_known_of_it(pages, stocked):
     for said in (
         "a100-80",
         "535.183.01",
-        "What fails is denied.",
+        "Failing stacks are denied.",
         "in a namespace like ml-*",
         "torch24-cu124",
         "no run was judged yet",

@@ -76,4 +76,4 @@ def test_check_refuses_a_snapshot_without_a_gpu_and_says_unknown_without_a_drive
 
 def test_a_name_that_no_target_can_have_is_refused(capsys) -> None:
     assert main(["target", "from", "x.yaml", "--name", "a b\n- x"]) == 2
-    assert "is no name of a target" in capsys.readouterr().err
+    assert "is not a target name" in capsys.readouterr().err

@@ -88,8 +88,8 @@ def test_evidence_that_is_asked_for_and_missing_is_named_for_each_suite(snapshot
 @pytest.mark.parametrize(
     ("expires", "expected"),
     [
-        ("2026-11-21", "ends today; team answers for it"),
-        ("2026-12-01", "ends in 10 days; team answers for it"),
+        ("2026-11-21", "ends today; owner: team"),
+        ("2026-12-01", "ends in 10 days; owner: team"),
         ("2027-06-01", None),
         ("2026-11-20", None),
     ],

@@ -148,7 +148,7 @@ def test_another_type_and_another_format_are_named(payload: Payload) -> None:
     sealed = seal(payload)
     with pytest.raises(BadInput, match="not a bundle: it holds"):
         open_bundle(_changed(sealed, payloadType="application/vnd.in-toto+json"), "b")
-    with pytest.raises(BadInput, match="format 2, known is 1"):
+    with pytest.raises(BadInput, match="format 2, expected 1"):
         open_bundle(seal(replace(payload, format=2)), "b")
 
 

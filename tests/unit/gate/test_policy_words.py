@@ -12,14 +12,14 @@ def test_a_policy_that_asks_for_everything_says_so():
     canary = CanarySpec(True, "14d", ("smoke", "dl-core"), True, ("soak",), "automatic", "revoke")
     said = " ".join(policy_in_words(PolicySpec("enforce", True, canary, "fail")))
     for part in (
-        "What fails is denied.",
-        "an entry has to match",
+        "Failing stacks are denied.",
+        "must match an entry",
         "passed suites smoke, dl-core on staging within the last 14d",
-        "suite soak must have passed as well",
-        "blessed without asking",
-        "is revoked",
+        "suite soak must also have passed",
+        "blessed automatically",
+        "the entry is revoked",
         "outside a container count",
-        "What cannot be decided is stopped",
+        "Undecided stacks are stopped",
     ):
         assert part in said
 
@@ -28,18 +28,19 @@ def test_a_policy_that_asks_for_everything_says_so():
 def test_only_enforce_denies(mode):
     said = policy_in_words(PolicySpec(mode))
     assert said[0].startswith("Nothing is denied")
-    assert not any("cannot be decided" in sentence for sentence in said)
+    assert not any("Undecided stacks" in sentence for sentence in said)
 
 
 def test_match_rules_are_told_together_because_all_must_hold():
     (by_name,) = match_in_words(MatchSpec())
-    assert by_name.endswith("if namespace, node selector and request leave it.")
+    assert by_name.endswith("unless its namespace or node selection excludes the target.")
     both = match_in_words(MatchSpec(("ml-*", "train"), {"gpu": "A100"}))
     assert both[1] == (
-        "Else an object in a namespace like ml-* or train and that asks for nodes with gpu=A100."
+        "Otherwise an object in a namespace like ml-* or train and that asks for nodes with"
+        " gpu=A100."
     )
 
 
 def test_strictness_about_entries_is_told():
     said = " ".join(policy_in_words(PolicySpec(require_entry=True, entries="strict")))
-    assert "only if it names every GPU package" in said
+    assert "only if the entry names every GPU package" in said

@@ -82,7 +82,9 @@ def test_everybody_who_waits_is_told_the_error_and_nothing_is_kept(registry, rea
 def test_one_registry_does_not_take_every_place(registry, readings) -> None:
     read = readings(deadline_s=0.2, at_once=3)
     for number in range(3):
-        with pytest.raises(TimedOut, match="others are being read" if number else "took longer"):
+        with pytest.raises(
+            TimedOut, match="other images are being read" if number else "took longer"
+        ):
             read(f"slow.example/app:{number}")
     assert registry.asked == ["slow.example/app:0"]
     with pytest.raises(TimedOut):

@@ -37,8 +37,8 @@ def test_what_is_blessed_needs_no_replacement():
 @pytest.mark.parametrize(
     ("status", "replacement", "problem"),
     [
-        ("candidate", "", "not what an entry can become"),
-        ("", "", "not what an entry can become"),
+        ("candidate", "", "not a status that an entry can change to"),
+        ("", "", "not a status that an entry can change to"),
         ("revoked", "torch24", "cannot replace itself"),
     ],
 )

@@ -86,7 +86,7 @@ def test_few_are_measured_at_a_time_and_few_wait(index, asking, told):
     assert ask("one", "two") == [MEASURING] * 2
     wait_for(lambda: len(index.asked) == 2)
     assert ask("three", "four", "five") == [MEASURING] * 3
-    assert ask("six") == ["others are being measured: ask again later"]
+    assert ask("six") == ["other wheels are being measured: ask again later"]
     assert len(index.asked) == 2
     index.open.set()
     wait_for(lambda: len(told) == 5)
