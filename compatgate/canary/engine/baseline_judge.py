@@ -75,7 +75,7 @@ class BaselineJudge:
         return StepJudgement(judged.outcome, judged.reason, judged.more, judged.to_json())
 
     def offer(self, run: str, workload: Workload, step: StepResult) -> None:
-        """Offer a step's values to learn from, unless `learning_obstacle` names a reason.
+        """Offer a step's values to learn from, unless there is a reason against it.
 
         Args:
             run: id of the run.

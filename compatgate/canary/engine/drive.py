@@ -1,7 +1,7 @@
 """Drive a leased run from beginning to end.
 
 The run always ends or goes back to the queue. A `Heartbeat` renews the lease meanwhile, and a
-`PatientQueue` bridges a restart of the database.
+retrying queue bridges a restart of the database.
 """
 
 from __future__ import annotations

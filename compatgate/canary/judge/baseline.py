@@ -160,7 +160,7 @@ def learn(
         family: family of the stacks.
         metric: name of the metric.
         spec: declaration of the metric; values are stored in its unit.
-        accepted: run to its samples, oldest first; the latest `KEPT_RUNS` usable ones are used.
+        accepted: run to its samples, oldest first; only the latest usable ones count.
         version: version of the baseline.
         sources: provenance of the runs that are samples.
 

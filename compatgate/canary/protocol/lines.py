@@ -18,7 +18,7 @@ class Line(Struct, frozen=True):
     Attributes:
         number: number of the line; the first is 1.
         complete: the whole line is here, and a line feed ended it.
-        too_long: the line was cut at `LONGEST`.
+        too_long: the line was cut at the maximum length.
     """
 
     number: int

@@ -53,7 +53,7 @@ def downloads(text: str) -> list[str]:
 def is_self_contained(text: str) -> bool:
     """Return whether the file itself names the base image of each stage.
 
-    It does not if only an argument without a default, ``BASE``, would name an image.
+    It does not if only an argument without a default would name an image.
     """
     return all(named for named, _ in _starts(text))
 

@@ -65,7 +65,7 @@ def digest_of(folder: Path) -> str:
     a change of a module that only other workloads use does not.
 
     Raises:
-        BadInput: as `files_of`.
+        BadInput: a link or another special file, or too many files.
     """
     own = [file for file in files_of(folder) if file.path != _PAGE]
     whole = hashlib.sha256()

@@ -246,7 +246,7 @@ def job_mark(job: Job) -> str:
 
 
 def handle_mark(handle: Handle) -> str:
-    """Return the mark of a started job, see `job_mark`."""
+    """Return the mark of a started job."""
     return f"{check_name(handle.run)}/{handle.attempt}/{check_name(handle.step)}"
 
 
