@@ -50,7 +50,7 @@ def test_a_passing_run_is_evidence_for_what_was_measured(
         (GOOD.replace(DRIVER, "550.54.15"), "inconclusive", "measured 550.54.15"),
         ('print("hello")', "inconclusive", "printed no env line"),
         (ENV, "inconclusive", "did not report check right"),
-        (GOOD.replace("gpus=[", "gpus=[] and ["), "inconclusive", "the env line names no GPU"),
+        (GOOD.replace("gpus=[", "gpus=[] and ["), "inconclusive", "its env line names no GPU"),
     ],
     ids=[
         "failing check", "crash", "crash before env", "out of memory", "lying env", "other GPU",
