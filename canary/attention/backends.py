@@ -1,4 +1,4 @@
-"""The ways in which PyTorch computes attention, and how to insist on one."""
+"""Compute attention with a chosen PyTorch backend."""
 
 import warnings
 
@@ -16,21 +16,21 @@ _REFUSALS = ("no available kernel", "no viable backend", "invalid backend", "not
 
 
 class NotOffered(Exception):
-    """The framework has no such backend for this GPU and case."""
+    """Error: the framework has no such backend for this GPU and case."""
 
 
 def using(name, call):
     """Call with one backend and no other.
 
     Args:
-        name: of `NAMES`.
-        call: takes no argument.
+        name: name in `NAMES`.
+        call: function without arguments.
 
     Raises:
         NotOffered: the framework refuses.
     """
     with warnings.catch_warnings():
-        # It warns of every reason for which each of the others was not taken.
+        # PyTorch warns of every reason for which it rejected another backend.
         warnings.simplefilter("ignore")
         try:
             with _only(name):

@@ -1,4 +1,4 @@
-"""Scaled dot product attention: each backend against fp64, and how fast the default one is."""
+"""Check scaled dot product attention: each backend against fp64, and the default one's speed."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ import canary_program as program  # noqa: E402
 
 
 def main():
-    """Check every backend on every case, then measure what a caller gets."""
+    """Check every backend on every case, then measure the default one."""
     options = program.options(__doc__)
     torch, device = canary_env.torch(options)
     if not hasattr(torch.nn.functional, "scaled_dot_product_attention"):

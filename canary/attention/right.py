@@ -1,4 +1,4 @@
-"""Every backend that is offered against fp64 on the CPU, forward and backward."""
+"""Compare every available backend with fp64 on the CPU, forward and backward."""
 
 import canary_lines as say
 import canary_models as models
@@ -17,15 +17,15 @@ CASES = (
 PARTS = ("output", "gradient of queries", "gradient of keys", "gradient of values")
 PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 ROUNDINGS = {"fp32": 256, "fp16": 12, "bf16": 12}
-"""How many roundings a result may be away, as a share of the largest.
+"""Largest error in roundings, as a share of the largest value.
 
-A fused backend rounds probabilities, what is added up and the result: on CPUs half precisions were
-at most 4 away. In fp32 exponents of sums of products add to it: at most 25. TF32 is 8192 of them.
+A fused backend rounds probabilities, sums and the result: on CPUs half precisions were at most 4
+away. In fp32, exponents of sums of products add to it: at most 25. TF32 is 8192 of them.
 """
 
 
 def check(seed, device, repetitions, steps):
-    """Report a check for each backend, how many cases were taken, and that a fused one is there."""
+    """Report a check for each backend, the cases taken, and whether a fused one took any."""
     models.plain_arithmetic()
     torch.use_deterministic_algorithms(False)
     wanted = {}
@@ -50,12 +50,12 @@ def check(seed, device, repetitions, steps):
         if worst:
             numerics.check_error(name, *worst[1:])
         else:
-            say.check(name, True, f"not offered here: {refused}")
+            say.check(name, True, f"not available here: {refused}")
         steps.done()
     fused = [name for name in FUSED if taken[name]]
     said = ", ".join(f"{name} {count}" for name, count in taken.items())
-    say.check("fused", bool(fused), f"cases taken: {said}")
-    # It does not scatter, but the judge wants as many values as of anything else.
+    say.check("fused", bool(fused), f"cases: {said}")
+    # It does not scatter, but the judge wants as many values as of any metric.
     say.metric("offered", "1", [sum(taken.values())] * repetitions)
 
 
@@ -68,7 +68,7 @@ def _every(device):
 
 
 def _error(name, given, case, seed, device, wanted):
-    """Largest error, and of which part."""
+    """Return the largest error, and its part."""
     there = [tensor.to(device) for tensor in given]
     results = using(name, lambda: gradients(framework, there, case, seed))
     return max(

@@ -1,4 +1,4 @@
-"""How long attention takes with the backend that the framework chooses by itself."""
+"""Time attention with the backend that the framework chooses by itself."""
 
 import canary_models as models
 import canary_timing as timing
@@ -15,7 +15,7 @@ TRAINED = ("causal-64", "causal-128", "full-64")
 
 
 def measure(case, options, device):
-    """Report the time forward and, where it is trained so, forward and backward."""
+    """Report the time forward and, for training cases, forward and backward."""
     on_gpu = device.type == "cuda"
     clock = timing.TorchClock(torch) if on_gpu else timing.WallClock()
     if not on_gpu:

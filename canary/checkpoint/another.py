@@ -1,6 +1,6 @@
-"""A training that one stack interrupts and another goes on with.
+"""Continue a training that another stack has interrupted.
 
-A saved folder holds ``checkpoint.pt`` (weights, AdamW's state, tensors of every kind) and
+A folder contains ``checkpoint.pt`` (weights, AdamW's state, tensors of every kind) and
 ``expected.json``: digests of the tensors, the output, and the losses of the steps that follow.
 """
 
@@ -15,19 +15,19 @@ import torch
 
 TIME, BATCH = 16, 8
 BEFORE, AFTER = 5, 10
-"""Steps of the training before it was saved, and after it."""
+"""Steps of the training before and after saving."""
 OUTPUT, LOSS = 1e-4, 1e-4
-"""How far output and losses may be from those that the other stack computed, as a share.
+"""Largest relative difference of output and losses from those of the other stack.
 
-Both compute in full fp32. A step of AdamW divides by small numbers, so more of the rounding is
-seen than in train-step: README.md says how much.
+Both stacks compute in full fp32. A step of AdamW divides by small numbers, so rounding shows more
+than in train-step; README.md has measured values.
 """
 KINDS = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8")
 NEWER_KINDS = ("float8_e4m3fn", "float8_e5m2")
 
 
 def save(folder, seed, device):
-    """Train a little, save, and write down what must come of it."""
+    """Train a little, save, and write the expected results."""
     models.plain_arithmetic()
     os.makedirs(folder, exist_ok=True)
     model, optimizer = _begun(seed, device)
@@ -53,7 +53,7 @@ def save(folder, seed, device):
 
 
 def check(folder, device):
-    """Load what another stack saved and report four checks about it."""
+    """Load a checkpoint of another stack, and report four checks about it."""
     models.plain_arithmetic()
     with open(os.path.join(folder, "expected.json"), encoding="utf-8") as file:
         expected = json.load(file)
@@ -82,12 +82,12 @@ def check(folder, device):
 
 
 def loaded(file, device):
-    """What `torch.save` wrote, without running any code that it may carry."""
+    """Load a file of `torch.save`, without running any code in it."""
     return torch.load(file, map_location=device, weights_only=True)
 
 
 def dumped(kept):
-    """What `torch.save` writes, as a file in memory at its beginning."""
+    """Return the file of `torch.save` in memory, at its beginning."""
     file = io.BytesIO()
     torch.save(kept, file)
     file.seek(0)
@@ -95,13 +95,13 @@ def dumped(kept):
 
 
 def kinds(seed, names=KINDS):
-    """A small tensor of each kind of number that this PyTorch has, among ``names``."""
+    """Return a small tensor of each number type among ``names`` that this PyTorch has."""
     wide = models.numbers(seed, "kinds", (4, 8)) * 100
     return {name: wide.to(getattr(torch, name)) for name in names if hasattr(torch, name)}
 
 
 def digests(kept, prefix=""):
-    """Path to digest for every tensor in nested dictionaries and lists."""
+    """Return path to digest for every tensor in nested dictionaries and lists."""
     if torch.is_tensor(kept):
         raw = kept.detach().cpu().contiguous()
         return {prefix: f"{str(raw.dtype)[6:]} {list(raw.shape)} {numerics.bits(raw)[:16]}"}

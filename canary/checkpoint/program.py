@@ -1,4 +1,4 @@
-"""Loads a checkpoint that another stack has saved, goes on from it, and saves one itself."""
+"""Load a checkpoint of another stack, continue from it, and save and load one here."""
 
 import os
 import sys
@@ -12,14 +12,16 @@ import canary_program as program  # noqa: E402
 
 
 def main():
-    """Check what another stack saved, or save for another one."""
+    """Check the checkpoint of another stack, or save one for another stack."""
     parser = program.parser(__doc__)
     parser.add_argument(
         "--saved",
         default=os.path.join(HERE, "saved"),
         help="folder that another stack saved to (default: the shipped one)",
     )
-    parser.add_argument("--save", metavar="DIR", help="save there for another stack, and end")
+    parser.add_argument(
+        "--save", metavar="DIR", help="save a checkpoint there for another stack, and exit"
+    )
     options = parser.parse_args()
     _, device = canary_env.torch(options, role="saves" if options.save else "loads")
     import another

@@ -1,4 +1,4 @@
-"""A checkpoint that the stack saves and loads itself: every bit again, and how long it takes."""
+"""Save and load a checkpoint with one stack: compare all bits, and measure the time."""
 
 import os
 import tempfile
@@ -10,13 +10,13 @@ import canary_timing as timing
 import torch
 
 MANY, FEW = 64 << 20, 1 << 20
-"""Weights of the checkpoint that is timed: 256 MiB, and 4 MiB on the CPU."""
+"""Weights of the timed checkpoint: 256 MiB, and 4 MiB on the CPU."""
 PARTS = 16
 
 
 def check(seed, device):
-    """Report whether every kind of number comes back as it was."""
-    # Where it is on, older PyTorch wants to fill memory of kinds that it cannot fill.
+    """Report whether every number type keeps its bits."""
+    # If it is on, older PyTorch fills memory of number types that it cannot fill.
     torch.use_deterministic_algorithms(False)
     names = another.KINDS + another.NEWER_KINDS
     differ, refused = [], []
@@ -24,7 +24,7 @@ def check(seed, device):
         try:
             there = another.loaded(another.dumped({name: tensor.to(device)}), device)[name]
         except Exception:
-            # PyTorch 2.1 has fp8 and saves none. It says so, which loses nobody's numbers.
+            # PyTorch 2.1 has fp8 but cannot save it. It says so, and no numbers are lost.
             if name not in another.NEWER_KINDS:
                 raise
             refused.append(name)
@@ -32,12 +32,12 @@ def check(seed, device):
         if another.digests({name: there}) != another.digests({name: tensor}):
             differ.append(name)
     said = f"{', '.join(differ)} differ" if differ else "equal bits"
-    also = f"; cannot be saved: {', '.join(refused)}" if refused else ""
+    also = f"; cannot save: {', '.join(refused)}" if refused else ""
     say.check("round-trip", not differ, said + also)
 
 
 def measure(options, device):
-    """Report how long a larger checkpoint takes to save to and to load from memory."""
+    """Report the time to save and to load a larger checkpoint in memory."""
     on_gpu = device.type == "cuda"
     size = (MANY if on_gpu else FEW) // PARTS
     one = models.numbers(options.seed, "weights", (size // 64,)).repeat(64).to(device)

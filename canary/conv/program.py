@@ -1,4 +1,4 @@
-"""Convolutions forward and backward: numerics, equal bits, speed autotuned and deterministic."""
+"""Check and time convolutions forward and backward, autotuned and deterministic."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ import canary_program as program  # noqa: E402
 
 
 def main():
-    """Check the results of every shape, then measure it."""
+    """Check the results of every shape, then time it."""
     options = program.options(__doc__)
     torch, device = canary_env.torch(options)
     import right

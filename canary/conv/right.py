@@ -1,4 +1,4 @@
-"""Results against fp64 on the CPU, in each precision, autotuned and deterministic."""
+"""Compare convolutions with fp64 on the CPU, in each precision, autotuned and deterministic."""
 
 import canary_lines as say
 import canary_models as models
@@ -14,17 +14,17 @@ PRECISIONS = {
 }
 PARTS = ("output", "input gradient", "weight gradient")
 TRANSFORMS = {"fp32": 8, "fp16": 8}
-"""Factor for Winograd's and Fourier's ways, which lose more than a plain sum.
+"""Factor for Winograd and FFT algorithms, which lose more than a plain sum.
 
 F(4x4, 3x3) written out in fp32 is 27 times as far from fp64 as the plain sum for the shape
 ``square``: 1.2 times the plain bound. A result in TF32 is beyond eight times the bound of fp32 in
-every shape. Source of the way: Lavin and Gray, arXiv 1509.09308.
+every shape. Source of the algorithm: Lavin and Gray, arXiv 1509.09308.
 """
 RUNS = 4
 
 
 def check(seed, device, steps):
-    """Report for each precision the worst result, and for deterministic runs their bits."""
+    """Report the worst result of each precision, and whether deterministic runs have equal bits."""
     precisions = _possible(device)
     worst = dict.fromkeys(precisions, (0.0, 1.0, "no result"))
     unequal = []
@@ -32,21 +32,21 @@ def check(seed, device, steps):
         shape = smaller(shape) if device.type == "cuda" else smallest(shape)
         for name in precisions:
             found, differs = _compare(shape, name, seed, device)
-            # The one that uses up most of what it is allowed.
+            # The result that uses up most of its bound.
             worst[name] = max([worst[name], *found], key=lambda each: each[0] / each[1])
             unequal += [f"{shape.name} in {name}"] if differs else []
         steps.done()
     for name, (error, bound, what) in worst.items():
         numerics.check_error(name, error, bound, what)
     if device.type == "cuda" and "bf16" not in precisions:
-        say.check("bf16", True, "this GPU has none")
+        say.check("bf16", True, "this GPU has no bf16")
     runs = f"in {RUNS} runs each"
     said = f"{', '.join(unequal)} differ {runs}" if unequal else f"all results are equal {runs}"
     say.check("same-bits", not unequal, said)
 
 
 def _possible(device):
-    """Every precision that is there: GPUs have bf16 from 8.0 on, CPUs fp16 with newer PyTorch."""
+    """Return the available precisions: GPUs have bf16 from 8.0 on, CPUs fp16 with newer PyTorch."""
     if device.type == "cuda":
         old = models.reduced_precision(device) == torch.float16
         return [name for name in PRECISIONS if not (old and name == "bf16")]
@@ -63,9 +63,9 @@ def _possible(device):
 
 
 def _compare(shape, name, seed, device):
-    """Errors, each with its bound and where it is; and whether deterministic runs differ."""
+    """Return errors with their bounds and places, and whether deterministic runs differ."""
     dtype = PRECISIONS[name]
-    # The reference starts from what is given to the device, so that only its work is judged.
+    # The reference starts from the device's inputs, so that only the convolution is judged.
     given, weights = (t.to(dtype) for t in shape.tensors(seed))
     back = _gradient_of_seed(seed)
     wanted = gradients(shape, given.double(), weights.double(), lambda o: back(o, dtype).double())
@@ -95,7 +95,7 @@ def _bound(name, terms):
 
 
 def _gradient_of_seed(seed):
-    """Makes the output's gradient, of one precision and one seed wherever it is asked for."""
+    """Return a function that makes the output gradient of a seed in a given precision."""
     made = {}
 
     def back(output, dtype):

@@ -1,4 +1,4 @@
-"""Convolutions that networks in use are made of."""
+"""Define convolutions of networks in use."""
 
 import math
 from collections import namedtuple
@@ -17,19 +17,19 @@ class Shape(
     """
 
     def run(self, given, weights):
-        """The convolution itself."""
+        """Run the convolution."""
         function = functional.conv3d if len(self.size) == 3 else functional.conv2d
         how = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
         return function(given, weights, groups=self.groups, **how)
 
     def tensors(self, seed):
-        """Input and weights of a seed, fp32 on the CPU."""
+        """Return input and weights of a seed, fp32 on the CPU."""
         given = self.batch, self.inputs, *self.size
         weights = self.outputs, self.inputs // self.groups, *self.kernel
         return models.numbers(seed, "given", given), models.numbers(seed, "weights", weights)
 
     def terms(self):
-        """How many products are summed: in the output, the input's and the weights' gradient."""
+        """Return the number of summed products: for output, input gradient and weight gradient."""
         kernel = math.prod(self.kernel)
         reach = [self.dilation * (k - 1) + 1 for k in self.kernel]
         places = [(s + 2 * self.padding - r) // self.stride + 1 for s, r in zip(self.size, reach)]
@@ -51,24 +51,24 @@ SHAPES = (
 
 
 def smaller(shape):
-    """Of the same kind, small enough for a reference in fp64 on the CPU."""
+    """Return a shape of the same kind, small enough for a reference in fp64 on the CPU."""
     size = tuple(min(extent, 14 if len(shape.size) == 3 else 28) for extent in shape.size)
     return shape._replace(batch=2, size=size)
 
 
 def smallest(shape):
-    """Of the same kind, for a machine without a GPU."""
+    """Return a shape of the same kind for a machine without a GPU."""
     return smaller(shape)._replace(batch=1, size=tuple(8 for _ in shape.size))
 
 
 def gradients(shape, given, weights, back):
-    """Output, and gradients of input and weights for a gradient of the output.
+    """Return the output, and the gradients of input and weights for a gradient of the output.
 
     Args:
         shape: of the convolution.
         given: its input.
-        weights: of it.
-        back: output to the output's gradient.
+        weights: its weights.
+        back: function of the output that returns the output's gradient.
     """
     given, weights = (t.detach().requires_grad_(True) for t in (given, weights))
     output = shape.run(given, weights)
@@ -77,6 +77,6 @@ def gradients(shape, given, weights, back):
 
 
 def channels_last(tensor):
-    """The memory layout that tensor cores like."""
+    """Convert to the memory layout that tensor cores prefer."""
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     return tensor.contiguous(memory_format=formats[tensor.dim()])

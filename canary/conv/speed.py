@@ -1,4 +1,4 @@
-"""How long a convolution takes in reduced precision, channels last."""
+"""Time a convolution in reduced precision, channels last."""
 
 import canary_models as models
 import canary_timing as timing

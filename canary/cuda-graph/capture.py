@@ -1,22 +1,22 @@
-"""A function of PyTorch as a CUDA graph; on the CPU, as itself. Python 3.8 or newer."""
+"""Capture a PyTorch function as a CUDA graph; on the CPU, call it. Python 3.8 or newer."""
 
 import gc
 
 WARMUP = 3
-"""Calls before a capture, on a stream aside, as PyTorch's documentation asks for."""
+"""Calls before a capture, on a separate stream, as PyTorch's documentation requires."""
 
 
 class Graph:
     """A captured call.
 
     Attributes:
-        result: what the call gave; a replay writes it anew.
+        result: result of the call; a replay overwrites it.
     """
 
     _aside = None
 
     def __init__(self, torch, call):
-        # One stream for all: cuBLAS keeps a workspace for each that it has seen.
+        # One stream for all: cuBLAS allocates a workspace for each stream that it has seen.
         aside = Graph._aside = Graph._aside or torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -30,7 +30,7 @@ class Graph:
 
 
 class Eager:
-    """The same face without a graph, for development without a GPU."""
+    """Replacement without a graph, for development without a GPU."""
 
     def __init__(self, call):
         for _ in range(WARMUP):
@@ -38,17 +38,17 @@ class Eager:
         self._call, self.result = call, call()
 
     def replay(self):
-        """Call it."""
+        """Call the function."""
         self.result = self._call()
 
 
 def of(torch, device, call):
-    """Capture a call that takes nothing and gives a tensor."""
+    """Capture a function without arguments that returns a tensor."""
     return Graph(torch, call) if device.type == "cuda" else Eager(call)
 
 
 def held(torch, device):
-    """Bytes of the GPU that tensors and graphs hold."""
+    """Return the bytes of GPU memory that tensors and graphs hold."""
     gc.collect()
     if device.type != "cuda":
         return 0

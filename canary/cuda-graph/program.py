@@ -1,4 +1,4 @@
-"""Captures a network's inference and training in CUDA graphs, replays them, compares with eager."""
+"""Capture inference and training in CUDA graphs, replay them, and compare with eager execution."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ import canary_timing as timing  # noqa: E402
 import capture  # noqa: E402
 
 LAYERS, WIDTH, BATCH = 24, 512, 32
-"""Many small kernels: what a graph is for."""
+"""Many small kernels, the use case of a graph."""
 INPUTS = 4
 STEPS = 10
 RECAPTURES = 12
@@ -23,7 +23,7 @@ RATE = 1e-2
 
 
 def main():
-    """Inference, training, memory; then the times."""
+    """Check inference, training and memory, then time them."""
     options = program.options(__doc__)
     torch, device = canary_env.torch(options, layers=LAYERS, width=WIDTH, batch=BATCH)
     torch.use_deterministic_algorithms(True)
@@ -55,7 +55,7 @@ def _network(torch, device):
 
 
 def _same(torch, graph, infer, given):
-    """A replay reads the input that lies there now, and gives the bits of eager execution."""
+    """Check that a replay reads its current input, and gives the bits of eager execution."""
     differing, seen = 0, []
     for _ in range(INPUTS):
         given.copy_(torch.randn(BATCH, WIDTH))
@@ -68,7 +68,7 @@ def _same(torch, graph, infer, given):
 
 
 def _training(torch, device, seed):
-    """Forward, backward and an update of the weights: captured once, as far as eager gets."""
+    """Capture a whole training step, and compare its losses with eager training."""
     losses = []
     for captured in (False, True):
         torch.manual_seed(seed + 1)
@@ -78,7 +78,7 @@ def _training(torch, device, seed):
         if captured:
             before = [weight.detach().clone() for weight in network.parameters()]
             graph = capture.of(torch, device, step)
-            # Warming up for a capture has trained already.
+            # Warming up for the capture has already trained.
             with torch.no_grad():
                 for weight, kept in zip(network.parameters(), before):
                     weight.copy_(kept)
@@ -120,7 +120,7 @@ def _step(torch, network, given, wanted):
 
 
 def _memory(torch, device, infer):
-    """Capturing again and again must not hold more and more memory."""
+    """Check that repeated captures do not hold more and more memory."""
     held = []
     for _ in range(RECAPTURES):
         graph = capture.of(torch, device, infer)
@@ -129,7 +129,7 @@ def _memory(torch, device, infer):
         held.append(capture.held(torch, device))
     late = held[RECAPTURES // 2 :]
     grew = sum(after > before for before, after in zip(late, late[1:]))
-    # Once may be the allocator's rounding; a leak grows again and again.
+    # A single growth may be the allocator's rounding; a leak grows repeatedly.
     message = f"{late[-1] - late[0]} bytes more, grown in {grew} of {len(late) - 1} captures"
     say.check("memory", grew <= 1, message)
 
@@ -137,7 +137,7 @@ def _memory(torch, device, infer):
 def _times(torch, device, graph, infer, options):
     on_gpu = device.type == "cuda"
     settle = torch.cuda.synchronize if on_gpu else None
-    # What a graph saves is the host's time, so the host's clock tells.
+    # A graph saves time on the host, so the host's clock is used.
     wall = timing.WallClock(settle)
     for name, call in (("eager", infer), ("replay", graph.replay)):
         timing.report(name, "us", timing.repeat(call, wall, options), timing.microseconds)

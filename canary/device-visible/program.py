@@ -1,4 +1,4 @@
-"""Which driver and GPUs this process has: NVML, the kernel module and CUDA must agree."""
+"""Report this process's driver and GPUs; NVML, the kernel module and CUDA must agree."""
 
 import os
 import sys
@@ -11,11 +11,11 @@ import canary_lines as say  # noqa: E402
 from canary_nvml import NoNvml, Nvml  # noqa: E402
 
 NO_GPU = 77
-"""Exit status where there is nothing to look at, so that it is not taken for a failure."""
+"""Exit status without a GPU, so that it does not count as a failure."""
 
 
 def main():
-    """Look at everything; exit status 0, or `NO_GPU`."""
+    """Check everything; return exit status 0, or `NO_GPU`."""
     kernel = canary_driver.kernel_module()
     try:
         with Nvml() as nvml:
@@ -31,7 +31,7 @@ def main():
 
 def _report(nvml, kernel):
     devices = nvml.devices()
-    # Where MIG is on, CUDA uses the slices, never the whole.
+    # If MIG is on, CUDA uses the slices, never the whole GPU.
     usable = [part for d in devices for part in (nvml.slices(d) if nvml.mig(d) else [d])]
     driver = nvml.driver()
     say.env(
@@ -61,14 +61,14 @@ def _report(nvml, kernel):
 
 
 def _agree(count, usable, nvml, devices):
-    """CUDA gives a process one MIG device at most; otherwise it sees what NVML does."""
+    """Check that CUDA sees the devices of NVML, or one MIG device at most."""
     if any(nvml.mig(d) for d in devices):
         return count >= 1
     return count == len(usable)
 
 
 def _described(nvml, device):
-    """Slices do not tell their capability; it is their GPU's."""
+    """Describe a device; a slice has the compute capability of its GPU."""
     found = nvml.describe(device)
     if found["compute_capability"] is None:
         found["compute_capability"] = nvml.capability(nvml.devices()[0])

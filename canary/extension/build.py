@@ -1,4 +1,4 @@
-"""Compiles the extension with the image's nvcc, as a build of an application would.
+"""Compile the extension with the image's nvcc, as a build of an application would.
 
 Python 3.8 or newer.
 """
@@ -14,28 +14,28 @@ _TIMEOUT = 240
 
 
 class DoesNotCompile(Exception):
-    """The compiler refused; the message has its first lines."""
+    """Error: the compiler refused; the message has its first lines."""
 
 
 def known(nvcc):
-    """Architectures that this nvcc compiles for: numbers, ``["75", "80", ...]``.
+    """Return the architectures that this nvcc compiles for: numbers, ``["75", "80", ...]``.
 
     Raises:
-        DoesNotCompile: it cannot even say that.
+        DoesNotCompile: nvcc cannot list them.
     """
     said = _run([nvcc, "--list-gpu-code"])
     return re.findall(r"^sm_(\d+)\s*$", said, re.MULTILINE)
 
 
 def wanted(capabilities):
-    """Architectures of the stack.
+    """Return the architectures of the stack.
 
     Args:
         capabilities: of the GPUs here, ``["8.0"]``.
 
     Returns:
-        Machine code for, and PTX for; numbers without duplicates. ``TORCH_CUDA_ARCH_LIST`` adds the
-        ones that the image's own extensions are built for.
+        Architectures for machine code, and for PTX; numbers without duplicates.
+        ``TORCH_CUDA_ARCH_LIST`` adds those of the image's own extensions.
     """
     stated = re.findall(r"(\d+)\.(\d)(\+PTX)?", os.environ.get("TORCH_CUDA_ARCH_LIST", ""))
     machine = [c.replace(".", "") for c in capabilities] + [a + b for a, b, _ in stated]
@@ -48,37 +48,37 @@ def library(nvcc, folder, name, machine, portable):
 
     Args:
         nvcc: path of the compiler.
-        folder: where the library goes.
-        name: of the file.
-        machine: architectures to have machine code for.
-        portable: architectures to have PTX for.
+        folder: folder of the library.
+        name: name of the file.
+        machine: architectures of the machine code.
+        portable: architectures of the PTX.
 
     Returns:
-        Its path.
+        Path of the library.
 
     Raises:
-        DoesNotCompile: says why.
+        DoesNotCompile: nvcc refused; the message has the reason.
     """
     target = os.path.join(folder, name)
     codes = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in machine]
     codes += [f"-gencode=arch=compute_{arch},code=compute_{arch}" for arch in portable]
-    # Extensions of frameworks load the runtime that is there, so this one does.
+    # Link the shared runtime of the image, as extensions of frameworks do.
     form = ["-O3", "-shared", "-Xcompiler", "-fPIC", *codes, *_libraries(nvcc)]
     _run([nvcc, *form, SOURCE, "-o", target])
     return target
 
 
 def _libraries(nvcc):
-    """How to link the shared runtime of this toolkit, also where the loader does not know it."""
+    """Return options to link this toolkit's shared runtime, known to the loader or not."""
     root = os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))
     folders = [os.path.join(root, name) for name in ("lib64", "lib")]
     there = [folder for folder in folders if os.path.isdir(folder)]
     found = [part for folder in there for part in (f"-L{folder}", f"-Xlinker=-rpath={folder}")]
     if not any(os.path.exists(os.path.join(folder, "libcudart.so")) for folder in there):
-        # The packages of the index have the library under its full name alone.
+        # Wheels contain the library only under its full name.
         full = sorted(f for at in there for f in glob.glob(os.path.join(at, "libcudart.so.*")))
         if full:
-            keep = "-Xlinker=--no-as-needed"  # it stands before what needs it
+            keep = "-Xlinker=--no-as-needed"  # must come before the objects that need it
             return ["-cudart", "none", keep, f"-Xlinker={full[0]}", *found]
     return ["-cudart", "shared", *found]
 

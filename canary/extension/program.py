@@ -1,4 +1,4 @@
-"""Compiles a custom CUDA extension with the image's nvcc for the stack's GPUs, and runs it."""
+"""Compile a custom CUDA extension with the image's nvcc for the stack's GPUs, and run it."""
 
 import array
 import ctypes
@@ -21,13 +21,13 @@ import build  # noqa: E402
 
 SIDES = {"cuda": 2048, "cpu": 64}
 TOO_NEW = "cudaErrorUnsupportedPtxVersion"
-"""What minor-version compatibility does not cover: PTX of a toolkit newer than the driver."""
+"""Limit of minor-version compatibility: PTX of a toolkit newer than the driver."""
 CHECKED = 256
-"""Side of the product that is compared with the host's; it takes the host a moment only."""
+"""Side of the product to compare with the host's; small enough for the host."""
 
 
 def main():
-    """Compile, load, say what is loaded, then check and time."""
+    """Compile, load, report the loaded components, then check and time."""
     parser = program.parser(__doc__)
     parser.add_argument("--arch", help="comma-separated, 80,90; else that of the GPU and the image")
     options = parser.parse_args()
@@ -38,7 +38,7 @@ def main():
         raise program.NothingToTest("the image has no nvcc")
     with tempfile.TemporaryDirectory() as folder:
         outcome = _compiled(nvcc, folder, options, capabilities)
-        # The env line is about what is loaded, so it comes after the loading.
+        # The env line describes loaded components, so it comes after the loading.
         canary_env.bare(options, nvcc=nvcc)
         for name, (ok, message, _) in outcome.items():
             say.check(name, ok, message)
@@ -53,10 +53,10 @@ def _capabilities():
 
 
 def _compiled(nvcc, folder, options, capabilities):
-    """Two libraries: machine code for everything wanted, and PTX alone for the driver to compile.
+    """Compile two libraries: machine code for all architectures, and PTX alone.
 
     Returns:
-        Check to whether it holds, words, and the library or None.
+        Check name to outcome, message, and the library or None.
     """
     found = {}
     try:
@@ -82,11 +82,11 @@ def _compiled(nvcc, folder, options, capabilities):
 
 
 def _run(options, outcome, nvcc):
-    """Run what was compiled; what was not has failed already."""
+    """Run the compiled libraries; report those that did not compile as failed."""
     for check, name in (("right", "compiles"), ("right-ptx", "compiles-ptx")):
         library = outcome[name][2]
         if library is None:
-            say.check(check, False, "there is nothing to run")
+            say.check(check, False, "nothing was compiled")
             continue
         ok, words = _right(options, library)
         if check == "right-ptx" and words == TOO_NEW:
@@ -99,7 +99,7 @@ def _run(options, outcome, nvcc):
 
 
 def _right(options, library):
-    """The kernel's product against the host's, which sums in the same order."""
+    """Compare the kernel's product with the host's, which sums in the same order."""
     side = min(CHECKED, SIDES[options.device])
     a, b = (_numbers(side, options.seed + n) for n in range(2))
     expected, found = (_numbers(side, None) for _ in range(2))
@@ -108,12 +108,12 @@ def _right(options, library):
     if wrong:
         return False, wrong
     worst = max(abs(x - y) for x, y in zip(expected, found))
-    # Equal but for fused operations that one of them may split.
+    # Equal except for fused operations that one of them may split.
     return worst <= 1e-3, f"differs from the host by {worst:.3g} at most, side {side}"
 
 
 def _refused(check, nvcc):
-    """The driver is too old for this toolkit's PTX; a stack that needs PTX does not run here."""
+    """Report a driver too old for this toolkit's PTX: a failure only if the stack needs PTX."""
     cuda, compiler = canary_cuda.Cuda(), toolkit.Nvcc(nvcc)
     try:
         isa = toolkit.isa_of(compiler.ptx("__global__ void canary() {}\n", cuda.capability()))
@@ -141,7 +141,7 @@ def _time(options, library):
 
 
 def _multiply(options, library, matrices, side, count):
-    """Seconds of each of several products, and None or what went wrong."""
+    """Return the seconds of several products, and the error message or None."""
     a, b, c = map(_at, matrices)
     if options.device == "cpu":
         clock = timing.WallClock()
@@ -154,12 +154,12 @@ def _multiply(options, library, matrices, side, count):
 
 
 def _numbers(side, seed):
-    """A matrix of numbers between -1 and 1; of zeros where there is no seed."""
+    """Return a matrix of numbers between -1 and 1; of zeros without a seed."""
     if seed is None:
         return array.array("f", bytes(4 * side * side))
     source = random.Random(seed)  # noqa: S311
     row = [source.uniform(-1, 1) for _ in range(4 * side + 1)]
-    # Rows are cut from one sequence at different places: cheap, and no two are alike.
+    # Rows start at different offsets of one sequence: cheap, and no two are equal.
     starts = [(r * 7) % (3 * side + 1) for r in range(side)]
     return array.array("f", [v for start in starts for v in row[start : start + side]])
 

@@ -1,4 +1,4 @@
-"""Multiplies matrices in fp8 (E4M3) where the GPU can: speed, error, the same bits every time."""
+"""Multiply matrices in fp8 (E4M3) if the GPU can: speed, error, repeatability."""
 
 import os
 import sys
@@ -16,17 +16,17 @@ SIZES = {"cuda": 8192, "cpu": 128}
 REFERENCE_ROWS = 64
 ROUNDS = 8
 FIRST = (8, 9)
-"""Compute capability from which there are fp8 tensor cores."""
+"""Lowest compute capability with fp8 tensor cores."""
 
 
 def main():
-    """Right, repeatable, and how fast."""
+    """Check error and repeatability, then time."""
     options = program.options(__doc__)
     torch, device = canary_env.torch(options, size=SIZES[options.device])
     product = _product(torch, device)
     size = SIZES[options.device]
     a = torch.randn(size, size).to(device).to(torch.float8_e4m3fn)
-    # The second one must lie by columns.
+    # The second matrix must be in column order.
     b = torch.randn(size, size).to(device).to(torch.float8_e4m3fn).t()
     rows = torch.linspace(0, size - 1, REFERENCE_ROWS).long()
     exact = torch.matmul(a.cpu().float()[rows].double(), b.cpu().float().double())
@@ -41,10 +41,10 @@ def main():
 
 
 def _product(torch, device):
-    """The framework's product of two fp8 matrices with a bf16 result.
+    """Return the framework's product of two fp8 matrices with a bf16 result.
 
     Raises:
-        NothingToTest: GPU or framework have none.
+        NothingToTest: GPU or framework do not support it.
     """
     if not hasattr(torch, "float8_e4m3fn") or not hasattr(torch, "_scaled_mm"):
         raise program.NothingToTest(f"PyTorch {torch.__version__} has no fp8 products")
@@ -58,7 +58,7 @@ def _product(torch, device):
     def product(a, b):
         settings = {"scale_a": one, "scale_b": one, "out_dtype": torch.bfloat16}
         made = torch._scaled_mm(a, b, use_fast_accum=False, **settings)
-        # Up to PyTorch 2.4 it gave the largest value as well.
+        # Up to PyTorch 2.4 the function also returned the largest value.
         return made[0] if isinstance(made, tuple) else made
 
     return product

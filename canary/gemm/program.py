@@ -1,11 +1,11 @@
-"""Multiplies matrices in fp32, tf32, fp16 and bf16: speed, error, and the same bits every time."""
+"""Multiply matrices in fp32, tf32, fp16 and bf16: speed, error, repeatability."""
 
 import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
-# Before PyTorch is imported: one workspace a stream, so that no product depends on another's.
+# Set before the import of PyTorch: one workspace per stream, so that products are independent.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import canary_env  # noqa: E402
@@ -15,22 +15,22 @@ import canary_program as program  # noqa: E402
 import canary_timing as timing  # noqa: E402
 
 PRECISIONS = {
-    # name: (type of the matrices, what inputs are rounded to on the way, what the result is in)
+    # name: (type of the matrices, precision that inputs are rounded to, precision of the result)
     "fp32": ("float32", None, "fp32"),
     "tf32": ("float32", "tf32", "fp32"),
     "fp16": ("float16", None, "fp16"),
     "bf16": ("bfloat16", None, "bf16"),
 }
 SIZES = {"cuda": 8192, "cpu": 256}
-"""Rows and columns: large enough that a GPU of today is busy, small enough for a MIG slice."""
+"""Rows and columns: large enough to use a current GPU fully, small enough for a MIG slice."""
 REFERENCE_ROWS = 64
 SMALL, LONG = 512, {"cuda": 32768, "cpu": 1024}
-"""Few results of long sums: there cuBLAS splits the sums, which is where order can change."""
+"""Few results of long sums: cuBLAS splits these sums, so their order can change."""
 ROUNDS = 8
 
 
 def main():
-    """Every precision: right, repeatable, and how fast."""
+    """Check error and repeatability of every precision, then time it."""
     options = program.options(__doc__)
     settings = {"cublas_workspace": os.environ["CUBLAS_WORKSPACE_CONFIG"]}
     torch, device = canary_env.torch(options, size=SIZES[options.device], **settings)
@@ -49,12 +49,12 @@ def main():
 
 
 def _matrix(torch, size, kind, device, columns=None):
-    """Standard normal numbers, made in fp32 on the CPU so that a seed gives the same everywhere."""
+    """Return standard normal numbers, made in fp32 on the CPU for reproducibility."""
     return torch.randn(size, columns or size).to(device=device, dtype=getattr(torch, kind))
 
 
 def _right(torch, name, a, b, inputs, output):
-    """Some rows against the CPU in double precision, from the matrices as they were rounded."""
+    """Compare some rows with the CPU in double precision, from the rounded matrices."""
     rows = torch.linspace(0, a.shape[0] - 1, REFERENCE_ROWS).long()
     exact = torch.matmul(a.cpu()[rows].double(), b.cpu().double())
     found = torch.matmul(a, b).cpu()[rows].double()
@@ -63,7 +63,7 @@ def _right(torch, name, a, b, inputs, output):
 
 
 def _same(torch, name, kind, device, terms):
-    """The same product again and again, on two streams at once: always the same bits."""
+    """Repeat a product on two streams at once: the bits must be equal."""
     a = _matrix(torch, SMALL, kind, device, terms)
     b = _matrix(torch, terms, kind, device, SMALL)
     first = torch.matmul(a, b)

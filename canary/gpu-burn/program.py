@@ -1,10 +1,10 @@
-"""Runs gpu-burn as it is, with an env line beside its output."""
+"""Run gpu-burn, and print an env line in addition to its output."""
 
 import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Beside the program in a container; in the repository and in an installation elsewhere.
+# In a container next to the program; in the repository and in an installation elsewhere.
 sys.path[:0] = [
     os.path.join(HERE, "lib"),
     os.path.join(HERE, os.pardir, "lib"),

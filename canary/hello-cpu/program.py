@@ -1,4 +1,4 @@
-"""Hashes and checks on the CPU: the whole path of a canary run without a GPU."""
+"""Compute and check hashes on the CPU: the whole path of a canary run without a GPU."""
 
 import argparse
 import hashlib

@@ -1,8 +1,8 @@
-"""A network of which every answer is known exactly, in whatever precision it is computed.
+"""Define a network whose exact answers are known in any precision.
 
-Weights are -1 and 1, what goes in and what each layer hands on are whole numbers from -8 to 8:
-TF32, fp16 and bf16 hold them exactly, and sums stay far below 2^24, so the order of adding does not
-matter either. An answer is right or wrong; there is nothing in between. Python 3.8, nothing else.
+Weights are -1 and 1; inputs and the outputs of layers are whole numbers from -8 to 8. TF32, fp16
+and bf16 represent them exactly, and sums stay far below 2^24, so the order of adding does not
+matter either. An answer is either right or wrong. Needs only Python 3.8.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ MOST = 8
 
 
 class Network:
-    """Layers of a square product and a clip, the last without its clip.
+    """Layers of a square product and a clip; the last layer has no clip.
 
     Args:
-        seed: of weights and questions.
-        width: of all layers.
+        seed: seed of weights and questions.
+        width: width of all layers.
     """
 
     def __init__(self, seed, width):
@@ -29,7 +29,7 @@ class Network:
         self.answers = [self._answer(question) for question in self.questions]
 
     def onnx(self):
-        """The network as an ONNX file, with a free batch."""
+        """Return the network as an ONNX file, with a variable batch size."""
         weights = [[float(sign) for row in layer for sign in row] for layer in self._layers]
         return onnx_file.clipped_products(weights, self.width, MOST)
 
@@ -45,7 +45,7 @@ class Network:
 
 
 def packed(values):
-    """Numbers as the server takes and gives them: fp32, little-endian."""
+    """Encode numbers as the server expects and returns them: fp32, little-endian."""
     return struct.pack(f"<{len(values)}f", *values)
 
 

@@ -1,6 +1,6 @@
-"""Writes an ONNX file without the onnx package, which server images do not have.
+"""Write an ONNX file without the onnx package, which server images do not have.
 
-Source: onnx.proto of ONNX 1.8 and Protocol Buffers' encoding. Numbers in comments are its fields'.
+Source: onnx.proto of ONNX 1.8 and the encoding of Protocol Buffers. Comments name the fields.
 """
 
 import struct
@@ -10,12 +10,12 @@ _IR, _OPSET = 7, 13
 
 
 def clipped_products(layers, width, most):
-    """A network of products with square matrices, clipped between one and the next.
+    """Return a network of products with square matrices, clipped between layers.
 
     Args:
         layers: weights of each layer, row by row.
-        width: of the matrices.
-        most: clips to ``-most .. most``.
+        width: width of the matrices.
+        most: limit of the clip, ``-most .. most``.
 
     Returns:
         The file's bytes: input ``x`` and output ``y``, fp32, batch x width.

@@ -1,4 +1,4 @@
-"""Latency of Triton Inference Server for one client and for several at once."""
+"""Measure the latency of Triton Inference Server for one client and for several at once."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ WIDTH, SMALL = 1024, 64
 
 
 def main():
-    """Start the server with a model, then answer clients."""
+    """Start the server with a model, then send requests."""
     options = program.options(__doc__)
     if shutil.which("tritonserver") is None:
         raise program.NothingToTest("the image has no tritonserver")

@@ -1,4 +1,4 @@
-"""Triton Inference Server as a child process, asked over HTTP on the loopback address.
+"""Run Triton Inference Server as a child process, and query it over HTTP on the loopback address.
 
 Source: KServe's "Open Inference Protocol" (v2) with Triton's extension for binary tensors.
 """
@@ -28,10 +28,10 @@ instance_group [{{ count: 2, kind: {kind} }}]
 
 
 class Server(contextlib.ExitStack):
-    """The server, while the block lasts.
+    """Server process that ends with the block.
 
     Args:
-        folder: for its models; to be written to.
+        folder: writable folder for the models.
     """
 
     def __init__(self, folder):
@@ -50,13 +50,13 @@ class Server(contextlib.ExitStack):
             file.write(_CONFIG.format(name=NAME, width=network.width, kind=kind))
 
     def start(self):
-        """Start it and wait until it is ready.
+        """Start the server and wait until it is ready.
 
         Returns:
-            Its process id, and its version as it states it.
+            Its process id, and the version that it states.
 
         Raises:
-            RuntimeError: it ended, or is not ready in time.
+            RuntimeError: it ended, or was not ready in time.
         """
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -64,7 +64,7 @@ class Server(contextlib.ExitStack):
         command = ["tritonserver", f"--model-repository={self._folder}"]
         command += ["--http-address=127.0.0.1", f"--http-port={self.port}"]
         command += ["--allow-grpc=false", "--allow-metrics=false"]
-        # Its log goes where log belongs; standard output is for lines of the protocol.
+        # Send its log to standard error; standard output is for the protocol.
         process = subprocess.Popen(command, stdout=2)  # noqa: S603 - fixed arguments
         self.callback(_end, process)
         end = time.monotonic() + PATIENCE
@@ -79,7 +79,7 @@ class Server(contextlib.ExitStack):
         return process.pid, {"tritonserver": stated} if stated else {}
 
     def connection(self):
-        """A connection of its own for each client."""
+        """Open a connection for one client."""
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
 
     def _ready(self):
@@ -90,10 +90,10 @@ class Server(contextlib.ExitStack):
 
 
 class Asked:
-    """The model as clients ask it.
+    """The model from the clients' point of view.
 
     Attributes:
-        all, wrong: answers so far, and how many were not the right one.
+        all, wrong: number of answers so far, and of wrong ones.
     """
 
     def __init__(self, server, network):
@@ -104,12 +104,12 @@ class Asked:
 
     @contextlib.contextmanager
     def client(self):
-        """A connection that is kept open."""
+        """Open a client's persistent connection."""
         with contextlib.closing(self._server.connection()) as self._here.connection:
             yield
 
     def answer(self, number):
-        """Ask a question; the answer's bytes.
+        """Ask a question, and return the answer's bytes.
 
         Raises:
             RuntimeError: the server answers with an error.
@@ -123,13 +123,13 @@ class Asked:
         return content[length:]
 
     def keep(self, number, answer):
-        """Hold an answer against the right one."""
+        """Compare an answer with the expected one."""
         self.all += 1
         self.wrong += answer != self._right[number % QUESTIONS]
 
 
 def exchange(connection, method, path, body=None, headers=None):
-    """Status, length of the answer's header among its bytes, and the bytes."""
+    """Return status, length of the response's JSON header, and the body."""
     connection.request(method, path, body, headers or {})
     response = connection.getresponse()
     return response.status, int(response.getheader(_LENGTH) or 0), response.read()

@@ -1,4 +1,4 @@
-"""The model that answers, and what it should answer."""
+"""Define the model and its expected answers."""
 
 import contextlib
 
@@ -8,18 +8,18 @@ import torch
 
 TIME, QUESTIONS = 128, 4
 BOUND = 0.1
-"""How far an answer may be from fp64, as a share of its largest value; README.md has what was seen.
+"""Largest error of an answer against fp64, as a share of its largest value.
 
-It is for answers that got mixed up, not for rounding.
+It detects mixed-up answers, not rounding. README.md has measured values.
 """
 
 
 class Model:
-    """A transformer in half precision on a device; several threads may ask it at once.
+    """Transformer in half precision on a device; several threads may use it at once.
 
     Args:
-        seed: of weights and questions.
-        device: to compute on.
+        seed: seed of weights and questions.
+        device: device to compute on.
     """
 
     def __init__(self, seed, device):
@@ -31,38 +31,38 @@ class Model:
         with torch.no_grad():
             self._right = [exact(question) for question in questions]
         self._model = exact.to(device, models.reduced_precision(device))
-        # Page-locked, as servers keep them, so that copies do not wait for each other.
+        # Page-locked memory, as servers use it, so that copies do not wait for each other.
         on_gpu = device.type == "cuda"
         self._questions = [q.pin_memory() if on_gpu else q for q in questions]
         self._answers = {}
         if on_gpu:
-            # Clients' streams do not wait for the one that the weights are copied on.
+            # Clients' streams do not wait for the stream that copies the weights.
             torch.cuda.synchronize(device)
 
     def client(self):
-        """A stream of its own for each client."""
+        """Create a stream for one client."""
         if self.device.type != "cuda":
             return contextlib.nullcontext()
         return torch.cuda.stream(torch.cuda.Stream(self.device))
 
     def answer(self, number):
-        """From a question on the host to the answer on the host.
+        """Compute the answer of a question, from host memory to host memory.
 
         Returns:
-            The answer, which `keep` wants to see.
+            The answer, to be passed to `keep`.
         """
         with torch.no_grad():
             question = self._questions[number % QUESTIONS].to(self.device, non_blocking=True)
             return self._model(question).cpu()
 
     def keep(self, number, answer):
-        """Remember an answer, once for all that are equal to it."""
+        """Store an answer; equal answers are stored once."""
         key = number % QUESTIONS, numerics.bits(answer)
         _, count = self._answers.get(key, (answer, 0))
         self._answers[key] = answer, count + 1
 
     def worst(self):
-        """The largest error of any answer, and how many answers were beyond `BOUND`."""
+        """Return the largest error of all answers, and the number of answers beyond `BOUND`."""
         largest, wrong = 0.0, 0
         for (number, _), (answer, count) in self._answers.items():
             error = numerics.error(answer.double(), self._right[number])

@@ -1,11 +1,11 @@
-"""Latency of a transformer for one client and for several at once: median, tail and rate."""
+"""Measure the latency of a transformer for one client and for several: median, tail and rate."""
 
 import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
-# Read when cuBLAS begins; without it products on several streams may differ from run to run.
+# cuBLAS reads this when it starts; without it, products on several streams may differ.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import canary_clients as clients  # noqa: E402
@@ -33,7 +33,7 @@ def main():
             steps.done()
         found.report(name, options.warmup)
     error, wrong = model.worst()
-    message = f"error {error:.3g}, allowed {answers.BOUND}; {wrong} answers beyond it"
+    message = f"error {error:.3g}, allowed {answers.BOUND}; {wrong} answers exceed it"
     say.check("answers", not wrong, message)
 
 

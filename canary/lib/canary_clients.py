@@ -1,4 +1,4 @@
-"""Clients that ask one question after the other, several at once. Python 3.8 or newer."""
+"""Run clients that send one request after the other, several at once. Python 3.8 or newer."""
 
 import contextlib
 import math
@@ -9,20 +9,20 @@ from collections import namedtuple
 import canary_lines as say
 
 REQUESTS = 512
-"""Of all clients in a window: the 99th percentile is the sixth largest time."""
+"""Requests of all clients in a window: the 99th percentile is the sixth largest time."""
 
 Window = namedtuple("Window", "p50 p99 rate")
-"""Milliseconds, milliseconds, and requests per second."""
+"""Fields: milliseconds, milliseconds, and requests per second."""
 
 
 def window(model, clients, requests):
-    """Have a number of clients ask until all requests are answered.
+    """Let a number of clients send requests until all are answered.
 
     Args:
-        model: has ``client()``, a context that each client is in; ``answer(number)``; and
-            ``keep(number, answer)``, which is called when nobody is timed any more.
-        clients: how many.
-        requests: of all of them.
+        model: has ``client()``, a context for each client; ``answer(number)``; and
+            ``keep(number, answer)``, which is called after the timing.
+        clients: number of clients.
+        requests: number of requests of all clients together.
 
     Returns:
         `Window`.
@@ -41,7 +41,7 @@ def window(model, clients, requests):
     for client in asking:
         if client.failure:
             raise client.failure
-        # Looked at now that nobody is timed any more.
+        # Checked after the timing.
         for number, answer in client.answers:
             model.keep(number, answer)
     latencies = sorted(latency for client in asking for latency in client.latencies)
@@ -50,18 +50,18 @@ def window(model, clients, requests):
 
 
 def percentile(ordered, share):
-    """The value that a share of the values do not exceed: nearest rank."""
+    """Return the value that a share of the values do not exceed: nearest rank."""
     return ordered[max(math.ceil(share / 100 * len(ordered)), 1) - 1]
 
 
 class Windows:
-    """Windows one after the other."""
+    """Collector of successive windows."""
 
     def __init__(self):
         self._every = []
 
     def add(self, found):
-        """Take the next window."""
+        """Add the next window."""
         self._every.append(found)
 
     def report(self, name, warmup):
@@ -72,12 +72,12 @@ class Windows:
 
 
 class _Client(threading.Thread):
-    """Asks a number of questions.
+    """Client that sends a number of requests.
 
     Attributes:
-        latencies: seconds, of each.
-        answers: questions' numbers and answers.
-        failure: what kept it from going on.
+        latencies: seconds of each request.
+        answers: question numbers and answers.
+        failure: error that stopped the client.
     """
 
     def __init__(self, model, start, number, requests):
@@ -87,7 +87,7 @@ class _Client(threading.Thread):
         self.latencies, self.answers, self.failure = [], [], None
 
     def run(self):
-        """Wait for the others, then ask."""
+        """Wait for the other clients, then send requests."""
         try:
             with self._model.client():
                 self._barrier.wait()

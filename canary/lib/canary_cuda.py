@@ -1,7 +1,7 @@
-"""The CUDA driver API through ctypes: no package and no CUDA runtime is needed in the image.
+"""Call the CUDA driver API through ctypes; the image needs no package and no CUDA runtime.
 
-Python 3.8 or newer. Names and numbers are those of ``cuda.h``; the suffixed functions are the ones
-that the header's macros name. Everything happens on one GPU, in its primary context.
+Python 3.8 or newer. Names and numbers are those of ``cuda.h``; functions with a suffix are those
+that the header's macros name. All calls are about one GPU, in its primary context.
 """
 
 import ctypes
@@ -15,10 +15,10 @@ _LOG, _LOG_SIZE = 5, 6  # CUjit_option: error log buffer and its size
 
 
 class CudaError(Exception):
-    """A call failed.
+    """Error of a call.
 
     Attributes:
-        code: of ``CUresult``.
+        code: value of ``CUresult``.
     """
 
     def __init__(self, function, code, name, said=""):
@@ -27,10 +27,10 @@ class CudaError(Exception):
 
 
 def described():
-    """The GPUs that CUDA gives this process, as the env line has them.
+    """Describe this process's GPUs as in the env line.
 
     Returns:
-        A list, and None or what is wrong: no library, or CUDA's error.
+        A list, and None or the problem: no library, or CUDA's error.
     """
     try:
         cuda = Cuda()
@@ -45,7 +45,7 @@ class Cuda:
     """The driver library, initialised.
 
     Raises:
-        OSError: there is no such library.
+        OSError: the library does not exist.
         CudaError: CUDA does not initialise.
     """
 
@@ -59,38 +59,38 @@ class Cuda:
         Args:
             function: its name.
             arguments: as ctypes takes them.
-            said: a buffer that the driver writes its words to.
+            said: buffer for the driver's message.
 
         Raises:
-            CudaError: it failed, or this driver does not have it.
+            CudaError: it failed, or this driver does not have the function.
         """
         found = getattr(self._library, function, None)
         if found is None:
-            raise CudaError(function, NOT_FOUND, "this driver does not have it")
+            raise CudaError(function, NOT_FOUND, "this driver does not have the function")
         code = found(*arguments)
         if code:
             words = said.value.decode("utf-8", "replace").strip() if said else ""
             raise CudaError(function, code, self._name(code), " ".join(words.split())[:400])
 
     def version(self):
-        """CUDA version that the driver supports, ``(12, 4)``."""
+        """Return the CUDA version that the driver supports, ``(12, 4)``."""
         number = ctypes.c_int()
         self.call("cuDriverGetVersion", ctypes.byref(number))
         return number.value // 1000, number.value % 1000 // 10
 
     def count(self):
-        """How many GPUs this process has."""
+        """Return the number of GPUs of this process."""
         number = ctypes.c_int()
         self.call("cuDeviceGetCount", ctypes.byref(number))
         return number.value
 
     def capability(self, index=0):
-        """Compute capability, ``(8, 0)``."""
+        """Return the compute capability, ``(8, 0)``."""
         device = self._device(index)
         return self._attribute(_MAJOR, device), self._attribute(_MINOR, device)
 
     def describe(self, index):
-        """A GPU or MIG device as the env line has it."""
+        """Describe a GPU or MIG device as in the env line."""
         device = self._device(index)
         name, pci = ctypes.create_string_buffer(96), ctypes.create_string_buffer(32)
         memory = ctypes.c_size_t()
@@ -142,7 +142,7 @@ class Gpu(Cuda):
     """One GPU with its primary context current, and a stream.
 
     Args:
-        index: which of those that this process has.
+        index: index among this process's GPUs.
     """
 
     def __init__(self, index=0):
@@ -155,24 +155,24 @@ class Gpu(Cuda):
         self.call("cuStreamCreate", ctypes.byref(self.stream), ctypes.c_uint(1))  # non-blocking
 
     def allocate(self, size):
-        """Memory of the GPU: its address."""
+        """Allocate memory on the GPU, and return its address."""
         address = ctypes.c_uint64()
         self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
         return address
 
     def allocate_host(self, size):
-        """Page-locked memory of the host: its address."""
+        """Allocate page-locked memory on the host, and return its address."""
         address = ctypes.c_void_p()
         flags = ctypes.c_uint(0)
         self.call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size), flags)
         return address
 
     def free(self, address):
-        """Give memory of the GPU back."""
+        """Free memory of the GPU."""
         self.call("cuMemFree_v2", address)
 
     def free_memory(self):
-        """Bytes that are free on the GPU."""
+        """Return the free bytes of the GPU."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value
@@ -188,13 +188,13 @@ class Gpu(Cuda):
         return buffer.raw
 
     def load(self, image):
-        """A module out of PTX or a cubin; the driver compiles PTX.
+        """Load a module from PTX or a cubin; the driver compiles PTX.
 
         Args:
-            image: bytes of it.
+            image: bytes of the module.
 
         Raises:
-            CudaError: it cannot be loaded; with what the driver's compiler said.
+            CudaError: it cannot be loaded; has the message of the driver's compiler.
         """
         module, log = ctypes.c_void_p(), ctypes.create_string_buffer(LOG_BYTES)
         options = (ctypes.c_int * 2)(_LOG, _LOG_SIZE)
@@ -205,29 +205,29 @@ class Gpu(Cuda):
         return module
 
     def unload(self, module):
-        """Let go of a module."""
+        """Unload a module."""
         self.call("cuModuleUnload", module)
 
     def function(self, module, name):
-        """A kernel of a module by its name."""
+        """Return a kernel of a module by its name."""
         found = ctypes.c_void_p()
         self.call("cuModuleGetFunction", ctypes.byref(found), module, name.encode())
         return found
 
     def launch(self, kernel, blocks, threads, *arguments):
-        """Start a kernel on the stream; arguments are ctypes values, in its order."""
+        """Start a kernel on the stream; arguments are ctypes values, in the kernel's order."""
         pointers = [ctypes.cast(ctypes.byref(a), ctypes.c_void_p) for a in arguments]
         values = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
         shape = [ctypes.c_uint(n) for n in (blocks, 1, 1, threads, 1, 1, 0)]
         self.call("cuLaunchKernel", kernel, *shape, self.stream, values, None)
 
     def settle(self):
-        """Wait until everything on the stream is done."""
+        """Wait until all work on the stream is done."""
         self.call("cuStreamSynchronize", self.stream)
 
 
 class EventClock:
-    """Seconds between two events of the driver API on a GPU's stream."""
+    """Clock that measures seconds between two events of the driver API on a GPU's stream."""
 
     def __init__(self, gpu):
         self._gpu = gpu
@@ -243,6 +243,6 @@ class EventClock:
         self._gpu.call("cuEventRecord", end, self._gpu.stream)
         self._gpu.call("cuEventSynchronize", end)
         elapsed = ctypes.c_float()
-        # Without the suffix: the _v2 of CUDA 12.8 is not in older drivers.
+        # Without the suffix, because older drivers lack the _v2 of CUDA 12.8.
         self._gpu.call("cuEventElapsedTime", ctypes.byref(elapsed), begin, end)
         return elapsed.value / 1000.0

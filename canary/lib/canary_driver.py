@@ -1,4 +1,4 @@
-"""What the kernel and the CUDA driver library say, without any package. Python 3.8 or newer."""
+"""Read driver data from the kernel and the CUDA driver library alone. Python 3.8 or newer."""
 
 import ctypes
 import re
@@ -7,7 +7,7 @@ _KERNEL = "/proc/driver/nvidia/version"
 
 
 def kernel_module():
-    """Version of the driver's kernel module; None where it is not loaded or not shown."""
+    """Return the version of the driver's kernel module; None if it is not loaded or not shown."""
     try:
         with open(_KERNEL, encoding="utf-8", errors="replace") as file:
             text = file.read(4096)
@@ -18,10 +18,10 @@ def kernel_module():
 
 
 def cuda_devices():
-    """How many GPUs CUDA gives this process.
+    """Count the GPUs that CUDA gives this process.
 
     Returns:
-        The number, and None or what is wrong: no library, or the name of CUDA's error.
+        The number, and None or the problem: no library, or the name of CUDA's error.
     """
     try:
         cuda = ctypes.CDLL("libcuda.so.1")

@@ -1,6 +1,6 @@
-"""The env line of programs that use the CUDA driver alone, and of those that use PyTorch.
+"""Print the env line of programs that use the CUDA driver alone, or PyTorch, or a server.
 
-Python 3.8 or newer; imports PyTorch only where it is asked for.
+Python 3.8 or newer; imports PyTorch only on demand.
 """
 
 import importlib.util
@@ -14,7 +14,7 @@ import canary_lines as say
 from canary_nvml import NoNvml, Nvml
 from canary_program import NoGpu, NothingToTest
 
-# In the repository and in an installation this module is not beside the others.
+# In the repository and in an installation this module is in another folder.
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _UP = [os.path.join(_HERE, *([os.pardir] * up)) for up in (2, 3)]
 sys.path += [os.path.join(_UP[0], "compatgate", "diagnostics"), os.path.join(_UP[1], "diagnostics")]
@@ -23,9 +23,9 @@ import loaded  # noqa: E402
 
 
 def bare(options, **other):
-    """Print the env line of a program that calls libraries itself.
+    """Print the env line of a program that calls libraries directly.
 
-    Call it once they are loaded: versions are those of the libraries in the process.
+    Call it after loading them: versions are those of the libraries in the process.
 
     Args:
         options: of `canary_program`.
@@ -38,12 +38,13 @@ def bare(options, **other):
 
 
 def server(options, start):
-    """Start a server that does the work in a process of its own, and print the env line.
+    """Start a server that does the work in another process, and print the env line.
 
     Args:
         options: of `canary_program`.
-        start: called where there is a GPU to use; returns the server's process id, and component to
-            version as it states them. Of libraries, those in their files' names are reported.
+        start: called if a usable GPU exists; returns the server's process id, and component to
+            version as
+            the server states it. Versions of libraries come from their file names.
 
     Raises:
         NoGpu: ``--device cuda``, and CUDA gives this process no GPU.
@@ -56,10 +57,10 @@ def server(options, start):
 
 
 def torch(options, **other):
-    """Import PyTorch, print the env line, and say where to compute.
+    """Import PyTorch, print the env line, and return the device to compute on.
 
     Returns:
-        The module, and its device: ``torch.device("cuda", 0)`` or that of the CPU.
+        The module and its device: ``torch.device("cuda", 0)`` or the CPU.
 
     Raises:
         NoGpu: ``--device cuda``, and CUDA gives this process no GPU.
@@ -80,7 +81,7 @@ def torch(options, **other):
         module.cuda.init()
         cudnn = (
             module.backends.cudnn.version()
-        )  # also loads it, which else comes with its first use
+        )  # also loads cuDNN, which otherwise happens at its first use
         versions.update({"cudnn": _dotted(cudnn)} if cudnn else {})
     _say(gpus, versions, paths, other)
     module.manual_seed(options.seed)
@@ -105,7 +106,7 @@ def _say(gpus, versions, paths, other, every=None):
 
 
 def _dotted(number):
-    """cuDNN's own number: ``8907`` is 8.9.7, ``90100`` is 9.1.0."""
+    """Convert cuDNN's number: ``8907`` is 8.9.7, ``90100`` is 9.1.0."""
     base = 10000 if number >= 90000 else 1000
     return f"{number // base}.{number % base // 100}.{number % 100}"
 

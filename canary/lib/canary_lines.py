@@ -1,7 +1,7 @@
-"""The line protocol for programs: JSON lines on standard output.
+"""Print the line protocol: JSON lines on standard output.
 
-Needs nothing but Python 3.8. What is not finite is printed as ``NaN`` or ``Infinity``, which the
-reader refuses with that name: a value that could not be measured must not vanish.
+Needs only Python 3.8. Values that are not finite are printed as ``NaN`` or ``Infinity``, which the
+reader reports as a problem: a failed measurement must not disappear.
 """
 
 import json
@@ -9,15 +9,16 @@ import sys
 
 
 def env(driver=None, gpus=(), versions=None, paths=None, **other):
-    """Say what is really loaded; must be the first line.
+    """Report the loaded components; must be the first line.
 
     Args:
-        driver: version of the kernel driver, None where there is none.
-        gpus: objects with ``name`` and, where known, ``uuid``, ``pci``, ``memory_bytes``,
-            ``compute_capability`` and ``mig``.
-        versions: component to version, of what is loaded in this process.
+        driver: version of the kernel driver, None without a driver.
+        gpus: objects with ``name`` and, if known, ``uuid``, ``pci``, ``memory_bytes``,
+            ``compute_capability``
+            and ``mig``.
+        versions: component to version, as loaded in this process.
         paths: component to the file it was loaded from.
-        other: anything else that is worth keeping.
+        other: further data to store.
     """
     line("env", driver=driver, gpus=list(gpus), versions=versions or {}, paths=paths or {}, **other)
 
@@ -28,7 +29,7 @@ def metric(name, unit, values, warmup=()):
 
 
 def check(name, ok, message=""):
-    """Report that something holds, or does not."""
+    """Report whether a check passed."""
     line("check", name=name, ok=bool(ok), message=message)
 
 
@@ -38,11 +39,11 @@ def skip(name, why):
 
 
 def progress(value):
-    """Say how far the program is, 0 to 1."""
+    """Report the program's progress, 0 to 1."""
     line("progress", value=value)
 
 
 def line(kind, **members):
-    """Print one line of the protocol, at once and whole."""
+    """Print one whole line of the protocol, and flush."""
     sys.stdout.write(json.dumps({"type": kind, **members}) + "\n")
     sys.stdout.flush()

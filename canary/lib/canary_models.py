@@ -1,8 +1,8 @@
-"""A small transformer and a small convnet of PyTorch, with weights and data always the same.
+"""Define a small transformer and a small convnet of PyTorch with reproducible weights and data.
 
-Nothing comes from a framework's random numbers: those differ between CPU and GPU, and may differ
-between releases. Import it after `canary_env.torch`, which prints the env line. Python 3.8 or
-newer, PyTorch 1.13 or newer.
+No number comes from a framework's random generator: those differ between CPU and GPU, and may
+differ between releases. Import the module after `canary_env.torch`, which prints the env line.
+Python 3.8 or newer, PyTorch 1.13 or newer.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ _ATTENTION = getattr(functional, "scaled_dot_product_attention", None)
 
 
 def numbers(seed, name, shape):
-    """Numbers in -1..1, equal everywhere: digests of seed and name, 16 bits each.
+    """Return numbers in -1..1, equal on all platforms: digests of seed and name, 16 bits each.
 
     Returns:
-        An fp32 tensor on the CPU that holds them exactly.
+        An fp32 tensor on the CPU with the exact numbers.
     """
     count = math.prod(shape)
     raw = bytearray(hashlib.shake_128(f"{seed}:{name}".encode()).digest(2 * count))
@@ -29,9 +29,9 @@ def numbers(seed, name, shape):
 
 
 def filled(model, seed):
-    """Give a model the weights of a seed: uniform, of the variance that keeps signals' size.
+    """Set a model's weights from a seed: uniform, with a variance that preserves the signals' size.
 
-    Biases are zero, norms begin as no change.
+    Biases are zero; norms start as the identity.
     """
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -47,7 +47,7 @@ class Attention(nn.Module):
     """Causal self-attention.
 
     Args:
-        fused: leave it to the framework; otherwise products and a softmax, step by step.
+        fused: use the framework's function; otherwise products and a softmax, step by step.
     """
 
     def __init__(self, width, heads, fused):
@@ -56,7 +56,7 @@ class Attention(nn.Module):
         self.heads, self.fused = heads, fused and _ATTENTION is not None
 
     def forward(self, x):
-        """Batch x time x width to the same."""
+        """Map batch x time x width to the same shape."""
         batch, time, width = x.shape
         shape = batch, time, 3, self.heads, width // self.heads
         q, k, v = self.inward(x).reshape(shape).permute(2, 0, 3, 1, 4)
@@ -70,7 +70,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """A layer of a transformer, norms first."""
+    """Layer of a transformer, norms first."""
 
     def __init__(self, width, heads, fused):
         super().__init__()
@@ -79,13 +79,13 @@ class Block(nn.Module):
         self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x):
-        """Batch x time x width to the same."""
+        """Map batch x time x width to the same shape."""
         x = x + self.attention(self.before(x))
         return x + self.narrow(functional.gelu(self.wide(self.between(x))))
 
 
 class Transformer(nn.Module):
-    """Predicts the next token at each place."""
+    """Model that predicts the next token at each position."""
 
     def __init__(self, width, layers, heads, time, fused=True):
         super().__init__()
@@ -95,14 +95,14 @@ class Transformer(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, VOCABULARY)
 
     def forward(self, tokens):
-        """Batch x time to batch x time x vocabulary."""
+        """Map batch x time to batch x time x vocabulary."""
         places = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.embedding(tokens) + self.place_embedding(places)
         return self.head(self.norm(self.blocks(x)))
 
 
 class Residual(nn.Module):
-    """Two convolutions and a way around them."""
+    """Two convolutions with a residual connection."""
 
     def __init__(self, inputs, outputs, stride):
         super().__init__()
@@ -112,13 +112,13 @@ class Residual(nn.Module):
         self.norms = nn.ModuleList(nn.BatchNorm2d(outputs) for _ in range(2))
 
     def forward(self, x):
-        """Images to images, smaller by the stride."""
+        """Map images to images, smaller by the stride."""
         inner = functional.relu(self.norms[0](self.first(x)))
         return functional.relu(self.norms[1](self.second(inner)) + self.around(x))
 
 
 class Convnet(nn.Module):
-    """A small residual network that tells classes of images apart."""
+    """Small residual network that classifies images."""
 
     def __init__(self, width, stages):
         super().__init__()
@@ -130,15 +130,15 @@ class Convnet(nn.Module):
         self.head = nn.Linear(sizes[-1], CLASSES)
 
     def forward(self, images):
-        """Batch x 3 x height x width to batch x classes."""
+        """Map batch x 3 x height x width to batch x classes."""
         return self.head(self.stages(functional.relu(self.stem(images))).mean((2, 3)))
 
 
 def sequences(seed, batch, time, step=0):
-    """Tokens that follow a rule, which a model can learn: each is five times the last, plus three.
+    """Return token sequences with a learnable rule: each is five times the last, plus three.
 
     Returns:
-        Inputs and what follows them, batch x time each.
+        Inputs and their next tokens, batch x time each.
     """
     start = (numbers(seed, f"tokens {step}", (batch,)) * 32768).long() % VOCABULARY
     rows = [start]
@@ -149,7 +149,7 @@ def sequences(seed, batch, time, step=0):
 
 
 def images(seed, batch, side, step=0):
-    """Images of classes: one pattern each, under noise.
+    """Return images of classes: one pattern each, under noise.
 
     Returns:
         Images, batch x 3 x side x side, and their classes.
@@ -160,22 +160,22 @@ def images(seed, batch, side, step=0):
 
 
 def loss_of(outputs, wanted):
-    """Mean cross entropy, summed in fp32 at least."""
+    """Return the mean cross entropy, summed at least in fp32."""
     wide = outputs if outputs.dtype == torch.float64 else outputs.float()
     return functional.cross_entropy(wide.flatten(0, -2), wanted.flatten())
 
 
 def reduced_precision(device):
-    """The half precision that a device computes in: bf16, before compute capability 8.0 fp16."""
+    """Return the half precision of a device: bf16, or fp16 before compute capability 8.0."""
     if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] < 8:
         return torch.float16
     return torch.bfloat16
 
 
 def plain_arithmetic():
-    """Full fp32 without TF32, and algorithms that give the same bits again.
+    """Set full fp32 without TF32, and deterministic algorithms.
 
-    ``CUBLAS_WORKSPACE_CONFIG`` must have been set before CUDA began.
+    ``CUBLAS_WORKSPACE_CONFIG`` must be set before CUDA starts.
     """
     tf32(False)
     torch.backends.cudnn.benchmark = False
@@ -184,7 +184,7 @@ def plain_arithmetic():
 
 
 def usual_arithmetic():
-    """What training scripts set: TF32 allowed, cuDNN tries its algorithms out."""
+    """Set what training scripts usually set: TF32 allowed, cuDNN autotuning."""
     torch.use_deterministic_algorithms(False)
     torch.backends.cudnn.deterministic = False
     torch.backends.cudnn.benchmark = True
@@ -192,6 +192,6 @@ def usual_arithmetic():
 
 
 def tf32(allowed):
-    """Whether fp32 products may be computed in TF32."""
+    """Set whether fp32 products may be computed in TF32."""
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed

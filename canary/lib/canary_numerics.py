@@ -1,6 +1,6 @@
-"""How far results are from a reference, and whether they are the same bits.
+"""Compare results with a reference, and check that bits are equal.
 
-Takes PyTorch tensors and NumPy arrays alike and imports neither. Python 3.8 or newer.
+Accepts PyTorch tensors and NumPy arrays, and imports neither. Python 3.8 or newer.
 """
 
 import ctypes
@@ -22,19 +22,19 @@ ROUNDING = {
 
 Source: IEEE 754; "NVIDIA A100 Tensor Core GPU Architecture" for TF32; "FP8 Formats for Deep
 Learning" (arXiv 2209.05433), E4M3, for fp8; "DeepSeek-V3 Technical Report" (arXiv 2412.19437),
-3.3.2, for what Hopper's tensor cores keep of sums of fp8 products.
+3.3.2, for the precision of fp8 sums on Hopper's tensor cores.
 """
 
 
 def error(result, reference):
-    """Largest difference as a share of the reference's largest value.
+    """Return the largest difference as a share of the reference's largest value.
 
     Args:
         result: tensor or array.
         reference: of the same shape and kind, on the same device, in a wider type.
 
     Returns:
-        0 for equal ones; infinity where the result has a value that is not finite.
+        0 for equal ones; infinity if the result has a value that is not finite.
     """
     difference = float(abs(result - reference).max())
     scale = float(abs(reference).max())
@@ -46,18 +46,18 @@ def error(result, reference):
 
 
 def product_bound(inputs, terms, sums="fp32", output=None):
-    """How far a product of matrices of zero mean may be from the exact one, as `error` counts.
+    """Return the largest expected error of a product of matrices of zero mean, as `error` counts.
 
-    Rounding adds up like a random walk. The factors leave room for the largest of many elements and
-    for truncation in place of rounding (tensor cores cut fp32 inputs to TF32), and are still small
-    enough that a product in the next coarser precision is found.
+    Rounding errors add up like a random walk. The factors leave room for the largest of many
+    elements and for truncation instead of rounding (tensor cores cut fp32 inputs to TF32), and are
+    still small enough to detect a product in the next coarser precision.
 
     Args:
-        inputs: precision that inputs are rounded to on the way; None: the reference starts from the
-            same bits.
+        inputs: precision that inputs are rounded to; None if the reference starts from the same
+            bits.
         terms: length of the sums.
-        sums: precision that is summed in.
-        output: precision that the result is rounded to; None: that of the sums.
+        sums: precision of the sums.
+        output: precision that the result is rounded to; None for that of the sums.
     """
     rounded = 4 * ROUNDING[inputs] if inputs else 0.0
     summed = 4 * math.sqrt(terms) * ROUNDING[sums]
@@ -65,7 +65,7 @@ def product_bound(inputs, terms, sums="fp32", output=None):
 
 
 def bits(result):
-    """A digest of the bytes of a result; equal for equal bits, and for nothing else."""
+    """Return a digest of a result's bytes, equal only for equal bits."""
     if hasattr(result, "tobytes"):
         content = result.tobytes()
     else:
@@ -75,12 +75,12 @@ def bits(result):
 
 
 def check_error(name, found, bound, what=""):
-    """Report a check that an error keeps within its bound."""
+    """Report a check that an error stays within its bound."""
     message = f"error {found:.3g}, allowed {bound:.3g}"
     say.check(name, found <= bound, f"{what}: {message}" if what else message)
 
 
 def check_same(name, digests, what="runs"):
-    """Report a check that all digests are one."""
+    """Report a check that all digests are equal."""
     digests = list(digests)
     say.check(name, len(set(digests)) == 1, f"{len(set(digests))} results in {len(digests)} {what}")

@@ -1,7 +1,7 @@
-"""What NVML says of driver and GPUs, through ctypes: no package is needed in the image.
+"""Read driver and GPU data from NVML through ctypes; the image needs no package.
 
-Python 3.8 or newer. Names, numbers and structures are those of ``nvml.h``; a question that the
-driver does not know, or a GPU cannot answer, is None.
+Python 3.8 or newer. Names, numbers and structures are those of ``nvml.h``. A value that the driver
+or the GPU does not support is None.
 """
 
 import ctypes
@@ -18,10 +18,10 @@ _NVLINKS = 18
 
 
 class NoNvml(Exception):
-    """NVML cannot be had: no driver, no GPU given to the container, or one that does not fit.
+    """Error: NVML is not available: no driver, no GPU in the container, or a mismatch.
 
     Attributes:
-        mismatch: there is a driver; its kernel module and the library are not of one version.
+        mismatch: a driver exists, but its kernel module and its library have different versions.
     """
 
     def __init__(self, message, mismatch=False):
@@ -56,13 +56,13 @@ class _Event(ctypes.Structure):
 
 
 class Nvml:
-    """NVML while the block lasts."""
+    """NVML session that lasts as long as the block."""
 
     def __enter__(self):
         """Load and initialise.
 
         Raises:
-            NoNvml: says why not.
+            NoNvml: NVML is not available; the message says why.
         """
         try:
             self._library = ctypes.CDLL(LIBRARY)
@@ -76,29 +76,29 @@ class Nvml:
         return self
 
     def __exit__(self, *_):
-        """Let go."""
+        """End the session."""
         self._library.nvmlShutdown()
 
     def driver(self):
-        """Version of the driver."""
+        """Return the version of the driver."""
         return self._text("nvmlSystemGetDriverVersion")
 
     def cuda(self):
-        """CUDA version that the driver supports, ``12.4``."""
+        """Return the CUDA version that the driver supports, ``12.4``."""
         number = self._int("nvmlSystemGetCudaDriverVersion_v2")
         return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
 
     def devices(self):
-        """Handles of the GPUs."""
+        """Return the handles of the GPUs."""
         return self._handles(self._int("nvmlDeviceGetCount_v2"), "nvmlDeviceGetHandleByIndex_v2")
 
     def slices(self, device):
-        """Handles of a GPU's MIG devices that are visible."""
+        """Return the handles of a GPU's visible MIG devices."""
         most = self._int("nvmlDeviceGetMaxMigDeviceCount", device)
         return self._handles(most, "nvmlDeviceGetMigDeviceHandleByIndex", device)
 
     def describe(self, device):
-        """A GPU or MIG device as the env line has it."""
+        """Describe a GPU or MIG device as in the env line."""
         name = self._text("nvmlDeviceGetName", device) or "?"
         profile = re.search(r" MIG (\S+)", name)
         memory = self._struct("nvmlDeviceGetMemoryInfo", device, _Memory)
@@ -112,37 +112,37 @@ class Nvml:
         }
 
     def pci(self, device):
-        """Address on the bus, ``00000000:9b:00.0``."""
+        """Return the address on the bus, ``00000000:9b:00.0``."""
         info = self._struct("nvmlDeviceGetPciInfo_v3", device, _Pci)
         return info.bus_id.decode("ascii", "replace").lower() if info else None
 
     def capability(self, device):
-        """Compute capability, ``8.0``."""
+        """Return the compute capability, ``8.0``."""
         major, minor = ctypes.c_int(), ctypes.c_int()
         done = self._ask("nvmlDeviceGetCudaComputeCapability", device, major, minor)
         return f"{major.value}.{minor.value}" if done else None
 
     def mig(self, device):
-        """Whether MIG is on; None where the GPU has none."""
+        """Return whether MIG is on; None if the GPU does not support it."""
         return self._mode("nvmlDeviceGetMigMode", device)
 
     def ecc(self, device):
-        """Whether ECC is on; None where the GPU has none."""
+        """Return whether ECC is on; None if the GPU does not support it."""
         return self._mode("nvmlDeviceGetEccMode", device)
 
     def uncorrected(self, device):
-        """Uncorrected ECC errors since the driver was loaded."""
+        """Return the number of uncorrected ECC errors since the driver was loaded."""
         count = ctypes.c_ulonglong()
         which = ctypes.c_uint(_UNCORRECTED), ctypes.c_uint(_VOLATILE)
         done = self._call("nvmlDeviceGetTotalEccErrors", device, *which, ctypes.byref(count))
         return count.value if done else None
 
     def temperature(self, device):
-        """Degrees Celsius."""
+        """Return the temperature in degrees Celsius."""
         return self._int("nvmlDeviceGetTemperature", device, _GPU_SENSOR)
 
     def slowdowns(self, device):
-        """What slows the clocks down that should not, as words; a power limit at work is normal."""
+        """Return the names of abnormal clock slowdowns; an active power limit is normal."""
         mask = ctypes.c_ulonglong()
         if not any(
             self._call(f"nvmlDeviceGetCurrentClocks{word}Reasons", device, ctypes.byref(mask))
@@ -152,10 +152,10 @@ class Nvml:
         return [word for bit, word in _SLOWDOWNS.items() if mask.value & bit]
 
     def watch_xids(self):
-        """Begin to take note of critical Xid events of every GPU.
+        """Start to record critical Xid events of every GPU.
 
         Returns:
-            What `xids` wants, or None where a GPU does not tell.
+            The argument of `xids`, or None if a GPU does not report events.
         """
         events = ctypes.c_void_p()
         if not self._call("nvmlEventSetCreate", ctypes.byref(events)):
@@ -165,18 +165,18 @@ class Nvml:
         return events if told and all(told) else None
 
     def xids(self, events):
-        """Numbers of the Xid events since the last question."""
+        """Return the numbers of the Xid events since the last call."""
         found, event = [], _Event()
         while self._call("nvmlEventSetWait_v2", events, ctypes.byref(event), ctypes.c_uint(0)):
             found.append(event.data)
         return found
 
     def nvlinks(self, device):
-        """How many NVLinks are up."""
+        """Return the number of active NVLinks."""
         return sum(self._int("nvmlDeviceGetNvLinkState", device, n) == 1 for n in range(_NVLINKS))
 
     def path(self, one, other):
-        """What lies between two GPUs: ``single`` (a PCIe switch) to ``system`` (sockets)."""
+        """Return the path between two GPUs: ``single`` (a PCIe switch) to ``system`` (sockets)."""
         level = self._int("nvmlDeviceGetTopologyCommonAncestor", one, other)
         return _P2P.get(level, level)
 

@@ -1,4 +1,4 @@
-"""What every program of a workload begins and ends with. Python 3.8 or newer, nothing else.
+"""Start and end a workload's program. Needs only Python 3.8.
 
 import canary_program as program
 
@@ -17,33 +17,33 @@ import sys
 import canary_lines as say
 
 NO_GPU = 77
-"""Exit status where there is nothing to look at, so that it is not taken for a failure."""
+"""Exit status without a GPU, so that it does not count as a failure."""
 REPETITIONS = 30
-"""Values of a metric; what the judge promises of its errors holds from here on."""
+"""Values of a metric; the judge's error rates hold from here on."""
 WARMUP = 5
 
 
 class NoGpu(Exception):
-    """A GPU is needed and there is none that can be used; the message says why."""
+    """Error: the program needs a usable GPU; the message says why there is none."""
 
 
 class NothingToTest(Exception):
-    """The image does not have what the workload is about; the message says what."""
+    """Error: the image lacks the software to test; the message names it."""
 
 
 def parser(description, devices=("cuda", "cpu")):
-    """Arguments that all programs share: ``--device``, ``--seed`` and how often.
+    """Return a parser with the shared arguments: ``--device``, ``--seed`` and the repetitions.
 
     Args:
-        description: the program's docstring; its first line is shown.
-        devices: what it can run on, the default first.
+        description: docstring of the program; its first line is shown.
+        devices: supported devices, the default first.
     """
     made = argparse.ArgumentParser(description=(description or "").split("\n")[0])
     made.add_argument(
         "--device",
         choices=devices,
         default=devices[0],
-        help="cpu runs the same path without a GPU, for development; it is never evidence",
+        help="cpu runs the same steps without a GPU, for development; the result is never evidence",
     )
     made.add_argument("--seed", type=_count(0), default=0)
     made.add_argument("--repetitions", type=_count(1), default=REPETITIONS)
@@ -52,16 +52,16 @@ def parser(description, devices=("cuda", "cpu")):
 
 
 def options(description):
-    """The shared arguments, read; wrong ones end the program with status 2."""
+    """Parse the shared arguments; wrong ones end the program with status 2."""
     return parser(description).parse_args()
 
 
 def start(main):
-    """Run a program and end it as the engine understands it.
+    """Run a program, and end it as the engine expects.
 
-    Without a GPU it ends with one line and `NO_GPU`. Where the image lacks what the workload is
-    about, it ends with one line and status 0: it reported nothing, so the step is inconclusive.
-    Anything else that goes wrong is left to be seen, with its traceback, as a failure.
+    Without a GPU it ends with one line and `NO_GPU`. If the image lacks the software to test, it
+    ends with one line and status 0: it reported nothing, so the step is inconclusive. Other errors
+    end with their traceback, as a failure.
     """
     name = os.path.basename(os.path.dirname(os.path.abspath(sys.argv[0])))
     try:
@@ -77,13 +77,13 @@ def start(main):
 
 
 class Steps:
-    """Progress by parts of equal weight."""
+    """Progress in parts of equal weight."""
 
     def __init__(self, total):
         self._total, self._done = max(total, 1), 0
 
     def done(self):
-        """Say that one more is done."""
+        """Report that one more part is done."""
         self._done += 1
         say.progress(min(self._done / self._total, 1.0))
 

@@ -1,8 +1,8 @@
-"""Warm-up, clocks and repetitions. Python 3.8 or newer, nothing else.
+"""Time calls: warm-up, clocks and repetitions. Needs only Python 3.8.
 
-A clock has ``seconds(call)``: how long one call takes. On a GPU that is the time between two events
-around it on the GPU's own clock; where the host's part counts (compiling, loading), it is the wall
-clock with everything settled before and after.
+A clock has ``seconds(call)``: the duration of one call. On a GPU that is the time between two
+events on the GPU's own clock. If the host's part counts (compiling, loading), it is the wall clock,
+with all work settled before and after.
 """
 
 import time
@@ -11,18 +11,18 @@ from collections import namedtuple
 import canary_lines as say
 
 LONG_ENOUGH = 0.002
-"""Seconds that one value should span: several hundred times what events and clocks resolve."""
+"""Seconds of one value: several hundred times the resolution of events and clocks."""
 _MOST_CALLS = 1000
 
 Times = namedtuple("Times", "values warmup")
-"""Seconds per call, in the order measured; ``warmup`` came before and is not judged."""
+"""Fields: seconds per call, in the order measured; ``warmup`` came before and is not judged."""
 
 
 class WallClock:
-    """Seconds on the host's clock.
+    """Clock that measures seconds on the host.
 
     Args:
-        settle: called before and after, so that work handed to a GPU is done.
+        settle: called before and after, so that work on a GPU is done.
     """
 
     def __init__(self, settle=None):
@@ -38,7 +38,7 @@ class WallClock:
 
 
 class TorchClock:
-    """Seconds between two CUDA events of PyTorch on the current stream."""
+    """Clock that measures seconds between two CUDA events of PyTorch on the current stream."""
 
     def __init__(self, torch):
         self._torch = torch
@@ -54,20 +54,20 @@ class TorchClock:
 
 
 def repeat(call, clock, options, calls=None):
-    """Time a call again and again.
+    """Time a call repeatedly.
 
     Args:
-        call: takes no argument.
-        clock: one of this module, or alike.
-        options: of `canary_program`; says how often.
-        calls: calls that make up one value; None: as many as last `LONG_ENOUGH`.
+        call: function without arguments.
+        clock: a clock of this module, or a compatible one.
+        options: of `canary_program`; states the repetitions.
+        calls: calls per value; None for as many as last `LONG_ENOUGH`.
 
     Returns:
         `Times` per call.
     """
     first = [clock.seconds(call)]
     if calls is None:
-        # The very first call loads and compiles; the second one says how long the work is.
+        # The first call loads and compiles; the second one gives the duration.
         calls = calls_for(clock.seconds(call))
 
     def batch():
@@ -79,7 +79,7 @@ def repeat(call, clock, options, calls=None):
 
 
 def calls_for(seconds, at_least=LONG_ENOUGH):
-    """How many calls of a length make up one value."""
+    """Return the number of calls per value for calls of a given duration."""
     if seconds <= 0:
         return _MOST_CALLS
     return min(max(int(at_least / seconds + 0.999), 1), _MOST_CALLS)
@@ -89,25 +89,25 @@ def report(name, unit, times, convert):
     """Print times as a metric.
 
     Args:
-        name: as ``workload.toml`` declares it.
-        unit: likewise.
+        name: name of the metric in ``workload.toml``.
+        unit: unit of the metric in ``workload.toml``.
         times: of `repeat`.
-        convert: seconds to the metric's value.
+        convert: function of seconds that returns the metric's value.
     """
     values, warmup = ([convert(seconds) for seconds in part] for part in times)
     say.metric(name, unit, values, warmup=warmup)
 
 
 def milliseconds(seconds):
-    """For `report`."""
+    """Convert seconds to milliseconds, for `report`."""
     return seconds * 1e3
 
 
 def microseconds(seconds):
-    """For `report`."""
+    """Convert seconds to microseconds, for `report`."""
     return seconds * 1e6
 
 
 def per_second(amount):
-    """For `report`: an amount of work per second, in units of 10^9 where ``amount`` is."""
+    """Return a converter for `report`: amount of work per second, in 10^9 units of ``amount``."""
     return lambda seconds: amount / seconds

@@ -1,10 +1,9 @@
-"""Runs an existing tool, unmodified, and says beside its output what was loaded while it ran.
+"""Run an existing tool, unmodified, and report the libraries loaded while it ran.
 
-The tool's standard output and error go where they would have gone without this program. When the
-tool has ended, one ``env`` line follows: driver and GPUs as NVML names them, and the CUDA libraries
-that were mapped into the tool's processes, each asked for its own version. A library that is linked
-statically cannot be seen; `libraries-loaded` in the same suite measures the image's. Needs nothing
-but Python 3.8.
+The tool's standard output and error are passed on. When the tool has ended, one ``env`` line
+follows: driver and GPUs as NVML names them, and the versions of the CUDA libraries that the tool's
+processes had mapped, each asked for its own. A statically linked library cannot be seen;
+`libraries-loaded` in the same suite measures the image's libraries. Needs only Python 3.8.
 
     python3 program.py [--repeat N] [--print GLOB]... [--driver-only] -- TOOL ARGUMENT...
 """
@@ -27,7 +26,7 @@ from canary_nvml import NoNvml, Nvml
 
 NO_GPU = 77
 NOT_THERE = 127
-"""Exit status of shells and of the loader where a program or a library that it needs is missing."""
+"""Exit status of shells and of the loader if a program or one of its libraries is missing."""
 _RUNTIME = "libcudart.so"
 _MESSAGE = b"CUDA driver version is insufficient for CUDA runtime version"
 _OFTEN, _SELDOM = 0.02, 0.5
@@ -37,8 +36,8 @@ _LARGEST_FILE = 64 * 1024 * 1024
 def main(arguments=None):
     """Run the tool, then report.
 
-    The exit status is the tool's, but 0 where it could not be started: without results the step
-    is inconclusive, where a failure would speak against the stack.
+    The exit status is the tool's, but 0 if it could not be started: without results the step is
+    inconclusive, while a failure would count against the stack.
     """
     options = _options(arguments)
     driver, gpus = _driver()
@@ -53,7 +52,7 @@ def main(arguments=None):
         if status:
             break
     if status == NOT_THERE:
-        # The image lacks it; that says nothing against the stack.
+        # The image lacks the tool; that says nothing against the stack.
         print("nothing to test: the tool, or a library that it needs, is not in this image")
         status = 0
     libraries = [] if options.driver_only else asked(seen.paths)
@@ -93,7 +92,7 @@ def _options(arguments):
 
 def _count(text):
     if not text.isdecimal() or not 1 <= int(text) <= 10000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 10000")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10000")
     return int(text)
 
 
@@ -108,13 +107,13 @@ def _driver():
 
 
 class Seen:
-    """Files of CUDA libraries that were mapped into processes."""
+    """Files of CUDA libraries that processes had mapped."""
 
     def __init__(self):
         self.paths = {}
 
     def look(self, process):
-        """Look at a process and everything that it started."""
+        """Inspect a process and its descendants."""
         for each in _family(process):
             try:
                 with open(f"/proc/{each}/maps", encoding="utf-8", errors="surrogateescape") as file:
@@ -143,7 +142,7 @@ def run(tool, seen):
     """Run the tool once.
 
     Returns:
-        Its exit status, as a shell counts: 128 and the signal where one ended it.
+        Its exit status as in shells: 128 plus the signal if one ended it.
     """
     sys.stdout.flush()
     try:
@@ -165,7 +164,7 @@ def run(tool, seen):
 
 
 def _watch(process, seen, ended):
-    """Look often at first, since a short tool loads its libraries in its first moments."""
+    """Look often at first, because a short tool loads its libraries at once."""
     looks = 0
     while True:
         seen.look(process)
@@ -175,11 +174,11 @@ def _watch(process, seen, ended):
 
 
 def has_own_cuda(tool, mapped):
-    """Whether a tool has the CUDA runtime in itself, not the image's: it then holds its messages.
+    """Return whether the tool contains a CUDA runtime: its file then contains the messages.
 
     Args:
-        tool: its name or path; of a shell or a launcher nothing is known of what it starts.
-        mapped: files of libraries that were seen in its processes.
+        tool: its name or path; the processes that a shell or a launcher starts are not known.
+        mapped: library files that its processes had mapped.
     """
     if any(_RUNTIME in os.path.basename(path) for path in mapped):
         return False
@@ -193,7 +192,7 @@ def has_own_cuda(tool, mapped):
 
 
 def asked(paths):
-    """The libraries of these files, loaded here and asked for their versions."""
+    """Load the libraries of these files, and ask for their versions."""
     for path in paths:
         try:
             ctypes.CDLL(path)
@@ -206,7 +205,7 @@ def asked(paths):
 
 
 def _print_files(patterns):
-    """Files in which a tool leaves its results or its log."""
+    """Print and remove files with a tool's results or log."""
     for pattern in patterns:
         for path in sorted(glob.glob(pattern)):
             with open(path, encoding="utf-8", errors="replace") as file:

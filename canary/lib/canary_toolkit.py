@@ -1,7 +1,7 @@
-"""PTX as the stack's own toolkit makes it: by NVRTC where the image has it, else by nvcc.
+"""Compile PTX with the stack's own toolkit: NVRTC if the image has it, else nvcc.
 
-Python 3.8 or newer. What a driver takes is decided by the toolkit that wrote the PTX, so PTX that
-was written by hand in an old version says nothing of a stack.
+Python 3.8 or newer. The version of the toolkit that wrote PTX decides whether a driver accepts it,
+so hand-written PTX of an old version proves nothing about a stack.
 """
 
 import ctypes
@@ -30,14 +30,14 @@ _INVALID_OPTION = 5  # nvrtcResult
 
 
 class CannotMake(Exception):
-    """No PTX for this GPU comes of this compiler; the message says why."""
+    """Error: this compiler makes no PTX for this GPU; the message says why."""
 
 
 def needed():
-    """Say whether the stack under test needs PTX on this GPU.
+    """Return whether the stack under test needs PTX on this GPU.
 
     Returns:
-        True or False as the stated stack's code says (``COMPATGATE_NEEDS_PTX``); None: not stated.
+        True or False, from the stated stack's code (``COMPATGATE_NEEDS_PTX``); None if not stated.
     """
     return {"yes": True, "no": False}.get(os.environ.get("COMPATGATE_NEEDS_PTX", ""))
 
@@ -49,13 +49,13 @@ def isa_of(text):
 
 
 def compilers():
-    """Find what makes PTX in this image: an NVRTC of each version, else nvcc; [] for nothing."""
+    """Find the PTX compilers of this image: each version of NVRTC, else nvcc; [] if none."""
     found = {}
     for path in _libraries():
         try:
             made = Nvrtc(path)
         except (OSError, AttributeError, CannotMake):
-            continue  # of another machine, or incomplete: nothing can compile with it
+            continue  # of another machine, or incomplete: it cannot compile
         found.setdefault(made.version, made)
     if found:
         return [found[version] for version in sorted(found)]
@@ -67,7 +67,7 @@ def nvcc():
     """Find nvcc: what ``CUDACXX`` names, else on the path, in ``CUDA_HOME``, or the usual place.
 
     Returns:
-        Its path; None where there is none.
+        Its path; None if there is none.
     """
     named = os.environ.get("CUDACXX")
     if named:
@@ -87,7 +87,7 @@ class Nvrtc:
     Raises:
         OSError: it cannot be loaded.
         AttributeError: it is not NVRTC.
-        CannotMake: it does not say its version.
+        CannotMake: it does not state its version.
     """
 
     def __init__(self, path):
@@ -102,13 +102,13 @@ class Nvrtc:
 
         Args:
             source: text without includes.
-            capability: of the GPU, ``(8, 0)``; PTX is for it, or the newest below that is known.
+            capability: of the GPU, ``(8, 0)``; the PTX is for it, or for the newest known below it.
 
         Returns:
             Bytes of the PTX.
 
         Raises:
-            CannotMake: there is none for this GPU, or it does not compile.
+            CannotMake: the GPU is not supported, or the source does not compile.
         """
         program = ctypes.c_void_p()
         create = ctypes.byref(program), source.encode(), b"canary.cu", 0, None, None
@@ -122,7 +122,7 @@ class Nvrtc:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))
 
     def _known(self):
-        """Architectures that it compiles for; None before CUDA 11.2, which cannot say."""
+        """Return the supported architectures; None before CUDA 11.2, which cannot list them."""
         if not hasattr(self._library, "nvrtcGetSupportedArchs"):
             return None
         count = ctypes.c_int()
@@ -150,7 +150,7 @@ class Nvrtc:
 
 
 class Nvcc:
-    """nvcc; attributes as of `Nvrtc`, the version None where it does not say it."""
+    """nvcc; attributes as in `Nvrtc`; the version is None if nvcc does not state it."""
 
     def __init__(self, path):
         self._path = path
@@ -168,7 +168,7 @@ class Nvcc:
         try:
             listed = re.findall(r"^compute_(\d+)\s*$", self._run("--list-gpu-arch"), re.MULTILINE)
         except CannotMake:
-            listed = []  # before CUDA 11 it cannot say
+            listed = []  # before CUDA 11, nvcc cannot list them
         arch = nearest([int(number) for number in listed] or None, capability, self.name)
         with tempfile.TemporaryDirectory() as folder:
             text, made = os.path.join(folder, "canary.cu"), os.path.join(folder, "canary.ptx")
@@ -201,7 +201,7 @@ def nearest(known, capability, name):
     """Choose the architecture for a GPU: its own, else the newest below it.
 
     Args:
-        known: numbers that a compiler knows, 80 for 8.0; None: it cannot say.
+        known: numbers that a compiler knows, 80 for 8.0; None if it cannot list them.
         capability: of the GPU.
         name: of the compiler.
 
@@ -223,7 +223,7 @@ def _homes():
 
 
 def _libraries():
-    """Where NVRTC may be: what the loader finds, wheels, toolkits."""
+    """Return possible paths of NVRTC: from the loader, wheels and toolkits."""
     patterns = [os.path.join(at, part) for at in sys.path if at for part in _IN_PACKAGES]
     patterns += [
         os.path.join(at, part) for at in (*_homes(), *_TOOLKIT_FOLDERS) for part in _IN_TOOLKITS

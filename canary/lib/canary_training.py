@@ -1,4 +1,4 @@
-"""Models to train at a size that keeps a GPU busy, and one step of it as scripts usually write it.
+"""Provide models of a size that keeps a GPU busy, and a typical training step.
 
 Import it after `canary_env.torch`. Python 3.8 or newer, PyTorch 1.13 or newer.
 """
@@ -9,7 +9,7 @@ import canary_models as models
 import torch
 
 Size = namedtuple("Size", "batch amount model data")
-"""``amount``: tokens or images of a step."""
+"""Field ``amount``: tokens or images of a step."""
 
 ON_GPU = {
     "transformer": Size(
@@ -26,12 +26,12 @@ ON_CPU = {
 
 
 def size_of(name, device):
-    """The size of a model for a device."""
+    """Return the size of a model for a device."""
     return (ON_GPU if device.type == "cuda" else ON_CPU)[name]
 
 
 def stepper(name, seed, device):
-    """A call that makes one training step: autocast, backward, AdamW; channels last for images."""
+    """Return a function for a training step: autocast, backward, AdamW, channels last."""
     size = size_of(name, device)
     make, extent = size.data
     given, wanted = (part.to(device) for part in make(seed, size.batch, extent))
@@ -41,7 +41,7 @@ def stepper(name, seed, device):
         given = given.contiguous(memory_format=torch.channels_last)
     half = models.reduced_precision(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    # Keeps gradients within fp16; AdamW does not mind a factor.
+    # Keeps gradients within the range of fp16; AdamW is invariant to a factor.
     factor = 1024.0 if half == torch.float16 else 1.0
 
     def step():

@@ -1,4 +1,7 @@
-"""Frameworks of an image: imported, and asked what they were built for. Python 3.8 or newer."""
+"""Import an image's frameworks, and read the versions that they were built for.
+
+Python 3.8 or newer.
+"""
 
 import importlib
 import importlib.util
@@ -13,10 +16,10 @@ MODULES = {
 
 
 def imported():
-    """Import what is installed.
+    """Import the installed frameworks.
 
     Returns:
-        Component to module, and component to what went wrong.
+        Component to module, and component to its import error.
     """
     modules, failed = {}, {}
     for component, name in MODULES.items():
@@ -31,12 +34,12 @@ def imported():
 
 
 def version(module):
-    """The version that a framework states of itself."""
+    """Return the version that a framework states."""
     return str(getattr(module, "__version__", "")) or None
 
 
 def built_for(component, module):
-    """What a framework was compiled against: component to version, as far as it tells."""
+    """Return the versions that a framework was compiled against, as far as it states them."""
     try:
         if component == "torch":
             return _torch(module)

@@ -1,4 +1,4 @@
-"""Versions in the headers of CUDA libraries. Python 3.8 or newer.
+"""Read versions from the headers of CUDA libraries. Python 3.8 or newer.
 
 Source: the macros of ``cuda_runtime_api.h``, ``cudnn_version.h`` and ``nccl.h``.
 """
@@ -17,15 +17,15 @@ _MOST = 4 << 20
 
 
 def version(component, library):
-    """What the header beside a library states.
+    """Return the version in the header that belongs to a library.
 
     Args:
         component: ``cuda``, ``cudnn`` or ``nccl``.
-        library: path of the loaded file. Only headers of its own installation count: those in the
-            ``include`` next to the folders that it lies in.
+        library: path of the loaded file. Only headers of the same installation count: those in the
+            ``include`` folder next to its folders.
 
     Returns:
-        The version and the header's path; (None, None) where there is none.
+        The version and the header's path; (None, None) if there is none.
     """
     names = ("cuda_runtime_api.h",) if component == "cuda" else _PARTS.get(component, ((),))[0]
     for folder in _folders(library):
@@ -38,7 +38,7 @@ def version(component, library):
 
 
 def _folders(library):
-    """``include`` of the installation, for ``.../lib64``, ``.../lib/x86_64-linux-gnu``..."""
+    """Return the ``include`` folders for ``.../lib64``, ``.../lib/x86_64-linux-gnu``..."""
     folder = os.path.dirname(os.path.realpath(library))
     for _ in range(3):
         folder = os.path.dirname(folder)

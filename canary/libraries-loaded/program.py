@@ -1,4 +1,4 @@
-"""What is really loaded with the image's frameworks; headers, files, libraries must agree."""
+"""Report the libraries loaded with the image's frameworks; headers, files, libraries must agree."""
 
 import ctypes
 import os
@@ -6,7 +6,7 @@ import platform
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Beside the program in a container; in the repository and in an installation elsewhere.
+# In a container next to the program; in the repository and in an installation elsewhere.
 OURS = [
     HERE,
     os.path.join(HERE, "lib"),
@@ -23,8 +23,8 @@ import headers  # noqa: E402
 import loaded  # noqa: E402
 from canary_nvml import NoNvml, Nvml  # noqa: E402
 
-# Ours first for the imports above, last for what the image's frameworks import: a module of theirs
-# may have the name of one of ours.
+# Our folder is first for the imports above, last for imports of the image's frameworks, which may
+# have a module of the same name.
 sys.path[:] = [path for path in sys.path if path not in OURS] + OURS
 
 SONAMES = {
@@ -32,11 +32,11 @@ SONAMES = {
     "cudnn": ("libcudnn.so.9", "libcudnn.so.8"),
     "nccl": ("libnccl.so.2",),
 }
-"""Loaded by name where no framework has brought one: what a program of this image would get."""
+"""Libraries to load by name if no framework has loaded them, as a program of this image would."""
 
 
 def main():
-    """Load, look, report and compare."""
+    """Load the frameworks, inspect the process, report and compare."""
     modules, failed = frameworks.imported()
     _load_missing({library.component for library in loaded.loaded_libraries()})
     libraries = [lib for lib in loaded.loaded_libraries() if lib.component != loaded.DRIVER_CUDA]
@@ -80,7 +80,7 @@ def _driver():
 
 
 def _more(libraries, modules):
-    """What the comparison is made of, to be read by people."""
+    """Return the data of the comparison, for people."""
     return {
         "libraries": [library._asdict() for library in libraries],
         "built_for": {c: frameworks.built_for(c, m) for c, m in modules.items()},
@@ -92,7 +92,7 @@ def _say(name, wrong, right):
 
 
 def _copies(libraries):
-    """Parts of one library lie in one folder; two folders are two copies."""
+    """Return libraries with two copies: parts of one library are in one folder."""
     places = {}
     for library in libraries:
         name = os.path.basename(library.path).partition(".so")[0]
@@ -126,23 +126,23 @@ def _headers(versions, paths):
             continue
         seen += 1
         if not _agrees(stated, versions.get(component, stated)):
-            wrong.append(f"{header} states {stated}, loaded is {versions[component]}")
+            wrong.append(f"{header} states {stated}, but {versions[component]} is loaded")
     return wrong, seen
 
 
 def _frameworks(modules, versions):
-    """The CUDA and cuDNN loaded must be of the major that a framework was built for."""
+    """Return frameworks that were built for another major of CUDA or cuDNN."""
     wrong = []
     for name, module in modules.items():
         for component, built in frameworks.built_for(name, module).items():
             have = versions.get(component)
             if have and built.split(".")[0] != have.split(".")[0]:
-                wrong.append(f"{name} was built for {component} {built}, loaded is {have}")
+                wrong.append(f"{name} was built for {component} {built}, but {have} is loaded")
     return wrong
 
 
 def _agrees(one, other):
-    """Whether two versions are equal in the parts that both state."""
+    """Return whether two versions are equal in the parts that both state."""
     pairs = zip(one.split("."), other.split("."))
     return all(int(a) == int(b) for a, b in pairs if a.isdigit() and b.isdigit())
 

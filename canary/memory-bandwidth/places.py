@@ -1,4 +1,4 @@
-"""Two buffers in one place and two of the host's, and what is copied between them.
+"""Provide two device buffers and two host buffers, and the copies between them.
 
 A place has ``outgoing`` and ``incoming`` (addresses of the host), ``upload`` (outgoing to the first
 buffer), ``copy`` (first to second), ``fill`` (the second), ``download`` (second to incoming),
@@ -27,19 +27,19 @@ class Gpu:
         self.settle = self._gpu.settle
 
     def upload(self):
-        """Over the bus to the GPU."""
+        """Copy over the bus to the GPU."""
         self._copy("cuMemcpyHtoDAsync_v2", self._first, self._out)
 
     def copy(self):
-        """Within the GPU's memory."""
+        """Copy within the GPU's memory."""
         self._copy("cuMemcpyDtoDAsync_v2", self._second, self._first)
 
     def download(self):
-        """Over the bus from the GPU."""
+        """Copy over the bus from the GPU."""
         self._copy("cuMemcpyDtoHAsync_v2", self._in, self._second)
 
     def fill(self):
-        """Write a word everywhere."""
+        """Fill the second buffer with a word."""
         words = ctypes.c_size_t(self._size.value >> 2)
         value = ctypes.c_uint(FILL)
         self._gpu.call("cuMemsetD32Async", self._second, value, words, self._gpu.stream)
@@ -49,7 +49,7 @@ class Gpu:
 
 
 class Host:
-    """The same in the host's memory, for development."""
+    """The same buffers in the host's memory, for development."""
 
     def __init__(self, size):
         self._size = size
@@ -61,20 +61,20 @@ class Host:
         self.clock = canary_timing.WallClock()
 
     def upload(self):
-        """Outgoing to the first buffer."""
+        """Copy the outgoing memory to the first buffer."""
         ctypes.memmove(self._first, self.outgoing, self._size)
 
     def copy(self):
-        """First to second."""
+        """Copy the first buffer to the second."""
         ctypes.memmove(self._second, self._first, self._size)
 
     def download(self):
-        """Second to incoming."""
+        """Copy the second buffer to the incoming memory."""
         ctypes.memmove(self.incoming, self._second, self._size)
 
     def fill(self):
-        """Write a word everywhere."""
+        """Fill the second buffer with a word."""
         ctypes.memmove(self._second, self._pattern, self._size)
 
     def settle(self):
-        """Nothing is under way."""
+        """Do nothing: copies on the host are synchronous."""

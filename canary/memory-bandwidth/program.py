@@ -1,4 +1,4 @@
-"""Copies and fills memory of the GPU and across the bus: bandwidth, and whether bytes arrive."""
+"""Copy and fill memory of the GPU and across the bus: bandwidth, and whether bytes arrive."""
 
 import ctypes
 import hashlib
@@ -15,14 +15,14 @@ import canary_timing as timing  # noqa: E402
 import places  # noqa: E402
 
 SIZES = {"cuda": 256 << 20, "cpu": 8 << 20}
-"""Bytes of one copy: several times any GPU's cache, and still within a small MIG slice."""
+"""Bytes of one copy: several times any GPU's cache, and small enough for a small MIG slice."""
 TRANSFERS = (
     ("device-copy", "copy", 2),
     ("device-fill", "fill", 1),
     ("host-to-device", "upload", 1),
     ("device-to-host", "download", 1),
 )
-"""Metric, operation, and how often each byte passes the memory that it is about."""
+"""Metric, operation, and how often each byte passes the measured memory."""
 
 
 def main():
@@ -38,14 +38,14 @@ def main():
         times = timing.repeat(getattr(place, operation), place.clock, options)
         timing.report(name, "GB/s", times, timing.per_second(passes * size / 1e9))
         progress.done()
-    # What was timed must still be right.
+    # The timed buffers must still be right.
     say.check("right", *_arrives(place, size, options.seed + 1))
 
 
 def _arrives(place, size, seed):
-    """Host to one buffer, to the other, and back: the same bytes."""
+    """Copy from the host to both buffers and back, and compare the bytes."""
     block = hashlib.shake_128(str(seed).encode()).digest(1 << 20)
-    # A counter in each block: two blocks that changed places are seen.
+    # A counter in each block reveals two blocks that changed places.
     sent = b"".join(n.to_bytes(8, "little") + block[8:] for n in range(size >> 20))
     ctypes.memmove(place.outgoing, sent, size)
     ctypes.memset(place.incoming, 0, size)
@@ -54,9 +54,9 @@ def _arrives(place, size, seed):
     place.settle()
     came = ctypes.string_at(place.incoming, size)
     if came == sent:
-        return True, f"{size >> 20} MiB went there and back"
+        return True, f"{size >> 20} MiB arrived and returned unchanged"
     wrong = sum(came[at : at + 4096] != sent[at : at + 4096] for at in range(0, size, 4096))
-    return False, f"{wrong} of {size >> 12} pages came back different"
+    return False, f"{wrong} of {size >> 12} pages returned different"
 
 
 def _filled(place, size):

@@ -1,4 +1,4 @@
-"""What is needed of NCCL, through ctypes. Names and numbers are those of ``nccl.h``.
+"""Call NCCL through ctypes. Names and numbers are those of ``nccl.h``.
 
 Python 3.8 or newer.
 """
@@ -13,20 +13,20 @@ FLOAT32, SUM = 7, 0
 
 
 class NcclError(Exception):
-    """A call failed."""
+    """Error of a call."""
 
 
 class UniqueId(ctypes.Structure):
-    """Where ranks find each other; rank 0 makes it."""
+    """Identifier by which ranks find each other; rank 0 creates it."""
 
     _fields_ = [("internal", ctypes.c_char * ID_BYTES)]
 
 
 def load():
-    """The library: the one that the loader finds, else the one that PyTorch brings.
+    """Load the library: the one that the loader finds, else that of PyTorch's packages.
 
     Raises:
-        OSError: there is none.
+        OSError: the library was not found.
     """
     for path in ("libnccl.so.2", *_wheels()):
         with contextlib.suppress(OSError):
@@ -35,7 +35,7 @@ def load():
 
 
 def _wheels():
-    """Where the packages of the index have it."""
+    """Return the library's paths in packages."""
     with contextlib.suppress(ImportError, ValueError):
         found = importlib.util.find_spec("nvidia.nccl")
         for folder in (found and found.submodule_search_locations) or ():
@@ -43,25 +43,25 @@ def _wheels():
 
 
 class Nccl:
-    """The library."""
+    """NCCL library."""
 
     def __init__(self, library):
         self._library = library
         library.ncclGetErrorString.restype = ctypes.c_char_p
 
     def unique_id(self):
-        """Where ranks of one group meet, as bytes."""
+        """Return the identifier of a group of ranks, as bytes."""
         made = UniqueId()
         self._call("ncclGetUniqueId", ctypes.byref(made))
         return ctypes.string_at(ctypes.byref(made), ID_BYTES)
 
     def join(self, where, rank, ranks):
-        """Meet the others; a communicator.
+        """Join the group, and return a communicator.
 
         Args:
-            where: of `unique_id`.
-            rank: this one's, from 0.
-            ranks: how many there are.
+            where: identifier from `unique_id`.
+            rank: number of this rank, from 0.
+            ranks: number of ranks.
         """
         at, group = UniqueId(), ctypes.c_void_p()
         ctypes.memmove(ctypes.byref(at), where, ID_BYTES)
@@ -76,13 +76,13 @@ class Nccl:
         self._call("ncclAllReduce", *memory, ctypes.c_size_t(count), *kind, group, stream)
 
     def problem(self, group):
-        """What went wrong on the way; None where nothing did."""
+        """Return the asynchronous error; None if there is none."""
         code = ctypes.c_int()
         self._call("ncclCommGetAsyncError", group, ctypes.byref(code))
         return self._words(code.value) if code.value else None
 
     def leave(self, group):
-        """Let go."""
+        """Destroy the communicator."""
         self._call("ncclCommDestroy", group)
 
     def _call(self, function, *arguments):

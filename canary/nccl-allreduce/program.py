@@ -1,4 +1,4 @@
-"""All-reduce over all GPUs of this process, a rank each: sums, bandwidth, and the way taken."""
+"""All-reduce over all GPUs of this process, one rank each: sums, bandwidth and transport."""
 
 import glob
 import json
@@ -21,18 +21,18 @@ import transports  # noqa: E402
 
 LARGE, SMALL, CHECKED = 256 << 20, 8, 1 << 20
 CALLS = {str(LARGE): 1, str(SMALL): 50}
-"""All-reduces of one value; every rank must make the same number."""
+"""All-reduces per value; all ranks must run the same number."""
 ROUNDS = 5
 
 
 def main():
-    """Start the ranks, and make one report of theirs."""
+    """Start the ranks, and combine their reports."""
     options = program.parser(__doc__, devices=("cuda",)).parse_args()
     gpus, wrong = canary_cuda.described()
     if wrong or not gpus:
         raise program.NoGpu(wrong or "CUDA gives this process none")
     try:
-        nccl.load()  # as the ranks will, so that the env line names what they load
+        nccl.load()  # as the ranks will, so that the env line names the library
     except OSError as error:
         canary_env.bare(options)
         raise program.NothingToTest(str(error)) from None
@@ -68,7 +68,7 @@ class Group:
         self._processes = [_start(folder) for _ in range(ranks)]
 
     def meet(self):
-        """Hand rank 0's id to the others."""
+        """Pass rank 0's id to the other ranks."""
         first = None
         for rank, order in enumerate(self._orders):
             said = self._say(rank, {**order, "id": first})
@@ -77,7 +77,7 @@ class Group:
             first = first or said["id"]
 
     def reports(self):
-        """What each rank has to say; where one fails, the others would wait for ever."""
+        """Return each rank's report; if one fails, end the others, which would wait for ever."""
         with futures.ThreadPoolExecutor(len(self._processes)) as pool:
             heard = {pool.submit(self._hear, n): n for n in range(len(self._processes))}
             for one in futures.as_completed(heard):
@@ -89,13 +89,13 @@ class Group:
         return [one.result() for one in heard]
 
     def log(self):
-        """Lines of NCCL's logs of all ranks."""
+        """Return the lines of all ranks' NCCL logs."""
         for path in sorted(glob.glob(os.path.join(self._folder, "nccl.*"))):
             with open(path, encoding="utf-8", errors="replace") as file:
                 yield from file
 
     def end(self):
-        """Leave nothing running."""
+        """End all processes."""
         for process in self._processes:
             process.kill()
             process.wait()
@@ -143,22 +143,22 @@ def _check(reports, ways, ranks):
     say.check("right", wrong == 0, f"{wrong} of {ranks * CHECKED // 4} sums are wrong")
     rounds = list(zip(*(report["digests"] for report in reports)))
     apart = sum(len(set(digests)) > 1 for digests in rounds)
-    # That rounds differ is allowed: the order of sums is the library's choice.
+    # Differences between rounds are allowed: the library chooses the order of sums.
     message = f"{apart} of {len(rounds)} rounds; {len(set(rounds))} different results in all"
     say.check("agree", apart == 0, message)
     if ranks == 1:
-        say.check("transport", True, "one GPU: nothing is sent")
+        say.check("transport", True, "one GPU: no data is sent")
     elif ways:
         say.check(
             "transport", not transports.through(ways, transports.SLOW), transports.words(ways)
         )
     else:
-        # Neither good nor bad: without the check the step is inconclusive.
-        print("NCCL named no transport in its log, so which one it took is not known")
+        # Neither pass nor failure: without the check the step is inconclusive.
+        print("NCCL named no transport in its log, so the transport is unknown")
 
 
 def _measure(reports, options, ranks):
-    """An all-reduce lasts as long as on its slowest rank."""
+    """Report latency and bandwidth; an all-reduce lasts as long as on its slowest rank."""
     for name, unit, size, convert in (
         ("bus-bandwidth", "GB/s", LARGE, timing.per_second(_on_bus(LARGE, ranks) / 1e9)),
         ("latency", "us", SMALL, timing.microseconds),
@@ -168,11 +168,11 @@ def _measure(reports, options, ranks):
         if ranks > 1:
             timing.report(name, unit, times, convert)
     if ranks == 1:
-        print("one GPU: there is no bus to measure; give the workload two or more")
+        print("one GPU: there is no bus to measure; run the workload with two or more GPUs")
 
 
 def _on_bus(size, ranks):
-    """Bytes that each GPU sends; as nccl-tests counts (doc/PERFORMANCE.md)."""
+    """Return the bytes that each GPU sends, as nccl-tests counts (doc/PERFORMANCE.md)."""
     return size * 2 * (ranks - 1) / ranks
 
 

@@ -1,8 +1,8 @@
-"""One rank: a process with one GPU, as in production. Talks to `program` in lines of JSON.
+"""Run one rank: a process with one GPU, as in production.
 
-It reads one line, ``{"id": hex or null, "rank": 0, "ranks": 2, ...}``. Rank 0 gets no id and makes
-it. Each writes the id, so that all are known to have started, and later its results. Python 3.8 or
-newer.
+It exchanges lines of JSON with `program`. It reads one line, ``{"id": hex or null, "rank": 0,
+"ranks": 2, ...}``. Rank 0 gets no id and creates it. Each rank writes the id, which shows that it
+has started, and later its results. Python 3.8 or newer.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ SHIFT = 1000
 
 
 def main():
-    """Meet the others, check sums, and time."""
+    """Join the other ranks, check sums, and time."""
     order = json.loads(sys.stdin.readline())
     library = nccl.load()
     gpu = canary_cuda.Gpu(order["rank"])
@@ -40,7 +40,7 @@ def main():
 
 
 class Rank:
-    """What one rank does, in the same order as all others."""
+    """Steps of one rank, in the same order on all ranks."""
 
     def __init__(self, library, gpu, group, order):
         self._library, self._gpu, self._group, self._order = library, gpu, group, order
@@ -49,7 +49,7 @@ class Rank:
         self._clock = canary_cuda.EventClock(gpu)
 
     def check(self):
-        """How many sums of small whole numbers are wrong; those are exact in any order."""
+        """Return the number of wrong sums of small whole numbers, which are exact in any order."""
         count = self._order["checked"] // ELEMENT
         ranks = self._order["ranks"]
         mine = [float((i + self._order["rank"] * SHIFT) % 65536) for i in range(count)]
@@ -60,7 +60,7 @@ class Rank:
         return sum(a != b for a, b in zip(found, right))
 
     def digest(self):
-        """Digest of a sum of fractions, which depends on the order of summing."""
+        """Return the digest of a sum of fractions, which depends on the order of summing."""
         count = self._order["checked"] // ELEMENT
         source = hashlib.shake_128(str((self._order["seed"], self._order["rank"])).encode())
         raw = struct.unpack(f"<{count}H", source.digest(2 * count))
@@ -70,7 +70,7 @@ class Rank:
         return hashlib.sha256(self._result()).hexdigest()
 
     def times(self, size):
-        """Seconds per all-reduce: warm-up and values, of the same number of calls on all ranks."""
+        """Return seconds per all-reduce, warm-up and values; the calls are equal on all ranks."""
         calls = self._order["calls"][str(size)]
 
         def batch():

@@ -1,4 +1,4 @@
-"""Which ways NCCL really takes, from what it writes with ``NCCL_DEBUG=INFO``.
+"""Read NCCL's transports from its log with ``NCCL_DEBUG=INFO``.
 
 Python 3.8 or newer. Lines look like ``host:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via
 P2P/CUMEM``; with networks ``[send] via NET/IB/0/GDRDMA``.
@@ -12,14 +12,14 @@ _CHANNEL = re.compile(
     r"(?: \[(?:send|receive)\])? via (\S.*?)\s*$"
 )
 SLOW = ("NET/Socket",)
-"""Ways that no group of GPUs in one machine should take."""
+"""Transports that a group of GPUs in one machine should not use."""
 
 
 def read(lines):
-    """Count connections by the way that they take.
+    """Count connections by transport.
 
     Args:
-        lines: of NCCL's log.
+        lines: lines of NCCL's log.
 
     Returns:
         A counter: ``P2P/CUMEM``, ``NET/IB/0/GDRDMA``, ``SHM/direct/direct``...
@@ -33,10 +33,10 @@ def read(lines):
 
 
 def words(found):
-    """The ways, the most used first."""
+    """Format the transports, the most used first."""
     return ", ".join(f"{way} x {count}" for way, count in found.most_common()) or "none named"
 
 
 def through(found, ways):
-    """How many connections take one of some ways."""
+    """Return the number of connections that use one of some transports."""
     return sum(count for way, count in found.items() if way.startswith(tuple(ways)))

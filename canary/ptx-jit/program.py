@@ -1,4 +1,4 @@
-"""Has the driver compile PTX, of the stack's own toolkit and of old versions, cold and cached."""
+"""Let the driver compile PTX, of the stack's own toolkit and of old versions, cold and cached."""
 
 import ctypes
 import json
@@ -30,12 +30,10 @@ def main():
     """Load every version, then time the compiler."""
     options = program.parser(__doc__, devices=("cuda",)).parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        # Read by the driver when it initialises; a folder of one's own is empty at the start.
+        # The driver reads this at its start; a new folder is empty.
         os.environ["CUDA_CACHE_PATH"] = folder
         os.environ.setdefault("CUDA_CACHE_MAXSIZE", str(256 << 20))
-        os.environ["CUDA_MODULE_LOADING"] = (
-            "EAGER"  # else loading may leave the compiling for later
-        )
+        os.environ["CUDA_MODULE_LOADING"] = "EAGER"  # otherwise loading may defer the compiling
         canary_env.bare(options, jit_cache=_cache_settings())
         gpu = canary_cuda.Gpu()
         with open(os.path.join(HERE, "versions.json"), encoding="utf-8") as file:
@@ -46,7 +44,7 @@ def main():
 
 
 def _versions(gpu, table, seed):
-    """Every ISA version that the driver's CUDA knows must load; a newer one must be refused."""
+    """Check that ISA versions of the driver's CUDA load, and that newer ones are refused."""
     wrong, refused, loaded = [], [], []
     taken = gpu.version()
     for number, row in enumerate(table["versions"]):
@@ -68,10 +66,10 @@ def _versions(gpu, table, seed):
 
 
 def _toolkit(gpu, seed):
-    """PTX as the stack's own compiler makes it must load, where the stack needs PTX.
+    """Check that PTX of the stack's own compiler loads, if the stack needs PTX.
 
-    A driver refuses what a newer toolkit wrote. That is a limit to know of where the stack has
-    machine code for this GPU, and stops a stack that has none.
+    A driver refuses PTX of a newer toolkit. That is a limit to report if the stack has machine code
+    for this GPU, and a failure if it has none.
     """
     loaded, refused, wrong, none = [], [], [], []
     for number, compiler in enumerate(toolkit.compilers()):
@@ -103,19 +101,22 @@ def _toolkit(gpu, seed):
     elif loaded:
         say.check("toolkit", True, "; ".join([", ".join(loaded), here]))
     elif needed:
-        # Without a report the step is inconclusive: what the stack needs was not seen to work.
-        print("the stack needs PTX, and nothing here makes it:", "; ".join(none) or "no compiler")
+        # Without a report the step is inconclusive: it was not shown that PTX works.
+        print(
+            "the stack needs PTX, but this image has no working compiler:",
+            "; ".join(none) or "no compiler",
+        )
     else:
         say.skip("toolkit", "; ".join(none) or "the image has neither NVRTC nor nvcc")
 
 
 def _refusal(gpu, isa, text):
-    """What is wrong with how the driver took PTX that is newer than itself; "" where nothing."""
+    """Return the problem with the driver's answer to newer PTX; "" if it is correct."""
     try:
         gpu.unload(gpu.load(text))
     except canary_cuda.CudaError as error:
         return "" if error.code in REFUSALS else f"PTX {isa}: {error}"
-    return ""  # a driver that knows more than it promises harms nobody
+    return ""  # a driver that accepts more than it promises does no harm
 
 
 def _run(gpu, text):
@@ -137,7 +138,7 @@ def _load(gpu, text):
 
 
 def _times(gpu, target, options):
-    """Each text is new once, then known: the first load compiles, the second one need not."""
+    """Time the first load of new texts, which compiles, and the second, which may not."""
     clock, steps = timing.WallClock(gpu.settle), options.warmup + options.repetitions
     progress = program.Steps(steps)
     cold, cached, wrong = [], [], 0

@@ -1,22 +1,22 @@
-"""A kernel whose result says which text it was compiled from, in PTX by hand and in CUDA C++.
+"""Make a kernel whose result depends on its text, as hand-written PTX and as CUDA C++.
 
 Python 3.8 or newer.
 """
 
 MULTIPLIER, INCREMENT = 1664525, 1013904223
-"""Of the generator in "Numerical Recipes", modulo 2^32: each step depends on the one before."""
+"""Constants of the generator in "Numerical Recipes", modulo 2^32: each step depends on the last."""
 ENTRY = "canary"
 _MASK = 0xFFFFFFFF
 
 
 def kernel(isa, target, nonce, rounds):
-    """A module with one kernel, ``canary(u64 to)``: ``to[i] = f(i)`` for its one block.
+    """Return a module with one kernel, ``canary(u64 to)``: ``to[i] = f(i)`` for its one block.
 
     Args:
         isa: PTX ISA version, ``7.0``.
-        target: ``sm_52``; the driver compiles for the GPU that it finds.
-        nonce: 32 bits that the result depends on, so that no cache can know the text.
-        rounds: how long the program is; they are written out, one after the other.
+        target: ``sm_52``; the driver compiles for the actual GPU.
+        nonce: 32 bits that the result depends on, so that no cache has the text.
+        rounds: length of the program; rounds are written out, one after the other.
     """
     steps = "\n".join(
         f"    mad.lo.u32 %r1, %r1, {MULTIPLIER}, {(INCREMENT + step) & _MASK};\n"
@@ -46,7 +46,7 @@ def kernel(isa, target, nonce, rounds):
 
 
 def source(nonce, rounds):
-    """The same kernel in CUDA C++, for a compiler of the stack."""
+    """Return the same kernel in CUDA C++, for a compiler of the stack."""
     steps = "\n".join(
         f"    value = value * {MULTIPLIER}u + {(INCREMENT + step) & _MASK}u;\n"
         f"    value ^= value >> {step % 15 + 1};"
@@ -63,7 +63,7 @@ def source(nonce, rounds):
 
 
 def expected(nonce, rounds, threads):
-    """What the kernel must give, computed on the host."""
+    """Return the kernel's expected result, computed on the host."""
     results = []
     for thread in range(threads):
         value = thread ^ (nonce & _MASK)

@@ -1,4 +1,4 @@
-"""What keeps the GPU at work."""
+"""Provide the loads that keep the GPU busy."""
 
 import time
 
@@ -9,11 +9,11 @@ import torch
 from torch.nn import functional
 
 AT_LEAST = 0.25
-"""Seconds that a batch of calls lasts about, between two looks at the GPU."""
+"""Approximate seconds of a batch of calls, between two looks at the GPU."""
 
 
 def load(name, seed, device):
-    """A call that does one piece of work."""
+    """Return a function that does one piece of work."""
     models.usual_arithmetic()
     if name in training.ON_GPU:
         return training.stepper(name, seed, device)
@@ -29,13 +29,13 @@ def load(name, seed, device):
 
 
 def keep_at(work, seconds, device, look):
-    """Work for a while.
+    """Work for a given time.
 
     Args:
-        work: of `load`.
-        seconds: how long about; at least two batches are done.
-        device: that it happens on.
-        look: called while the GPU is still busy, after each batch was handed to it.
+        work: function from `load`.
+        seconds: approximate duration; at least two batches are done.
+        device: device of the work.
+        look: called while the GPU is still busy, after each batch was submitted.
 
     Returns:
         Milliseconds of one piece of work, the median over batches.
@@ -47,12 +47,12 @@ def keep_at(work, seconds, device, look):
     times = [_timed(work, calls, device, look)]
     while not times[1:] or time.monotonic() < end:
         times.append(_timed(work, calls, device, look) / calls)
-    del times[0]  # finds its pace
+    del times[0]  # the first batch only determines the batch size
     return sorted(times)[len(times) // 2] * 1e3
 
 
 def fingerprint(seed, device):
-    """A digest of a product in full fp32 and of one in half precision: always the same."""
+    """Return digests of a product in full fp32 and one in half precision."""
     models.plain_arithmetic()
     side = 1024 if device.type == "cuda" else 64
     left, right = (models.numbers(seed, what, (side, side)).to(device) for what in "lr")

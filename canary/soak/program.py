@@ -1,4 +1,4 @@
-"""Keeps a GPU at work for hours and watches for drift, leaks, Xid, ECC and throttling."""
+"""Keep a GPU busy for hours, and watch for drift, leaks, Xid, ECC and throttling."""
 
 import argparse
 import os
@@ -18,7 +18,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 def main():
-    """Work, window after window, then say what changed."""
+    """Work, window after window, then report the checks."""
     options = _options()
     _, device = canary_env.torch(options)
     import loads
@@ -41,18 +41,24 @@ def main():
 def _options():
     parser = program.parser(__doc__)
     parser.add_argument("--for", dest="length", type=_length, default=3600.0, metavar="4h")
-    parser.add_argument("--windows", type=int, default=120, help="parts that are compared")
-    parser.add_argument("--load", action="append", choices=LOADS, help="default: all in turn")
+    parser.add_argument(
+        "--windows", type=int, default=120, help="number of windows that are compared"
+    )
+    parser.add_argument(
+        "--load", action="append", choices=LOADS, help="work to repeat (default: all in turn)"
+    )
     options = parser.parse_args()
     if options.windows < 4:
-        parser.error("argument --windows: at least 4, the first and the last quarter are compared")
+        parser.error(
+            "argument --windows: must be at least 4, to compare the first and the last quarter"
+        )
     return options
 
 
 def _length(text):
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
     if not found or not float(found.group(1)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of time; say 90s, 30m or 4h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; use 90s, 30m or 4h")
     return float(found.group(1)) * _SECONDS[found.group(2)]
 
 

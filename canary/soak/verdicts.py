@@ -1,15 +1,15 @@
-"""What came of the watching, as checks. What could not be looked at is not reported."""
+"""Report the observations as checks. Values that were not available are not reported."""
 
 import canary_lines as say
 import canary_numerics as numerics
 
 DRIFT = 0.05
-"""By how much the last quarter may be slower than the first one."""
+"""Largest slowdown of the last quarter against the first one."""
 WARM = 0.1
 """Share of windows in which memory may still grow."""
 MIB = 2**20
 TENSORS, GPU, HOST = 1 * MIB, 256 * MIB, 64 * MIB
-"""By how much each may grow afterwards: tensors of PyTorch, the whole GPU, the process."""
+"""Largest growth after that: tensors of PyTorch, the whole GPU, the process."""
 
 
 def report(times, watching):
@@ -17,7 +17,7 @@ def report(times, watching):
 
     Args:
         times: load to milliseconds of each window.
-        watching: of `watch`.
+        watching: observations of `watch`.
     """
     _drift(times)
     _leak("host-memory", [("the process", watching.resident, HOST)])
@@ -35,19 +35,19 @@ def report(times, watching):
     if watching.looks:
         seen = ", ".join(f"{word} {count} times" for word, count in watching.slowed.items())
         heat = "" if watching.hottest is None else f", at most {watching.hottest} C"
-        said = f"{seen or 'never slowed down'} in {watching.looks} looks{heat}"
+        said = f"{seen or 'no slowdown'} in {watching.looks} looks{heat}"
         say.check("throttling", not watching.slowed, said)
 
 
 def growth(values):
-    """By how much a value grew from when it was warm to the end, by medians of quarters of that."""
+    """Return the growth after warm-up, between the medians of the first and the last quarter."""
     warm = values[int(len(values) * WARM) :]
     quarter = max(len(warm) // 4, 1)
     return median(warm[-quarter:]) - median(warm[:quarter])
 
 
 def median(values):
-    """The middle one, the upper of two."""
+    """Return the median, the upper of two middle values."""
     return sorted(values)[len(values) // 2]
 
 

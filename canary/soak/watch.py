@@ -1,4 +1,4 @@
-"""What is looked at while the GPU works: NVML, memory, and whether results stay the same."""
+"""Observe NVML, memory, and repeatability of results while the GPU works."""
 
 import contextlib
 import os
@@ -8,20 +8,21 @@ import torch
 from canary_nvml import NoNvml, Nvml
 
 _PAUSE = 1.0
-"""Seconds between two looks at NVML."""
+"""Seconds between two queries of NVML."""
 
 
 class Watch(contextlib.ExitStack):
-    """Looks on, while the block lasts.
+    """Observer that is active during the block.
 
     Attributes:
-        looks: how often the GPU was asked while it worked; 0 where there is no NVML.
-        slowed: words of NVML to how many looks saw the clocks slowed down for it.
-        hottest: degrees Celsius; None where it is not known.
-        xids: numbers of critical Xid events; None where they cannot be told.
+        looks: number of queries while the GPU worked; 0 without NVML.
+        slowed: NVML's reason to the number of queries that saw the clocks slowed down for it.
+        hottest: degrees Celsius; None if not known.
+        xids: numbers of critical Xid events; None if they are not available.
         resident, allocated, used: bytes after each window: of the process, of PyTorch's tensors,
-            and of the whole GPU.
-        fingerprints: of each window.
+            and of the
+            whole GPU.
+        fingerprints: digests of each window.
     """
 
     def __init__(self, device):
@@ -33,7 +34,7 @@ class Watch(contextlib.ExitStack):
         self.resident, self.allocated, self.used, self.fingerprints = [], [], [], []
 
     def __enter__(self):
-        """Begin; what NVML counts is counted from here."""
+        """Start; NVML's counters count from here."""
         super().__enter__()
         with contextlib.suppress(NoNvml):
             self._nvml = self.enter_context(Nvml())
@@ -44,7 +45,7 @@ class Watch(contextlib.ExitStack):
         return self
 
     def look(self):
-        """Ask the GPU, at most once a second."""
+        """Query the GPU, at most once a second."""
         if self._nvml is None or time.monotonic() - self._last < _PAUSE:
             return
         self._last = time.monotonic()
@@ -59,7 +60,7 @@ class Watch(contextlib.ExitStack):
             self.xids += self._nvml.xids(self._events)
 
     def window(self, fingerprint):
-        """Take down what memory is in use at the end of a window."""
+        """Record the memory in use at the end of a window."""
         self.fingerprints.append(fingerprint)
         with open("/proc/self/statm", encoding="ascii") as file:
             self.resident.append(int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
@@ -69,9 +70,9 @@ class Watch(contextlib.ExitStack):
             self.used.append(total - free)
 
     def new_errors(self):
-        """Uncorrected ECC errors since the beginning, by GPU; None where there is no NVML.
+        """Return the uncorrected ECC errors since the start, by GPU; None without NVML.
 
-        A GPU that counts none, because it has no ECC, is left out.
+        A GPU without ECC counters is left out.
         """
         if self._nvml is None:
             return None

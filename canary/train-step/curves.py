@@ -1,4 +1,4 @@
-"""Loss curves of two small models, held against one that was computed in fp64.
+"""Compare loss curves of two small models with curves that were computed in fp64.
 
 `make_reference.py` writes ``reference.json``.
 """
@@ -19,7 +19,7 @@ MODELS = {
     "convnet": lambda: models.Convnet(16, 2),
 }
 FULL, REDUCED = 2e-5, 0.03
-"""How far a loss may be from the reference's, as a share of the first loss.
+"""Largest difference of a loss from the reference's, as a share of the first loss.
 
 In full fp32 on two CPU builds the curves stay within 3e-7, in bf16 within 7e-3 (README.md).
 """
@@ -39,7 +39,7 @@ def check(name, seed, device):
 
 
 def reference(name, seed):
-    """Losses in fp64, stored for the shipped seeds and computed here for others."""
+    """Return losses in fp64, stored for the shipped seeds and computed for others."""
     with open(REFERENCE, encoding="utf-8") as file:
         stored = json.load(file)["losses"].get(str(seed), {}).get(name)
     return stored or train(name, seed, torch.device("cpu"), torch.float64)[0]
@@ -49,14 +49,14 @@ def train(name, seed, device, dtype, autocast=None):
     """Train a model from its seed's weights on its seed's data.
 
     Args:
-        name: of `MODELS`.
-        seed: of weights and data.
-        device: to train on.
-        dtype: of weights and inputs.
-        autocast: precision of products, where it is another.
+        name: name in `MODELS`.
+        seed: seed of weights and data.
+        device: device to train on.
+        dtype: type of weights and inputs.
+        autocast: precision of products, if different.
 
     Returns:
-        The loss of each step, and a digest of the weights after the last one.
+        The loss of each step, and a digest of the final weights.
     """
     model = models.filled(MODELS[name](), seed).to(device=device, dtype=dtype)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
@@ -88,7 +88,7 @@ def _within(device, autocast):
 
 
 def _held(name, losses, wanted, bound, what=""):
-    """Report how far a curve is from the one wanted; one that is too short is infinitely far."""
+    """Report how far a curve is from the expected one; a short one is infinitely far."""
     apart = [abs(a - b) / wanted[0] for a, b in zip(losses, wanted)]
     whole = len(losses) == len(wanted) and all(distance == distance for distance in apart)
     numerics.check_error(name, max(apart) if whole else float("inf"), bound, what)

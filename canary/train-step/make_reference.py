@@ -1,4 +1,4 @@
-"""Writes reference.json: the loss curves in fp64 on the CPU. Run it bare, with PyTorch."""
+"""Write reference.json: the loss curves in fp64 on the CPU. Run it directly, with PyTorch."""
 
 import json
 import os
@@ -14,7 +14,7 @@ SEEDS = (0,)
 
 
 def main():
-    """Train each model with each seed and keep the losses."""
+    """Train each model with each seed, and store the losses."""
     torch.use_deterministic_algorithms(True)
     cpu = torch.device("cpu")
     losses = {

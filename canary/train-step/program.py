@@ -1,11 +1,11 @@
-"""Trains a small transformer and a small convnet: loss curves, speed, memory and step times."""
+"""Train a small transformer and a small convnet: loss curves, speed, memory and step times."""
 
 import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
-# Read when cuBLAS begins; without it some products differ from run to run.
+# cuBLAS reads this when it starts; without it some products differ from run to run.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import canary_env  # noqa: E402
@@ -13,7 +13,7 @@ import canary_program as program  # noqa: E402
 
 
 def main():
-    """Check what is learnt, then measure how fast."""
+    """Check loss curves, then measure speed."""
     options = program.options(__doc__)
     _, device = canary_env.torch(options)
     import curves

@@ -1,4 +1,4 @@
-"""How fast two larger models train, with what a training script usually sets."""
+"""Measure how fast two larger models train, with the usual settings of a training script."""
 
 import resource
 
@@ -9,12 +9,12 @@ import canary_training as training
 import torch
 
 STEP_TIMES = 200
-"""Single steps that are timed, for the tail; throughput is measured over several at a time."""
+"""Single steps to time, for the tail; throughput is measured over several steps."""
 AT_A_TIME = 5
 
 
 def names():
-    """The models that are measured."""
+    """Return the names of the measured models."""
     return list(training.ON_GPU)
 
 
@@ -36,7 +36,7 @@ def measure(name, options, device):
 
 
 def _peak(step, device):
-    """MiB at most during a step: of the GPU's allocator, on the CPU of the process."""
+    """Return the peak MiB during a step: of the GPU's allocator, on the CPU of the process."""
     if device.type != "cuda":
         step()
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,1 +1,1 @@
-"""Canary runs: workloads, where they run, what they reported, and how that is judged."""
+"""Canary runs: workloads, executors, reports and their judgement."""

@@ -1,7 +1,7 @@
-"""Which images under test canaries may run: the operator's list of patterns.
+"""Decide which images under test a worker may run: the operator's list of patterns.
 
-An image under test is somebody else's program on a staging host. A container confines it
-(docs/canaries.md); this list says who may bring one at all.
+An image under test is foreign code on a staging host. A container confines it
+(docs/canaries.md); this list says who may bring an image at all.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _HINT = "like registry.example/team/* or docker.io/library/ubuntu:*; * alone is 
 
 
 class AllowedImages(Struct, frozen=True):
-    """The images that may be under test.
+    """Patterns of the images that may be under test.
 
     Attributes:
-        patterns: globs on the full reference, as `parse_patterns` gives them.
-        extend: how the operator allows another one, for errors.
+        patterns: globs on the full reference, as `parse_patterns` returns them.
+        extend: how the operator allows another image; a hint for errors.
     """
 
     patterns: tuple[str, ...] = (_EVERY,)
@@ -44,10 +44,10 @@ class AllowedImages(Struct, frozen=True):
         """Return the reference to run, in full, so that no engine reads it as something else.
 
         Args:
-            image: under test, as submitted; None: there is none.
+            image: under test, as submitted; None if there is no image.
 
         Raises:
-            BadInput: it is no reference, or no pattern allows it.
+            BadInput: the image is not a reference, or no pattern allows it.
         """
         if image is None or _EVERY in self.patterns:
             return image
@@ -67,10 +67,10 @@ EVERY_IMAGE = AllowedImages()
 
 
 def parse_patterns(texts: Sequence[str], field: str) -> tuple[str, ...]:
-    """Read patterns; several with commas. ``none`` alone is the empty list.
+    """Read patterns, separated by commas or blanks; ``none`` alone is the empty list.
 
     Raises:
-        BadInput: one names no registry, which could then be anybody's.
+        BadInput: a pattern names no registry, so that it could match an image of anybody.
     """
     items = [item for text in texts for item in re.split(r"[,\s]+", text.strip()) if item]
     if items == [NONE]:
@@ -81,12 +81,12 @@ def parse_patterns(texts: Sequence[str], field: str) -> tuple[str, ...]:
 def allowed_images(
     texts: Sequence[str], option: str, *, otherwise: tuple[str, ...]
 ) -> AllowedImages:
-    """Read the list of the option, else of ``COMPATGATE_CANARY_IMAGES``.
+    """Read the patterns from the option, else from ``COMPATGATE_CANARY_IMAGES``.
 
     Args:
         texts: values of the option.
-        option: its name, ``worker --image``, for errors.
-        otherwise: patterns where neither is given.
+        option: name of the option for errors, such as ``worker --image``.
+        otherwise: patterns to use if neither is given.
 
     Raises:
         BadInput: a pattern is wrong.
@@ -100,9 +100,9 @@ def allowed_images(
 
 
 def _names(named: Reference) -> list[str]:
-    """What patterns are held against: the image in full, then its repository.
+    """Return the texts that patterns are matched with: the full image, then its repository.
 
-    A tag beside a digest names nothing: the digest alone decides what runs.
+    A tag next to a digest is left out: the digest alone decides what runs.
     """
     repository = f"{named.registry.lower()}/{named.repository}"
     version = f"@{named.digest}" if named.digest else f":{named.tag}"
@@ -120,7 +120,7 @@ def _pattern(item: str, field: str) -> str:
         named = False
     if not (named and slash and rest) or len(item) > _LONGEST:
         hint = f"begin with the registry, without * in its name; {_HINT}"
-        raise BadInput(f"{item!r} is not a pattern of images", field=field, value=item, hint=hint)
+        raise BadInput(f"{item!r} is not an image pattern", field=field, value=item, hint=hint)
     if registry == DOCKER_HUB and re.fullmatch(r"[^*?\[/]+([:@].*)?", rest):
         rest = f"library/{rest}"
     return f"{registry}/{rest}"

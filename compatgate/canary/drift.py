@@ -1,4 +1,4 @@
-"""Hosts side by side: what most of them have of each component, and which differ. Pure."""
+"""Compare hosts: the common value of each component, and the hosts that differ. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from compatgate.errors import BadInput
 
 GPU, TRANSPORT = "gpu", "transport"
 _ROUGH = ("cuda", "python")
-"""Components of which some witnesses state less (the driver API knows 12.4, not its update)."""
+"""Components that some sources state less precisely (the driver API knows 12.4, not the update)."""
 
 
 class HostStack(Struct, frozen=True):
-    """What was measured on one host.
+    """Components measured on one host.
 
     Attributes:
-        values: of each component; several where its measurements disagree.
-        run: that measured it.
+        values: by component; several where its measurements disagree.
+        run: the run that measured them.
     """
 
     host: str
@@ -31,13 +31,13 @@ class HostStack(Struct, frozen=True):
 
 
 class ComponentDrift(Struct, frozen=True):
-    """One component over all hosts.
+    """Values of one component on all hosts.
 
     Attributes:
-        majority: value that most hosts have; None where two values are equally frequent.
-        agree: hosts that have it.
-        differ: host to what it has instead; where there is no majority, every host.
-        silent: hosts that did not measure it; that is neither agreement nor difference.
+        majority: value of most hosts; None if two values are equally frequent.
+        agree: hosts with that value.
+        differ: host to its other value; every host if there is no majority.
+        silent: hosts that did not measure the component; neither agreement nor difference.
     """
 
     component: str
@@ -48,7 +48,7 @@ class ComponentDrift(Struct, frozen=True):
 
 
 def host_stack(host: str, envs: Iterable[Env], run: str | None = None) -> HostStack:
-    """Return a host's stack by the env lines that were printed on it."""
+    """Return the stack of a host from the env lines that were printed there."""
     found: dict[str, dict[str, None]] = {}
     for env in envs:
         for component, version in env.versions.items():
@@ -69,7 +69,7 @@ def compare_hosts(stacks: Sequence[HostStack]) -> list[ComponentDrift]:
     """Compare hosts, component by component.
 
     Args:
-        stacks: one per host; of a host that is named twice, the first counts.
+        stacks: one per host; if a host is named twice, the first entry counts.
     """
     hosts = {stack.host: stack for stack in reversed(stacks)}
     names = {name for stack in hosts.values() for name in stack.values}
@@ -94,7 +94,7 @@ def _compare_component(name: str, hosts: dict[str, HostStack]) -> ComponentDrift
 
 
 def _keys(name: str, stated: dict[str, tuple[str, ...]]) -> dict[str, frozenset[object]]:
-    """What makes two hosts' values equal: versions as such, however they are spelled."""
+    """Return keys that are equal if two hosts have equal values, however versions are written."""
     parsed = {host: [_parsed(name, text) for text in texts] for host, texts in stated.items()}
     versions = [v for values in parsed.values() for v in values if isinstance(v, Version)]
     places = min((len(version.parts) for version in versions), default=0)

@@ -17,10 +17,11 @@ from msgspec import Struct
 from compatgate.errors import BadInput
 
 CLUSTERS = ("slurm", "kubernetes")
-"""Executors whose GPUs are other machines', and which run a workload on several of them at once."""
+"""Executors that run a workload on other machines, and on several at once."""
 BUILDERS = ("docker",)
-"""Executors that run the image under test, a workload's own, or what they build of its folder: what
-there is without an image under test is known before they are asked."""
+"""Executors that run the image under test, the workload's own image, or an image that they build
+from its folder. The image is therefore known before the executor is asked.
+"""
 
 
 class Tls(Struct, frozen=True):
@@ -32,11 +33,11 @@ class Tls(Struct, frozen=True):
 
 
 class MaintenanceWindow(Struct, frozen=True):
-    """When a host takes no new run.
+    """Hours in which a host takes no new run.
 
     Attributes:
         days: ``mon`` to ``sun``; () is every day.
-        start: ``HH:MM``; with an ``end`` before it, it lasts over midnight.
+        start: ``HH:MM``; if ``end`` is earlier, the window lasts over midnight.
         timezone: IANA name.
     """
 
@@ -47,19 +48,19 @@ class MaintenanceWindow(Struct, frozen=True):
 
 
 class Slurm(Struct, frozen=True):
-    """A part of a Slurm cluster that one kind of node makes a staging host.
+    """A part of a Slurm cluster whose nodes are of one kind and form a staging host.
 
     Attributes:
-        work: absolute path of a directory that the nodes share, the worker's user's own.
+        work: absolute path of a directory that the nodes share; owned by the worker's user.
         partition, account, qos, constraint: as ``sbatch`` takes them.
-        gres: of the host's GPU, ``gpu:a100``; the number is the workload's.
+        gres: name of the host's GPU, ``gpu:a100``; the workload states the number.
         extra: further options of ``sbatch``.
-        container: how an image is run on a node: not at all, ``srun`` with pyxis, ``srun`` with
-            Slurm's own OCI support, or the site's command.
-        wrapper: argument vector of the site's command; the program's is appended.
-        fetch: argument vector that has the image on the node, before time begins to count.
+        container: how a node runs an image: not at all, ``srun`` with pyxis, ``srun`` with Slurm's
+            OCI support, or the site's command.
+        wrapper: argument vector of the site's command; the program's arguments are appended.
+        fetch: argument vector that brings the image to the node before the time limit starts.
         bundle: path of an image's unpacked OCI bundle on the nodes.
-        commands: folder of ``sbatch`` and its like; None: they are on ``PATH``.
+        commands: folder of ``sbatch`` and the other commands; None if they are on ``PATH``.
         poll: seconds between two questions to the controller about a job.
     """
 
@@ -88,18 +89,18 @@ class Toleration(Struct, frozen=True):
 
 
 class Kubernetes(Struct, frozen=True):
-    """A part of a Kubernetes cluster that one kind of node makes a staging host.
+    """A part of a Kubernetes cluster whose nodes are of one kind and form a staging host.
 
     Attributes:
-        kubeconfig: file with credentials; None: ``KUBECONFIG``, else the user's.
-        context: of that file; None: its current one.
+        kubeconfig: file with credentials; None for ``KUBECONFIG``, else the user's file.
+        context: context in that file; None for its current context.
         in_cluster: the worker is a pod of the cluster and has its service account.
-        namespace: where everything is made.
-        resource: that gives a GPU or a MIG slice, ``nvidia.com/mig-1g.10gb``.
-        node_selector: labels that the nodes have, such as GPU feature discovery's.
+        namespace: namespace of every object.
+        resource: resource of a GPU or a MIG slice, ``nvidia.com/mig-1g.10gb``.
+        node_selector: labels of the nodes, such as those of GPU feature discovery.
         queue: Kueue's local queue.
-        images: workload to the image that was built of its folder.
-        wait_s: seconds that a job may wait to be placed.
+        images: workload to the image that was built from its folder.
+        wait_s: seconds that a job may wait for a node.
     """
 
     kubeconfig: str | None = None
@@ -122,17 +123,17 @@ class Host(Struct, frozen=True):
 
     Attributes:
         executor: ``docker``, ``process``, ``slurm`` or ``kubernetes``.
-        endpoint: of the engine, ``unix:///var/run/docker.sock``, ``tcp://host:2376``,
-            ``ssh://user@host``; None: the executor's default.
-        gpu: SKU as written, None for a host without GPUs.
-        driver: that the host has, where known; what a run measures decides.
-        slots: GPUs that runs may take (a run takes as many as its suite needs, at least one);
-            without GPUs, how many runs at once.
-        devices: how GPUs are asked for: Docker's device request, or CDI names.
-        build_network: builds of workloads that say ``network = true`` may use the network.
-        health: where GPU health and the kernel log are read: ``local``, on the worker's machine;
+        endpoint: address of the engine, ``unix:///var/run/docker.sock``, ``tcp://host:2376``,
+            ``ssh://user@host``; None for the executor's default.
+        gpu: SKU as written; None for a host without GPUs.
+        driver: driver version of the host, if known; evidence uses the measured version.
+        slots: GPUs for runs (a run takes as many as its suite needs, at least one); without GPUs,
+            the number of concurrent runs.
+        devices: how to request GPUs: Docker's device request, or CDI names.
+        build_network: builds of workloads with ``network = true`` may use the network.
+        health: where to read GPU health and the kernel log: ``local``, on the worker's machine;
             ``none``, nowhere, which the evidence says.
-        slurm, kubernetes: of a ``slurm`` or ``kubernetes`` host.
+        slurm, kubernetes: settings of a ``slurm`` or ``kubernetes`` host.
     """
 
     name: str
@@ -155,16 +156,16 @@ _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 
 
 def in_maintenance(hours: Iterable[MaintenanceWindow], at: datetime) -> bool:
-    """Return whether a moment lies in any of some quiet hours.
+    """Return whether a moment lies in a maintenance window.
 
-    Hours that last over midnight belong to the day on which they begin.
+    A window that lasts over midnight belongs to the day on which it begins.
 
     Args:
-        hours: of a host.
-        at: aware.
+        hours: maintenance windows of a host.
+        at: the moment, with a time zone.
 
     Raises:
-        BadInput: a time, a day or a time zone that does not exist.
+        BadInput: a time, a day or a time zone does not exist.
     """
     return any(_covers(quiet, at) for quiet in hours)
 
@@ -191,7 +192,7 @@ def _is_on(quiet: MaintenanceWindow, day: str) -> bool:
 
 def _parse_time(text: str, which: str) -> time:
     if not (match := _TIME.fullmatch(text)):
-        hint = "like 22:30"
+        hint = "write HH:MM, such as 22:30"
         raise BadInput(f"{text!r} is not a time", field=f"quiet.{which}", value=text, hint=hint)
     return time(int(match[1]), int(match[2]))
 
@@ -200,6 +201,6 @@ def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        hint = "an IANA name like Europe/Berlin; UTC needs no time zone data"
+        hint = "use an IANA name such as Europe/Berlin; UTC needs no time zone data"
         what = f"the time zone {name!r} is not known here"
         raise BadInput(what, field="quiet.timezone", value=name, hint=hint) from None

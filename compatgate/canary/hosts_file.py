@@ -1,7 +1,6 @@
 """Read ``hosts.toml``: the staging hosts of a worker, with endpoints and credentials.
 
-A schema checks the shape of each table. Functions add what a schema cannot say, first of the
-``[host.slurm]`` and ``[host.kubernetes]`` tables.
+A schema checks the shape of each table. Functions add the checks that a schema cannot express.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from compatgate.documents.text import RawDocument
 from compatgate.errors import BadInput
 
 PATH_PATTERN = r"^/[A-Za-z0-9._/+@=-]{1,255}$(?!\n)"
-"""No comma, colon, percent sign or blank: Slurm and container tools give those a meaning."""
+"""No comma, colon, percent sign or blank: they have a meaning for Slurm and container tools."""
 BUNDLE_PATTERN = r"^/[A-Za-z0-9._/+@={}-]{1,255}$(?!\n)"
 WORD_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._,@+-]{0,254}$(?!\n)"
 GRES_PATTERN = r"^[a-z][A-Za-z0-9_]{0,63}(:[A-Za-z0-9._-]{1,63})?$(?!\n)"
@@ -55,7 +54,7 @@ SBATCH_OPTIONS = (
     "switches", "thread-spec", "threads-per-core", "tmp", "use-min-nodes",
     "wckey",
 )  # fmt: skip
-"""Options of ``sbatch`` that a site may add: they choose nodes, none of them runs or writes."""
+"""Options of ``sbatch`` that a site may add: they choose nodes; none of them runs or writes."""
 PLACEHOLDERS = ("{image}", "{files}", "{scratch}", "{name}", "{folder}")
 _Path = Annotated[str, Meta(pattern=PATH_PATTERN)]
 _Word = Annotated[str, Meta(pattern=WORD_PATTERN)]
@@ -82,7 +81,7 @@ class SlurmTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SlurmMistake(Struct, frozen=True):
-    """Field of ``[host.slurm]``, what is wrong with it, what would be right."""
+    """Mistake in ``[host.slurm]``: the field, the problem and how to correct it."""
 
     field: str
     problem: str
@@ -91,21 +90,21 @@ class SlurmMistake(Struct, frozen=True):
 
 
 def slurm_mistakes(table: SlurmTable, gpu: str | None) -> Iterator[SlurmMistake]:
-    """What does not go together.
+    """Yield the mistakes that a schema cannot express.
 
     Args:
         table: as written.
-        gpu: of the host.
+        gpu: GPU of the host.
     """
     for option in table.extra:
         if option[2:].partition("=")[0] not in SBATCH_OPTIONS:
-            yield SlurmMistake("extra", "is not an option that may be added",
-                          f"may be added: {', '.join(SBATCH_OPTIONS)}", option)  # fmt: skip
+            yield SlurmMistake("extra", "is not an allowed option",
+                          f"allowed options: {', '.join(SBATCH_OPTIONS)}", option)  # fmt: skip
     if gpu and not table.gres:
-        yield SlurmMistake("gres", "is missing: Slurm would give no GPU", 'like "gpu:a100"')
+        yield SlurmMistake("gres", "is missing, so Slurm would allocate no GPU", 'like "gpu:a100"')
     if table.gres and not gpu:
         yield SlurmMistake(
-            "gres", "is stated without a gpu", "name the GPU of the host", table.gres
+            "gres", "is set but the host has no gpu", "name the GPU of the host", table.gres
         )
     yield from _container_mistakes(table)
 
@@ -116,10 +115,10 @@ def _container_mistakes(table: SlurmTable) -> Iterator[SlurmMistake]:
         yield SlurmMistake("wrapper", "names no {image}",
                       f"an argument vector with {', '.join(PLACEHOLDERS)}")  # fmt: skip
     if kind == "oci" and not table.bundle:
-        yield SlurmMistake("bundle", "is missing", 'like "/shared/bundles/{digest}"')
+        yield SlurmMistake("bundle", "is missing", 'set a path such as "/shared/bundles/{digest}"')
     for field, owner in (("wrapper", "wrapper"), ("fetch", "wrapper"), ("bundle", "oci")):
         if getattr(table, field) and kind != owner:
-            yield SlurmMistake(field, f'is for container = "{owner}"', "leave it out")
+            yield SlurmMistake(field, f'needs container = "{owner}"', "leave it out")
 
 
 DNS_LABEL_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)"
@@ -168,7 +167,7 @@ class KubernetesTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KubernetesMistake(Struct, frozen=True):
-    """Place in ``[host.kubernetes]``, what is wrong with it, what would be right."""
+    """Mistake in ``[host.kubernetes]``: the place, the problem and how to correct it."""
 
     place: tuple[str | int, ...]
     problem: str
@@ -177,7 +176,7 @@ class KubernetesMistake(Struct, frozen=True):
 
 
 def kubernetes_settings(table: KubernetesTable, folder: Path) -> Kubernetes:
-    """Return the table as settings."""
+    """Convert the table to settings."""
     fields = msgspec.structs.asdict(table)
     wait = parse_duration(fields.pop("wait"))
     fields["tolerations"] = tuple(
@@ -189,12 +188,12 @@ def kubernetes_settings(table: KubernetesTable, folder: Path) -> Kubernetes:
 
 
 def kubernetes_mistakes(table: KubernetesTable) -> Iterator[KubernetesMistake]:
-    """What does not go together."""
+    """Yield the mistakes that a schema cannot express."""
     if table.in_cluster:
         for field in ("kubeconfig", "context"):
             if value := getattr(table, field):
-                what = "a worker in the cluster has its service account"
-                yield KubernetesMistake((field,), what, f"leave {field} out, or in_cluster", value)
+                what = "cannot be set together with in_cluster"
+                yield KubernetesMistake((field,), what, f"remove {field} or in_cluster", value)
     for number, toleration in enumerate(table.tolerations):
         yield from _toleration_mistakes(toleration, ("tolerations", number))
     for workload, reference in table.images.items():
@@ -209,10 +208,10 @@ def _toleration_mistakes(
 ) -> Iterator[KubernetesMistake]:
     if toleration.operator == "Exists" and toleration.value:
         yield KubernetesMistake(
-            (*place, "value"), "is not compared with Exists", "leave one of them out"
+            (*place, "value"), "cannot be set with operator Exists", "remove one of them"
         )
     if toleration.key is None and toleration.operator != "Exists":
-        hint = 'a key, or operator = "Exists" alone, which tolerates every taint'
+        hint = 'set a key, or operator = "Exists" alone, which tolerates every taint'
         yield KubernetesMistake((*place, "key"), "is missing", hint)
 
 
@@ -223,7 +222,7 @@ _MINIMUM = {
     "slurm": '[host.slurm] work = "/shared/compatgate"',
     "kubernetes": '[host.kubernetes] namespace = "compatgate-canary"',
 }
-"""The least that is to be said of a host of each of `CLUSTERS`."""
+"""Minimum configuration of a host of each of `CLUSTERS`."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -267,17 +266,17 @@ class HostTable(_Table, frozen=True):
 
 
 class HostsFile(_Table, frozen=True):
-    """The whole of a ``hosts.toml``."""
+    """Content of a ``hosts.toml``."""
 
     host: Annotated[tuple[HostTable, ...], Meta(min_length=1, max_length=1024)]
 
 
 def read_hosts(path: Path) -> list[Host]:
-    """Return the hosts of a file, in its order.
+    """Return the hosts of a file, in file order.
 
     Raises:
-        NotFound: there is no such file.
-        ManyProblems: every mistake in it, with file, field and value.
+        NotFound: the file does not exist.
+        ManyProblems: the file has mistakes; each names file, field and value.
     """
     written, raw = read_toml(path, "hosts", HostsFile)
     problems = [p for i, table in enumerate(written.host) for p in _table_problems(table, raw, i)]
@@ -285,7 +284,7 @@ def read_hosts(path: Path) -> list[Host]:
     for index, name in enumerate(names):
         if name in names[:index]:
             place: Place = ("host", index, "name")
-            problems.append(raw.problem(place, f"{name} is taken", value=name))
+            problems.append(raw.problem(place, f"another host is already named {name}", value=name))
     hosts = [_host(table, path.parent) for table in written.host]
     for index, host in enumerate(hosts):
         problems += _missing_files(host, raw, index)
@@ -322,7 +321,7 @@ def _missing_files(host: Host, raw: RawDocument, index: int) -> list[DocumentPro
 
 
 def _table_problems(table: HostTable, raw: RawDocument, index: int) -> list[DocumentProblem]:
-    """What a schema cannot say."""
+    """Return the mistakes that a schema cannot express."""
     found: list[DocumentProblem] = []
 
     def problem(field: str, what: str, hint: str) -> None:
@@ -333,26 +332,28 @@ def _table_problems(table: HostTable, raw: RawDocument, index: int) -> list[Docu
     if table.executor != "docker":
         for field in ("endpoint", "tls"):
             if getattr(table, field) is not None:
-                problem(field, f"the {table.executor} executor has no engine", "leave it out")
+                problem(field, f"the {table.executor} executor has no engine", "remove it")
         if table.devices == "cdi":
-            what = f"the {table.executor} executor asks no engine for GPUs"
-            problem("devices", what, "leave it out")
+            what = f"the {table.executor} executor does not request GPUs from an engine"
+            problem("devices", what, "remove it")
         if table.build_network:
-            problem("build_network", f"the {table.executor} executor builds none", "leave it out")
+            problem(
+                "build_network", f"the {table.executor} executor does not build images", "remove it"
+            )
     elif table.endpoint and table.endpoint.startswith("tcp://"):
         _check_tcp(table, problem)
     elif table.tls is not None:
-        problem("tls", "is for an endpoint on TCP", "tcp://host:2376")
+        problem("tls", "needs an endpoint on TCP", "such as tcp://host:2376")
     found += _cluster_problems(table, raw, index)
     if table.driver and not table.gpu:
-        problem("driver", "is stated without a gpu", "name the GPU as well")
+        problem("driver", "is set but the host has no gpu", "set gpu as well")
     for number, quiet in enumerate(table.quiet):
         place: Place = ("host", index, "quiet", number)
         if quiet.start == quiet.end:
-            found.append(raw.problem((*place, "end"), "is the start", value=quiet.end))
+            found.append(raw.problem((*place, "end"), "must differ from start", value=quiet.end))
         if not _is_timezone(quiet.timezone):
             what = f"{quiet.timezone!r} is not a time zone"
-            hint = "an IANA name like Europe/Berlin"
+            hint = "use an IANA name such as Europe/Berlin"
             found.append(raw.problem((*place, "timezone"), what, value=quiet.timezone, hint=hint))
     return found
 
@@ -362,12 +363,12 @@ def _cluster_problems(table: HostTable, raw: RawDocument, index: int) -> Iterato
     for kind, least in _MINIMUM.items():
         given = getattr(table, kind)
         if table.executor != kind and given:
-            what = f"is not for {table.executor}"
+            what = f"is not a table of the {table.executor} executor"
             yield raw.problem((*here, kind), what, hint=f'executor = "{kind}"')
         elif table.executor == kind and given is None:
-            yield raw.problem((*here, kind), "is missing", hint=f"at least {least}")
+            yield raw.problem((*here, kind), "is missing", hint=f"write at least {least}")
     if table.executor in CLUSTERS and table.health == "local":
-        what = "the GPUs are the nodes', not this machine's"
+        what = "the GPUs are on the nodes, not on this machine"
         yield raw.problem((*here, "health"), what, value="local", hint='health = "none"')
     if table.executor == "slurm" and table.slurm:
         for wrong in slurm_mistakes(table.slurm, table.gpu):
@@ -386,11 +387,11 @@ def _check_tcp(table: HostTable, problem: Callable[[str, str, str], None]) -> No
     except ValueError:
         host, port = None, None
     if not host or not port:
-        problem("endpoint", "names no host and port", "like tcp://stage-1:2376")
+        problem("endpoint", "must name a host and a port", "such as tcp://stage-1:2376")
     elif table.tls is None and host not in _LOOPBACK:
         problem(
             "endpoint",
-            "an engine on TCP without TLS gives its host to everybody on the network",
+            "an engine on TCP without TLS lets anybody on the network control its host",
             "add tls = {ca = ..., cert = ..., key = ...}, or use ssh://",
         )
 

@@ -1,7 +1,7 @@
-"""Measurements as a share of what the GPU's vendor publishes as its peak. Pure.
+"""Compute a measurement's share of the peak that the GPU's vendor publishes. Pure.
 
-A check of ours, never the judge's: nothing is passed or failed by it. A share above one means that
-the program does less than it says, or that the GPU is not what it is taken for.
+The share is for people; it does not decide the judgement. A share above one means that the program
+does less work than it says, or that the GPU is not the one assumed.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from compatgate.core.gpus import resolve_gpu
 from compatgate.errors import BadInput
 
 _ROUNDED = 0.005
-"""Published figures are rounded: as much above one is still one."""
+"""Published figures are rounded, so a share this far above one still counts as one."""
 
 
-DOUBT = "more than is published is implausible: does the program do all of its work?"
+DOUBT = (
+    "a value above the published peak is implausible: check that the program does all of its work"
+)
 
 
 class Share(Struct, frozen=True):
-    """A metric beside the published peak.
+    """Measured share of a published peak.
 
     Attributes:
-        median: of the values measured, in ``unit``; so is ``peak``.
-        kind: which peak.
-        gpu: that it is published of.
-        share: of the peak, 0.62 for 62 %.
-        implausible: more than the peak: not to be believed.
-        source: of the peak, as facts have it.
+        median: of the measured values, in ``unit``; ``peak`` is in the same unit.
+        kind: kind of peak.
+        gpu: GPU of the published peak.
+        share: share of the peak, 0.62 for 62 %.
+        implausible: the value is above the peak, so it cannot be trusted.
+        source: source of the peak, as in the facts.
     """
 
     metric: str
@@ -50,29 +52,32 @@ class Share(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """``612 TFLOP/s, 62 % of the published bf16 peak of H200-SXM5, 989.5 TFLOP/s``."""
+        """Return the share in words.
+
+        ``612 TFLOP/s, 62 % of the published bf16 peak of H200-SXM5, 989.5 TFLOP/s``
+        """
         what = "memory" if self.kind == "memory" else f"dense {self.kind}"
         of = f"the published {what} peak of {self.gpu}, {self.peak:.4g} {self.unit}"
         said = f"{self.median:.4g} {self.unit}, {percent(self.share)} of {of}"
         return f"{said}; {DOUBT}" if self.implausible else said
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data, the words beside it."""
+        """Return plain data, including the description."""
         return {**to_builtins(self), "words": self.words}
 
 
 def shares(
     metrics: Mapping[str, MetricSpec], report: Report, gpus: Gpus, peaks: Peaks
 ) -> tuple[Share, ...]:
-    """Every metric that names a peak, where one is published of the GPU that the process saw.
+    """Return a share for each metric that names a published peak of the observed GPU.
 
-    None of a MIG slice, of a GPU that cannot be told, or of several GPUs that differ.
+    Skip MIG slices, GPUs that are not known, and several GPUs that differ.
 
     Args:
         metrics: as the workload declares them.
         report: of an execution.
-        gpus: to tell the GPU by its name.
-        peaks: published ones.
+        gpus: facts to identify the GPU by its name.
+        peaks: published peaks.
     """
     if report.env is None or not any(spec.peak for spec in metrics.values()):
         return ()
@@ -84,7 +89,7 @@ def shares(
 
 
 def percent(share: float) -> str:
-    """``62 %``, ``8.4 %``."""
+    """Format a share as ``62 %`` or ``8.4 %``."""
     return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"
 
 
@@ -110,7 +115,7 @@ def _share(metric: Metric, spec: MetricSpec | None, known: GpuPeaks) -> Share | 
 
 
 def _product(devices: Sequence[Device], gpus: Gpus) -> str | None:
-    """Return the one product that all devices are, whole."""
+    """Return the product of all devices; None if they differ, are unknown, or are slices."""
     if any(device.mig for device in devices):
         return None
     try:

@@ -19,21 +19,21 @@ ENDED: tuple[Outcome, ...] = ("passed", "failed", "inconclusive", "error", "time
 
 
 class Run(Struct, frozen=True):
-    """What is to be run, and how far it is.
+    """A run's request and state.
 
     Attributes:
         id: ``run_...``.
-        target, pool: that it was asked for.
+        target, pool: what the run was requested for.
         stack: under test, in the form of a gate request.
-        image: under test, by digest once it was resolved.
-        gpu: SKU that a host must have, MIG profile included; None: a host without GPUs will do.
-        driver: that a host should have; evidence is bound to what is measured.
-        gpus: slots that it takes, at least one.
-        host: the one it must run on; None: any that fits.
-        priority: higher goes first; 0 is ordinary.
-        attempts: begun so far.
-        doing, progress: for people; progress is 0 to 1.
-        reason: why it stands as it does; of an ended run, in one line.
+        image: under test, by digest once it is resolved.
+        gpu: SKU that the host must have, MIG profile included; None if no GPU is needed.
+        driver: driver that the host should have; evidence is bound to the measured driver.
+        gpus: slots that the run takes, at least one.
+        host: required host; None if any suitable host will do.
+        priority: a higher value goes first; 0 is the default.
+        attempts: number of attempts that have started.
+        doing, progress: current activity and its progress from 0 to 1, for people.
+        reason: why the run has its state or, after its end, its outcome; one line.
     """
 
     id: str
@@ -61,13 +61,13 @@ class Run(Struct, frozen=True):
 
 
 class Origin(Struct, frozen=True):
-    """What a step's values are values of, where they are to count elsewhere.
+    """Provenance of a step's values, needed where they are used elsewhere.
 
     Attributes:
-        digest: of the workload's content as it was run.
-        sku: of the host, as baselines are kept for it; ``cpu`` where it has no GPUs.
-        executor: kind of it, as ``hosts.toml`` names it.
-        development: it ran outside a container.
+        digest: digest of the workload's content when it ran.
+        sku: SKU of the host as in baselines; ``cpu`` if it has no GPUs.
+        executor: kind of executor, as in ``hosts.toml``.
+        development: the workload ran outside a container.
     """
 
     digest: str
@@ -77,15 +77,15 @@ class Origin(Struct, frozen=True):
 
 
 class StepResult(Struct, frozen=True):
-    """What became of one workload with one seed.
+    """Result of one workload with one seed.
 
     Attributes:
-        name: of the step, unique in the run: ``gemm-0``.
-        report: `compatgate.canary.run.Report` as plain data; None where nothing was printed.
-        judgement: what the judge said of it, as plain data.
-        health: of the host around it, as plain data; None: not observed.
-        image: that ran, by digest.
-        origin: None in results that were recorded before this was kept.
+        name: name of the step, unique in the run: ``gemm-0``.
+        report: `compatgate.canary.run.Report` as plain data; None if nothing was printed.
+        judgement: the judge's result as plain data.
+        health: health of the host around the step, as plain data; None if not observed.
+        image: digest of the image that ran.
+        origin: None in results that were recorded before this field existed.
     """
 
     name: str
@@ -115,12 +115,12 @@ class Device(Struct, frozen=True):
 
 
 class Env(Struct, frozen=True):
-    """The first line: what is really loaded.
+    """The env line: components loaded in the process.
 
     Attributes:
-        versions: canonical component to version as the process reported it, the driver apart.
+        versions: canonical component to version as the process reported it, without the driver.
         paths: component to the file it was loaded from.
-        other: the line's further members, kept as they came.
+        other: further members of the line, unchanged.
     """
 
     driver: str | None = None
@@ -134,7 +134,7 @@ class Metric(Struct, frozen=True):
     """Values of a metric in the order measured; a repeated line appends.
 
     Attributes:
-        warmup: leading values that the program marked as warm-up; not judged.
+        warmup: number of leading values that the program marked as warm-up; not judged.
     """
 
     name: str
@@ -144,11 +144,11 @@ class Metric(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """Something that holds or does not.
+    """Result of a check.
 
     Attributes:
-        ok: it does not fail.
-        skipped: it does not apply here, so that it neither passes nor fails; the message says why.
+        ok: false if the check failed.
+        skipped: the check does not apply, so it neither passes nor fails; the message says why.
     """
 
     name: str
@@ -161,12 +161,12 @@ class Report(Struct, frozen=True):
     """Everything that one execution of a workload printed.
 
     Attributes:
-        problems: lines that broke the protocol, each with its number and what was wrong; a report
-            with problems is never evidence.
-        lines: how many were read; ``dropped_bytes`` came beyond the limit of output.
-        own_fault: how an existing tool says that its own CUDA is too new for the driver; that is
-            neither for nor against the stack under test.
-        truncated: output was cut, so that something may be missing.
+        problems: lines that broke the protocol, each with its number and the mistake; a report with
+            problems is never evidence.
+        lines: number of lines read; ``dropped_bytes`` came beyond the output limit.
+        own_fault: message of a tool whose own CUDA is too new for the driver; it says nothing about
+            the stack under test.
+        truncated: output was cut, so data may be missing.
     """
 
     env: Env | None = None
@@ -180,12 +180,12 @@ class Report(Struct, frozen=True):
 
     @property
     def truncated(self) -> bool:
-        """Return whether something may be missing."""
+        """Return whether data may be missing."""
         return self.dropped_bytes > 0
 
 
 def merge_reports(reports: Sequence[Report]) -> Report:
-    """Executions of the same workload as one report: the last one, with the values of all."""
+    """Merge executions of the same workload: the last report, with the values of all."""
     values: dict[str, Metric] = {}
     for report in reports:
         for metric in report.metrics:

@@ -17,12 +17,12 @@ _JITTER_S = 60
 
 @contextmanager
 def repeat_jobs(jobs: Mapping[Callable[[], object], int]) -> Iterator[None]:
-    """Do each job every so many seconds while the block runs, and once soon after it began.
+    """Run each job periodically while the block runs, and first soon after the block begins.
 
-    A job that is still running is not begun again; one that fails is logged and done next time.
+    A job never runs twice at once. A job that fails is logged and runs again at its next time.
 
     Args:
-        jobs: what is to be done, to the seconds between two times.
+        jobs: job to the seconds between two runs.
     """
     from apscheduler.executors.pool import ThreadPoolExecutor
     from apscheduler.schedulers.background import BackgroundScheduler
@@ -54,24 +54,25 @@ def _log_errors(job: Callable[[], object]) -> Callable[[], None]:
         except CompatgateError as error:
             _log.warning("%s: %s", getattr(job, "__name__", "a job"), error.detail)
         except Exception:
-            _log.exception("a defect in %s", getattr(job, "__name__", "a job"))
+            _log.exception("unexpected error in %s", getattr(job, "__name__", "a job"))
 
     return done
 
 
 MONTH_S = 30 * 86400
 PAUSE_S = 86400
-"""After an attempt that showed nothing, such as on a host that was away."""
+"""Pause after an attempt that showed nothing, for example because the host was away."""
 _SPREAD = 0.2
 
 
 class EntryVerification(Struct, frozen=True):
-    """The latest passed run that a blessed entry rests on, for one suite on one SKU.
+    """Latest passed run of a blessed entry, for one suite on one SKU.
 
     Attributes:
-        finished: seconds since the epoch.
-        tried: when it was last asked for again, whatever came of that; None: it was not.
-        underway: a later run of the same is queued or running.
+        finished: end of the run, in seconds since the epoch.
+        tried: time of the last request for another run, whatever its outcome; None if there was
+            none.
+        underway: a later run of the same kind is queued or running.
     """
 
     run: str
@@ -86,11 +87,11 @@ class EntryVerification(Struct, frozen=True):
 def select_due(
     shown: Iterable[EntryVerification], now: int, *, every_s: int = MONTH_S
 ) -> list[EntryVerification]:
-    """What is to be run again now, longest waiting first.
+    """Return the verifications to run now, longest waiting first.
 
-    Each is due between 0.8 and 1 times ``every_s`` after its last run: always at the same point for
-    the same entry, suite and SKU, so that a matrix that was blessed in one day is not verified in
-    one day, and never later than asked.
+    Each is due between 0.8 and 1 times ``every_s`` after its last run. The point depends only on
+    entry, suite and SKU, so a matrix that was blessed in one day is not verified in one day, and no
+    verification is late.
     """
     waiting = [item for item in shown if _is_due(item, now, every_s)]
     return sorted(waiting, key=lambda item: (item.finished, item.run))

@@ -1,6 +1,6 @@
 """Read TOML files and JSON-lines files into typed structs.
 
-Every mistake is reported with file, line, field and value: people edit these files.
+Report every mistake with file, line, field and value, because people edit these files.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _MAX_BYTES = 1 << 20
 
 
 def read_toml(path: Path, kind: str, shape: type[T]) -> tuple[T, RawDocument]:
-    """Read a file.
+    """Read a TOML file into a struct.
 
     Args:
         path: of the file.
-        kind: of its schema, ``matrix/schema/KIND.schema.json``.
-        shape: the struct that accepts what the schema accepts.
+        kind: name of the schema, ``matrix/schema/KIND.schema.json``.
+        shape: struct that accepts what the schema accepts.
 
     Returns:
-        The struct, and the plain values, which name the file in later problems.
+        The struct and the raw document, which locates later problems in the file.
 
     Raises:
-        NotFound: there is no such file.
-        ManyProblems: it is no TOML, or has not the shape.
+        NotFound: the file does not exist.
+        ManyProblems: the file is not TOML, or does not match the schema.
     """
     raw = RawDocument(str(path), _parse(path))
     try:
@@ -59,7 +59,7 @@ def _parse(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}", value=str(path)) from None
     if len(content) > _MAX_BYTES:
-        raise BadInput(f"{path} is larger than 1 MiB", value=str(path))
+        raise BadInput(f"{path} is larger than the limit of 1 MiB", value=str(path))
     try:
         return tomllib.loads(content.decode(), parse_float=_check_finite)
     except UnicodeDecodeError as error:
@@ -82,7 +82,7 @@ def _syntax_error(path: Path, what: str) -> ManyProblems:
 
 
 class Record(Struct, frozen=True):
-    """A line that is an object with a ``type``."""
+    """Object with a ``type`` on one line."""
 
     file: str
     line: int
@@ -90,16 +90,16 @@ class Record(Struct, frozen=True):
 
     @property
     def says(self) -> str:
-        """What it says that it is."""
+        """Return the stated ``type``."""
         return str(self.body.get("type"))
 
     def problem(self, *path: str | int, what: str, hint: str = "") -> DocumentProblem:
-        """Return a mistake in it."""
+        """Return a problem that names this line."""
         raw = RawDocument(self.file, self.body)
         return self._here(raw.problem(path, what, hint=hint))
 
     def read(self, shape: type[T], kind: str, problems: Problems) -> T | None:
-        """The line as a struct; None where it has not the shape, and the schema has said why."""
+        """Decode the line into a struct; None if the schema rejects it and recorded why."""
         try:
             return msgspec.convert(self.body, shape)
         except msgspec.ValidationError as error:
@@ -114,7 +114,7 @@ class Record(Struct, frozen=True):
 
 
 def read_records(source: Source, problems: Problems) -> list[Record]:
-    """Return the lines of a text, empty ones left out."""
+    """Return the lines of a text without empty lines."""
     found: list[Record] = []
     for number, line in enumerate(source.text.split("\n"), 1):
         if not line.strip():
@@ -122,7 +122,10 @@ def read_records(source: Source, problems: Problems) -> list[Record]:
         if (body := _object(line)) is not None and isinstance(body.get("type"), str):
             found.append(Record(source.file, number, body))
         else:
-            what, hint = "is no JSON object with a type", '{"type": "...", ...}, one a line'
+            what, hint = (
+                "is not a JSON object with a type",
+                'write one per line: {"type": "...", ...}',
+            )
             problem = DocumentProblem(what, file=source.file, line=number, hint=hint)
             problems.add(problem)
         if problems.enough:

@@ -1,7 +1,7 @@
 """Take runs from the queue and drive them on staging hosts, until told to stop.
 
-A worker runs as many runs at once as the slots of its hosts allow. A host that does not answer
-takes no run until it does, so that it uses up no attempts.
+A worker runs up to as many runs at once as its hosts have slots. A host that does not answer gets
+no run until it answers again, so it uses up no attempts.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ IDLE_SECONDS = 1.0
 
 
 class Worker:
-    """Runs on the hosts that it is given, each run in a thread of its own.
+    """Worker that executes runs on its hosts, each run in its own thread.
 
     Args:
-        name: that leases are held under.
-        queue: of runs.
+        name: owner of the leases.
+        queue: queue of runs.
         hosts: as declared.
-        contexts: what a run on each host needs, by the host's name.
-        concurrency: runs at once; None: as many as there are slots.
-        idle: seconds between two looks at an empty queue.
-        probe: seconds between two looks at a host that is away.
+        contexts: host name to the context of runs there.
+        concurrency: maximum number of concurrent runs; None for the number of slots.
+        idle: seconds between two polls of an empty queue.
+        probe: seconds between two probes of an unreachable host.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Worker:
         self._away = UnreachableHosts(contexts, probe, self._finished.set)
 
     def run(self, *, once: bool = False) -> None:
-        """Work until `stop`; or, ``once``, until nothing is left that these hosts can run now."""
+        """Work until `stop`; with ``once``, until these hosts can run nothing more now."""
         while not self._stopping.is_set():
             self._finished.clear()
             self._threads = {thread for thread in self._threads if thread.is_alive()}
@@ -89,7 +89,7 @@ class Worker:
                 self._finished.wait(self._idle)
 
     def stop(self) -> None:
-        """Take no more runs, and when told again, hand back those that go on; for signals."""
+        """Take no more runs; on a second call, hand the running ones back. For signals."""
         if self._stopping.is_set():
             self._hand_back.set()
         self._stopping.set()
@@ -97,7 +97,7 @@ class Worker:
         self._finished.set()
 
     def drain(self, grace: float) -> None:
-        """After `run`: let runs end for ``grace`` seconds, then hand those that go on back."""
+        """After `run`: let runs end for ``grace`` seconds, then hand the remaining ones back."""
         deadline = time.monotonic() + grace
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -106,11 +106,12 @@ class Worker:
             thread.join()
 
     def sweep(self, host: str, ended: Callable[[Collection[str]], set[str]]) -> int:
-        """Remove from a host what ended runs left there; how many runs had.
+        """Remove what ended runs left on a host, and return the number of those runs.
 
         Args:
-            host: by name.
-            ended: which of some runs are known and have ended; others' are not touched.
+            host: name of the host.
+            ended: returns which of the given runs are known and have ended; other runs are not
+                touched.
 
         Raises:
             Infrastructure: the host does not answer.
@@ -119,7 +120,7 @@ class Worker:
         swept = ended(executor.left())
         for run in swept:
             executor.clean(run)
-            _log.info("host %s: removed what run %s had left", host, run)
+            _log.info("host %s: removed leftovers of run %s", host, run)
         return len(swept)
 
     def _lease(self) -> Lease | None:
@@ -127,7 +128,7 @@ class Worker:
             present = [host for host in self._hosts if host.name not in self._away]
             return self._queue.lease(self.name, present)
         except CompatgateError as error:
-            _log.warning("the queue does not answer: %s", error.detail)
+            _log.warning("queue does not answer: %s", error.detail)
             return None
 
     def _begin(self, lease: Lease) -> None:
@@ -141,19 +142,20 @@ class Worker:
             if not drive(lease, self._contexts[lease.host], self._hand_back.is_set):
                 self._away.look(lease.host)
         except Exception:
-            # What the engine could not even record; the lease runs out, and the run goes on.
-            _log.exception("run %s is left to the next worker", lease.run.id)
+            # The engine could not record the error. Another worker takes the run when the lease
+            # expires.
+            _log.exception("run %s stopped unexpectedly; another worker will take it", lease.run.id)
         finally:
             self._finished.set()
 
 
 class UnreachableHosts:
-    """Which hosts of a worker are away.
+    """Hosts of a worker that do not answer.
 
     Args:
-        contexts: by the hosts' names.
-        every: seconds between two looks at a host that is away.
-        on_return: called when one answers again.
+        contexts: host name to its context.
+        every: seconds between two probes of an unreachable host.
+        on_return: called when a host answers again.
     """
 
     def __init__(
@@ -170,18 +172,18 @@ class UnreachableHosts:
         return host in self._names
 
     def look(self, host: str) -> None:
-        """Leave a host alone if it does not answer now."""
+        """Probe a host, and exclude it until it answers."""
         if (why := _probe(self._contexts[host].executor)) is None:
             return
         with self._lock:
             if host in self._names or self._ended.is_set():
                 return
             self._names.add(host)
-        _log.warning("host %s is left alone until it answers: %s", host, why)
+        _log.warning("host %s is excluded until it answers: %s", host, why)
         threading.Thread(target=self._await, args=(host,), daemon=True).start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop probing."""
         self._ended.set()
 
     def _await(self, host: str) -> None:
@@ -194,7 +196,7 @@ class UnreachableHosts:
 
 
 def _probe(executor: Executor) -> str | None:
-    """Return why a host does not answer; None: it does."""
+    """Return why a host does not answer; None if it does."""
     try:
         executor.left()
     except CompatgateError as error:
@@ -211,21 +213,21 @@ def open_host(
     settings: Settings = STANDARD,
     images: AllowedImages = EVERY_IMAGE,
 ) -> HostContext:
-    """What runs on a host need; the host itself is first asked when one begins.
+    """Return the context of a host's runs; the host itself is contacted when a run begins.
 
     Args:
-        host: that they run on.
-        queue: that they come from.
-        baselines: that they are judged against.
-        catalogue: gives the workloads as their files are now; asked when a run begins. Baselines
-            are kept for the digest of what was run: what was read when the worker started would
-            have a changed program judged by what its older version did.
-        facts: to read GPUs by.
+        host: host of the runs.
+        queue: queue of the runs.
+        baselines: baselines that results are compared with.
+        catalogue: returns the workloads as their files are now, at the start of each run. A
+            baseline belongs to the digest of the workload that ran. A list from the worker's start
+            would judge a changed program by the results of its older version.
+        facts: facts to identify GPUs.
         settings: of the engine.
-        images: that may be under test.
+        images: allowed images under test.
 
     Raises:
-        BadInput: the host's GPU is none that the facts know.
+        BadInput: the facts do not know the host's GPU.
     """
     sku = resolve_gpu(host.gpu, facts.gpus).sku if host.gpu else None
     return HostContext(
@@ -245,10 +247,10 @@ def open_host(
 
 
 def fill_in_driver(host: Host) -> Host:
-    """Return the host with the driver that it really has, where this machine can be asked for it.
+    """Return the host with its installed driver, if this machine can read that.
 
-    What is declared is left as it is: a worker must not hide that a host differs from it, and the
-    run that measures another driver says so.
+    A declared driver is kept. A worker must not hide a difference between the declaration and the
+    host; the run that measures another driver reports it.
     """
     if host.driver or not host.gpu or host.health != "local":
         return host
@@ -265,7 +267,7 @@ def _suite_workloads(library: Library, suite: str) -> tuple[Workload, ...]:
     try:
         return library.of_suite(suite)
     except NotFound as error:
-        error.hint = "give this worker the gate's folders: --workloads, or COMPATGATE_WORKLOADS"
+        error.hint = "pass the gate's folders with --workloads or COMPATGATE_WORKLOADS"
         raise
 
 

@@ -1,4 +1,4 @@
-"""A workload as its ``workload.toml`` declares it, and suites of workloads."""
+"""Describe a workload as its ``workload.toml`` declares it, and suites of workloads."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Better = Literal["lower", "higher", "either"]
 
 
 class MetricSpec(Struct, frozen=True):
-    """A number that the workload measures.
+    """A metric that the workload measures.
 
     Attributes:
-        unit: as the program prints it, ``ms``, ``GB/s``, ``1`` for a bare number.
+        unit: as the program prints it, ``ms``, ``GB/s``; ``1`` for a bare number.
         tolerance: relative change that counts as a regression, 0.05 for 5 %.
-        repetitions: values that one run must give to be judged; what the judge promises of its
-            errors (docs/judge.md) holds from 30 on.
-        peak: of the GPU's published peaks, the one that it is shown as a share of; values are of
-            one GPU, and of memory they count what is read and what is written.
+        repetitions: values that one run must report to be judged; the judge's error rates
+            (docs/judge.md) hold from 30 on.
+        peak: published peak of the GPU to show a share of. Values must be of one GPU; memory values
+            count bytes read and bytes written.
     """
 
     unit: str
@@ -33,18 +33,18 @@ class MetricSpec(Struct, frozen=True):
 
 
 class ImageSpec(Struct, frozen=True):
-    """Which container image a workload runs in.
+    """Container image of a workload.
 
     Attributes:
-        inside: it can run inside the image under test: the workload's folder is then there,
-            read-only, as `FOLDER`, and the image needs what ``command`` calls.
-        context: build context relative to the workload's folder, with a ``Dockerfile``; used
-            where the workload cannot run inside the image under test, or there is none. It is
-            built on the images that the ``Dockerfile`` names, never on the image under test.
-        reference: an image to use instead of a build context, whatever is under test.
-        network: the build needs the network, which the host must allow; else it has none.
-        tool: folder of what the context builds; with an image under test the job runs in that
-            image, and has the folder there, read-only, at the same place.
+        inside: the workload can run inside the image under test. Its folder is mounted there,
+            read-only, as `FOLDER`, and the image must have the program that ``command`` calls.
+        context: build context relative to the workload's folder, with a ``Dockerfile``; used if the
+            workload cannot run inside the image under test, or there is none. It is built on the
+            images that the ``Dockerfile`` names, never on the image under test.
+        reference: image to use instead of a build context, whatever is under test.
+        network: the build needs the network; the host must allow that, else the build has none.
+        tool: folder of the build's result. With an image under test the job runs in that image, and
+            the folder is mounted there, read-only, at the same path.
     """
 
     inside: bool = False
@@ -55,15 +55,15 @@ class ImageSpec(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True):
-    """What a container may use.
+    """Resource limits of a container.
 
     Attributes:
-        memory: bytes, swap included.
+        memory: bytes, including swap.
         shm: bytes of ``/dev/shm``.
-        tmp: bytes of ``/tmp``, the one place to write.
+        tmp: bytes of ``/tmp``, the only writable path.
         pids: processes and threads.
-        cpus: cores; None: all.
-        output: bytes of standard output and error that are kept; the rest is counted and dropped.
+        cpus: cores; None for all.
+        output: bytes of standard output and error to keep; the rest is counted and dropped.
     """
 
     memory: int = 8 << 30
@@ -75,21 +75,21 @@ class Limits(Struct, frozen=True):
 
 
 class Workload(Struct, frozen=True):
-    """A canary program and what it promises to report.
+    """A canary program and the results that it promises.
 
     Attributes:
-        folder: where ``workload.toml`` lies; None: read from elsewhere.
-        catches: failures that it is there to find, a phrase each.
-        command: argument vector; ``{seed}`` is replaced. It is called in the workload's folder.
-        gpus: how many it needs on each node; a workload that needs none is never evidence about a
-            GPU.
-        nodes: how many it runs on at once, the same program on each.
-        timeout_s: seconds from start to end, after which it is stopped.
-        seeds: it is run once for each.
+        folder: folder of ``workload.toml``; None if it was read from elsewhere.
+        catches: failures that the workload detects, a phrase each.
+        command: argument vector, called in the workload's folder; ``{seed}`` is replaced.
+        gpus: GPUs needed on each node; a workload that needs none is never evidence about a GPU.
+        nodes: number of nodes that run the same program at once.
+        timeout_s: seconds from start to end, after which the program is stopped.
+        seeds: the workload runs once for each.
         environment: variables set in the container.
-        adapter: how its output is read; ``jsonl`` is the line protocol.
-        user: ``nobody``, where the image names no user of its own; ``image``, root included.
-        digest: of the folder's content, ``sha256:...``; part of what a baseline is kept for.
+        adapter: reader of the output; ``jsonl`` is the line protocol.
+        user: ``nobody``, unless the image names a user; ``image`` keeps the image's user, even
+            root.
+        digest: digest of the folder's content, ``sha256:...``; part of a baseline's key.
     """
 
     name: str
@@ -112,7 +112,7 @@ class Workload(Struct, frozen=True):
 
 
 class Suite(Struct, frozen=True):
-    """Workloads that are run together, in this order; evidence is about a suite."""
+    """Workloads that run together, in this order; evidence is about a suite."""
 
     name: str
     description: str
@@ -120,4 +120,4 @@ class Suite(Struct, frozen=True):
 
 
 FOLDER = "/compatgate"
-"""Where a workload's folder is inside its container."""
+"""Path of a workload's folder inside its container."""

@@ -1,1 +1,1 @@
-"""Drives a leased run through its states, from an empty host to judged evidence."""
+"""Engine that drives a leased run through its states, from an empty host to judged evidence."""

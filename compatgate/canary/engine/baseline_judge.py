@@ -21,28 +21,28 @@ _LEARNABLE = ("ok", "improvement", "no-baseline")
 
 
 def sku_of(gpu: str | None, gpus: Gpus) -> str:
-    """What baselines call the GPU of a host, as its worker declared it.
+    """Return the SKU that baselines use for a host's declared GPU.
 
     Raises:
-        BadInput: the facts know of no such GPU.
+        BadInput: the facts do not know the GPU.
     """
     return resolve_gpu(gpu, gpus).sku if gpu else NO_GPU_SKU
 
 
 def baseline_key(workload: Workload, sku: str, versions: Mapping[str, str]) -> BaselineKey:
-    """What values of a workload are compared with.
+    """Return the key of the baselines that a workload's values are compared with.
 
     Raises:
-        BadInput: a component or version that is none.
+        BadInput: a component or version is not valid.
     """
     content = workload.digest.removeprefix("sha256:")[:12]
     return BaselineKey(f"{workload.name}@{content}", sku, family_of(versions))
 
 
 def learning_obstacle(step: StepResult) -> str:
-    """What speaks against learning from a step's values; "" where nothing does.
+    """Return why a step's values must not be learnt from; "" if they may.
 
-    That a metric has no baseline yet does not: the first runs make one.
+    A metric without a baseline is no obstacle: the first runs make one.
     """
     if step.judgement is None:
         return step.reason or f"it ended {step.outcome}"
@@ -54,11 +54,11 @@ def learning_obstacle(step: StepResult) -> str:
 
 
 class BaselineJudge:
-    """Judges on one host.
+    """Judge of one host.
 
     Args:
-        baselines: to judge against and to offer to.
-        sku: of the host; None: it has no GPUs.
+        baselines: source of baselines, and receiver of offered values.
+        sku: SKU of the host; None if it has no GPUs.
     """
 
     def __init__(self, baselines: Baselines, sku: str | None) -> None:
@@ -69,18 +69,18 @@ class BaselineJudge:
         """Judge all executions of a step together."""
         ground = self._ground(workload, reports[-1])
         if ground is None:
-            return StepJudgement("inconclusive", "what it measured cannot be read as versions")
+            return StepJudgement("inconclusive", "a reported version cannot be read")
         baselines = self._baselines.approved(ground) if workload.metrics else {}
         judged = judge_reports(workload.metrics, list(workload.checks), reports, baselines)
         return StepJudgement(judged.outcome, judged.reason, judged.more, judged.to_json())
 
     def offer(self, run: str, workload: Workload, step: StepResult) -> None:
-        """Offer a step's values where nothing speaks against them but that no baseline is known.
+        """Offer a step's values to learn from, unless there is a reason against it.
 
         Args:
-            run: its id.
+            run: id of the run.
             workload: of the step.
-            step: judged, of a run that measured the stack under test.
+            step: judged, from a run that measured the stack under test.
         """
         if not (workload.metrics and step.report) or learning_obstacle(step):
             return

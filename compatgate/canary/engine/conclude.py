@@ -1,8 +1,8 @@
 """Conclude a step from its report, and a run from its steps. Pure.
 
-`conclude_step` says whether one execution may be judged, before any baseline is looked at.
-`measure` and `compare` hold what the containers measured against the stack under test.
-`conclude_run` says what the run has shown, and whether it is evidence.
+`conclude_step` decides whether one execution may be judged, before any baseline is used.
+`measure` and `compare` check what the containers measured against the stack under test.
+`conclude_run` decides what the run has shown, and whether it is evidence.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from compatgate.errors import BadInput
 NO_GPU = 77
 """Exit status of a program that needs a GPU and found none; test runners use it for a skip."""
 _SIGNAL = 128
-"""Above it, an exit status stands for a signal."""
+"""Exit statuses above this value stand for a signal."""
 
 
 class ExecutionEnd(Struct, frozen=True):
-    """How an execution ended.
+    """End of an execution.
 
     Attributes:
         how: by itself, or why it was stopped.
-        exit_code: where it ended by itself; above 128 a signal, as shells count.
+        exit_code: exit status if it ended by itself; a value above 128 is a signal, as in shells.
     """
 
     how: Literal["exited", "timeout", "memory"]
@@ -43,17 +43,17 @@ class ExecutionEnd(Struct, frozen=True):
 
 
 class StepVerdict(Struct, frozen=True):
-    """An outcome, and why in one line."""
+    """Outcome of a step, with a one-line reason."""
 
     outcome: Outcome
     reason: str = ""
 
 
 def conclude_step(workload: Workload, ended: ExecutionEnd, report: Report) -> StepVerdict:
-    """Say whether an execution may be judged.
+    """Decide whether an execution may be judged.
 
-    No data is never a pass: whatever was promised in ``workload.toml`` and not reported, a GPU that
-    was not seen, or output that was lost makes it inconclusive.
+    Missing data is never a pass: a result that ``workload.toml`` promises and the program did not
+    report, a GPU that was not seen, or lost output makes the step inconclusive.
     """
     return (
         _tool_fault(ended, report)
@@ -66,11 +66,11 @@ def conclude_step(workload: Workload, ended: ExecutionEnd, report: Report) -> St
 
 
 def _tool_fault(ended: ExecutionEnd, report: Report) -> StepVerdict | None:
-    """A tool that cannot run here for reasons of its own; whatever else went wrong counts."""
+    """Return a verdict for a tool that cannot run here for its own reasons; other errors count."""
     crashed = ended.exit_code is None or ended.exit_code > _SIGNAL
     if not report.own_fault or ended.how != "exited" or crashed or _failed_check(report):
         return None
-    advice = "build it with a CUDA that this driver takes"
+    advice = "build it with a CUDA version that this driver supports"
     return StepVerdict("inconclusive", f"the tool, not the stack: {report.own_fault}; {advice}")
 
 
@@ -100,14 +100,14 @@ def _exit_text(code: int) -> str:
 
 def _damaged_report(workload: Workload, report: Report) -> StepVerdict | None:
     if report.env is None:
-        return StepVerdict("inconclusive", "printed no env line, so what was loaded is not known")
+        return StepVerdict("inconclusive", "printed no env line, so loaded components are unknown")
     if report.problems:
         own = workload.adapter == "jsonl"
-        what = "broke the line protocol" if own else "printed what cannot be read"
+        what = "broke the line protocol" if own else "printed unreadable output"
         return StepVerdict("inconclusive", f"{what}: {report.problems[0]}")
     if report.truncated:
         dropped = report.dropped_bytes
-        return StepVerdict("inconclusive", f"printed {dropped} bytes more than are kept")
+        return StepVerdict("inconclusive", f"printed {dropped} bytes more than the output limit")
     return None
 
 
@@ -133,17 +133,17 @@ def _missing_results(workload: Workload, report: Report) -> StepVerdict | None:
         if absent := [name for name in promised if name not in given]:
             return StepVerdict("inconclusive", f"did not report {kind} {', '.join(absent)}")
     if not measured and all(check.skipped for check in report.checks):
-        return StepVerdict("inconclusive", "measured and checked nothing")
+        return StepVerdict("inconclusive", "reported no metric and no check")
     return None
 
 
 class Expectation(Struct, frozen=True):
-    """What a run is to show.
+    """Environment that a run must show.
 
     Attributes:
         stack: under test.
-        sku: of the host, MIG profile included.
-        driver: of the host, where it is known.
+        sku: SKU of the host, MIG profile included.
+        driver: driver of the host, if known.
     """
 
     stack: Stack
@@ -152,7 +152,7 @@ class Expectation(Struct, frozen=True):
 
 
 class Measurement(Struct, frozen=True):
-    """What all env lines of a run agree on."""
+    """Environment that all env lines of a run agree on."""
 
     components: dict[str, Version]
     sku: str | None
@@ -160,11 +160,11 @@ class Measurement(Struct, frozen=True):
 
 
 class Mismatch(Exception):
-    """The measurements cannot be evidence; the message says what differs from what."""
+    """Measurements that cannot be evidence; the message says which values differ."""
 
 
 def measure(envs: Iterable[Env], gpus: Gpus) -> Measurement:
-    """Bring the env lines of a run's steps together.
+    """Combine the env lines of a run's steps.
 
     Raises:
         Mismatch: a version cannot be read, a GPU is not known, or two steps disagree.
@@ -189,10 +189,10 @@ def measure(envs: Iterable[Env], gpus: Gpus) -> Measurement:
 
 
 def compare(measured: Measurement, expected: Expectation) -> None:
-    """Check that what was measured is what was to be tested.
+    """Check that the measured environment is the one under test.
 
     Raises:
-        Mismatch: it is not.
+        Mismatch: they differ.
     """
     for name in in_order(expected.stack.components):
         stated = expected.stack.components[name]
@@ -227,16 +227,16 @@ def _read_sku(name: str, mig: str | None, gpus: Gpus) -> str:
 
 
 _WORST_FIRST: tuple[Outcome, ...] = ("cancelled", "failed", "timeout", "error", "inconclusive")
-"""A failure speaks even where another step says nothing: the stack is known to break."""
+"""A failure wins over an inconclusive step: the stack is known to break."""
 
 
 class Conclusion(Struct, frozen=True):
-    """How a run ends.
+    """Outcome of a run.
 
     Attributes:
-        evidence: None where the run says nothing about a GPU.
-        sound: what was measured is the stack under test on its host, so that baselines may be
-            learnt from it.
+        evidence: None if the run says nothing about a GPU.
+        sound: the measured environment is the stack under test on its host, so baselines may learn
+            from the run.
     """
 
     outcome: Outcome
@@ -246,11 +246,11 @@ class Conclusion(Struct, frozen=True):
 
 
 class Conditions(Struct, frozen=True):
-    """What a run's evidence depends on besides its steps.
+    """Conditions of a run's evidence, apart from its steps.
 
     Attributes:
-        gpu_workloads: names of the workloads that need a GPU; only these speak of one.
-        development: the executor is not one for production.
+        gpu_workloads: names of the workloads that need a GPU; only these count for a GPU.
+        development: the executor is not for production.
         now: seconds since the epoch.
     """
 
@@ -263,12 +263,12 @@ class Conditions(Struct, frozen=True):
 def conclude_run(
     run: Run, steps: Sequence[StepResult], conditions: Conditions, gpus: Gpus
 ) -> Conclusion:
-    """Say what a run has shown.
+    """Decide what a run has shown.
 
-    A passed run is passed only if what its containers measured is the stack under test, on the SKU
-    and driver of its host; otherwise it is inconclusive, and no evidence. A failed run is evidence
-    against what was measured, and where a crash came before anything was measured, against what
-    was to be tested: that a stack does not even start must not leave an older pass standing.
+    A run passes only if its containers measured the stack under test, on the SKU and driver of its
+    host; otherwise it is inconclusive, and no evidence. A failed run is evidence against the
+    measured environment or, after a crash before any measurement, against the requested one: a
+    stack that does not even start must not leave an older pass standing.
     """
     outcome, reason = _worst_outcome(steps)
     reports = [step.report for step in steps if step.report is not None]
@@ -282,12 +282,12 @@ def conclude_run(
     except Mismatch as mismatch:
         if outcome == "passed":
             return Conclusion("inconclusive", str(mismatch))
-        return Conclusion(outcome, f"{reason}; no evidence, as {mismatch}")
+        return Conclusion(outcome, f"{reason}; no evidence: {mismatch}")
     whole = Conclusion(outcome, reason, sound=bool(envs))
     if outcome not in ("passed", "failed"):
         return whole
     if not on_gpu or expected.sku is None:
-        no_gpu = "passed; without a GPU it is no evidence about one"
+        no_gpu = "passed; not evidence about a GPU, because none was used"
         return msgspec.structs.replace(whole, reason=reason or no_gpu)
     return _add_evidence(run, whole, measured, conditions)
 
@@ -311,7 +311,7 @@ def _add_evidence(
     if driver is None:
         if conclusion.outcome == "failed":
             return conclusion
-        return Conclusion("inconclusive", "no workload measured the driver")
+        return Conclusion("inconclusive", "no workload reported the driver")
     assert expected.sku is not None  # noqa: S101 - the caller checked
     evidence = Evidence(
         id=run.id,

@@ -1,7 +1,7 @@
 """Drive a leased run from beginning to end.
 
-Whatever happens, the run ends or goes back to the queue. A `Heartbeat` renews the lease meanwhile,
-and a `PatientQueue` bridges a restart of the database.
+The run always ends or goes back to the queue. A `Heartbeat` renews the lease meanwhile, and a
+retrying queue bridges a restart of the database.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ def drive(
 ) -> bool:
     """Carry a leased run to its end.
 
-    A host or database that fails puts the run back into the queue; any other error ends it, with
-    the reason. A lease that was lost is dropped without a trace: the run is another worker's.
+    A failed host or database returns the run to the queue; any other error ends the run, with the
+    reason. A run with a lost lease is dropped without a trace: it belongs to another worker.
 
     Args:
         lease: of the run.
         context: of the lease's host.
-        hand_back: asked at least every second; once it says so, the run goes back to the queue.
+        hand_back: asked at least every second; if it returns true, the run goes back to the queue.
 
     Returns:
-        False where the host, or something that the run needed there, failed.
+        False if the host, or a service that the run needed there, failed.
     """
     failed = False
     context = replace(context, queue=PatientQueue(context.queue, context.settings))
@@ -63,10 +63,14 @@ def drive(
         _log.warning("lease of run %s lost; another worker has it", lease.run.id)
     except Unavailable as error:
         failed = True
-        _log.warning("run %s is left to the next worker: %s", lease.run.id, error.detail)
+        _log.warning("run %s stopped; another worker will take it: %s", lease.run.id, error.detail)
     except Exception as error:
-        _log.exception("a defect ended run %s", lease.run.id)
-        _end(lease, context, Conclusion("error", f"a defect: {type(error).__name__}: {error}"))
+        _log.exception("unexpected error ended run %s", lease.run.id)
+        _end(
+            lease,
+            context,
+            Conclusion("error", f"unexpected error: {type(error).__name__}: {error}"),
+        )
     return not failed
 
 
@@ -101,11 +105,13 @@ def _carry_out(lease: Lease, context: HostContext, must_stop: Callable[[], bool]
 def _give_up(lease: Lease, context: HostContext) -> None:
     """End a run that is out of attempts, even on a host that is gone for good."""
     run = lease.run
-    reason = f"gave up after {run.max_attempts} attempts: {run.reason or 'workers went silent'}"
+    reason = (
+        f"gave up after {run.max_attempts} attempts: {run.reason or 'workers stopped responding'}"
+    )
     try:
         context.executor.clean(run.id)
     except Infrastructure as error:
-        reason += f"; what it left on {lease.host} is removed when that answers ({error.detail})"
+        reason += f"; leftovers on {lease.host} are removed when the host answers ({error.detail})"
     context.queue.finish(lease, "error", reason, None)
 
 
@@ -145,18 +151,18 @@ def _conditions(lease: Lease, context: HostContext, workloads: Sequence[Workload
 
 
 def _stack_under_test(run: Run) -> Stack:
-    """What was stated; where nothing was, whatever the containers bring is measured."""
+    """Return the stated stack; without one, any measured environment is accepted."""
     return parse_stack(run.stack) if run.stack else Stack({})
 
 
 def _end(lease: Lease, context: HostContext, conclusion: Conclusion) -> None:
-    """Clean the host, then end the run: its slots must not be free while something holds them."""
+    """Clean the host, then end the run: its slots must stay taken while something uses them."""
     context.executor.clean(lease.run.id)
     context.queue.finish(lease, conclusion.outcome, conclusion.reason, conclusion.evidence)
 
 
 class Heartbeat:
-    """A thread that renews a lease until the block ends.
+    """Thread that renews a lease until the block ends.
 
     Attributes:
         order: ``go`` until the queue says otherwise.
@@ -180,10 +186,10 @@ class Heartbeat:
         self._thread.join()
 
     def must_stop(self) -> bool:
-        """Return whether the work is to be dropped.
+        """Return whether to drop the work.
 
-        So it is when the queue was silent, or did not even refuse, for as long as a lease holds:
-        another worker may have the run by now.
+        Drop it after the queue has been silent for as long as a lease holds: another worker may
+        have the run by then.
         """
         if self.order == "go" and time.monotonic() - self._renewed > self._settings.lease:
             self.order = "lost"
@@ -207,10 +213,10 @@ _T = TypeVar("_T")
 
 
 class PatientQueue:
-    """`Queue` for a run that goes on: a database that is restarted must not cost it an attempt.
+    """`Queue` that survives a restart of the database, so that a run loses no attempt.
 
-    A call is repeated for as long as a lease holds. One that was done, and whose answer was lost,
-    is refused the second time (`LeaseLost`, the run has ended) or does the same again.
+    Repeat a call for as long as a lease holds. A call that succeeded without an answer is refused
+    the second time (`LeaseLost`, the run has ended) or does the same again.
     """
 
     def __init__(self, queue: Queue, settings: Settings) -> None:
@@ -218,11 +224,11 @@ class PatientQueue:
         self._settings = settings
 
     def lease(self, worker: str, hosts: Sequence[Host]) -> Lease | None:
-        """See `Queue`; asked once, there is always a next time."""
+        """See `Queue`; asked once, because the worker asks again later."""
         return self._queue.lease(worker, hosts)
 
     def renew(self, lease: Lease) -> Order:
-        """See `Queue`; asked once, the heartbeat goes on."""
+        """See `Queue`; asked once, because the heartbeat goes on."""
         return self._queue.renew(lease)
 
     def enter(self, lease: Lease, state: Literal["preparing", "running", "judging"]) -> None:

@@ -1,4 +1,4 @@
-"""Watch the worker's own machine while a step runs: GPUs through NVML, and the kernel log."""
+"""Watch the worker's machine while a step runs: GPUs through NVML, and the kernel log."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class _NoWatch:
 
 @contextmanager
 def no_watch(slots: Sequence[int]) -> Iterator[HostWatch]:
-    """No look-out: the host has no GPUs, or its operator chose ``health = "none"``."""
+    """Watch nothing: the host has no GPUs, or its operator chose ``health = "none"``."""
     yield _NoWatch()
 
 
 class LocalWatch:
-    """Opens look-outs on this machine's GPUs.
+    """Opener of watches on this machine's GPUs.
 
     Args:
         table: Xid codes, severities and actions.
-        sample: seconds between two looks while a step runs.
-        look: gives a snapshot of the GPUs; None where there is no NVML.
-        log: opens the kernel's log from now on.
+        sample: seconds between two snapshots while a step runs.
+        look: returns a snapshot of the GPUs; None if there is no NVML.
+        log: opens the kernel log from now on.
     """
 
     def __init__(
@@ -64,18 +64,18 @@ class LocalWatch:
 
 
 class _StepWatch:
-    """What was seen before, during and after a step."""
+    """Observations before, during and after a step."""
 
     def __init__(self, look: Callable[[], Snapshot | None], slots: Sequence[int]) -> None:
         self._look = look
         self._slots = slots
         self._before = look()
         self._during: list[Snapshot] = []
-        self._observed = HostObservation("unknown", "the look-out was not closed")
+        self._observed = HostObservation("unknown", "the host watch was not closed")
 
     @contextmanager
     def sampling(self, every: float) -> Iterator[None]:
-        """Look now and then while the block runs."""
+        """Take snapshots periodically while the block runs."""
         ended = threading.Event()
         thread = threading.Thread(target=self._sample, args=(ended, every), name="gpu health")
         thread.start()
@@ -91,7 +91,7 @@ class _StepWatch:
                 self._during.append(seen)
 
     def close(self, kernel: KernelLog) -> None:
-        """Look once more, and conclude."""
+        """Take the last snapshot, and conclude."""
         after = self._look()
         if self._before is None:
             self._observed = HostObservation(
@@ -121,6 +121,6 @@ class _StepWatch:
 
 
 def _gpu_names(snapshot: Snapshot, slots: Collection[int]) -> list[str]:
-    """UUIDs or addresses of the GPUs behind slots."""
+    """Return UUIDs or addresses of the GPUs of some slots."""
     names = [gpu.uuid or gpu.pci for gpu in snapshot.gpus if gpu.index in slots]
     return [name for name in names if name]

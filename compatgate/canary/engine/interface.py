@@ -23,15 +23,15 @@ from compatgate.core.matrix import Evidence
 
 
 class Settings(Struct, frozen=True):
-    """Times in seconds.
+    """Intervals of the engine, in seconds.
 
     Attributes:
-        heartbeat: between two renewals of a lease, and between two signs of life of a host.
-        lease: after which a run whose worker is silent is given to another.
+        heartbeat: between two renewals of a lease, and between two heartbeats of a host.
+        lease: after which the run of a silent worker goes to another worker.
         pauses: before the second, the third and each further attempt of a run.
-        poll: between two looks at a job that is silent.
-        sample: between two looks at the GPUs' health.
-        repeats: how often a step is run again when its values are too noisy to judge.
+        poll: between two polls of a silent job.
+        sample: between two snapshots of the GPUs' health.
+        repeats: how often a step runs again if its values are too noisy to judge; not seconds.
     """
 
     heartbeat: float = 10.0
@@ -43,7 +43,7 @@ class Settings(Struct, frozen=True):
 
     @classmethod
     def patient(cls, lease: float, pause: float) -> Settings:
-        """Settings of which a user chose how long a lease holds, and the first pause."""
+        """Return settings with the user's lease time and first pause."""
         pauses = tuple(pause * factor for factor in (1, 4, 16))
         return cls(heartbeat=lease / 3, lease=lease, pauses=pauses)
 
@@ -55,12 +55,12 @@ Order = Literal["go", "cancel", "lost"]
 
 
 class Lease(Struct, frozen=True):
-    """A run that one worker has for a while.
+    """A run that one worker holds for a limited time.
 
     Attributes:
-        attempt: the first is 1; it fences: what an older lease of the run writes is refused.
-        slots: indexes on the host that are its own until it ends.
-        abandoned: another worker had it and went silent; the host is cleaned first.
+        attempt: the first is 1; a write with an older attempt is refused (a fencing token).
+        slots: indexes of the host's slots that the run holds until it ends.
+        abandoned: the previous worker went silent; the host is cleaned first.
     """
 
     run: Run
@@ -72,7 +72,7 @@ class Lease(Struct, frozen=True):
 
 
 class LeaseLost(Exception):
-    """Another worker has the run; this one stops without a trace."""
+    """Error: another worker has the run; this one stops without a trace."""
 
 
 class Queue(Protocol):
@@ -81,21 +81,21 @@ class Queue(Protocol):
     def lease(self, worker: str, hosts: Sequence[Host]) -> Lease | None:
         """Take the next run that one of the hosts can run now, with its slots.
 
-        Abandoned runs of these hosts come first; a run out of attempts is given once more, for
+        Abandoned runs of these hosts come first. A run out of attempts is leased once more for
         cleaning, and the engine ends it with ``error``.
         """
         ...
 
     def renew(self, lease: Lease) -> Order:
-        """Return the heartbeat; says whether to go on."""
+        """Renew the lease and return whether to go on."""
         ...
 
     def enter(self, lease: Lease, state: Literal["preparing", "running", "judging"]) -> None:
-        """The run is in another state now."""
+        """Set the state of the run."""
         ...
 
     def say(self, lease: Lease, doing: str, progress: float | None) -> None:
-        """For people who watch."""
+        """Set the current activity and progress, for people."""
         ...
 
     def write(self, lease: Lease, step: str, data: bytes) -> None:
@@ -103,26 +103,26 @@ class Queue(Protocol):
         ...
 
     def record(self, lease: Lease, result: StepResult) -> None:
-        """A step has ended, or was judged: replaces the step's result of this attempt."""
+        """Record the result of a step, ended or judged; replaces its result of this attempt."""
         ...
 
     def results(self, lease: Lease) -> list[StepResult]:
-        """Return steps of this run that earlier attempts completed, in order."""
+        """Return the steps of this run that earlier attempts completed, in order."""
         ...
 
     def finish(
         self, lease: Lease, outcome: Outcome, reason: str, evidence: Evidence | None
     ) -> None:
-        """End the run, free its slots and, in the same transaction, keep its evidence."""
+        """End the run, free its slots and store its evidence, in one transaction."""
         ...
 
     def retry(self, lease: Lease, reason: str) -> None:
-        """The infrastructure failed: queue it again after a pause, or end it with ``error``."""
+        """Queue a run again after an infrastructure failure, or end it with ``error``."""
         ...
 
 
 class BaselineKey(Struct, frozen=True):
-    """What a baseline is kept for.
+    """Key of a baseline.
 
     Attributes:
         workload: name and digest of its content, ``gemm@0f3c...``: a changed program measures
@@ -137,10 +137,10 @@ class BaselineKey(Struct, frozen=True):
 
 
 class Baselines(Protocol):
-    """What metrics are expected to be."""
+    """Store of baselines."""
 
     def approved(self, ground: BaselineKey) -> Mapping[str, Samples]:
-        """By metric, the baseline that a person approved last."""
+        """Return by metric the baseline that a person approved last."""
         ...
 
     def offer(
@@ -150,29 +150,29 @@ class Baselines(Protocol):
         run: str,
         found: Sequence[Samples],
     ) -> None:
-        """Values of a sound run, to learn from; the same run's are kept once."""
+        """Offer the values of a valid run to learn from; a run's values are stored once."""
         ...
 
 
 class OutputReader(Protocol):
-    """Reads one execution's output; one per adapter."""
+    """Reader of one execution's output; one per adapter."""
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece."""
+        """Read the next piece."""
         ...
 
     def report(self) -> Report:
-        """What was read; asked once, at the end."""
+        """Return the report; called once, at the end."""
         ...
 
 
 class StepJudgement(Struct, frozen=True):
-    """What the judge says of a step.
+    """The judge's result for a step.
 
     Attributes:
         outcome: ``passed``, ``failed`` or ``inconclusive``.
-        more: values that are missing for a judgement; 0 where more would not help.
-        body: the whole judgement as plain data, kept with the step.
+        more: number of values missing for a judgement; 0 if more would not help.
+        body: the whole judgement as plain data, stored with the step.
     """
 
     outcome: Outcome
@@ -182,24 +182,24 @@ class StepJudgement(Struct, frozen=True):
 
 
 class Judge(Protocol):
-    """Holds a step's metrics against the baselines of its workload, SKU and stack family."""
+    """Judge of a step's metrics by the baselines of its workload, SKU and stack family."""
 
     def judge(self, workload: Workload, reports: Sequence[Report]) -> StepJudgement:
         """Judge all executions of a step together."""
         ...
 
     def offer(self, run: str, workload: Workload, step: StepResult) -> None:
-        """Offer a sound step's values to learn a baseline from."""
+        """Offer a valid step's values to learn a baseline from."""
         ...
 
 
 class HostObservation(Struct, frozen=True):
-    """How the host was while a step ran.
+    """State of the host while a step ran.
 
     Attributes:
-        state: of `compatgate.canary.health.Health`; ``unknown`` where it was to be read and could
-            not be; ``unobserved`` where nobody looks, by the operator's choice or for want of GPUs.
-        body: as plain data, kept with the step.
+        state: as in `compatgate.canary.health.Health`; ``unknown`` if the state could not be read;
+            ``unobserved`` if the operator turned the watch off or there are no GPUs.
+        body: as plain data, stored with the step.
     """
 
     state: str
@@ -207,33 +207,33 @@ class HostObservation(Struct, frozen=True):
     body: dict[str, Any] | None = None
 
     def spoils(self, *, passed: bool) -> bool:
-        """Whether a result of that time says nothing; a suspect GPU excuses a failure only."""
+        """Return whether the result is unusable; a suspect GPU excuses a failure only."""
         return self.state in ("sick", "shared", "unknown") or (
             self.state == "suspect" and not passed
         )
 
 
 class HostWatch(Protocol):
-    """A look-out on a host, while a step runs."""
+    """Watch on a host while a step runs."""
 
     def observed(self) -> HostObservation:
-        """What was seen; asked once, after the block."""
+        """Return the observation; called once, after the block."""
         ...
 
 
 OpenHostWatch = Callable[[Sequence[int]], AbstractContextManager[HostWatch]]
-"""Opens a look-out on GPU slots of the host."""
+"""Opener of watches on GPU slots of the host."""
 
 
 class HostContext(Struct, frozen=True):
     """Everything that a run on one host needs.
 
     Attributes:
-        gpu, driver: of the host, as declared or read from it.
-        workloads: of a suite, by its name.
-        reader: for a workload's output.
-        images: that may be under test.
-        code: which GPU code runs on which GPU; None: nothing is said of what a stack needs.
+        gpu, driver: of the host, as declared or read.
+        workloads: returns the workloads of a suite by its name.
+        reader: returns the reader of a workload's output.
+        images: allowed images under test.
+        code: which GPU code runs on which GPU; None: programs are not told what the stack needs.
     """
 
     queue: Queue

@@ -50,7 +50,7 @@ class Step(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Unique in the run."""
+        """Return a name that is unique in the run."""
         return f"{self.workload.name}-{self.seed}"
 
 
@@ -60,7 +60,7 @@ def plan_steps(workloads: Sequence[Workload]) -> list[Step]:
 
 
 class StepRunner:
-    """Runs the steps of one leased run."""
+    """Runner of the steps of one leased run."""
 
     def __init__(self, lease: Lease, context: HostContext, must_stop: Callable[[], bool]) -> None:
         self._lease = lease
@@ -70,12 +70,11 @@ class StepRunner:
         self._must_stop = must_stop
 
     def prepare(self, step: Step) -> PreparedJob:
-        """Have the step's image on the host.
+        """Prepare the step's image on the host.
 
         Raises:
-            Stopped: the run was cancelled, or the lease is lost.
-            CompatgateError: there is no such image, it may not be under test, or the host cannot
-                have it.
+            ExecutionStopped: the run was cancelled, or the lease is lost.
+            CompatgateError: the image does not exist or is not allowed, or the host cannot get it.
         """
         if self._must_stop():
             raise ExecutionStopped
@@ -94,9 +93,9 @@ class StepRunner:
         return self._executor.prepare(job, self._telling())
 
     def _telling(self) -> Progress:
-        """Tells people now and then; an engine reports a pull many times a second.
+        """Return a progress callback that writes now and then; engines report very often.
 
-        Its calls are also where a long pull learns that it is to stop.
+        The callback also stops a long pull when the run must stop.
         """
         told, before = "", 0.0
 
@@ -112,7 +111,7 @@ class StepRunner:
         return tell
 
     def run(self, step: Step, prepared: PreparedJob) -> StepResult:
-        """Run a step, again while its values are too noisy to judge, and record what came of it."""
+        """Run a step, repeat it while its values are too noisy, and record the result."""
         reports: list[Report] = []
         while True:
             result, report = self._once(step, prepared, len(reports))
@@ -182,7 +181,7 @@ class StepRunner:
 
 
 def _needs_ptx(run: Run, context: HostContext) -> bool | None:
-    """Whether the stated stack's code runs on the host's GPU through the driver's compiler only."""
+    """Return whether the stated stack runs on the host's GPU only through the driver's compiler."""
     codes = parse_stack(run.stack).arch if run.stack else None
     device = resolve_gpu(context.gpu, context.gpus).capability if context.gpu else None
     if codes is None or device is None or context.code is None:
@@ -191,7 +190,7 @@ def _needs_ptx(run: Run, context: HostContext) -> bool | None:
 
 
 class _Tee:
-    """Hands each piece to the reader and to the log."""
+    """Sink that hands each piece to the reader and to the log."""
 
     def __init__(self, reader: OutputReader, log: StepLog) -> None:
         self._reader = reader
@@ -203,7 +202,7 @@ class _Tee:
 
 
 def _discount_unsound_host(verdict: StepVerdict, observed: HostObservation) -> StepVerdict:
-    """Return a result from a sick or shared GPU says nothing about the stack, good or bad."""
+    """Return an inconclusive verdict if a sick or shared GPU makes the result meaningless."""
     spoilt = observed.spoils(passed=verdict.outcome == "passed")
     if not spoilt or verdict.outcome == "inconclusive":
         return verdict
@@ -224,11 +223,11 @@ def _add_judgement(
 
 
 class ExecutionStopped(Exception):
-    """The work was dropped from outside: the run was cancelled, or the lease is lost."""
+    """Error: the run was cancelled, or the lease is lost."""
 
 
 class Sink(Protocol):
-    """Takes what a program prints."""
+    """Receiver of a program's output."""
 
     def feed(self, data: bytes) -> None:
         """Take the next piece."""
@@ -249,15 +248,15 @@ def execute(
     The time that a batch scheduler lets it wait does not count.
 
     Args:
-        executor: of the host that it was prepared on.
+        executor: executor of the host that the job was prepared on.
         prepared: the job.
-        sink: is given standard output and error as they come.
-        must_stop: asked at least every second; the job is killed once it says so.
-        poll: seconds between two looks at a silent job.
-        waits: told why a job waits, each time for another reason; "" once it has begun.
+        sink: receives standard output and error as they come.
+        must_stop: asked at least every second; if it returns true, the job is killed.
+        poll: seconds between two polls of a silent job.
+        waits: receives each new reason for which a job waits; "" once it has begun.
 
     Raises:
-        Stopped: ``must_stop`` said so.
+        ExecutionStopped: ``must_stop`` returned true.
         Infrastructure: the job was lost with its host.
     """
     handle = executor.start(prepared)
@@ -318,10 +317,10 @@ _SECONDS = 1.0
 
 
 class StepLog:
-    """Collects output and writes it to the queue now and then.
+    """Buffer that writes output to the queue now and then.
 
     Args:
-        limit: bytes that are kept; what comes after is counted, and the log says so at its end.
+        limit: bytes to keep; later bytes are counted, and the log says so at its end.
     """
 
     def __init__(self, queue: Queue, lease: Lease, step: str, limit: int) -> None:
@@ -344,14 +343,16 @@ class StepLog:
         self.tick()
 
     def tick(self) -> None:
-        """Write what has waited for long; a program that is silent now is watched by someone."""
+        """Write output that has waited for long, so that a silent program's output shows."""
         if time.monotonic() - self._written >= _SECONDS:
             self._write()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
         if self._dropped:
-            self._waiting += f"\n[{self._dropped} bytes more were printed and not kept]\n".encode()
+            self._waiting += (
+                f"\n[{self._dropped} more bytes were dropped: output limit reached]\n".encode()
+            )
         self._write()
 
     def _write(self) -> None:

@@ -1,1 +1,1 @@
-"""Where containers run: one interface, one module per kind of executor."""
+"""Executors run containers: one interface, and one module per kind of executor."""

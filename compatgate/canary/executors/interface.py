@@ -1,8 +1,8 @@
 """Declare what the engine asks of an executor: Docker, bare processes and batch schedulers alike.
 
-An executor keeps no state of its own: everything that it needs to find a job again is in the
-`Handle`, which the engine stores, and in labels on what it started, so that after a crash another
-worker can find and remove it.
+An executor has no state of its own. Everything that it needs to find a job again is in the
+`Handle`, which the engine stores, and in the labels of what it started. After a crash another
+worker can therefore find and remove it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from compatgate.canary.hosts import Host
 from compatgate.canary.workload import Workload
 
 Progress = Callable[[str, float | None], None]
-"""Told what is being done and, where known, how much of it is: 0 to 1."""
+"""Callback with the current activity and, if known, its progress from 0 to 1."""
 
 
 class Job(Struct, frozen=True):
@@ -25,10 +25,10 @@ class Job(Struct, frozen=True):
 
     Attributes:
         run: id of the run; with ``attempt`` and ``step`` it names the job on its host.
-        image: under test, by digest where the reference has one; None: the workload's own.
-        gpu_slots: indexes of the host's GPUs that it may use; () for none.
-        needs_ptx: the stack under test, as stated, has no machine code for the GPU and needs its
-            PTX compiled by the driver; None: its code or the GPU is not stated.
+        image: under test, by digest if the reference has one; None for the workload's own image.
+        gpu_slots: indexes of the host's GPUs that the job may use; () for none.
+        needs_ptx: the stated stack under test has no machine code for the GPU and needs the driver
+            to compile its PTX; None if its code or the GPU is not stated.
     """
 
     run: str
@@ -45,8 +45,8 @@ class PreparedJob(Struct, frozen=True):
     """A job whose image is on the host.
 
     Attributes:
-        image: what will really run, by digest (``name@sha256:...`` or the image id).
-        tool: image that the workload's tool is taken from; None: ``image`` has what it needs.
+        image: image that will run, by digest (``name@sha256:...`` or the image id).
+        tool: image with the workload's tool; None if ``image`` has everything.
     """
 
     job: Job
@@ -55,10 +55,10 @@ class PreparedJob(Struct, frozen=True):
 
 
 class Handle(Struct, frozen=True):
-    """A started job, as JSON, for any worker that can reach the host.
+    """Reference to a started job, as JSON, for any worker that can reach the host.
 
     Attributes:
-        id: the executor's: container id, job number.
+        id: id in the executor: container id, job number.
     """
 
     id: str
@@ -69,13 +69,13 @@ class Handle(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """How a job stands.
+    """Status of a job.
 
     Attributes:
-        state: ``lost`` is a job that its host no longer knows, or that ended with its host;
-            ``timeout`` one that a scheduler ended at its time limit.
-        exit_code: of the program; None while it runs, and where it was lost.
-        reason: why it ended, where not by itself: ``out of memory``, ``engine stopped``.
+        state: ``lost`` if the host does not know the job or failed with it; ``timeout`` if a
+            scheduler ended the job at its time limit.
+        exit_code: exit status of the program; None while it runs, and if the job was lost.
+        reason: why it ended, if not by itself: ``out of memory``, ``engine stopped``.
     """
 
     state: Literal["waiting", "running", "exited", "lost", "timeout"]
@@ -85,19 +85,19 @@ class Status(Struct, frozen=True):
 
 
 class Executor(Protocol):
-    """A way to run containers on one staging host.
+    """Runner of containers on one staging host.
 
-    Every method raises `Infrastructure` for what another attempt may mend (host away, engine
-    restarting, registry down) and another `CompatgateError` for what it will not (no such image,
-    engine without GPUs).
+    Every method raises `Infrastructure` for a failure that another attempt may not meet (host away,
+    engine restarting, registry down) and another `CompatgateError` for a permanent one (image does
+    not exist, engine without GPUs).
     """
 
     kind: str
     development: bool
-    """Runs are marked; no target's policy accepts them unless it says so."""
+    """Runs of this executor are marked; a target's policy must accept such runs explicitly."""
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
-        """Have the job's image on the host, by pull, build or because it is there."""
+        """Prepare the job's image on the host: find it, pull it or build it."""
         ...
 
     def start(self, prepared: PreparedJob) -> Handle:
@@ -109,26 +109,26 @@ class Executor(Protocol):
         ...
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
-        """Standard output and error from the beginning, as they come, until the job has ended.
+        """Yield output and errors from the beginning, as they come, until the job has ended.
 
-        ``stop`` is asked at least every second; the pieces are of any size and cut anywhere.
+        ``stop`` is asked at least every second. Pieces have any size and may be cut anywhere.
         """
         ...
 
     def kill(self, handle: Handle) -> None:
-        """End the job now; no error where it has ended."""
+        """End the job now; do nothing if it has ended."""
         ...
 
     def clean(self, run: str) -> int:
-        """Remove everything that any attempt of the run left on the host; how many things."""
+        """Remove everything that a run left on the host; return the number of objects."""
         ...
 
     def left(self) -> set[str]:
-        """Return the ids of the runs of which something is on the host, whoever started it."""
+        """Return the ids of the runs with objects on the host, whoever started them."""
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
@@ -142,7 +142,7 @@ EXECUTORS: dict[str, tuple[str, str]] = {
 
 
 def open_executor(host: Host) -> Executor:
-    """Return the executor of a host; it talks to the host when it is first asked something."""
+    """Return the executor of a host; it contacts the host at its first use."""
     module, name = EXECUTORS[host.executor]
     make: Callable[[Host], Executor] = getattr(import_module(module), name)
     return make(host)

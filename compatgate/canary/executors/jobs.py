@@ -15,17 +15,17 @@ from compatgate.errors import BadInput, CompatgateError, Infrastructure, NotFoun
 
 
 def job_command(job: Job) -> list[str]:
-    """Return the argument vector, with the seed in its place."""
+    """Return the argument vector, with the seed filled in."""
     return [part.replace("{seed}", str(job.seed)) for part in job.workload.command]
 
 
 def job_environment(job: Job, scratch: str, more: Mapping[str, str]) -> dict[str, str]:
-    """Variables of the program; the workload's own win.
+    """Return the variables of the program; the workload's own take precedence.
 
     Args:
-        job: what is run.
-        scratch: the one folder to write to.
-        more: of the executor.
+        job: job to run.
+        scratch: the only writable folder.
+        more: variables of the executor.
     """
     return {
         "HOME": scratch,
@@ -40,21 +40,21 @@ def job_environment(job: Job, scratch: str, more: Mapping[str, str]) -> dict[str
 
 
 def _ptx_environment(job: Job) -> dict[str, str]:
-    """Tell programs what the stated stack needs; nothing where it is not stated."""
+    """Return the variables that state whether the stack needs PTX; none if that is not stated."""
     if job.needs_ptx is None:
         return {}
     return {"COMPATGATE_NEEDS_PTX": "yes" if job.needs_ptx else "no"}
 
 
 def check_single_machine(job: Job, host: str) -> None:
-    """For executors whose host is a single machine.
+    """Check that the job fits on a single machine.
 
     Raises:
-        BadInput: the workload runs on several.
+        BadInput: the workload runs on several nodes.
     """
     if job.workload.nodes > 1:
         raise BadInput(
-            f"{job.workload.name} runs on {job.workload.nodes} nodes, and {host} is one",
+            f"{job.workload.name} runs on {job.workload.nodes} nodes, but {host} is one machine",
             field="nodes",
             value=job.workload.nodes,
             hint="run it on a slurm or kubernetes host",
@@ -65,13 +65,13 @@ _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 
 
 def check_name(name: str) -> str:
-    """Return the name, where it can be that of a folder and of a job.
+    """Return the name if it is valid for a folder and a job.
 
     Raises:
-        BadInput: it cannot.
+        BadInput: it is not valid.
     """
     if not _SAFE.fullmatch(name):
-        raise BadInput(f"{name!r} is not a name", field="run", value=name)
+        raise BadInput(f"{name!r} is not a valid name", field="run", value=name)
     return name
 
 
@@ -79,12 +79,12 @@ _DEADLINE_S = 60.0
 
 
 def pin_image(reference: str) -> str:
-    """``name@sha256:...``; a reference with a digest is left as it is, and not asked for.
+    """Resolve a reference to ``name@sha256:...``; one with a digest is returned unchanged.
 
     Raises:
-        BadInput: it is no reference.
-        NotFound: the registry has no such image.
-        Infrastructure: it does not answer.
+        BadInput: the reference is not valid.
+        NotFound: the registry does not have the image.
+        Infrastructure: the registry does not answer.
     """
     named = parse_reference(reference)
     if named.digest:
@@ -97,7 +97,7 @@ def pin_image(reference: str) -> str:
     options = options_from_environment()
     try:
         with Deadline(_DEADLINE_S) as deadline, Transport(options, deadline) as transport:
-            # The registry itself, not a mirror: what a tag means is its to say.
+            # Ask the registry itself, not a mirror: only the registry decides what a tag means.
             registry = registries_of(named, transport, options)[-1]
             digest = registry.digest_of(named.locator) or registry.manifest(named.locator).digest
     except Unavailable as error:
@@ -107,16 +107,16 @@ def pin_image(reference: str) -> str:
 
 T = TypeVar("T")
 _ROOM = 256
-"""Items that may wait to be fetched; the reading waits for them then."""
+"""Maximum number of items that wait to be fetched; reading pauses at this number."""
 _WAIT_S = 0.5
 
 
 class Pump(Generic[T]):
-    """Items that a thread reads, to be fetched with patience.
+    """Queue of items that a thread reads, to be fetched with a timeout.
 
     Args:
-        items: what is read; closed by the thread.
-        hang_up: has a read that waits come back, whatever it then says.
+        items: iterator to read; the thread closes it.
+        hang_up: interrupts a waiting read, whatever the read then raises.
     """
 
     def __init__(self, items: Generator[T], hang_up: Callable[[], None]) -> None:
@@ -134,7 +134,7 @@ class Pump(Generic[T]):
 
         Raises:
             queue.Empty: nothing came in that time.
-            Exception: as reading them.
+            Exception: an error of the reading thread.
         """
         item = self._queue.get(timeout=timeout)
         if isinstance(item, BaseException):
@@ -142,7 +142,7 @@ class Pump(Generic[T]):
         return item
 
     def close(self) -> None:
-        """Have the thread end."""
+        """Make the thread end."""
         self._closed = True
         with suppress(Exception):
             self._hang_up()
@@ -176,12 +176,12 @@ _NOT_IN_IMAGE = re.compile(
 
 
 def start_error(what: str, program: str, host: str) -> CompatgateError | None:
-    """Return the error for what a runtime said; None where that says nothing of image or driver.
+    """Return the error for a runtime's message; None if it names neither image nor driver.
 
     Args:
-        what: it said.
-        program: that the workload's command calls.
-        host: where.
+        what: message of the runtime.
+        program: program that the workload's command calls.
+        host: name of the host.
     """
     if match := re.search(r"requirement error: (.*)", what):
         problem = f"NVIDIA's container runtime refuses the image on {host}: {match[1]}"
@@ -194,7 +194,7 @@ def start_error(what: str, program: str, host: str) -> CompatgateError | None:
 
 
 def innermost_cause(error: BaseException) -> str:
-    """Return the innermost cause, which says more than what wraps it."""
+    """Return the message of the innermost cause, which is more specific than its wrappers."""
     seen = {id(error)}
     while (inner := error.__cause__ or error.__context__) and id(inner) not in seen:
         seen.add(id(inner))

@@ -1,7 +1,7 @@
-"""GPU health: what the kernel log and NVML say, for people and around canary runs.
+"""GPU health: errors in the kernel log and NVML's state, for people and for canary runs.
 
-The engine takes a `snapshot` before, during and after a run, has `watch` collect what the kernel
-reports meanwhile, and asks `judge_health` what became of the GPUs.
+The engine takes a `snapshot` before, during and after a run, collects kernel messages with `watch`
+meanwhile, and calls `judge_health` for the GPUs' state.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Turn a kernel log into events: read, recognized, classified, counted.
+"""Read a kernel log into events: recognize errors, rate them and count them.
 
-An error counts once, however often and into however many logs it was printed.
+An error counts once, even if several logs contain it.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from compatgate.core.facts.xid import RANK, Severity, XidTable
 from compatgate.core.versions import Version, parse_version
 
 REMEMBERED = 100_000
-"""Distinct lines that are told apart; after so many a repetition may be counted again."""
+"""Maximum number of distinct lines to remember; beyond it, a repetition may count again."""
 
 
 class Event(Struct, frozen=True, omit_defaults=False):
-    """An error of one device, however often it came.
+    """An error of one device, with its number of occurrences.
 
     Attributes:
-        xid, sxid: the code; both None for a message that is neither (``kind`` tells).
+        xid, sxid: the code; both None for a message of another kind (see ``kind``).
         kind: ``xid``, ``sxid``, ``rm-init-failed``, ``aer-fatal``, ``aer-nonfatal``,
             ``aer-corrected``.
         device: PCI domain, bus and device, ``0000:9b:00``.
-        severity: ``fatal``: the GPU is not to be used before the action was done; ``warning``: the
-            application was ended, or nobody knows; ``info``: nothing is to be done.
-        action: NVIDIA's immediate action and what it means; ``investigate``: what to do if it
+        severity: ``fatal``: do not use the GPU before the action is done; ``warning``: the
+            application was ended, or the effect is unknown; ``info``: no action is needed.
+        action: NVIDIA's immediate action and its meaning; ``investigate``: what to do if the error
             comes again.
         known: whether the table has the code.
-        message: of the first one, as printed.
-        count: how often it happened.
-        first_seen, last_seen: as the log writes it; None where it has no times.
-        gpu_instance, compute_instance: of MIG, where the driver names them.
-        pid, process: of the first one.
-        uuid, serial: of the GPU, where the log names them.
-        source: where severity and action are published.
+        message: the first message, as printed.
+        count: number of occurrences.
+        first_seen, last_seen: as the log writes it; None if the log has no times.
+        gpu_instance, compute_instance: of MIG, if the driver names them.
+        pid, process: of the first message.
+        uuid, serial: of the GPU, if the log names them.
+        source: publication of the severity and the action.
     """
 
     xid: int | None
@@ -77,17 +77,17 @@ class Event(Struct, frozen=True, omit_defaults=False):
     source: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data, the code first."""
+        """Return plain data, with the code first."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
 
 
 class EventCount:
-    """How often one kind of error of one device happened.
+    """Number of occurrences of one kind of error of one device.
 
-    The same event stands in several logs, on several clocks: in dmesg with the seconds since boot,
-    in syslog with the hour. What is the same text at the same time on the same clock is one line
-    printed twice; and as many events as the clock that shows most of them are counted.
+    Several logs may contain the same event, with several clocks: dmesg has seconds since boot,
+    syslog has the hour. Lines with equal text and time on the same clock are one line printed
+    twice. The clock with the most events gives the count.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class EventCount:
         self._last: dict[Clock, str] = {}
 
     def add(self, record: Record, what: Sighting, known: set[int], identity: object) -> None:
-        """Count a line, unless the very same one was counted."""
+        """Count a line, unless the same line was counted before."""
         text = hash(what.text)
         for stamp in record.at:
             self._first.setdefault(stamp.clock, stamp.text)
@@ -121,23 +121,23 @@ class EventCount:
 
     @property
     def count(self) -> int:
-        """Return events; at least one."""
+        """Return the number of events, at least one."""
         counted = sum(max(counts.values(), default=0) for counts in self._times.values())
         return counted or max(self._followers.values(), default=1)
 
     @property
     def reported(self) -> bool:
-        """Return whether a line of its own was seen, not only lines that follow one."""
+        """Return whether a line reported the error, not only lines that follow such a line."""
         return bool(self._times)
 
     @property
     def first(self) -> str | None:
-        """When it was first seen, on the best clock."""
+        """Return the first time, on the best clock."""
         return next((self._first[clock] for clock in BEST if clock in self._first), None)
 
     @property
     def last(self) -> str | None:
-        """When it was last seen, on the best clock."""
+        """Return the last time, on the best clock."""
         return next((self._last[clock] for clock in BEST if clock in self._last), None)
 
 
@@ -147,7 +147,7 @@ def _sink(stamp: Stamp | None, quoted: bool) -> Clock | str:
 
 
 def _fresh(known: set[int], line: object) -> bool:
-    """Return whether this very line is new; remembers it while there is room."""
+    """Return whether the line is new, and remember it if there is room."""
     mark = hash(line)
     if mark in known:
         return False
@@ -157,12 +157,12 @@ def _fresh(known: set[int], line: object) -> bool:
 
 
 def sort_events(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Return the gravest first; alike ones in the order in which they came."""
+    """Return the most severe first; equal ones in their original order."""
     return tuple(sorted(events, key=lambda event: -RANK[event.severity]))
 
 
 MOST = 10_000
-"""Different errors that are kept; damage can invent devices and codes without end."""
+"""Maximum number of different errors; a damaged log can contain endless devices and codes."""
 _LOADING = re.compile(
     r"(?:loading NVIDIA UNIX|NVRM version: NVIDIA UNIX).{0,60}?Kernel Module.{0,40}?\s"
     r"(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)(?!\S)"
@@ -177,11 +177,11 @@ Key = tuple[object, ...]
 
 
 class KernelErrors:
-    """Collects the errors of one machine from records in the order in which they were written.
+    """Collector of one machine's errors from records in the order in which they were written.
 
     Args:
         table: codes, severities and actions.
-        driver: decides where a code depends on it; None: what the log says.
+        driver: driver version for codes that depend on it; None for the version in the log.
     """
 
     def __init__(self, table: XidTable, driver: Version | None = None) -> None:
@@ -197,12 +197,12 @@ class KernelErrors:
 
     @property
     def driver(self) -> str | None:
-        """Return the driver that decides: as stated, else the last one that the log saw loading."""
+        """Return the driver that decides: the stated one, else the last that the log names."""
         version = self._stated or self._logged
         return str(version) if version else None
 
     def add(self, record: Record) -> bool:
-        """Take in a record; whether it reports an error."""
+        """Add a record, and return whether it reports an error."""
         seen = parse_sighting(record.text) or self._lost_gpu(record.text)
         if seen is None:
             self._learn(record.text)
@@ -224,7 +224,7 @@ class KernelErrors:
         return True
 
     def events(self) -> tuple[Event, ...]:
-        """Return every error so far, the gravest first."""
+        """Return every error so far, the most severe first."""
         reported = {_error(seen) for _, seen, _, _ in self._groups.values() if not seen.follows}
         return sort_events(
             self._event(*group)
@@ -262,7 +262,7 @@ class KernelErrors:
         )
 
     def _learn(self, text: str) -> None:
-        """Which driver is loaded, and which GPU sits where."""
+        """Learn the loaded driver and the UUIDs and serials of GPUs from a line."""
         if match := _LOADING.search(text):
             self._logged = parse_version("driver", match[1])
         elif match := _UUID.search(text):
@@ -274,7 +274,7 @@ class KernelErrors:
             self._serials[self._device] = match[1]
 
     def _lost_gpu(self, text: str) -> Sighting | None:
-        """A GPU that is gone when the driver loads is reported in three lines, without an Xid."""
+        """Recognize a GPU that is gone when the driver loads: three lines, without an Xid."""
         if match := _LOST.search(text):
             self._lost = device_of(match["place"])
         elif _LOST_HOW.search(text) and self._lost:
@@ -290,7 +290,7 @@ def _error(seen: Sighting) -> Key:
 def read_log(
     stream: BinaryIO, table: XidTable, driver: Version | None = None
 ) -> tuple[KernelErrors, str | None]:
-    """The errors in a log, and why that there are none may say nothing: no log, or not a log.
+    """Return the errors in a log, and why an empty result proves nothing; None if it does.
 
     Raises:
         BadInput: the log is compressed.
@@ -300,18 +300,18 @@ def read_log(
     if not reader.seen:
         return errors, "the log is empty: nothing was checked"
     if counted.odd * 2 > counted.total:
-        return errors, "most of the log is not text: what it said cannot be told"
+        return errors, "most of the log is not text: errors in it cannot be seen"
     return errors, None
 
 
 def collect_errors(records: Iterable[Record], errors: KernelErrors) -> None:
-    """Take in records."""
+    """Add records."""
     for record in records:
         errors.add(record)
 
 
 class _ByteCounter:
-    """A stream that counts the bytes that no text in ASCII or UTF-8 is made of."""
+    """Stream that counts the bytes that occur neither in ASCII nor in UTF-8 text."""
 
     _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\x1b\x1e")) + b"\x7f"
 

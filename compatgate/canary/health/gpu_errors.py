@@ -34,8 +34,8 @@ class Sighting(NamedTuple):
         code: of an Xid or SXid; None for a notice.
         name: of a notice (``rm-init-failed``); else empty.
         device: ``0000:9b:00``, without the function.
-        follows: the line says more about an error that another line reports.
-        says: ``fatal`` or ``non-fatal`` where the message itself says so.
+        follows: the line adds to an error that another line reports.
+        says: ``fatal`` or ``non-fatal`` if the message contains it.
     """
 
     kind: Kind
@@ -90,7 +90,7 @@ _AER_NAMES = {
 
 
 def device_of(place: str) -> str | None:
-    """``0000:9b:00`` of any spelling of a PCI address; None where it is none."""
+    """Return a PCI address as ``0000:9b:00``; None if the text is not an address."""
     if match := _ADDRESS.match(place):
         domain = int(match[1] or "0", 16)
         return f"{domain:04x}:{match[2]}:{match[3]}".lower()
@@ -100,7 +100,7 @@ def device_of(place: str) -> str | None:
 
 
 def parse_sighting(text: str) -> Sighting | None:
-    """What a message reports, None where it is not an error of a GPU."""
+    """Return the GPU error in a message; None if there is none."""
     if match := _SXID.search(text):
         return _parse_sxid(match)
     if match := _XID.search(text):
@@ -159,7 +159,7 @@ FATAL_SXID = "RESET_GPUS_OF_WORKLOAD"
 
 
 class Rating(NamedTuple):
-    """What the table makes of a sighting; ``action`` and ``investigate`` are guidance classes."""
+    """Rating of a sighting by the table; ``action`` and ``investigate`` are guidance classes."""
 
     severity: Severity
     action: str | None
@@ -172,7 +172,7 @@ class Rating(NamedTuple):
 
 
 def rate_sighting(seen: Sighting, table: XidTable, driver: Version | None = None) -> Rating:
-    """Classify a sighting; a code that the table does not have is a warning that says so."""
+    """Rate a sighting; a code that is not in the table gets a warning that says so."""
     if seen.kind == "notice":
         notice = table.by_notice.get(seen.name)
         if notice is None:
@@ -188,7 +188,7 @@ def rate_sighting(seen: Sighting, table: XidTable, driver: Version | None = None
 
 
 def advice(action: str | None, table: XidTable) -> str:
-    """``RESET_GPU: stop every process ...``; what is not known is said."""
+    """Return ``RESET_GPU: stop every process ...``, or say that the action is not known."""
     if action is None:
         return "NVIDIA's table names no action; look the code up in the current Xid catalog"
     known = table.advice.get(action)
@@ -243,7 +243,7 @@ def _meaning(found: Xid) -> str:
 
 
 def _recovery(seen: Sighting, rating: Rating, table: XidTable) -> Rating:
-    """Xid 154 says what another Xid needs: what it changed to decides."""
+    """Rate Xid 154, which reports the recovery that another Xid needs: the new value decides."""
     asked = seen.text.rpartition(" to ")[2]
     number, _, words = asked.partition("(")
     name = words.partition(")")[0].strip().lower()
@@ -257,7 +257,7 @@ def _recovery(seen: Sighting, rating: Rating, table: XidTable) -> Rating:
         )
     if "recovery action changed" not in seen.text.lower():
         return rating
-    # The driver asks for a recovery that the table cannot name: not as usable as before.
+    # The table does not know the requested recovery, so the GPU is rated as not usable.
     return rating._replace(severity="fatal", meaning=f"{rating.meaning}; {UNKNOWN}: {asked}")
 
 
@@ -289,7 +289,7 @@ def _nvlink(seen: Sighting, rating: Rating, table: XidTable, driver: Version | N
 
 
 CHANGED_IN = 575
-"""Since R575 intrInfo has another layout."""
+"""First driver branch with the new layout of intrInfo."""
 # "NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000 ...)"
 _MESSAGE = re.compile(
     r"(?P<unit>[A-Z][A-Z0-9_/]+(?: [A-Z][a-z]+)?)\s+(?:Non-?)?[Ff]atal\b.*?"
@@ -298,7 +298,7 @@ _MESSAGE = re.compile(
 
 
 class NvlinkDecoding(NamedTuple):
-    """What the table says of a message."""
+    """Row of the decode table for a message."""
 
     severity: Severity
     action: str
@@ -308,7 +308,7 @@ class NvlinkDecoding(NamedTuple):
 def decode_nvlink(
     code: int, text: str, units: Iterable[NvlinkUnit], driver: Version | None
 ) -> NvlinkDecoding | None:
-    """Return the row of the decode table; None where the message does not fit exactly one."""
+    """Return the row of the decode table; None if the message does not fit exactly one row."""
     match = _MESSAGE.search(text)
     if match is None:
         return None

@@ -1,6 +1,6 @@
-"""Whether a GPU was fit for a run: from snapshots around it and what the kernel said meanwhile.
+"""Judge whether a GPU was fit for a run, from snapshots around the run and kernel errors meanwhile.
 
-Pure: the same observations always give the same answer.
+The module is pure: the same observations always give the same answer.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ State = Literal["healthy", "suspect", "shared", "sick"]
 _RANK: dict[State, int] = {"healthy": 0, "suspect": 1, "shared": 2, "sick": 3}
 
 RESET = "reset the GPU (nvidia-smi --gpu-reset -i ID) before the next run; reboot if that fails"
-DRAIN = "take the GPU out of service and let the work on it end"
+DRAIN = "take the GPU out of service after its current work has ended"
 REPLACE = "take the GPU out of service, run the field diagnostics, and have it replaced (RMA)"
-REBOOT = "reboot the machine; if the GPU is not back, look at its seating and power"
-ALONE = "run again when nothing else computes on the GPU"
-COOLING = "look at cooling, power supply and power limits, then run again"
+REBOOT = "reboot the machine; if the GPU is still missing, check its seating and power"
+ALONE = "run again when no other process uses the GPU"
+COOLING = "check cooling, power supply and power limits, then run again"
 AGAIN = "run again"
 
-# What lowers clocks for a reason that the workload and its limits do not explain.
+# Clock reasons that neither the workload nor its limits explain.
 _SLOWED = {
-    "hw_slowdown": "the hardware slowed the clocks down",
-    "hw_thermal_slowdown": "the hardware slowed the clocks down for heat",
-    "hw_power_brake_slowdown": "an external power brake slowed the clocks down",
-    "sw_thermal_slowdown": "the driver slowed the clocks down for heat",
+    "hw_slowdown": "the hardware lowered the clocks",
+    "hw_thermal_slowdown": "the hardware lowered the clocks because of heat",
+    "hw_power_brake_slowdown": "an external power brake lowered the clocks",
+    "sw_thermal_slowdown": "the driver lowered the clocks because of heat",
 }
 _RECOVERY = {
     "gpu_reset": RESET,
     "node_reboot": REBOOT,
-    "drain_p2p": f"{DRAIN}, its NVLink peers' too",
+    "drain_p2p": f"{DRAIN}, and its NVLink peers too",
     "drain_and_reset": f"{DRAIN}; then {RESET}",
 }
 
 
 class Health(Struct, frozen=True):
-    """What became of the GPUs during a run.
+    """Health of the GPUs during a run.
 
     Attributes:
-        state: ``healthy``; ``suspect``: something may have spoilt the run; ``shared``: somebody
-            else computed on the GPU; ``sick``: the GPU cannot be trusted until the actions are
-            done. The worst one counts.
-        reasons: in sentences, the gravest first; of every state but healthy at least one.
+        state: the worst of: ``healthy``; ``suspect``: a problem may have affected the run;
+            ``shared``: a foreign process used the GPU; ``sick``: do not trust the GPU until the
+            actions are done.
+        reasons: sentences, the most severe first; empty only for ``healthy``.
         actions: what to do with the GPU, in the order of the reasons.
-        events: errors of the kernel during the run.
+        events: kernel errors during the run.
     """
 
     state: State
@@ -58,9 +58,10 @@ class Health(Struct, frozen=True):
     events: tuple[Event, ...] = ()
 
     def spoils(self, passed: bool) -> bool:
-        """Return whether a run that passed (or failed) on its own says nothing, for the GPU's sake.
+        """Return whether the GPU's health makes the result of a run unusable.
 
-        On a sick or shared GPU neither counts; on a suspect one a failure does not.
+        On a sick or shared GPU neither a pass nor a failure counts; on a suspect one a failure does
+        not.
         """
         return self.state in ("sick", "shared") or (self.state == "suspect" and not passed)
 
@@ -85,19 +86,19 @@ def judge_health(
     own_pids: Collection[int] | None = None,
     gpus: Collection[str] | None = None,
 ) -> Health | None:
-    """Compare what was seen around a run.
+    """Compare the observations around a run.
 
     Args:
-        before: just before the run; None: there was nothing to look at.
-        during: while it ran, in order.
-        after: when it had ended.
-        events: what the kernel reported meanwhile.
-        own_pids: processes of the run, as the host numbers them; None: not known, then only what
-            computed before the run, too, is somebody else's.
-        gpus: UUIDs or PCI addresses of the GPUs that the run had; None: all of the host.
+        before: snapshot just before the run; None if there was no GPU to observe.
+        during: snapshots during the run, in order.
+        after: snapshot after the end of the run.
+        events: kernel errors during the run.
+        own_pids: processes of the run, as the host numbers them. None if not known; then only a
+            process that also computed before the run is foreign.
+        gpus: UUIDs or PCI addresses of the run's GPUs; None for all GPUs of the host.
 
     Returns:
-        The health; None where nothing was observed, which is not the same as healthy.
+        The health; None if nothing was observed, which does not mean healthy.
     """
     ours = _RunGpus(gpus, (before, *during, after))
     concerning = tuple(event for event in events if ours.concerns(event))
@@ -108,7 +109,7 @@ def judge_health(
         seen = [ours.find(snapshot, identity) for snapshot in (before, *during, after)]
         points += _gpu(identity, seen, after is not None, own_pids)
     if before is not None and after is None:
-        points.append(_Point("sick", "NVML no longer answers after the run", REBOOT))
+        points.append(_Point("sick", "NVML does not answer after the run", REBOOT))
     points.sort(key=lambda point: -_RANK[point.state])
     return Health(
         points[0].state if points else "healthy",
@@ -119,7 +120,7 @@ def judge_health(
 
 
 class _RunGpus:
-    """Which GPUs of the host the run had."""
+    """GPUs of the host that the run used."""
 
     def __init__(self, named: Collection[str] | None, snapshots: Iterable[Snapshot | None]) -> None:
         self._named = None if named is None else {name.lower() for name in named}
@@ -135,13 +136,13 @@ class _RunGpus:
         return any(name and name.lower() in self._named for name in (gpu.uuid, gpu.pci))
 
     def concerns(self, event: Event) -> bool:
-        """Return whether an event is about one of them; a switch is everybody's."""
+        """Return whether an event is about one of the run's GPUs; switch events are about all."""
         return self._named is None or event.sxid is not None or event.device in self._named
 
     def identities(
         self, before: Snapshot | None, during: Sequence[Snapshot], after: Snapshot | None
     ) -> list[str]:
-        """Return every GPU that any snapshot has."""
+        """Return every GPU that a snapshot contains."""
         found = (
             _identity(gpu)
             for snapshot in (before, *during, after)
@@ -152,7 +153,7 @@ class _RunGpus:
         return list(dict.fromkeys(found))
 
     def find(self, snapshot: Snapshot | None, identity: str) -> Gpu | None:
-        """Return a GPU in a snapshot; None where it is not there."""
+        """Return a GPU of a snapshot; None if the snapshot does not contain it."""
         gpus = snapshot.gpus if snapshot else ()
         return next((gpu for gpu in gpus if _identity(gpu) == identity), None)
 
@@ -172,12 +173,14 @@ def _events(events: Iterable[Event], own_pids: Collection[int] | None) -> Iterat
         if event.severity == "fatal":
             yield _Point("sick", reason, event.action)
         elif event.severity == "warning" and not event.known:
-            yield _Point("suspect", f"{reason} (NVIDIA's table does not have it)", AGAIN)
+            yield _Point("suspect", f"{reason} (not in NVIDIA's table)", AGAIN)
         elif event.severity == "warning" and event.origin == ("hardware",):
             yield _Point("sick", reason, f"{event.action}; {RESET}")
         elif event.severity == "warning" and _foreign(event, own_pids):
             who = f"{event.process or 'a process'} (pid {event.pid})"
-            yield _Point("shared", f"{reason}, of {who}, which is not the run's", ALONE)
+            yield _Point(
+                "shared", f"{reason}, caused by {who}, which is not part of the run", ALONE
+            )
         elif event.severity == "warning" and "application" not in event.origin:
             yield _Point("suspect", reason, event.action)
 
@@ -192,11 +195,11 @@ def _foreign(event: Event, own_pids: Collection[int] | None) -> bool:
 def _gpu(
     name: str, seen: Sequence[Gpu | None], has_after: bool, own_pids: Collection[int] | None
 ) -> Iterator[_Point]:
-    """What a GPU's snapshots show: before, during, after, None where it was not in one."""
+    """Yield findings from a GPU's snapshots before, during and after; None where it is missing."""
     before, *during, after = seen
     there = [gpu for gpu in seen if gpu is not None]
     if any(gpu.lost for gpu in there) or (before and has_after and after is None):
-        yield _Point("sick", f"{name}: the GPU no longer answers", REBOOT)
+        yield _Point("sick", f"{name}: the GPU does not answer", REBOOT)
         return
     yield from _memory(name, there)
     last = there[-1]
@@ -222,13 +225,13 @@ def _memory(name: str, there: Sequence[Gpu]) -> Iterator[_Point]:
         reason = f"{name}: uncorrected ECC errors since the driver was loaded: {number}"
         yield _Point("suspect", reason, RESET)
     if last.remap_pending:
-        yield _Point("suspect", f"{name}: a row remapping waits for a reset", RESET)
+        yield _Point("suspect", f"{name}: a row remapping needs a reset", RESET)
     if last.retirement_pending:
-        yield _Point("suspect", f"{name}: a page retirement waits for a reboot", REBOOT)
+        yield _Point("suspect", f"{name}: a page retirement needs a reboot", REBOOT)
 
 
 def _slowdowns(name: str, there: Sequence[Gpu]) -> Iterator[_Point]:
-    """Slow-downs while the run computed; outside of it they concern nobody."""
+    """Yield slow-downs while the run computed; others do not matter."""
     reasons = {reason for gpu in there for reason in gpu.throttle or ()}
     for reason, text in _SLOWED.items():
         if reason in reasons:
@@ -244,4 +247,4 @@ def _processes(
     foreign = meanwhile - set(own_pids) if own_pids is not None else earlier & meanwhile
     if foreign:
         pids = ", ".join(map(str, sorted(foreign)[:8]))
-        yield _Point("shared", f"{name}: somebody else computed on the GPU (pid {pids})", ALONE)
+        yield _Point("shared", f"{name}: a foreign process used the GPU (pid {pids})", ALONE)

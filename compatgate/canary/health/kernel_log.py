@@ -1,4 +1,4 @@
-"""Read this machine's kernel log: all that it holds, or what comes from now on."""
+"""Read this machine's kernel log: all stored messages, or new messages from now on."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _HINT = (
 def read_host(
     table: XidTable, driver: Version | None = None, *, kmsg: str = KMSG
 ) -> tuple[KernelErrors, str]:
-    """Return the errors in what this machine keeps of its kernel log, and where that was read.
+    """Return the errors in this machine's stored kernel log, and the source of the log.
 
     Raises:
-        Unavailable: nothing may be read; says what was tried.
+        Unavailable: no source can be read; the message names those that were tried.
     """
     tried = []
     ways: tuple[tuple[str, Callable[[], Iterator[bytes]]], ...] = (
@@ -50,7 +50,7 @@ def read_host(
             continue
         if reader.seen:
             return errors, name
-        tried.append(f"{name}: nothing in it")
+        tried.append(f"{name}: empty")
     raise Unavailable(
         f"this machine's kernel log cannot be read ({'; '.join(tried)})",
         field="kernel log",
@@ -59,14 +59,14 @@ def read_host(
 
 
 class KernelLog:
-    """What the kernel of this host reports from a moment on.
+    """Collector of kernel messages of this host from a moment on.
 
-    Reads ``/dev/kmsg`` where that is allowed, else the journal. Where neither is, `problem` says
-    so and there are no events: that is not the same as none having happened.
+    Reads ``/dev/kmsg`` if allowed, else the journal. If neither can be read, `problem` says so and
+    there are no events, which does not mean that there were no errors.
 
     Args:
         table: codes, severities and actions.
-        driver: the loaded one, where known.
+        driver: the loaded driver, if known.
     """
 
     def __init__(self, table: XidTable, driver: Version | None = None, *, kmsg: str = KMSG) -> None:
@@ -93,7 +93,7 @@ class KernelLog:
             self.problem = f"new kernel messages cannot be read ({reason})"
 
     def events(self) -> tuple[Event, ...]:
-        """Every error since the beginning, the gravest first; may be asked again and again."""
+        """Return every error so far, the most severe first; may be called again."""
         try:
             if self._fd is not None:
                 for line in _pending(self._fd, self._overwritten):
@@ -106,12 +106,12 @@ class KernelLog:
         return self._errors.events()
 
     def _overwritten(self) -> None:
-        """The kernel wrote more than it keeps: the journal has it all, if anything has."""
+        """Switch to the journal, because the kernel overwrote messages before they were read."""
         if not self._journal:
             self._without_kmsg("messages were overwritten before they were read")
 
     def close(self) -> None:
-        """Let go of the log."""
+        """Close the log."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -124,12 +124,12 @@ class KernelLog:
 
 
 def watch(table: XidTable, driver: Version | None = None) -> KernelLog:
-    """Begin to collect what the kernel of this host reports from now on."""
+    """Start to collect what the kernel of this host reports from now on."""
     return KernelLog(table, driver)
 
 
 def _kept(path: str) -> Iterator[bytes]:
-    """Yield every record that the kernel still has."""
+    """Yield every record that the kernel still stores."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         yield from _pending(fd)
@@ -138,9 +138,9 @@ def _kept(path: str) -> Iterator[bytes]:
 
 
 def _pending(fd: int, overwritten: Callable[[], None] = lambda: None) -> Iterator[bytes]:
-    """Yield records up to now; one read gives one record (Documentation/ABI/testing/dev-kmsg).
+    """Yield records up to now; one read returns one record (Documentation/ABI/testing/dev-kmsg).
 
-    ``overwritten`` is told when records were lost before they were read.
+    Call ``overwritten`` if records were lost before they were read.
     """
     while True:
         try:
@@ -159,7 +159,7 @@ def _output(command: tuple[str, ...]) -> Iterator[bytes]:
     """Yield the lines that a program prints.
 
     Raises:
-        OSError: it is not there, takes too long or fails.
+        OSError: the program does not exist, takes too long or fails.
     """
     try:
         done = subprocess.run(  # noqa: S603 - fixed commands

@@ -1,6 +1,6 @@
-"""Read kernel messages out of every kind of log: dmesg, syslog, journal, /dev/kmsg; text and JSON.
+"""Read kernel messages from dmesg, syslog, journal and /dev/kmsg, as text or JSON.
 
-Logs of any size are read in bounded memory. A message may carry its time in several ways.
+Logs of any size are read in bounded memory. A message may have times of several clocks.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Stamp(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A message.
+    """A kernel message.
 
     Attributes:
         text: from ``NVRM:`` (or ``nvidia``) on.
-        at: when, by each clock that the line shows.
-        quoted: not the kernel said it, but a program that repeats what the kernel said.
+        at: times of the message, one per clock that the line shows.
+        quoted: a program, not the kernel, wrote the message.
     """
 
     text: str
@@ -63,16 +63,16 @@ _FIELDS = frozenset(
 
 
 def _interesting(line: bytes) -> bool:
-    """Return whether a line may concern a GPU; most do not, and a log can have many millions."""
+    """Return whether a line may concern a GPU; most do not, and logs can have millions of lines."""
     low = line.lower()
     return b"xid" in low or b"nvrm" in low or b"pcie bus err" in low or b"fallen off" in low
 
 
 class Reader:
-    """Reads a log line by line; knows what the lines before have begun.
+    """Reader of a log, line by line; keeps the state that earlier lines began.
 
     Attributes:
-        seen: lines that were not empty.
+        seen: number of lines that were not empty.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Reader:
 
 
 def from_text(line: str) -> Iterator[Record]:
-    """Yield the messages of a line; more than one where line breaks were lost."""
+    """Yield the messages of a line; more than one if line breaks were lost."""
     head, *found = _STARTS.split(line)
     if not found:
         head, *found = _BARE.split(line)
@@ -175,7 +175,7 @@ def _json(raw: bytes) -> Any:
 
 
 def _from_json_line(bare: bytes) -> Iterator[Record]:
-    """Yield an object on one line; where it is none, or cut, what can be read of it as text."""
+    """Yield the record of a JSON object on one line; of a damaged one, what its text contains."""
     # A message that is no UTF-8 is a list of numbers in the journal.
     if not _interesting(bare) and b'"MESSAGE":[' not in bare.replace(b" ", b""):
         return
@@ -194,7 +194,7 @@ _OBJECT = re.compile(rb"\{[^{}]{2,4096}\}")
 
 
 def _from_objects(piece: bytes) -> Iterator[Record]:
-    """Whole objects in a piece of a longer document."""
+    """Yield the records of the whole objects in a piece of a longer document."""
     any_read = False
     for match in _OBJECT.finditer(piece):
         try:
@@ -250,7 +250,7 @@ def _number(value: Any) -> float | None:
 
 
 BEST: tuple[Clock, ...] = ("epoch", "iso", "ctime", "syslog", "boot")
-"""Clocks in the order in which a reader wants them."""
+"""Clocks in the order of preference."""
 
 # 6,1234,5678,-;message: priority, sequence, microseconds since boot (Documentation/ABI/dev-kmsg).
 _KMSG = re.compile(r"^(?:<\d+>)?\s*\d{1,3},\d+,(\d{1,18})(?:,[^;]{0,80})?;")
@@ -264,7 +264,7 @@ _UNIX = re.compile(r"^(\d{9,11}\.\d{1,9}) ")
 
 
 def parse_stamps(prefix: str) -> tuple[Stamp, ...]:
-    """Return the times that stand before a message; none where it has none."""
+    """Return the times before a message; none if it has none."""
     found = []
     if match := _KMSG.match(prefix):
         found.append(boot_stamp(int(match[1]) / 1e6))
@@ -282,12 +282,12 @@ def parse_stamps(prefix: str) -> tuple[Stamp, ...]:
 
 
 def boot_stamp(seconds: float) -> Stamp:
-    """Return seconds since boot."""
+    """Return a stamp of seconds since boot."""
     return Stamp("boot", f"{seconds:.6f} s after boot")
 
 
 def epoch_stamps(microseconds: float) -> tuple[Stamp, ...]:
-    """Microseconds since 1970, as journald counts; none where that is no date."""
+    """Return stamps of microseconds since 1970, as journald counts; none if that is not a date."""
     try:
         moment = datetime.fromtimestamp(microseconds / 1e6, UTC)
     except (OverflowError, ValueError, OSError):
@@ -297,14 +297,14 @@ def epoch_stamps(microseconds: float) -> tuple[Stamp, ...]:
 
 CHUNK = 1 << 16
 LONGEST = 1 << 16
-"""A longer line is cut; a kernel message is 1 KiB at most, so only a log without line breaks is."""
+"""Longer lines are cut; kernel messages have 1 KiB at most, so such a log has no line breaks."""
 
 
 class Stream(Protocol):
-    """What a log is read from."""
+    """Source of a log."""
 
     def read(self, size: int, /) -> bytes:
-        """Return the next bytes, at most so many; none at the end."""
+        """Return the next bytes, at most ``size``; none at the end."""
         ...
 
 
@@ -316,7 +316,7 @@ def log_lines(stream: Stream) -> Iterator[bytes]:
     """Yield the lines, without their ends.
 
     Raises:
-        BadInput: the file is compressed; it would look like a log without errors.
+        BadInput: the file is compressed; otherwise it would look like a log without errors.
     """
     rest = b""
     first = True
@@ -336,7 +336,7 @@ def log_lines(stream: Stream) -> Iterator[bytes]:
 
 
 def _cut(line: bytes) -> int:
-    """Where an endless line can be cut with the least harm: between two records of JSON."""
+    """Return where to cut an endless line: between two JSON records if possible."""
     for mark in _CUTS:
         found = line.rfind(mark, LONGEST // 2, LONGEST)
         if found > 0:
@@ -350,5 +350,5 @@ def _refuse_packed(head: bytes) -> None:
             raise BadInput(
                 f"the log is compressed ({name})",
                 field="--dmesg",
-                hint="unpack it first, such as with: zcat FILE | compatgate health --dmesg -",
+                hint="unpack it first, for example: zcat FILE | compatgate health --dmesg -",
             )

@@ -1,4 +1,4 @@
-"""How every GPU of this host stands, through NVML (``pip install compatgate[nvml]``)."""
+"""Read the state of every GPU of this host through NVML (``pip install compatgate[nvml]``)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ class Process(Struct, frozen=True):
 
 
 class Gpu(Struct, frozen=True):
-    """A GPU at a moment; None: it, or its driver, does not tell.
+    """State of a GPU at a moment; None where the GPU or its driver does not report a value.
 
     Attributes:
         pci: ``0000:9b:00``, as events name it.
-        lost: NVML has it in its list and can no longer reach it.
+        lost: NVML lists the GPU but cannot reach it.
         ecc_*: errors since the driver was loaded (volatile), and ever (aggregate).
-        retired_pages: for double-bit errors (before Ampere); ``retirement_pending``: a reboot is
-            needed for them to take effect.
+        retired_pages: for double-bit errors (before Ampere); ``retirement_pending``: they take
+            effect after a reboot.
         remapped_uncorrected: rows remapped for uncorrected errors (Ampere and newer);
-            ``remap_pending``: a reset is needed; ``remap_failed``: no spare row was left.
-        throttle: why clocks are lower than asked for, by NVML's names (``hw_slowdown``).
-        recovery: what the driver asks for: ``none``, ``gpu_reset``, ``node_reboot``, ...
+            ``remap_pending``: they take effect after a reset; ``remap_failed``: no spare row was
+            left.
+        throttle: reasons for lower clocks than requested, by NVML's names (``hw_slowdown``).
+        recovery: recovery that the driver asks for: ``none``, ``gpu_reset``, ``node_reboot``, ...
         utilisation: percent of the last sample period in which a kernel ran.
     """
 
@@ -63,7 +64,7 @@ class Gpu(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """Every GPU of the host at a moment."""
+    """State of every GPU of the host at a moment."""
 
     at: datetime
     driver: str | None
@@ -92,10 +93,10 @@ _GPU_SENSOR = 0
 
 
 def snapshot(nvml: Any = None) -> Snapshot | None:
-    """Return how every GPU stands now; None without NVML, its library or a GPU.
+    """Return the current state of every GPU; None without NVML, its library or a GPU.
 
     Args:
-        nvml: the ``pynvml`` module; None: import it.
+        nvml: the ``pynvml`` module; None to import it.
     """
     with open_nvml(nvml) as library:
         if library is None:
@@ -109,7 +110,7 @@ def snapshot(nvml: Any = None) -> Snapshot | None:
 
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
-    """Return the names of the reasons in NVML's mask; a bit without a name is shown as such."""
+    """Return the names of the reasons in NVML's mask; an unnamed bit is returned as a number."""
     known = [name for bit, name in _THROTTLE.items() if mask & bit]
     rest = mask & ~sum(_THROTTLE)
     return (*known, *([f"unknown_{rest:#x}"] if rest else []))
@@ -166,7 +167,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
 
 
 def _processes(nvml: Any, handle: Any) -> tuple[Process, ...] | None:
-    """Of the whole GPU, its MIG devices included."""
+    """Return the processes on the whole GPU, MIG devices included."""
     found = ask_nvml(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
     if found is None:
         return None
@@ -184,7 +185,7 @@ def _recovery(nvml: Any, handle: Any) -> str | None:
 
 
 def _lost(nvml: Any, handle: Any) -> bool:
-    """Return whether the GPU no longer answers; the temperature is read from the GPU itself."""
+    """Return whether the GPU does not answer; the temperature is read from the GPU itself."""
     try:
         nvml.nvmlDeviceGetTemperature(handle, _GPU_SENSOR)
     except nvml.NVMLError as error:

@@ -1,6 +1,6 @@
-"""The judge: what a canary measured against what was accepted.
+"""The judge: compare a canary's measurements with accepted ones.
 
-Pure and deterministic: no clock, no random numbers, nothing read; the same input gives the same
-answer always. `judged` judges what a workload reported, `metric` one metric of it; `baseline`
-learns what is normal; docs/judge.md says what is asked and how sure the answers are.
+Pure and deterministic: no clock, no random numbers, no I/O. `workload` judges a whole report,
+`metric` judges one metric, and `baseline` learns the normal values. docs/judge.md explains the
+questions and the confidence of the answers.
 """

@@ -1,9 +1,9 @@
 """Learn baselines: the accepted distribution of a metric for a workload, a SKU and a stack family.
 
 A family is the CUDA release, the cuDNN and NCCL majors, and the minor release of each framework.
-Patches of these stay in the family, so that what they do to a metric is seen; a new minor of CUDA
-or of a framework is another program, for which a baseline of its own is accepted. The driver is
-never part of it: a driver is rolled out below stacks that stay, and its effect must show.
+Patches stay in the family, so that their effect on a metric is seen. A new minor release of CUDA
+or of a framework is another program and gets its own baseline. The driver is never part of a
+family: it changes below unchanged stacks, and its effect must show.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
 
 KEPT_RUNS = 10
-"""The latest accepted runs that a baseline keeps."""
+"""Maximum number of accepted runs in a baseline, the latest."""
 GOOD_RUNS = 3
-"""From so many runs on it is known how far runs differ, and one that stands apart is seen."""
+"""Number of runs that show how far runs differ, and reveal an outlier."""
 _BINS = 20
 _LEAST, _MOST = 1e-100, 1e100
-"""Beyond these nothing was measured, and ratios of values leave what a float can hold."""
+"""Limits of plausible values; ratios of values beyond them do not fit a float."""
 
 
 class SampleSource(Struct, frozen=True):
-    """Where a sample was measured: what a person asks before letting it stand for a GPU.
+    """Where a sample was measured; an approver needs that before it stands for a GPU.
 
     Attributes:
         measured_at: ISO time.
@@ -50,8 +50,8 @@ class RunValues(Struct, frozen=True, omit_defaults=True):
     """Values of one run, in the order measured.
 
     Attributes:
-        sample: set where they came as a sample (see `compatgate.canary.samples`), measured
-            wherever whoever contributed it has such a GPU.
+        sample: set for a sample (see `compatgate.canary.samples`), which its contributor measured
+            elsewhere.
     """
 
     run: str
@@ -60,24 +60,24 @@ class RunValues(Struct, frozen=True, omit_defaults=True):
 
 
 class DiscardedRun(Struct, frozen=True):
-    """A run that was offered and not kept, with the reason."""
+    """A run that was offered and rejected, with the reason."""
 
     run: str
     reason: str
 
 
 class Baseline(Struct, frozen=True):
-    """What is normal for a metric.
+    """Accepted values of a metric.
 
     Attributes:
-        sku: as runs name it, the MIG profile included.
+        sku: as in runs, including the MIG profile.
         family: stack family (see `compatgate.canary.judge.baseline`).
-        runs: that it was learnt from, oldest first.
-        discarded: runs that were offered and not kept.
-        version: of this baseline, from 1; a new one is proposed and approved, never changed.
-        approved_by: None until a person has accepted it; only then it is judged against.
+        runs: runs that it was learnt from, oldest first.
+        discarded: runs that were offered and rejected.
+        version: of this baseline, from 1; a change is a new version, proposed and approved.
+        approved_by: None until a person approves it; only then is it used.
         approved_at: ISO time.
-        source: where it was imported from, in words; "" where it was learnt from runs here.
+        source: description of where it was imported from; "" if it was learnt from runs here.
     """
 
     workload: str
@@ -96,17 +96,17 @@ class Baseline(Struct, frozen=True):
 
     @property
     def samples(self) -> Samples:
-        """As the judge takes it."""
+        """Return the values as the judge takes them."""
         return Samples(self.metric, self.unit, tuple(run.values for run in self.runs))
 
     @property
     def thin(self) -> bool:
-        """Return whether it rests on too few runs to know how far runs differ."""
+        """Return whether the runs are too few to know how far runs differ."""
         return len(self.runs) < GOOD_RUNS
 
     @property
     def starting(self) -> bool:
-        """Return whether it rests on samples alone, and on nothing that was measured here."""
+        """Return whether it contains samples alone, and no run of this gate."""
         return bool(self.runs) and all(run.sample is not None for run in self.runs)
 
     def to_json(self) -> dict[str, Any]:
@@ -116,12 +116,12 @@ class Baseline(Struct, frozen=True):
 
     @classmethod
     def from_json(cls, body: object) -> Self:
-        """Back from plain data."""
+        """Restore a baseline from plain data."""
         return convert(body, cls)
 
 
 class Bin(Struct, frozen=True):
-    """A bar of a histogram: values from ``low`` (and, in the last bar, at ``high``) to below."""
+    """Bar of a histogram: ``low`` <= value < ``high``; the last bar includes ``high``."""
 
     low: float
     high: float
@@ -129,7 +129,7 @@ class Bin(Struct, frozen=True):
 
 
 class Distribution(Struct, frozen=True):
-    """What a person looks at before approving."""
+    """Distribution that an approver looks at."""
 
     n: int
     runs: int
@@ -155,17 +155,17 @@ def learn(
     """Propose a baseline from accepted runs.
 
     Args:
-        workload: that measured.
-        sku: it ran on.
-        family: of the stacks.
-        metric: its name.
-        spec: as the workload declares it; values are kept in its unit.
-        accepted: run and its samples, oldest first; the latest `KEPT_RUNS` usable ones are kept.
-        version: of the baseline.
-        sources: of those runs that came as samples.
+        workload: workload that measured.
+        sku: SKU of the runs.
+        family: family of the stacks.
+        metric: name of the metric.
+        spec: declaration of the metric; values are stored in its unit.
+        accepted: run to its samples, oldest first; only the latest usable ones count.
+        version: version of the baseline.
+        sources: provenance of the runs that are samples.
 
     Raises:
-        BadInput: no run can be used; says why for each.
+        BadInput: no run can be used; the message gives the reason for each.
     """
     kept: list[RunValues] = []
     discarded: list[DiscardedRun] = []
@@ -178,7 +178,9 @@ def learn(
             values = tuple(value * factor for value in samples.values)
             kept.append(RunValues(run, values, (sources or {}).get(run)))
     kept, apart = _discard_strangers(kept, spec.tolerance)
-    older = [DiscardedRun(r.run, f"the latest {KEPT_RUNS} are kept") for r in kept[:-KEPT_RUNS]]
+    older = [
+        DiscardedRun(r.run, f"only the latest {KEPT_RUNS} runs are used") for r in kept[:-KEPT_RUNS]
+    ]
     if not kept:
         why = "; ".join(f"{d.run}: {d.reason}" for d in discarded) or "none was accepted"
         raise BadInput(
@@ -194,7 +196,7 @@ def learn(
 
 
 def distribution(baseline: Baseline) -> Distribution:
-    """Return its quantiles and a histogram of twenty bars from the least to the greatest value."""
+    """Return quantiles, and a histogram of twenty bars from the least to the greatest value."""
     ordered = sorted(baseline.samples.values)
     least, most = ordered[0], ordered[-1]
     edges = [least + (most - least) * i / _BINS for i in range(_BINS)] + [most]
@@ -220,13 +222,13 @@ def distribution(baseline: Baseline) -> Distribution:
 
 
 def learning_problem(samples: Samples, spec: MetricSpec) -> str:
-    """Return why nothing can be learnt from a run's values; "" where something can."""
+    """Return why nothing can be learnt from a run's values; "" if they can be used."""
     values = samples.values
     if len(values) < spec.repetitions:
-        return f"{len(values)} values, {spec.repetitions} are needed"
+        return f"it has {len(values)} values, {spec.repetitions} are needed"
     least = 0 if is_count(samples) else _LEAST
     if not all(least <= value <= _MOST for value in values):
-        return "values that are not finite and positive"
+        return "it has values that are not finite and positive"
     if conversion(samples.unit, spec.unit) is None:
         return f"its unit {samples.unit or 'none'} does not convert into {spec.unit or 'none'}"
     return ""
@@ -235,9 +237,9 @@ def learning_problem(samples: Samples, spec: MetricSpec) -> str:
 def _discard_strangers(
     runs: list[RunValues], tolerance: float
 ) -> tuple[list[RunValues], list[DiscardedRun]]:
-    """Leave out runs whose centre is off the others' by more than the tolerance.
+    """Remove runs whose centre differs from the others' by more than the tolerance.
 
-    Where one is off, of two runs nobody can say which; three or more are asked.
+    At least three runs are needed: of two runs, neither can be called the outlier.
     """
     if len(runs) < GOOD_RUNS or any(0 in run.values for run in runs):
         return runs, []
@@ -247,7 +249,7 @@ def _discard_strangers(
     strangers = {name for name, by in off.items() if abs(by) > log1p(tolerance)}
     return [r for r in runs if r.run not in strangers], [
         DiscardedRun(
-            r.run, f"its median is off the other runs' by {100 * expm1(off[r.run]):+.1f} %"
+            r.run, f"its median differs from the other runs' by {100 * expm1(off[r.run]):+.1f} %"
         )
         for r in runs
         if r.run in strangers
@@ -259,13 +261,13 @@ _FRAMEWORK_PLACES = 2
 
 
 def family_of(versions: Mapping[str, str]) -> str:
-    """The family's key, such as ``cuda-12.4+cudnn-9+torch-2.4``; ``none`` where nothing counts.
+    """Return the family's key, such as ``cuda-12.4+cudnn-9+torch-2.4``; ``none`` if empty.
 
     Args:
         versions: component (or an alias) to version as measured in the process.
 
     Raises:
-        BadInput: a component or version that is none.
+        BadInput: a component or version is not valid.
     """
     found: dict[str, Version] = {}
     for name, text in versions.items():
@@ -282,8 +284,8 @@ def family_of(versions: Mapping[str, str]) -> str:
 def nearest_family(wanted: str, known: Iterable[str]) -> str | None:
     """Return the known family that shares the most components, to compare with for information.
 
-    Nothing is ever judged against another family: it tells whoever approves the first baseline of
-    a new one what has changed. None where no component is shared.
+    Only for information: values are never judged against another family. The approver of a new
+    family's first baseline sees what has changed. None if no component is shared.
     """
     own = set(wanted.split("+"))
     shared = {family: len(own & set(family.split("+"))) for family in known}

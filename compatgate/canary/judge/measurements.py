@@ -15,18 +15,18 @@ from compatgate.canary.workload import Better
 from compatgate.errors import BadInput
 
 PLAIN = "value"
-"""Name of the metric that plain numbers are of, where none is asked for."""
+"""Default name of the metric of plain numbers."""
 MOST_BYTES = 64 << 20
 _NOT_FINITE = {"nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"}
 
 
 class MeasuredFile(Struct, frozen=True):
-    """What one file says.
+    """Content of one file of measurements.
 
     Attributes:
-        form: ``empty`` where there was neither a JSON line of the protocol nor a number.
-        stated: direction and tolerance that lines carry, by metric.
-        lines: that were not empty.
+        form: ``empty`` if the file has neither a JSON line of the protocol nor a number.
+        stated: direction and tolerance that lines state, by metric.
+        lines: number of lines that are not empty.
     """
 
     form: Literal["lines", "plain", "empty"]
@@ -40,17 +40,17 @@ def read_measured(data: bytes, *, source: str, metric: str | None, unit: str = "
     """Read a file.
 
     Args:
-        data: its content; bytes that are not UTF-8 are taken for log.
-        source: named in errors.
-        metric: what plain numbers are called.
-        unit: of plain numbers.
+        data: content of the file; bytes that are not UTF-8 count as log.
+        source: name of the file for errors.
+        metric: name of the metric of plain numbers.
+        unit: unit of plain numbers.
 
     Raises:
-        BadInput: too large, or a line that is of the protocol but malformed, or among plain numbers
-            one that is no number; names the line.
+        BadInput: the file is too large, a line of the protocol is malformed, or one of several
+            plain numbers is not a number; the message names the line.
     """
     if len(data) > MOST_BYTES:
-        raise BadInput(f"is larger than {MOST_BYTES >> 20} MiB", field=source)
+        raise BadInput(f"is larger than the limit of {MOST_BYTES >> 20} MiB", field=source)
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     lines = [(i, s) for i, line in enumerate(text.split("\n"), 1) if (s := line.strip())]
     known = [(i, body) for i, line in lines if (body := _member(line)) is not None]
@@ -85,13 +85,13 @@ def _plain(lines: list[tuple[int, str]], source: str) -> Iterator[float]:
                 f"'{line[:60]}' is neither a number nor a JSON line of a canary",
                 field=f"{source}:{number}",
                 value=line[:60],
-                hint='one number a line, or lines such as {"type": "metric", "name": '
+                hint='write one number per line, or lines such as {"type": "metric", "name": '
                 '"step_time", "value": 1.2, "unit": "ms"}',
             ) from None
 
 
 class _Lines:
-    """Collects the lines of the protocol; a repeated metric appends."""
+    """Collector of the protocol's lines; a repeated metric appends."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -124,7 +124,7 @@ class _Lines:
                 f"metric {name} changes its unit from {first or 'none'} to {unit or 'none'}",
                 field=f"{where}.unit",
                 value=unit,
-                hint="one unit for all values of a metric",
+                hint="use one unit for all values of a metric",
             )
         self._remember(name, body, where)
         run = self._runs.setdefault(name, {}).setdefault(str(body.get("run", "")), [])
@@ -135,17 +135,17 @@ class _Lines:
         better, tolerance = body.get("better"), body.get("tolerance")
         if better is not None and better not in get_args(Better):
             raise BadInput(
-                f"{better!r} is no direction",
+                f"{better!r} is not a direction",
                 field=f"{where}.better",
                 value=better,
-                hint="lower, higher or either",
+                hint="use lower, higher or either",
             )
         if tolerance is not None and not (_is_number(tolerance) and 0 < tolerance < 1):
             raise BadInput(
-                f"{tolerance!r} is no tolerance",
+                f"{tolerance!r} is not a tolerance",
                 field=f"{where}.tolerance",
                 value=tolerance,
-                hint="a share between 0 and 1, such as 0.05",
+                hint="use a share between 0 and 1, such as 0.05",
             )
         was_better, was_tolerance = self._stated.get(name, (None, None))
         self._stated[name] = (was_better or better, was_tolerance or tolerance)
@@ -153,7 +153,7 @@ class _Lines:
 
 def _values(body: Mapping[str, Any], where: str) -> list[float]:
     if ("value" in body) == ("values" in body):
-        raise BadInput("a metric has either 'value' or 'values'", field=where)
+        raise BadInput("a metric must have exactly one of 'value' and 'values'", field=where)
     if "value" in body:
         return [_number(body["value"], f"{where}.value")]
     values = body["values"]
@@ -163,7 +163,7 @@ def _values(body: Mapping[str, Any], where: str) -> list[float]:
 
 
 def _number(value: object, where: str) -> float:
-    """A number; what JSON cannot write (NaN, infinity) comes as null or text, and is not finite."""
+    """Return a number; null and text stand for a value that JSON cannot write (NaN, infinity)."""
     if value is None or (isinstance(value, str) and value.strip().lower() in _NOT_FINITE):
         return float(value) if value else float("nan")
     if not _is_number(value):

@@ -1,8 +1,8 @@
 """Judge one metric against its baseline: regression, improvement, neither, or inconclusive.
 
 Three aspects of two comparable samples are judged, each with an answer in words: centre, tail and
-spread. Values are logarithms turned so that higher is worse. Counts are judged apart: their zeros
-are honest.
+spread. Values are logarithms, with the sign set so that higher is worse. Counts are judged
+separately, because zero is a valid count.
 """
 
 from __future__ import annotations
@@ -49,13 +49,10 @@ def judge_metric(
     """Judge one metric.
 
     Args:
-        name: of the metric.
-        spec: direction, tolerance, and how many repetitions either side needs.
-        baseline: what was accepted; None: nothing was yet.
-        candidate: what is judged; None: it did not report the metric.
-
-    Returns:
-        A pure function of the arguments: the same input always gives the same judgement.
+        name: name of the metric.
+        spec: direction, tolerance, and repetitions that either side needs.
+        baseline: accepted values; None if there are none yet.
+        candidate: values to judge; None if the candidate did not report the metric.
     """
     if candidate is None:
         reason, missing = "the candidate did not report it", f"{spec.repetitions} repetitions of it"
@@ -97,7 +94,7 @@ def _side(prepared: Prepared, sign: int, tolerance: float) -> Direction:
 
 
 def _worse_of_both(aspects: Sequence[Aspect]) -> list[Aspect]:
-    """The worse of each aspect's two directions; where either is worse, nothing is better."""
+    """Return the worse aspect of the two directions; if either is worse, none is better."""
     half = len(aspects) // 2
     found = []
     for up, down in zip(aspects[:half], aspects[half:], strict=True):
@@ -112,7 +109,7 @@ def _said(
     outcome: MetricOutcome = worst([aspect.outcome for aspect in aspects])
     deciding = [aspect for aspect in aspects if aspect.outcome == outcome]
     if outcome == "ok" or deciding[0].name == "centre":
-        deciding = deciding[:1]  # a moved centre explains the rest
+        deciding = deciding[:1]  # a moved centre explains the other aspects
     open_ones = [a for a in deciding if a.missing] if outcome != "regression" else []
     return MetricJudgement(
         name=name,
@@ -150,7 +147,7 @@ def _numbers(side: Direction, shift: Shift, tail: Tail, spread: Spread, dropped:
 
 
 def _rounded(value: float) -> float:
-    """As many digits as every platform's logarithm agrees on, and no minus zero."""
+    """Round to the digits that every platform's logarithm agrees on, without a minus zero."""
     return float(f"{value:.{_DIGITS}g}") + 0.0
 
 
@@ -184,20 +181,20 @@ class Direction(Struct, frozen=True):
         return log1p(self.tolerance) if self.sign > 0 else -log1p(-self.tolerance)
 
     def percent(self, shift: float) -> str:
-        """Return a shift as people say it: ``12.1 % higher``."""
+        """Format a shift, such as ``12.1 % higher``."""
         change = expm1(self.sign * shift)
         return f"{percent(abs(change))} {'higher' if change > 0 else 'lower'}"
 
 
 def percent(share: float) -> str:
-    """Return a share with as many digits as mean something; a factor where it is large."""
+    """Format a share with as many digits as are significant; a large one as a factor."""
     if share >= 10:
         return f"{share:.3g} x"
     return f"{100 * share:.0f} %" if share >= 0.995 else f"{100 * share:.1f} %"
 
 
 def judge_centre(side: Direction, shift: Shift) -> Aspect:
-    """Return whether the centre has moved by the tolerance, has not, or cannot be told."""
+    """Judge whether the centre has moved by the tolerance."""
     may_be_worse = shift.high >= side.limit - EXACT
     words = f"{side.percent(shift.estimate)} than the baseline{_between(side, shift)}"
     if may_be_worse and shift.surely_above > EXACT:
@@ -208,8 +205,8 @@ def judge_centre(side: Direction, shift: Shift) -> Aspect:
         return Aspect(
             "centre",
             "inconclusive",
-            f"{words}: more likely the work was not done",
-            missing="a look at whether the candidate did its work; accept the run if it did",
+            f"{words}: implausible; the work was probably not done",
+            missing="check that the candidate did its work; if it did, accept the run",
         )
     if -shift.low >= side.limit - EXACT and shift.surely_below < -EXACT:
         return Aspect("centre", "improvement", words)
@@ -217,7 +214,7 @@ def judge_centre(side: Direction, shift: Shift) -> Aspect:
 
 
 def judge_tail(side: Direction, tail: Tail) -> Aspect:
-    """Return whether far values have become more frequent."""
+    """Judge whether values far on the bad side have become more frequent."""
     n, m = len(side.baseline), len(side.candidate)
     beyond = side.percent(tail.limit - median(side.baseline))
     words = (
@@ -239,7 +236,7 @@ def judge_tail(side: Direction, tail: Tail) -> Aspect:
 
 
 def judge_spread(side: Direction, spread: Spread) -> Aspect:
-    """Return whether values scatter more, by an amount that matters."""
+    """Judge whether values scatter significantly more."""
     before, after = percent(expm1(spread.baseline)), percent(expm1(spread.candidate))
     words = f"noise of a repetition is {after}, of the baseline {before}"
     m = len(side.candidate)
@@ -271,9 +268,9 @@ def compute_statistics(side: Direction) -> tuple[Shift, Tail, Spread]:
 
 
 def missing_repetitions(wanted: int, have: int) -> str:
-    """What to ask of the candidate."""
+    """Describe what the candidate must provide."""
     if wanted > MOST_REPETITIONS:
-        return f"less noise: more than {MOST_REPETITIONS} repetitions would be needed"
+        return f"less noise: otherwise more than {MOST_REPETITIONS} repetitions are needed"
     return f"{wanted - have} more repetitions of the candidate ({wanted} in all)"
 
 
@@ -283,7 +280,7 @@ def _unsure(side: Direction, words: str) -> Aspect:
     error = (side.limit / (SHIFT_ALARM + SHIFT_CLEAR)) ** 2 - side.wander**2
     if error <= 0:
         runs = percent(expm1(side.wander))
-        missing = f"a steadier baseline: its runs differ from each other by about {runs}"
+        missing = f"a steadier baseline: its runs differ by about {runs}"
         return Aspect("centre", "inconclusive", reason, missing=missing)
     wanted, both = _repetitions_for_centre((error / _variance(side)), n, m)
     if both and wanted <= MOST_REPETITIONS:
@@ -294,18 +291,18 @@ def _unsure(side: Direction, words: str) -> Aspect:
 
 
 def _variance(side: Direction) -> float:
-    """Variance of the estimate for one repetition on each side, ``1/n + 1/m`` apart."""
+    """Return the estimate's variance per repetition, without the factor ``1/n + 1/m``."""
     noise = max(scale(side.baseline), scale(side.candidate))
     return EFFICIENCY * (noise * side.widen) ** 2 or 1.0
 
 
 def _repetitions_for_centre(share: float, n: int, m: int) -> tuple[int, bool]:
-    """Repetitions after which the two conclusions cannot both stay open, and whether of both sides.
+    """Return the repetitions that settle the centre, and whether both sides need them.
 
     Args:
-        share: what ``1/n + 1/m`` must come down to.
-        n: of the baseline.
-        m: of the candidate.
+        share: value that ``1/n + 1/m`` must reach.
+        n: repetitions of the baseline.
+        m: repetitions of the candidate.
     """
     left = share - 1 / n
     alone = ceil(1 / left) if left > 0 else MOST_REPETITIONS + 1
@@ -315,7 +312,7 @@ def _repetitions_for_centre(share: float, n: int, m: int) -> tuple[int, bool]:
 
 
 def _repetitions_for_tail(tail: Tail, n: int, m: int) -> int:
-    """Return repetitions at which the same share of far values would be beyond chance."""
+    """Return the repetitions at which the same share of far values would not be chance."""
     wanted = m
     while wanted < 4 * m:
         wanted += max(m // 10, 1)
@@ -350,7 +347,7 @@ def _bad_end(values: Sequence[float]) -> float:
 def judge_counts(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect:
     """Judge counts of which some are zero.
 
-    Only a baseline that is zero throughout can be compared with: of others no ratio can be taken.
+    Only a baseline of zeros throughout can be used: other zeros have no ratio.
     """
     values = [*baseline.values, *candidate.values]
     n, m = len(baseline.values), len(candidate.values)
@@ -362,8 +359,8 @@ def judge_counts(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Asp
         return Aspect(
             "data",
             "inconclusive",
-            "some counts are 0 and others not, of which no ratio can be taken",
-            missing="a check in the workload that says how many are too many",
+            "some counts are 0 and others are not, so there is no ratio",
+            missing="a check in the workload that states the limit",
         )
     above = sum(value > 0 for value in candidate.values)
     words = f"{above} of {m} counts are above 0, of the baseline none of {n}"

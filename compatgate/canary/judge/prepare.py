@@ -1,4 +1,4 @@
-"""From samples as measured to logarithms that can be compared, or the reason why not."""
+"""Prepare measured samples for comparison as logarithms, or say why that is impossible."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from compatgate.canary.judge.units import conversion, parse_unit
 from compatgate.canary.workload import MetricSpec
 
 _BEYOND_CHANCE = 3.0
-"""Variance between runs over that expected from the noise within: less may be chance."""
+"""Ratio of the variance between runs to that expected from noise; below it, it may be chance."""
 _CLEARLY_ALIKE = 1.4
-"""From here on, lasting states are certain enough to doubt a change of the spread as well."""
+"""Ratio above which lasting states also cast doubt on a change of the spread."""
 
 
 class Prepared(Struct, frozen=True):
     """Two comparable samples.
 
     Attributes:
-        baseline, candidate: natural logarithms in the baseline's unit, warm-up left out.
+        baseline, candidate: natural logarithms in the baseline's unit, without warm-up.
         widen: factor for dependence between neighbouring values, at least 1.
-        widen_spread: the same for the spread, by distances from the run's median.
-        wander: standard error of a run's centre for runs differing among themselves.
-        dropped: leading values left out of each run.
+        widen_spread: the same factor for the spread, from distances to the run's median.
+        wander: standard error of a run's centre because of differences between runs.
+        dropped: number of leading values removed from each run.
     """
 
     baseline: tuple[float, ...]
@@ -38,7 +38,7 @@ class Prepared(Struct, frozen=True):
 
 
 def prepare(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Prepared | Aspect:
-    """Convert, check and trim; an aspect is returned where there is nothing to compare."""
+    """Convert, check and trim; return an aspect if there is nothing to compare."""
     refused = _refusal(spec, baseline, candidate)
     if refused:
         return refused
@@ -70,7 +70,7 @@ def _refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect 
         if broken:
             return _no_data(
                 f"{broken} of the {side}'s {len(values)} values are not finite numbers",
-                f"a {side} whose values are all measured",
+                f"a {side} with finite values only",
             )
         if min(values) <= 0:
             return _not_positive(side, values)
@@ -99,12 +99,14 @@ def _unlike(baseline: str, candidate: str) -> Aspect:
 def _not_positive(side: str, values: Sequence[float]) -> Aspect:
     if min(values) < 0:
         return _no_data(
-            f"the {side} has negative values, of which no ratio can be taken",
+            f"the {side} has negative values, so there is no ratio",
             "a metric that is positive",
         )
     zeros = sum(value == 0 for value in values)
     what = "every value" if zeros == len(values) else f"{zeros} of {len(values)} values"
-    return _no_data(f"{what} of the {side} is 0: nothing was measured", f"a {side} that did work")
+    return _no_data(
+        f"{what} of the {side} is 0: nothing was measured", f"a {side} that did its work"
+    )
 
 
 def _no_data(reason: str, missing: str) -> Aspect:
@@ -116,12 +118,12 @@ def _repetitions(count: int) -> str:
 
 
 def is_count(samples: Samples) -> bool:
-    """Return whether zeros are honest values of this metric."""
+    """Return whether zero is a valid value of this metric."""
     return parse_unit(samples.unit).dimension == "count"
 
 
 def _dropped(base: Sequence[Sequence[float]], cand: Sequence[Sequence[float]]) -> int:
-    """Leading values to leave out everywhere: only where both sides begin apart.
+    """Return the number of leading values to drop everywhere: only if both sides begin differently.
 
     A candidate that alone starts slowly has changed; its tail will show it.
     """
@@ -135,9 +137,9 @@ def _without(runs: Sequence[tuple[float, ...]], dropped: int, keep: int) -> list
 
 
 def _wander(runs: Sequence[Sequence[float]]) -> float:
-    """Standard error of a run's centre for runs differing beyond what the noise within explains.
+    """Return the standard error of a run's centre for differences beyond noise within runs.
 
-    Of few runs it is known badly; the factor is about Student's t over the normal's 1.96.
+    The estimate from few runs is imprecise; the factor is about Student's t over the normal's 1.96.
     """
     if len(runs) < 2:
         return 0.0

@@ -1,4 +1,4 @@
-"""Hold what the judge says of a metric, and the samples that it judges."""
+"""Define the judge's result for a metric, and the samples that it judges."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from msgspec import Struct
 from compatgate.canary.workload import Better
 
 JUDGE = "1"
-"""Version of the statistics, kept with every judgement: another may judge otherwise."""
+"""Version of the statistics, stored with every judgement: another version may judge otherwise."""
 MetricOutcome = Literal["regression", "inconclusive", "no-baseline", "improvement", "ok"]
-"""Worst first."""
+"""Outcomes, worst first."""
 AspectName = Literal["data", "centre", "tail", "spread"]
 
 
@@ -19,7 +19,7 @@ class Samples(Struct, frozen=True):
     """Measured values of one metric.
 
     Attributes:
-        runs: one tuple of values a run, each in the order measured, warm-up left out.
+        runs: one tuple of values per run, in the order measured, without warm-up.
     """
 
     name: str
@@ -33,11 +33,11 @@ class Samples(Struct, frozen=True):
 
 
 class Aspect(Struct, frozen=True):
-    """One thing that was looked at.
+    """Result for one aspect.
 
     Attributes:
-        missing: what would make it conclusive.
-        repetitions: that the candidate should give to settle it, where that can be computed.
+        missing: data that would make it conclusive.
+        repetitions: repetitions that the candidate should give to settle it, if computable.
     """
 
     name: AspectName
@@ -51,14 +51,14 @@ class Numbers(Struct, frozen=True):
     """The figures behind a judgement, in the baseline's unit.
 
     Attributes:
-        ratio: candidate over baseline, the middle of all pairwise ratios.
-        interval: where the ratio lies with 98 % confidence; None: open on that side.
+        ratio: candidate over baseline, the median of all pairwise ratios.
+        interval: 98 % confidence interval of the ratio; None for an open side.
         effect: Cliff's delta, -1 (every candidate value is below) to 1 (above).
         noise: of one repetition, relative, as (baseline, candidate).
-        spread_ratio: candidate's noise over the baseline's; None where the baseline has none.
-        tail_ratio: the bad end's 95th percentile, candidate over baseline.
-        far: values far out on the bad side, as (baseline, candidate).
-        dropped: leading values left out as warm-up, of each run.
+        spread_ratio: candidate's noise over the baseline's; None if the baseline has none.
+        tail_ratio: 95th percentile of the bad end, candidate over baseline.
+        far: number of values far on the bad side, as (baseline, candidate).
+        dropped: number of leading warm-up values removed from each run.
     """
 
     n: tuple[int, int]
@@ -74,12 +74,12 @@ class Numbers(Struct, frozen=True):
 
 
 class MetricJudgement(Struct, frozen=True):
-    """The judge's word on one metric.
+    """Judgement of one metric.
 
     Attributes:
         reason: one line for people.
-        missing: what would make it conclusive, None where it is.
-        repetitions: that the candidate should give then, where that can be computed.
+        missing: data that would make it conclusive; None if it is.
+        repetitions: repetitions that the candidate should then give, if computable.
     """
 
     name: str

@@ -30,9 +30,9 @@ from math import hypot, inf, sqrt
 from msgspec import Struct
 
 EXACT = 1e-9
-"""Slack of comparisons: 105 over 100 is a change of 5 %, whatever the last bit says."""
+"""Slack of comparisons, so that 105 over 100 is a change of 5 % despite rounding."""
 ENOUGH_FOR_ORDER = 20
-"""Below so many values, nothing is concluded from their order."""
+"""Minimum number of values for conclusions from their order."""
 _ONE_SIGMA = (0.158655, 0.841345)
 _WARMUP_SCALES = 4.0
 _WARMUP_SHARE = 3
@@ -40,7 +40,7 @@ _LAGS = 5
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """A quantile of sorted values, linear between neighbours (definition 7 of Hyndman and Fan).
+    """Return a quantile of sorted values, with linear interpolation.
 
     Args:
         ordered: at least one value, ascending.
@@ -53,12 +53,12 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """Return the middle value."""
+    """Return the median."""
     return quantile(sorted(values), 0.5)
 
 
 def scale(values: Sequence[float]) -> float:
-    """Half the width of the central 68 %: the standard deviation of a normal sample.
+    """Return half the width of the central 68 %: the standard deviation of a normal sample.
 
     Outliers in up to 15 % of the values on a side do not move it far.
     """
@@ -67,14 +67,14 @@ def scale(values: Sequence[float]) -> float:
 
 
 def trimmed_mean(values: Sequence[float]) -> float:
-    """Mean of the values without the fifth at either end."""
+    """Return the mean without the lowest and the highest fifth."""
     cut = len(values) // 5
     kept = sorted(values)[cut : len(values) - cut]
     return sum(kept) / len(kept)
 
 
 def ranks(values: Sequence[float]) -> list[float]:
-    """Rank of each value from 1; equal values share the mean of theirs."""
+    """Return the rank of each value from 1; equal values share their mean rank."""
     by_value = sorted(range(len(values)), key=values.__getitem__)
     found = [0.0] * len(values)
     start = 0
@@ -89,10 +89,10 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 def dependence(runs: Sequence[Sequence[float]]) -> float:
-    """How many times wider an interval must be because neighbouring values are alike; at least 1.
+    """Return the factor, at least 1, that widens an interval for dependent neighbouring values.
 
     The square is ``1 + 2 sum(w_k r_k)`` over the autocorrelations of the ranks within runs, with
-    weights that fall linearly. Values that were sorted say nothing about order.
+    weights that fall linearly. Sorted values say nothing about order.
 
     Source: Newey and West (1987), A Simple, Positive Semi-definite ... Covariance Matrix.
     """
@@ -113,7 +113,7 @@ def dependence(runs: Sequence[Sequence[float]]) -> float:
 
 
 def is_sorted(values: Sequence[float]) -> bool:
-    """Whether values never turn: sorted by someone, as a series of measurements hardly is."""
+    """Return whether values never turn: a sign that they were sorted after the measurement."""
     pairs = list(pairwise(values))
     return all(a <= b for a, b in pairs) or all(a >= b for a, b in pairs)
 
@@ -121,8 +121,8 @@ def is_sorted(values: Sequence[float]) -> bool:
 def warmup_of(values: Sequence[float]) -> int:
     """Return how many leading values lie clearly apart from the second half of the run.
 
-    Apart is further than four scales of the second half from its median, on the side of the first
-    value. At most a third of the values; none where the order says nothing.
+    Apart means further than four scales of the second half from its median, on the side of the
+    first value. The result is at most a third of the values, and 0 if the order says nothing.
     """
     if len(values) < ENOUGH_FOR_ORDER or is_sorted(values):
         return 0
@@ -145,13 +145,13 @@ _THIN = 300
 
 
 class Shift(Struct, frozen=True):
-    """A difference of logarithms, candidate minus baseline.
+    """Difference of logarithms, candidate minus baseline.
 
     Attributes:
-        estimate: the middle of all differences.
-        low, high: where it lies with 98 % confidence.
-        surely_above, surely_below: beyond which it lies with 99.5 % confidence, one side each;
-            infinite where there are too few values to say.
+        estimate: median of all differences.
+        low, high: 98 % confidence interval.
+        surely_above, surely_below: one-sided bounds with 99.5 % confidence; infinite if there are
+            too few values.
         effect: Cliff's delta: how much more often a candidate value is above a baseline value than
             below, -1 to 1.
     """
@@ -173,7 +173,7 @@ def shift_between(
         baseline: logarithms, shape (n,).
         candidate: logarithms, shape (m,).
         widen: factor for dependence between neighbours, at least 1.
-        wander: standard error that comes on top, for runs differing among themselves.
+        wander: additional standard error for differences between runs.
     """
     n, m = len(baseline), len(candidate)
     base, cand = _thin_out(baseline), _thin_out(candidate)
@@ -203,7 +203,7 @@ def _bound(ascending: Sequence[float], share: float) -> float:
 
 
 def _thin_out(values: Sequence[float]) -> list[float]:
-    """Sorted; of very many, as many quantiles as decide the centre to well below its error."""
+    """Sort values; replace very many by enough quantiles to keep the centre exact to its error."""
     ordered = sorted(values)
     if len(ordered) <= _THIN:
         return ordered
@@ -211,11 +211,11 @@ def _thin_out(values: Sequence[float]) -> list[float]:
 
 
 SPREAD_ALARM = 2.8
-"""Standard deviations of the scores' sum that are taken as a change."""
+"""Standard deviations of the scores' sum that count as a change."""
 SPREAD_SUSPICION = 2.33
-"""Standard deviations that are not passed over: more repetitions decide."""
+"""Standard deviations that raise a suspicion; more repetitions then decide."""
 SPREAD_FACTOR = 1.5
-"""Less than so many times the spread is no change that anyone would act on."""
+"""Factor of the spread below which a change does not matter."""
 
 
 class Spread(Struct, frozen=True):
@@ -231,14 +231,14 @@ class Spread(Struct, frozen=True):
 
     @property
     def ratio(self) -> float:
-        """Candidate's over baseline's; infinite over a baseline that does not vary."""
+        """Return the candidate's spread over the baseline's; infinite over no spread."""
         if self.baseline > 0:
             return self.candidate / self.baseline
         return inf if self.candidate > 0 else 1.0
 
 
 def spread_between(baseline: Sequence[float], candidate: Sequence[float], widen: float) -> Spread:
-    """Compare the spread of two samples of logarithms; ``widen`` for distances that are alike."""
+    """Compare the spread of two samples of logarithms; ``widen`` is for dependent distances."""
     apart = [*_distances(baseline), *_distances(candidate)]
     n, m = len(baseline), len(candidate)
     scores = _savage_scores(apart)
@@ -251,13 +251,13 @@ def spread_between(baseline: Sequence[float], candidate: Sequence[float], widen:
 
 
 def _distances(values: Sequence[float]) -> list[float]:
-    """Distances from the median, rounded so that equal ones are equal after any rescaling."""
+    """Return distances from the median, rounded so that equal ones stay equal after rescaling."""
     centre = median(values)
     return [round(abs(value - centre), 12) for value in values]
 
 
 def _savage_scores(values: Sequence[float]) -> list[float]:
-    """Expected order statistics of exponentials, by rank; equal values share the mean."""
+    """Return expected order statistics of exponentials, by rank; equal values share the mean."""
     count = len(values)
     score, total = [0.0], 0.0
     for i in range(count):
@@ -271,9 +271,9 @@ def _savage_scores(values: Sequence[float]) -> list[float]:
 
 
 TAIL_ALARM = 0.002
-"""Chance at or below which more far values are taken as a change."""
+"""Probability at or below which more far values count as a change."""
 TAIL_SUSPICION = 0.02
-"""Chance at or below which they are not passed over: more repetitions decide."""
+"""Probability at or below which they raise a suspicion; more repetitions then decide."""
 _TAIL_PRIOR = (0.4, 29.6)
 
 
@@ -281,9 +281,9 @@ class Tail(Struct, frozen=True):
     """Far values on both sides of the comparison.
 
     Attributes:
-        limit: beyond which a value is far.
-        baseline, candidate: how many are.
-        chance: of so many or more in the candidate, were nothing changed.
+        limit: value beyond which a value is far.
+        baseline, candidate: number of far values.
+        chance: probability of at least that many in the candidate if nothing changed.
     """
 
     limit: float
@@ -293,7 +293,7 @@ class Tail(Struct, frozen=True):
 
 
 def tail_of(baseline: Sequence[float], candidate: Sequence[float], limit: float) -> Tail:
-    """Count the far values and say how surprising the candidate's number is."""
+    """Count the far values, and compute the probability of the candidate's number."""
     before = sum(value > limit + EXACT for value in baseline)
     after = sum(value > limit + EXACT for value in candidate)
     chance = tail_chance(before, len(baseline), after, len(candidate))
@@ -301,7 +301,7 @@ def tail_of(baseline: Sequence[float], candidate: Sequence[float], limit: float)
 
 
 def tail_chance(before: int, of_baseline: int, after: int, of_candidate: int) -> float:
-    """Chance of ``after`` or more far values, having seen ``before`` of ``of_baseline``."""
+    """Return the probability of ``after`` or more far values, given the baseline's number."""
     a = _TAIL_PRIOR[0] + before
     b = _TAIL_PRIOR[1] + of_baseline - before
     mass = 1.0

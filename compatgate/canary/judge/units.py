@@ -1,4 +1,4 @@
-"""Units of metrics: what can be compared with what, and which direction is usually better."""
+"""Parse units of metrics: which convert into each other, and which direction is usually better."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Unit(Struct, frozen=True):
 
     Attributes:
         dimension: units of the same dimension convert into each other.
-        factor: of the dimension's base unit.
-        better: what is usually better, None where that depends.
+        factor: factor to the dimension's base unit.
+        better: direction that is usually better; None if it depends.
     """
 
     text: str
@@ -91,8 +91,8 @@ _ONE_NAME = {"it": "iteration", "its": "iteration", "iter": "iteration", "req": 
 def parse_unit(text: str) -> Unit:
     """Read a unit.
 
-    Case matters where it must (``MB`` are bytes, ``Mb/s`` bits). What is not known is a dimension
-    of its own, comparable with itself alone.
+    Case matters (``MB`` are bytes, ``Mb/s`` bits). An unknown unit is its own dimension, comparable
+    only with itself.
     """
     name = text.strip()
     if name in _TIME:
@@ -112,7 +112,7 @@ def parse_unit(text: str) -> Unit:
 
 
 def conversion(source: str, target: str) -> float | None:
-    """Return the factor from one unit into another; None where they cannot be compared."""
+    """Return the factor from one unit to another; None if they do not convert."""
     one, other = parse_unit(source), parse_unit(target)
     if one.dimension != other.dimension:
         return None

@@ -1,4 +1,4 @@
-"""Judge all that a workload reported: checks first, then each metric against its baseline."""
+"""Judge a workload's reports: checks first, then each metric against its baseline."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Outcome = Literal["passed", "failed", "inconclusive"]
 
 
 class WorkloadJudgement(Struct, frozen=True):
-    """The judge's word on one or several executions of a workload.
+    """Judgement of one or several executions of a workload.
 
     Attributes:
         reason: one line for people.
-        missing: what would make it conclusive, a line each.
-        more: repetitions that the candidate should give on top; 0 where they would not help.
+        missing: data that would make it conclusive, a line each.
+        more: additional repetitions that the candidate should give; 0 if they would not help.
         judge: version of the statistics.
     """
 
@@ -35,7 +35,7 @@ class WorkloadJudgement(Struct, frozen=True):
     judge: str = JUDGE
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data, to be kept with the run and shown."""
+        """Return plain data, to be stored with the run and shown."""
         body: dict[str, Any] = to_builtins(self)
         return body
 
@@ -46,13 +46,13 @@ def judge_reports(
     reports: Sequence[Report],
     baselines: Mapping[str, Samples],
 ) -> WorkloadJudgement:
-    """Judge what a workload reported in one or several executions.
+    """Judge the reports of one or several executions of a workload.
 
     Args:
-        metrics: that the workload declares; others that it printed are not judged.
-        checks: names that it declares; each must have been reported by every execution.
-        reports: of the executions, in order; their values are judged together.
-        baselines: by metric; one that is absent is not learnt yet.
+        metrics: declared metrics; others that were printed are not judged.
+        checks: declared names; every execution must have reported each.
+        reports: reports of the executions, in order; their values are judged together.
+        baselines: by metric; a missing one is not learnt yet.
     """
     candidate = {
         name: samples for name in metrics if (samples := _samples(name, reports)) is not None
@@ -73,7 +73,7 @@ def judge(
     checks: Sequence[Check] = (),
     unreported: Sequence[str] = (),
 ) -> WorkloadJudgement:
-    """Judge checks and samples; where there is neither, nothing was measured."""
+    """Judge checks and samples; without either, the result is inconclusive."""
     failed = list(dict.fromkeys(check for check in checks if not check.ok))
     judged = tuple(
         judge_metric(name, spec, baselines.get(name), candidate.get(name))
@@ -102,7 +102,7 @@ def judge(
 
 
 def _samples(name: str, reports: Sequence[Report]) -> Samples | None:
-    """Return values of a metric over executions, in the unit of the first; None: in no report."""
+    """Return a metric's values over executions, in the first one's unit; None without any."""
     found = [metric for report in reports for metric in report.metrics if metric.name == name]
     if not found:
         return None
@@ -121,7 +121,7 @@ def _samples(name: str, reports: Sequence[Report]) -> Samples | None:
 
 
 def _more(metric: MetricJudgement, candidate: Mapping[str, Samples]) -> int:
-    """Return repetitions on top that would settle a metric; 0 where they would not, or too many."""
+    """Return additional repetitions that would settle a metric; 0 if none, or too many, would."""
     have = len(candidate[metric.name].values) if metric.name in candidate else 0
     return max((metric.repetitions or have) - have, 0)
 

@@ -1,4 +1,4 @@
-"""What programs print, as reports: one reader per adapter."""
+"""Readers of programs' output: one reader per adapter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compatgate.errors import NotFound
 
 
 class Reader(Protocol):
-    """Reads one execution's output, in pieces of any size that are cut anywhere."""
+    """Reader of one execution's output, in pieces of any size that are cut anywhere."""
 
     @property
     def progress(self) -> float | None:
@@ -23,11 +23,11 @@ class Reader(Protocol):
         ...
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece."""
+        """Read the next piece."""
         ...
 
     def report(self) -> Report:
-        """What was read; what is fed after that is not."""
+        """Return the report; later pieces are not read."""
         ...
 
 
@@ -35,14 +35,14 @@ READERS: dict[str, Callable[[Workload], Reader]] = {
     "jsonl": JsonLines,
     **{name: partial(ToolOutput, read) for name, read in TOOLS.items()},
 }
-"""Adapter, as ``workload.toml`` names it, to what reads it."""
+"""Adapter, as in ``workload.toml``, to its reader."""
 
 
 def reader_of(workload: Workload) -> Reader:
     """Return a reader for one execution of a workload.
 
     Raises:
-        NotFound: there is no such adapter.
+        NotFound: the adapter does not exist.
     """
     if make := READERS.get(workload.adapter):
         return make(workload)
@@ -58,7 +58,7 @@ def read_report(pieces: Iterable[bytes], workload: Workload) -> Report:
     """Return the report of a whole output.
 
     Raises:
-        NotFound: there is no such adapter.
+        NotFound: the adapter does not exist.
     """
     reader = reader_of(workload)
     for piece in pieces:

@@ -1,9 +1,9 @@
 """Read the line protocol: JSON lines among log lines.
 
-A line is of the protocol when it is a JSON object with a ``type``; everything else is log. What
-wants to be of the protocol and is not (cut off, not UTF-8, ``NaN``, a wrong type, a name that
+A line is of the protocol if it is a JSON object with a ``type``; everything else is log. A
+malformed line of the protocol (cut off, not UTF-8, ``NaN``, a wrong type, a name that
 ``workload.toml`` does not declare) is a problem of the report, and a report with problems is never
-evidence. The ``env`` line says the driver, the GPUs, and what is loaded in the process.
+evidence. The ``env`` line states the driver, the GPUs, and the components loaded in the process.
 docs/canaries.md is the specification.
 """
 
@@ -31,7 +31,7 @@ from compatgate.core.versions import parse_version
 from compatgate.errors import CompatgateError
 
 MOST_VALUES = 1_000_000
-"""Values of all metrics together."""
+"""Maximum number of values of all metrics together."""
 _MOST_PROBLEMS = 100
 _MESSAGE = 2000
 _KINDS = ("env", "metric", "check", "progress")
@@ -39,7 +39,7 @@ _MEANT = re.compile(rb'"type"\s*:\s*"(env|metric|check|progress)"')
 
 
 class JsonLines:
-    """Reads one execution of a workload."""
+    """Reader of one execution of a workload."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -66,12 +66,12 @@ class JsonLines:
         return self._progress
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece of output."""
+        """Read the next piece of output."""
         for line in self._lines.feed(data):
             self._take(line)
 
     def report(self) -> Report:
-        """What was read; an unfinished last line counts when it is whole."""
+        """Return the report; an unfinished last line counts if it is whole."""
         for line in self._lines.end():
             self._take(line)
         problems = list(self._problems)
@@ -110,9 +110,9 @@ class JsonLines:
 
     def _read_env(self, body: dict[str, Any]) -> None:
         if self._env is not None:
-            raise BrokenLine("a second env")
+            raise BrokenLine("there is a second env line")
         if self._began:
-            raise BrokenLine("env comes after other lines; it must be the first")
+            raise BrokenLine("the env line must be the first line of the protocol")
         self._env = read_env(body)
 
     def _read_metric(self, body: dict[str, Any]) -> None:
@@ -122,13 +122,15 @@ class JsonLines:
             raise BrokenLine(f"the metric {_short(name)} is not declared in workload.toml")
         unit = read_text(body, "unit")
         if unit != declared.unit:
-            raise BrokenLine(f"the metric {name} is in {_short(unit)}, declared is {declared.unit}")
+            raise BrokenLine(
+                f"the metric {name} is in {_short(unit)}, but {declared.unit} is declared"
+            )
         values, warmup = read_numbers(body, "values", "value"), read_numbers(body, "warmup")
         if not (values or warmup):
             raise BrokenLine(f"the metric {name} has no value")
         self._room -= len(values) + len(warmup)
         if self._room < 0:
-            raise BrokenLine(f"more than {MOST_VALUES} values")
+            raise BrokenLine(f"the output has more than {MOST_VALUES} values")
         known = self._values.setdefault(name, ([], []))
         known[0].extend(values)
         known[1].extend(warmup)
@@ -147,7 +149,8 @@ class JsonLines:
             )
         check = Check(name, ok, read_text(body, "message", default="")[:_MESSAGE], skipped)
         known = self._checks.get(name)
-        # A check that failed once has failed, whatever comes later; one that held was no skip.
+        # A check that failed once has failed, whatever comes later; one that passed was not
+        # skipped.
         if known is None or (known.ok and (known.skipped or not check.skipped)):
             self._checks[name] = check
 
@@ -162,7 +165,7 @@ def protocol_body(line: Line) -> dict[str, Any] | None:
     """Return the object of a protocol line; None for log.
 
     Raises:
-        Broken: it was meant to be of the protocol.
+        BrokenLine: the line was meant to be of the protocol, but is malformed.
     """
     content = line.content.strip()
     if not content.startswith(b"{"):
@@ -200,13 +203,13 @@ _DEVICE = ("uuid", "pci", "compute_capability", "mig")
 
 
 def read_env(body: dict[str, Any]) -> Env:
-    """Read the members of the line.
+    """Read the members of the env line.
 
-    Components stand under ``versions``, by any name that a stack may call them; ``cuda``,
-    ``cudnn``, ``nccl``, ``torch`` and the others may stand beside it as well.
+    Components are members of ``versions``, by any name that a stack may use. ``cuda``, ``cudnn``,
+    ``nccl``, ``torch`` and the others may also be members of the line itself.
 
     Raises:
-        Broken: a wrong type, a version that is none, a component stated twice differently.
+        BrokenLine: a wrong type, an invalid version, or two versions of one component.
     """
     stated = {k: v for k, v in body.items() if k in COMPONENTS and k not in _OWN}
     versions: dict[str, str] = {}

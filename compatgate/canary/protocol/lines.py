@@ -1,4 +1,4 @@
-"""Cut bytes into lines, with bounds, and read members of a line strictly."""
+"""Cut bytes into lines, with limits, and read members of a line strictly."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from msgspec import Struct
 
 LONGEST = 1 << 20
-"""Bytes of a line; the rest of a longer one is skipped."""
+"""Maximum bytes of a line; the rest of a longer one is skipped."""
 
 
 class Line(Struct, frozen=True):
     """A line without its end.
 
     Attributes:
-        number: the first is 1.
-        complete: all of it is here, and a line feed ended it.
-        too_long: it was cut at `LONGEST`.
+        number: number of the line; the first is 1.
+        complete: the whole line is here, and a line feed ended it.
+        too_long: the line was cut at the maximum length.
     """
 
     number: int
@@ -28,11 +28,11 @@ class Line(Struct, frozen=True):
 
 
 class Lines:
-    """Cuts pieces into lines and drops what comes after ``most`` bytes.
+    """Splitter of output into lines; drops what comes after ``most`` bytes.
 
     Attributes:
-        count: lines so far.
-        dropped: bytes that came beyond ``most``.
+        count: number of lines so far.
+        dropped: number of bytes beyond ``most``.
     """
 
     def __init__(self, most: int) -> None:
@@ -55,7 +55,7 @@ class Lines:
         yield from self._append(taken[start:])
 
     def end(self) -> Iterator[Line]:
-        """What is left without a line feed; of output that was cut, nothing."""
+        """Yield the last line without a line feed; nothing if the output was cut."""
         if self._buffer and not self.dropped:
             yield self._line(complete=False)
         self._buffer.clear()
@@ -85,14 +85,14 @@ LOST = b'{"type": "lost", "message": "the log outgrew its files, lines may be mi
 
 
 class BrokenLine(Exception):
-    """A line that breaks the protocol, and how."""
+    """Error: a line breaks the protocol; the message says how."""
 
 
 def read_text(body: dict[str, Any], field: str, default: str | None = None) -> str:
-    """Return a member that must be text.
+    """Return a text member.
 
     Raises:
-        Broken: it is missing and has no default, or is something else.
+        BrokenLine: it is missing and has no default, or is not text.
     """
     value = body.get(field, default)
     if not isinstance(value, str):
@@ -104,7 +104,7 @@ def read_number(field: str, value: object) -> float:
     """Return a finite number.
 
     Raises:
-        Broken: anything else.
+        BrokenLine: it is missing, or not a finite number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BrokenLine(f"{field} is missing" if value is None else f"{field} must be a number")
@@ -113,15 +113,15 @@ def read_number(field: str, value: object) -> float:
     except OverflowError:
         found = math.inf
     if not math.isfinite(found):
-        raise BrokenLine(f"{field} is larger than a number may be")
+        raise BrokenLine(f"{field} is too large for a number")
     return found
 
 
 def read_numbers(body: dict[str, Any], field: str, single: str | None = None) -> list[float]:
-    """Return a list of numbers, or one number under another name; [] where neither is there.
+    """Return a list of numbers, or a single number under another name; [] if both are missing.
 
     Raises:
-        Broken: something else, or both.
+        BrokenLine: a value of another type, or both.
     """
     if single is not None and single in body:
         if field in body:

@@ -1,6 +1,6 @@
-"""Samples: what workloads have measured, as files of data beside their programs.
+"""Samples: measured values of workloads, as data files next to their programs.
 
-A sample is one execution of a workload: a first line that says where it comes from, then the lines
-of the protocol that it reported. Samples are taken from stored runs, travel with the workload, and
-start baselines where nothing has been measured yet.
+A sample is one execution of a workload: a first line with its provenance, then the lines of the
+protocol that it reported. Samples are taken from stored runs, travel with the workload, and start
+baselines before anything has been measured locally.
 """

@@ -1,8 +1,8 @@
-"""Write baselines to a file, and read files of baselines and samples that another gate gave.
+"""Write baselines to a file, and read files of baselines and samples from another gate.
 
-The first line says who wrote the file; each further one is a baseline. `matrix/schema` has the
-schema. What a metric is (its unit, which direction is better, its tolerance) is the workload's to
-say, so a file has only the values.
+The first line says who wrote the file; each further line is a baseline. `matrix/schema` has the
+schema. The workload defines a metric (its unit, its better direction, its tolerance), so a file has
+only the values.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Strict(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omi
 
 
 class ExportHead(_Strict, frozen=True):
-    """The first line."""
+    """First line of an export."""
 
     type: Literal["baselines"]
     compatgate: _Line
@@ -53,7 +53,7 @@ class ExportHead(_Strict, frozen=True):
 
 
 class ExportedSource(_Strict, frozen=True):
-    """As `compatgate.canary.judge.baseline.SampleSource`."""
+    """Written form of `compatgate.canary.judge.baseline.SampleSource`."""
 
     measured_at: _Moment
     driver: _Line | None
@@ -62,7 +62,7 @@ class ExportedSource(_Strict, frozen=True):
 
 
 class ExportedRun(_Strict, frozen=True):
-    """As `compatgate.canary.judge.baseline.RunValues`."""
+    """Written form of `compatgate.canary.judge.baseline.RunValues`."""
 
     run: _Line
     values: Annotated[tuple[float, ...], Meta(min_length=1, max_length=1_000_000)]
@@ -70,11 +70,11 @@ class ExportedRun(_Strict, frozen=True):
 
 
 class ExportedBaseline(_Strict, frozen=True):
-    """A line: a version that runs were judged against where the file was written.
+    """Line with a baseline version that the exporting gate judged runs against.
 
     Attributes:
-        workload: name and the digest of its content, as `BaselineKey` has it.
-        source: where that gate had imported it from.
+        workload: name and digest of its content, as in `BaselineKey`.
+        source: where the exporting gate had imported it from.
     """
 
     type: Literal["baseline"]
@@ -96,7 +96,7 @@ class ExportedBaseline(_Strict, frozen=True):
 
     @property
     def sources(self) -> dict[str, SampleSource]:
-        """Of those runs that came as samples."""
+        """Return the provenance of the runs that came as samples."""
         return {
             run.run: SampleSource(**msgspec.structs.asdict(run.sample))
             for run in self.runs
@@ -105,7 +105,7 @@ class ExportedBaseline(_Strict, frozen=True):
 
     @property
     def origin(self) -> str:
-        """Where it comes from, in words."""
+        """Describe where it comes from."""
         there = f"version {self.version} of another gate, approved by {self.approved_by}"
         return f"{there} on {self.approved_at[:10]}"
 
@@ -140,23 +140,23 @@ def _run(run: RunValues) -> ExportedRun:
     return ExportedRun(run=run.run, values=run.values, sample=exported)
 
 
-_DEVELOPMENT = "was measured outside a container, which starts no baseline"
+_DEVELOPMENT = "was measured outside a container, so it cannot start a baseline"
 
 
 class RefusedItem(Struct, frozen=True):
-    """What was not taken, and why."""
+    """An item that was not imported, with the reason."""
 
     what: str
     reason: str
 
 
 class BaselineImport(Struct, frozen=True):
-    """What may be proposed.
+    """Items that may be proposed.
 
     Attributes:
-        samples: each with its workload.
-        baselines: each with its workload.
-        refused: what is well formed and cannot be judged by here.
+        samples: with their workloads.
+        baselines: with their workloads.
+        refused: well-formed items that cannot be used here.
     """
 
     samples: list[tuple[Sample, Workload]]
@@ -170,12 +170,12 @@ def read_baseline_files(
     """Read files of samples and of baselines.
 
     Args:
-        sources: the files; each says in its first line which it is.
+        sources: the files; the first line of each states its kind.
         workloads: by name, as they are now.
-        facts: to read GPUs by.
+        facts: facts to identify GPUs.
 
     Raises:
-        ManyProblems: whatever is malformed, each with file, line and field; nothing is offered.
+        ManyProblems: an item is malformed; names file, line and field; then nothing is imported.
     """
     reader = _Reader(workloads, facts)
     for source in sources:
@@ -193,7 +193,7 @@ class _Reader:
         self._seen: dict[object, str] = {}
 
     def read(self, source: Source) -> None:
-        """A file, by what its first line says."""
+        """Read a file according to its first line."""
         own = Problems()
         records = read_records(source, own)
         if not records or records[0].says == "sample":
@@ -204,7 +204,7 @@ class _Reader:
             self._baselines(records)
         else:
             what = f"the first line is {records[0].says!r}"
-            hint = "'sample' or 'baselines', see docs/canaries.md"
+            hint = "use 'sample' or 'baselines', see docs/canaries.md"
             self.problems.add(records[0].problem("type", what=what, hint=hint))
 
     def _sample(self, source: Source) -> None:
@@ -250,18 +250,18 @@ class _Reader:
             self.found.baselines.append((line, workload))
 
     def _unfit(self, line: ExportedBaseline, workload: Workload, content: str) -> str:
-        """Return why a baseline is not one of a workload that is here."""
+        """Return why a baseline does not belong to a workload that is here; "" if it does."""
         now = workload.digest.removeprefix("sha256:")[:12]
         if content != now:
-            return f"{workload.name} is another one here: measured was @{content}, it is @{now}"
+            return f"{workload.name} differs here: measured was @{content}, here it is @{now}"
         spec = workload.metrics.get(line.metric)
         if spec is None:
             return f"{workload.name} declares no metric {line.metric}"
         if line.unit != spec.unit:
-            return f"{line.metric} is in {line.unit}, declared is {spec.unit}"
+            return f"{line.metric} is in {line.unit}, but workload.toml declares {spec.unit}"
         try:
             if line.sku != NO_GPU_SKU and resolve_gpu(line.sku, self._facts.gpus).sku != line.sku:
-                return f"the facts spell {line.sku} otherwise"
+                return f"{line.sku} is not a SKU as the facts write it"
         except BadInput as error:
             return error.detail
         return ""
@@ -274,7 +274,7 @@ class _Reader:
 
 
 def sample_baseline_key(sample: Sample) -> BaselineKey:
-    """What a sample's values are compared with."""
+    """Return the key of the baselines that a sample's values are compared with."""
     head = sample.head
     content = head.digest.removeprefix("sha256:")[:12]
     return BaselineKey(f"{head.workload}@{content}", head.sku, head.family)

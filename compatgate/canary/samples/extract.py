@@ -39,30 +39,30 @@ from compatgate.core.stack import Stack
 from compatgate.documents.sources import Problems, Source
 from compatgate.errors import BadInput
 
-_OLD = "it was recorded by a compatgate that did not keep what a sample says of it; run it again"
+_OLD = "it was recorded by an older version that did not store the data of a sample; run it again"
 _USABLE = ("passed", "inconclusive")
 
 
 class RefusedStep(Struct, frozen=True):
-    """A step that gives no sample, and why."""
+    """A step without a sample, with the reason."""
 
     step: str
     reason: str
 
 
 class ExtractedSamples(Struct, frozen=True):
-    """What a run gave."""
+    """Result of an extraction."""
 
     samples: tuple[Sample, ...]
     refused: tuple[RefusedStep, ...]
 
 
 class FinishedRun(Struct, frozen=True):
-    """A run that has ended, as far as its samples depend on it.
+    """A finished run, as far as its samples depend on it.
 
     Attributes:
         stack: under test.
-        steps: the last result of each.
+        steps: last result of each step.
     """
 
     id: str
@@ -80,14 +80,14 @@ def extract_samples(
     step: str | None = None,
     note: str = "",
 ) -> ExtractedSamples:
-    """Take what a run measured, where nothing speaks against it.
+    """Extract samples from a run, unless something speaks against them.
 
     Args:
-        run: that has ended.
+        run: run that has ended.
         workloads: by name, as they are now.
-        facts: to read GPUs by.
-        step: only this one of the run.
-        note: kept with each sample.
+        facts: facts to identify GPUs.
+        step: only step to extract; None for all.
+        note: text to store with each sample.
     """
     wanted = [result for result in run.steps if step in (None, result.name)]
     if why := _run_problem(run, workloads, facts.gpus):
@@ -104,7 +104,7 @@ def extract_samples(
 
 
 def _run_problem(run: FinishedRun, workloads: Mapping[str, Workload], gpus: Gpus) -> str:
-    """Return why nothing of the run may count: what it measured is not what was to be tested."""
+    """Return why a run must not count: it did not measure what it was to test; "" if it did."""
     if run.state not in _USABLE:
         return f"the run ended {run.state}: {run.reason}"
     reports = [msgspec.convert(r.report, Report) for r in run.steps if r.report is not None]
@@ -127,18 +127,18 @@ def _run_problem(run: FinishedRun, workloads: Mapping[str, Workload], gpus: Gpus
 def sample_from_output(
     printed: bytes, workload: Workload, facts: Facts, *, seed: int, measured_at: str, note: str = ""
 ) -> Sample:
-    """Return a sample of what a program printed on a machine without a gate: one for development.
+    """Return a sample of a program's output on a machine without a gate, marked as development.
 
     Args:
-        printed: its standard output, whole.
-        workload: as it was run, and is now.
-        facts: to read GPUs by.
-        seed: that it was run with.
-        measured_at: when it ended, UTC, to the second.
-        note: kept in the sample.
+        printed: its whole standard output.
+        workload: as it ran, and is now.
+        facts: facts to identify GPUs.
+        seed: seed of the run.
+        measured_at: end of the run, UTC, to the second.
+        note: text to store in the sample.
 
     Raises:
-        BadInput: something speaks against it.
+        BadInput: something speaks against the sample.
     """
     report = protocol.read_report([printed], workload)
     env = report.env
@@ -163,19 +163,19 @@ def sample_from_output(
         if isinstance(made, Sample):
             return made
         why = made
-    raise BadInput(f"gives no sample: {why}", field=workload.name)
+    raise BadInput(f"cannot become a sample: {why}", field=workload.name)
 
 
 def _sample(
     run: FinishedRun, result: StepResult, workload: Workload | None, facts: Facts, note: str
 ) -> Sample | str:
-    """Return the sample of a step, or why there is none."""
+    """Return the sample of a step, or why it has none."""
     if result.origin is None or result.finished_at is None:
         return result.reason if result.outcome not in _USABLE else _OLD
     if result.report is None:
-        return result.reason or "what it printed is not kept any more"
+        return result.reason or "its output is no longer stored"
     if workload is None or workload.digest != result.origin.digest:
-        return f"{result.workload} is not what it was when it ran; run it as it is now"
+        return f"{result.workload} has changed since the run, or is gone; run it again"
     report = msgspec.convert(result.report, Report)
     if why := _report_problem(report) or learning_obstacle(result):
         return why
@@ -184,9 +184,9 @@ def _sample(
 
 
 def _report_problem(report: Report) -> str:
-    """Return why a report says nothing for certain."""
+    """Return why a report proves nothing; "" if it does."""
     if report.env is None:
-        return "it printed no env line, so what was loaded is not known"
+        return "it printed no env line, so the loaded components are unknown"
     return report.own_fault or next(iter(report.problems), "")
 
 
@@ -225,7 +225,7 @@ def _make_sample(
 
 
 def _read_back(sample: Sample, workload: Workload, facts: Facts) -> Sample | str:
-    """Return the sample as its file will be read: nothing is written that would not be taken."""
+    """Return the sample as its file will be read; reject what reading would reject."""
     source = Source(sample.head.file_name, sample_text(sample))
     problems = Problems()
     head, report = (
@@ -240,12 +240,12 @@ def _read_back(sample: Sample, workload: Workload, facts: Facts) -> Sample | str
 
 
 def find_doubts(sample: Sample, workload: Workload, facts: Facts) -> list[str]:
-    """Everything that speaks against a sample of the workload as it is now.
+    """Return everything that speaks against a sample of the workload as it is now.
 
     Args:
-        sample: read by what the workload declares.
+        sample: as read with the workload's declarations.
         workload: of the same digest.
-        facts: GPUs, and what is published as their peaks.
+        facts: GPUs, and published peaks.
     """
     verdict = conclude_step(workload, ExecutionEnd("exited", 0), sample.report)
     if verdict.outcome != "passed":
@@ -259,7 +259,7 @@ def find_doubts(sample: Sample, workload: Workload, facts: Facts) -> list[str]:
 
 
 def stale_reason(head: SampleHead, workload: Workload) -> str:
-    """Return why the sample is one of another program; "" where it is of this one."""
+    """Return why the sample belongs to another program; "" if it belongs to this one."""
     if head.digest == workload.digest:
         return ""
     then, now = (digest.removeprefix("sha256:")[:12] for digest in (head.digest, workload.digest))
@@ -273,7 +273,7 @@ def _unlearnable_values(sample: Sample, workload: Workload) -> Iterator[str]:
 
 
 def _implausible_values(sample: Sample, workload: Workload, facts: Facts) -> Iterator[str]:
-    """Yield a run may be looked at with such a value; nobody else should start from it."""
+    """Yield values above the published peak, from which nobody should start a baseline."""
     if any(spec.peak for spec in workload.metrics.values()):
         for share in shares(workload.metrics, sample.report, facts.gpus, facts.gpu_peaks):
             if share.implausible:
@@ -283,7 +283,7 @@ def _implausible_values(sample: Sample, workload: Workload, facts: Facts) -> Ite
 def _head_contradictions(
     head: SampleHead, env: Env, workload: Workload, gpus: Gpus
 ) -> Iterator[str]:
-    """Where the head claims another GPU or stack than the env line shows."""
+    """Yield differences between the head and the env line in GPU or stack."""
     try:
         seen = measure([env], gpus).sku
         known = NO_GPU_SKU if head.sku == NO_GPU_SKU else resolve_gpu(head.sku, gpus).sku
@@ -292,10 +292,10 @@ def _head_contradictions(
         yield str(error)
         return
     if known != head.sku:
-        yield f"sku {head.sku} is not as the facts spell it: {known}"
+        yield f"sku {head.sku} is written differently in the facts: {known}"
     if seen is not None and seen != head.sku:
-        yield f"it says {head.sku}, but its env line shows {seen}"
+        yield f"sku is {head.sku}, but the env line shows {seen}"
     if seen is None and workload.gpus:
-        yield "its env line names no GPU"
+        yield "the env line names no GPU"
     if family != head.family:
-        yield f"it says the family {head.family}, but its env line shows {family}"
+        yield f"family is {head.family}, but the env line shows {family}"

@@ -1,6 +1,6 @@
-"""Write and read samples: files of data beside the workload that was measured.
+"""Write and read samples: data files next to the workload that was measured.
 
-The first line of a sample says where it was measured; the lines of the protocol follow.
+The first line of a sample states its provenance; the lines of the protocol follow.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _Line = Annotated[str, Meta(pattern=LINE_PATTERN)]
 
 
 class SampleHead(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The first line of a sample; `matrix/schema/sample.schema.json` describes all of them.
+    """First line of a sample; see `matrix/schema/sample.schema.json`.
 
     Attributes:
-        digest: of the workload's content that was run.
+        digest: digest of the workload's content that ran.
         sku: MIG profile included; ``cpu`` on a host without GPUs.
         family: of the stack (see `compatgate.canary.judge.baseline`).
-        measured_at: when the execution ended, UTC, to the second.
-        executor: kind of it, as ``hosts.toml`` names it.
-        development: it ran outside a container; it never starts a baseline.
-        compatgate: version that took the sample.
-        run, step: that it was taken from, on whichever gate that was.
-        note: what else whoever took it wants known.
+        measured_at: end of the execution, UTC, to the second.
+        executor: kind of executor, as in ``hosts.toml``.
+        development: it ran outside a container, so it never starts a baseline.
+        compatgate: version that extracted the sample.
+        run, step: origin of the sample, on any gate.
+        note: further information of the contributor.
     """
 
     type: Literal["sample"]
@@ -69,12 +69,12 @@ class SampleHead(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Return how baselines name it among the runs that they are learnt from."""
+        """Return the sample's name among the runs that baselines are learnt from."""
         return f"{self.run}:{self.step}"
 
     @property
     def file_name(self) -> str:
-        """SKU, family and time of the execution, and its seed: unique in a workload's folder."""
+        """Return a name of SKU, family, time and seed, unique in a workload's folder."""
         parts = (self.sku, self.family[:_LONGEST_FAMILY], self.measured_at.replace(":", ""))
         named = "_".join(_UNUSUAL.sub("-", part) for part in parts)
         return f"{named}_seed-{self.seed}{SUFFIX}"
@@ -88,7 +88,7 @@ class Sample(Struct, frozen=True):
 
     @property
     def source(self) -> SampleSource:
-        """As a baseline keeps it beside the values."""
+        """Return the provenance that a baseline stores with the values."""
         env = self.report.env
         driver, versions = (env.driver, dict(env.versions)) if env else (None, {})
         return SampleSource(self.head.measured_at, driver, versions, self.head.note)
@@ -104,17 +104,17 @@ _NUMBERED = re.compile(r"line (\d+): (.*)", re.DOTALL)
 
 
 def sample_text(sample: Sample) -> str:
-    """Return the file: the head, then the lines of the protocol, each metric and check once."""
+    """Return the file's text: the head, then each metric and check once."""
     bodies = [msgspec.to_builtins(sample.head), *_reported(sample.report)]
     return "".join(msgspec.json.encode(body).decode() + "\n" for body in bodies)
 
 
 def read_sample_head(source: Source, problems: Problems) -> SampleHead | None:
-    """Return the first line, with every line looked at as far as that needs no workload.
+    """Read the first line, and check every line as far as that needs no workload.
 
     Args:
         source: the file.
-        problems: receives what is wrong, each with its line.
+        problems: receives the problems, each with its line.
     """
     records = read_records(source, problems)
     if not records:
@@ -122,23 +122,23 @@ def read_sample_head(source: Source, problems: Problems) -> SampleHead | None:
     first, *others = records
     for record in others:
         if record.says not in _REPORTED:
-            hint = f"after the first line: {', '.join(_REPORTED)}"
-            problems.add(record.problem("type", what="is no line of a sample", hint=hint))
+            hint = f"allowed after the first line: {', '.join(_REPORTED)}"
+            problems.add(record.problem("type", what="is not a line of a sample", hint=hint))
     return _head(first, problems)
 
 
 def read_sample_report(source: Source, workload: Workload, problems: Problems) -> Report:
-    """What follows the first line, as the workload declares it.
+    """Read the lines after the first, as the workload declares them.
 
     Args:
-        source: a file whose lines `read_sample_head` has looked at.
-        workload: of the sample.
-        problems: receives what is not as declared, each with its line.
+        source: file whose lines `read_sample_head` has checked.
+        workload: workload of the sample.
+        problems: receives deviations from the declaration, each with its line.
     """
     reader = JsonLines(_as_jsonl(workload, source))
     lines = source.text.split("\n")
     first = next(i for i, line in enumerate(lines) if line.strip())
-    lines[first] = ""  # so that the others keep their numbers
+    lines[first] = ""  # so that line numbers stay the same
     reader.feed("\n".join(lines).encode())
     report = reader.report()
     for said in report.problems:
@@ -149,7 +149,7 @@ def read_sample_report(source: Source, workload: Workload, problems: Problems) -
 
 
 def _as_jsonl(workload: Workload, source: Source) -> Workload:
-    """The workload as if it printed the lines itself; a tool may check more than is declared."""
+    """Return the workload with the jsonl adapter, and the undeclared checks of a tool."""
     if workload.adapter == "jsonl":
         return workload
     more = {
@@ -163,7 +163,7 @@ def _as_jsonl(workload: Workload, source: Source) -> Workload:
 def _head(record: Record, problems: Problems) -> SampleHead | None:
     if record.says != "sample":
         what = f"the first line is {record.says!r}, not 'sample'"
-        problems.add(record.problem("type", what=what, hint="docs/canaries.md, Samples"))
+        problems.add(record.problem("type", what=what, hint="see docs/canaries.md, Samples"))
         return None
     return record.read(SampleHead, SAMPLE_KIND, problems)
 
@@ -185,7 +185,7 @@ def _reported(report: Report) -> Iterator[dict[str, Any]]:
 
 
 def _env(env: Env) -> dict[str, Any]:
-    """As a program prints it, but for what names one device, or one machine's files."""
+    """Return the env line as a program prints it, without names of one device or machine."""
     return {
         "driver": env.driver,
         "gpus": [_device(device) for device in env.gpus],
@@ -203,10 +203,10 @@ PAGE = "README.md"
 
 
 class StoredSample(Struct, frozen=True):
-    """A sample of a workload, as lists show it.
+    """Sample of a workload, as lists show it.
 
     Attributes:
-        current: it is of the workload as it is now.
+        current: it belongs to the workload as it is now.
     """
 
     file: str
@@ -227,16 +227,16 @@ def sample_files(folder: Path) -> list[Path]:
 
 
 def find_sources(paths: list[str]) -> list[Source]:
-    """What some paths hold: a file is itself, a folder its own ``.jsonl`` and every sample below.
+    """Return the files below some paths: a file itself, a folder's ``.jsonl`` files and samples.
 
     Raises:
-        BadInput: a path that is not there or cannot be read; a folder with nothing of this.
+        BadInput: a path does not exist or cannot be read, or a folder contains no samples.
     """
     return read_paths([found for path in paths for found in _find_files(Path(path))])
 
 
 def list_samples(workload: Workload) -> list[StoredSample]:
-    """The samples of a workload that can be read, newest first; lint says more of the others."""
+    """Return the readable samples of a workload, newest first; lint reports the others."""
     if workload.folder is None:
         return []
     found = [_stored_sample(source, workload) for source in _sources(workload.folder)]
@@ -244,7 +244,7 @@ def list_samples(workload: Workload) -> list[StoredSample]:
 
 
 def read_sample(source: Source, workload: Workload, problems: Problems) -> Sample | None:
-    """Return a sample of a workload; None where there are problems."""
+    """Return a sample of a workload; None if there are problems."""
     before = len(problems)
     head = read_sample_head(source, problems)
     if head is None:
@@ -267,8 +267,10 @@ def _find_files(path: Path) -> list[str | Path]:
     nested = path.glob(f"**/{SAMPLES}/*{SUFFIX}")
     found = sorted({p for p in (*path.glob(f"*{SUFFIX}"), *nested) if p.is_file()})
     if not found:
-        hint = f"files *{SUFFIX}, or folders {SAMPLES}/ with them"
-        raise BadInput(f"no samples below {path}", field="FILE", value=str(path), hint=hint)
+        hint = f"name files *{SUFFIX}, or folders with {SAMPLES}/"
+        raise BadInput(
+            f"there are no samples below {path}", field="FILE", value=str(path), hint=hint
+        )
     return list(found)
 
 

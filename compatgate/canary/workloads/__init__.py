@@ -1,4 +1,4 @@
-"""Reading workloads and suites: the shipped ones and operators' own."""
+"""Readers of workloads and suites: the shipped ones and operators' own."""
 
 from compatgate.canary.workloads.library import Library
 from compatgate.canary.workloads.read import read_workload

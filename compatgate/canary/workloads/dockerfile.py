@@ -1,4 +1,4 @@
-"""Read the little that is asked of a workload's Dockerfile: its arguments, images and downloads."""
+"""Read arguments, images and downloads from a workload's Dockerfile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from compatgate.canary.workload import Workload
 
 BASE = "BASE"
-"""The argument that once named the image under test; nothing is built on that image."""
+"""Argument that once named the image under test; nothing is built on that image."""
 _ARG = re.compile(r"^\s*ARG\s+(.+)$", re.IGNORECASE | re.MULTILINE)
 _FROM = re.compile(
     r"^\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?\s*$", re.IGNORECASE | re.MULTILINE
@@ -19,7 +19,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 
 def build_arguments(text: str) -> dict[str, str | None]:
-    """Return the names of the build arguments with their defaults, None where there is none."""
+    """Return the build arguments with their defaults; None if there is no default."""
     found: dict[str, str | None] = {}
     for line in _ARG.findall(text):
         for part in line.split():
@@ -29,10 +29,10 @@ def build_arguments(text: str) -> dict[str, str | None]:
 
 
 def base_images(text: str) -> list[str]:
-    """Return images that the stages start from, arguments replaced by their defaults.
+    """Return the base images of the stages, with arguments replaced by their defaults.
 
-    Stages of the file itself and ``scratch`` are left out, and so is an image that only an
-    argument without a default names.
+    Leave out stages of the file itself, ``scratch``, and images that only an argument without a
+    default names.
     """
     stages = {"scratch"}
     found: list[str] = []
@@ -45,28 +45,28 @@ def base_images(text: str) -> list[str]:
 
 
 def downloads(text: str) -> list[str]:
-    """Addresses that ``ADD`` fetches; the engine does that itself, whatever network steps have."""
+    """Return the addresses that ``ADD`` fetches, for which the engine always has a network."""
     joined = re.sub(r"\\\r?\n", " ", text)
     return [source for line in _ADD.findall(joined) for source in _SOURCE.findall(line)]
 
 
 def is_self_contained(text: str) -> bool:
-    """Return whether the file itself says what each of its stages starts from.
+    """Return whether the file itself names the base image of each stage.
 
-    It does not where only an argument without a default, ``BASE``, would name an image.
+    It does not if only an argument without a default would name an image.
     """
     return all(named for named, _ in _starts(text))
 
 
 def _starts(text: str) -> Iterator[tuple[str, str]]:
-    """What each stage starts from, "" where nothing names it, and what the stage is called."""
+    """Yield the base image of each stage, "" if it is not named, and the stage's name."""
     known = build_arguments(text)
     for image, stage in _FROM.findall(text):
         yield _VARIABLE.sub(lambda m: known.get(m[1] or m[3]) or m[2] or "", image), stage
 
 
 def brings_image(workload: Workload) -> bool:
-    """Whether it names an image, or its ``Dockerfile`` starts from one without being told which.
+    """Return whether the workload names an image, or its ``Dockerfile`` names its base image.
 
     A folder without a readable ``Dockerfile`` is another mistake, and counts as one that does.
     """

@@ -1,4 +1,4 @@
-"""Every workload and suite that can be named: the shipped ones, then operators' folders."""
+"""Library of workloads and suites by name: the shipped ones, then operators' folders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Library:
     Attributes:
         workloads: in the order of their folders.
         suites: in the order of their files.
-        folders: operators' own that were read.
+        folders: operators' own folders that were read.
     """
 
     def __init__(self, folders: Sequence[str | Path] = ()) -> None:
@@ -37,17 +37,17 @@ class Library:
 
     @classmethod
     def open(cls, folders: Sequence[str | Path] | None = None) -> Library:
-        """Read everything.
+        """Read all folders.
 
         Args:
-            folders: operators' own, after the shipped ones: each holds folders with a
-                ``workload.toml``, may hold a ``suites.toml``, or is itself a workload. None: those
-                of ``COMPATGATE_WORKLOADS``, separated like ``PATH``.
+            folders: operators' own folders, read after the shipped ones. Each contains folders with
+                a ``workload.toml``, may contain a ``suites.toml``, or is itself a workload. None
+                for those of ``COMPATGATE_WORKLOADS``, separated like ``PATH``.
 
         Raises:
             ManyProblems: every mistake in every file.
-            Conflict: a name is taken, and the later one does not say ``replaces = true``.
-            BadInput: a folder does not exist or holds nothing of this.
+            Conflict: a name is taken, and the later one does not set ``replaces = true``.
+            BadInput: a folder does not exist or contains no workload.
         """
         if folders is None:
             folders = [part for part in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if part]
@@ -59,7 +59,7 @@ class Library:
         return library
 
     def reread(self) -> Library:
-        """Return the same folders as they are now.
+        """Read the same folders again.
 
         Raises:
             CompatgateError: as `open`.
@@ -91,35 +91,35 @@ class Library:
         raise NotFound(f"there is no suite {name!r}", field="suite", value=name, hint=hint)
 
     def _hint_of_workload(self, name: str) -> str:
-        """What to name instead of a workload; empty where it is none."""
+        """Return a suggestion if the name is that of a workload; "" otherwise."""
         if name not in self.workloads:
             return ""
         having = [suite.name for suite in self.suites.values() if name in suite.workloads]
         if having:
             return f"that is a workload; suites with it: {', '.join(having)}"
-        return f"that is a workload; name it in a suite, in the {SUITES} beside its folder"
+        return f"that is a workload; add it to a suite in the {SUITES} next to its folder"
 
     def of_suite(self, name: str) -> tuple[Workload, ...]:
         """Return the workloads of a suite, in its order.
 
         Raises:
-            NotFound: there is no such suite.
+            NotFound: the suite does not exist.
         """
         return tuple(self.workload(workload) for workload in self.suite(name).workloads)
 
     def gpus_of(self, name: str) -> int:
-        """Return GPUs that the hungriest workload of a suite needs, on all its nodes.
+        """Return the most GPUs that a workload of a suite needs, on all its nodes.
 
         Raises:
-            NotFound: there is no such suite.
+            NotFound: the suite does not exist.
         """
         return max(workload.gpus * workload.nodes for workload in self.of_suite(name))
 
     def nodes_of(self, name: str) -> int:
-        """Return nodes that the widest workload of a suite runs on at once.
+        """Return the most nodes that a workload of a suite runs on at once.
 
         Raises:
-            NotFound: there is no such suite.
+            NotFound: the suite does not exist.
         """
         return max(workload.nodes for workload in self.of_suite(name))
 
@@ -167,14 +167,14 @@ class Library:
             if workload not in self.workloads
         ]
         if problems:
-            raise ManyProblems("suites name workloads that are not there", problems)
+            raise ManyProblems("suites name workloads that do not exist", problems)
 
 
 def contents(folder: Path) -> tuple[list[Path], Path | None]:
     """Return the workloads' folders in a folder, and its ``suites.toml``.
 
     Raises:
-        BadInput: there is no such folder, or nothing of this in it.
+        BadInput: the folder does not exist or contains no workload.
     """
     if not folder.is_dir():
         raise BadInput(f"there is no folder {folder}", field="--workloads", value=str(folder))
@@ -184,7 +184,7 @@ def contents(folder: Path) -> tuple[list[Path], Path | None]:
     suites = folder / SUITES
     if not folders and not suites.exists():
         raise BadInput(
-            f"{folder} holds neither workloads nor a {SUITES}",
+            f"{folder} contains neither workloads nor a {SUITES}",
             field="--workloads",
             value=str(folder),
             hint=f"a workload is a folder with a {MANIFEST}, see docs/canaries.md",
@@ -197,5 +197,5 @@ def _taken(kind: str, name: str, here: str, there: str) -> Conflict:
         f"the {kind} {name} of {here} is also in {there}",
         field=name,
         value=name,
-        hint="give it another name, or write replaces = true where it is meant",
+        hint="give it another name, or set replaces = true if that is intended",
     )

@@ -31,14 +31,14 @@ from compatgate.errors import CompatgateError, ManyProblems
 
 Severity = Literal["error", "warning"]
 LintMessage = tuple[Severity, str]
-"""How bad it is, and what it is."""
+"""Severity and text of a message."""
 
 
 class Finding(Struct, frozen=True):
-    """Something to mend.
+    """A problem of a workload or sample.
 
     Attributes:
-        file: that it is about.
+        file: file with the problem.
         severity: an error keeps the workload from showing what it promises.
     """
 
@@ -53,13 +53,13 @@ _BY_DIGEST = re.compile(r"(.+@)?sha256:[0-9a-f]{64}")
 
 
 def lint(folder: Path) -> tuple[list[Path], list[Finding]]:
-    """Look at a workload, or at all that a folder holds and its suites.
+    """Check a workload, or all workloads and suites of a folder.
 
     Returns:
-        The folders that were looked at, and what was found.
+        The folders that were checked, and the findings.
 
     Raises:
-        BadInput: there is no such folder, or nothing of this in it.
+        BadInput: the folder does not exist or contains no workload.
     """
     folders, suites = contents(folder)
     found = [finding for each in folders for finding in _lint_workload(each)]
@@ -95,11 +95,11 @@ def _errors(file: Path, error: CompatgateError) -> list[Finding]:
 
 def _described(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMessage]:
     if workload.folder and workload.folder.name != workload.name:
-        yield "error", f"the folder {workload.folder.name} is not called {workload.name}"
+        yield "error", f"the folder {workload.folder.name} must be called {workload.name}"
     if _PAGE not in files:
-        yield "error", f"there is no {_PAGE} that says what it catches"
+        yield "error", f"{_PAGE} is missing; write one that says what the workload catches"
     if not workload.catches:
-        yield "warning", "catches is empty: say which failures it is there to find"
+        yield "warning", "catches is empty: list the failures that the workload detects"
     for name, spec in workload.metrics.items():
         if not spec.unit.strip():
             yield "error", f"metrics.{name}: unit is blank (1 for a bare number)"
@@ -107,13 +107,13 @@ def _described(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMes
             yield "warning", f"metrics.{name}: description is missing"
     for name, says in workload.checks.items():
         if not says.strip():
-            yield "error", f"checks.{name}: says nothing"
+            yield "error", f"checks.{name}: is empty"
     if workload.adapter not in READERS:
         yield "error", f"adapter: {workload.adapter!r} is not known ({', '.join(READERS)})"
 
 
 def _runs(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMessage]:
-    """Yield whether the command's own files are there, compile and may be executed."""
+    """Yield problems of the command's own files: missing, not compiling or not executable."""
     program = workload.command[0]
     named = [os.path.normpath(part) for part in workload.command if _is_own(part)]
     for path in named:
@@ -123,7 +123,10 @@ def _runs(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMessage]
     if own and not own.executable:
         yield "error", f"command: {program} is not executable"
     if not named and workload.image.inside:
-        yield "warning", "command: names no file of the folder, so the image must bring the program"
+        yield (
+            "warning",
+            "command: names no file of the folder, so the image must contain the program",
+        )
     for path, file in files.items():
         if path.endswith(".py") and (what := _does_not_compile(file)):
             yield "error", f"{path}: {what}"
@@ -164,18 +167,18 @@ def _images(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMessag
     if image.inside:
         return
     if dockerfile.BASE in dockerfile.build_arguments(text):
-        what = "nothing is built on the image under test; say inside = true, or name a tool"
+        what = "nothing is built on the image under test; set inside = true, or set a tool"
         yield "error", f"{path}: ARG {dockerfile.BASE}: {what}"
     elif image.tool is None:
-        what = "has no tool and cannot run inside: it never tests another image than its own"
+        what = "has no tool and cannot run inside: it only ever tests its own image"
         yield "warning", f"image: {what}"
 
 
-_STRAY_FILE = "is no sample, and travels into no container; put it elsewhere"
+_STRAY_FILE = "is not a sample, and is not copied into containers; move it elsewhere"
 
 
 def lint_samples(workload: Workload, folder: Path) -> Iterator[Finding]:
-    """Yield whether they are whole, and of the workload as it is now."""
+    """Yield problems of samples: damaged, or not of the workload as it is now."""
     known = sample_files(folder)
     for path in sorted((folder / SAMPLES).iterdir()):
         if path in known:
@@ -204,7 +207,7 @@ def _lint_source(source: Source, path: Path, workload: Workload) -> Iterator[Lin
         yield "error", f"is a sample of {head.workload}"
         return
     if path.name != head.file_name:
-        yield "warning", f"is called {head.file_name} where compatgate writes it"
+        yield "warning", f"should be called {head.file_name}, as compatgate names it"
     if why := stale_reason(head, workload):
         yield "warning", f"{why}; measure it again"
         return
@@ -224,7 +227,7 @@ def _problem_messages(problems: Problems) -> Iterator[LintMessage]:
 
 @cache
 def _facts() -> Facts:
-    """Vendors' facts; only samples need them."""
+    """Return vendors' facts; only samples need them."""
     from compatgate.catalog import load_facts
 
     return load_facts()

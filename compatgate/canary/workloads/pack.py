@@ -1,4 +1,4 @@
-"""A workload's files: what its digest is of, and what travels into its container."""
+"""Collect a workload's files: those in its digest, and those copied into its container."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from compatgate.errors import BadInput
 from compatgate.resources import canary_dir, package_dir
 
 LIBRARY = "lib"
-"""Folder beside the program where the shared modules are."""
+"""Folder of the shared modules, next to the programs."""
 SAMPLES = "samples"
-"""Folder with what the program has measured so far; no part of what is run."""
+"""Folder of earlier measurements; not part of the program."""
 MOST_FILES = 2000
 MOST_BYTES = 256 << 20
 _PAGE = "README.md"
@@ -39,10 +39,10 @@ class Packed(Struct, frozen=True):
 
 
 def files_of(folder: Path) -> list[Packed]:
-    """The files of a folder in the order of their paths; samples, caches, hidden ones left out.
+    """Return a folder's files by path, without samples, caches and hidden files.
 
     Raises:
-        BadInput: a link or something else that is no plain file, or too much of it.
+        BadInput: a link or another special file, or too many files.
     """
     found: list[Packed] = []
     size = 0
@@ -51,21 +51,21 @@ def files_of(folder: Path) -> list[Packed]:
         size += len(found[-1].content)
         if len(found) > MOST_FILES or size > MOST_BYTES:
             raise BadInput(
-                f"{folder} holds more than a workload may",
+                f"{folder} is too large for a workload",
                 field=folder.name,
-                hint="at most 2,000 files and 256 MiB; have the image bring what is larger",
+                hint="use at most 2,000 files and 256 MiB; put larger data into the image",
             )
     return found
 
 
 def digest_of(folder: Path) -> str:
-    """``sha256:...`` of what is run: the folder's files, but its page, and the modules they share.
+    """Return ``sha256:...`` of the folder's files without its page, and of shared modules used.
 
-    A shared module counts where a file names it: what is measured changes with how it is timed,
-    and does not change with a module that only others use.
+    A shared module counts if a file names it. A change of the timing module changes a measurement;
+    a change of a module that only other workloads use does not.
 
     Raises:
-        BadInput: as `files_of`.
+        BadInput: a link or another special file, or too many files.
     """
     own = [file for file in files_of(folder) if file.path != _PAGE]
     whole = hashlib.sha256()
@@ -76,7 +76,7 @@ def digest_of(folder: Path) -> str:
 
 
 def _shared_by(own: Sequence[Packed]) -> list[Packed]:
-    """Shared modules that some files name, or that a module which they name does, and so on."""
+    """Return the shared modules that files name, directly or through other modules."""
     left = {file.path: file for file in shared_modules()}
     found: list[Packed] = []
     naming = list(own)
@@ -89,9 +89,9 @@ def _shared_by(own: Sequence[Packed]) -> list[Packed]:
 
 
 def container_files(workload: Workload) -> list[Packed]:
-    """What lies in `compatgate.canary.workload.FOLDER`: the folder, and the shared modules.
+    """Return the files of `compatgate.canary.workload.FOLDER`: the folder, and the shared modules.
 
-    A module that the folder has itself is left as it is.
+    A module of the same name in the folder takes precedence.
     """
     own = files_of(workload.folder) if workload.folder else []
     taken = {file.path for file in own}
@@ -103,14 +103,14 @@ def shared_modules() -> Iterator[Packed]:
     folder = canary_dir() / LIBRARY
     for path in sorted(folder.glob("*.py")):
         yield Packed(f"{LIBRARY}/{path.name}", False, path.read_bytes())
-    # One file serves programs outside containers as well, so it stays in the package.
+    # Programs outside containers use the same file, so it stays in the package.
     loaded = package_dir() / "diagnostics" / "loaded.py"
     if loaded.exists():
         yield Packed(f"{LIBRARY}/{loaded.name}", False, loaded.read_bytes())
 
 
 def archive(files: list[Packed]) -> bytes:
-    """An uncompressed tar of the files, readable for everybody, the same bytes every time."""
+    """Return an uncompressed, reproducible tar of the files, readable for everybody."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for folder in _folders(files):
@@ -148,7 +148,7 @@ def _packed(folder: Path, path: Path) -> Packed:
         raise BadInput(
             f"{path} is not a plain file",
             field=relative,
-            hint="links and devices do not travel into a container; put a copy there",
+            hint="links and devices are not copied into a container; use a regular copy",
         )
     try:
         executable = bool(path.stat().st_mode & 0o100)

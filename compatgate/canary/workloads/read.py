@@ -1,4 +1,4 @@
-"""Read a workload's folder into a `Workload`, and ``suites.toml`` into `Suite`s.
+"""Read a workload's folder into a `Workload`, and ``suites.toml`` into `Suite` objects.
 
 The structs have the shape of the JSON Schemas of both files.
 """
@@ -36,14 +36,14 @@ SUITES = "suites.toml"
 
 
 class FoundWorkload(Struct, frozen=True):
-    """A workload, and whether it is meant to take the place of one of the same name."""
+    """A workload, and whether it replaces one of the same name."""
 
     workload: Workload
     replaces: bool
 
 
 class FoundSuite(Struct, frozen=True):
-    """A suite, the file it stands in, and whether it is meant to replace another."""
+    """A suite, its file, and whether it replaces another."""
 
     suite: Suite
     file: Path
@@ -55,14 +55,14 @@ def read_workload(folder: Path) -> Workload:
 
     Raises:
         NotFound: the folder has no ``workload.toml``.
-        ManyProblems: every mistake in it, with file, field and value.
-        BadInput: the folder holds links, or more than a workload may.
+        ManyProblems: the file has mistakes; each names file, field and value.
+        BadInput: the folder contains links, or is too large.
     """
     return find_workload(folder).workload
 
 
 def find_workload(folder: Path) -> FoundWorkload:
-    """As `read_workload`, with what only a library of several wants to know."""
+    """Return the workload as `read_workload` does, with data for a library of several folders."""
     path = folder / MANIFEST
     written, raw = read_toml(path, "workload", WorkloadFile)
     problems = list(_workload_problems(written, raw))
@@ -72,11 +72,11 @@ def find_workload(folder: Path) -> FoundWorkload:
 
 
 def read_suites(path: Path) -> list[FoundSuite]:
-    """Return the suites of a file, in its order.
+    """Return the suites of a file, in file order.
 
     Raises:
-        NotFound: there is no such file.
-        ManyProblems: every mistake in it.
+        NotFound: the file does not exist.
+        ManyProblems: the file has mistakes.
     """
     written, raw = read_toml(path, "suites", SuitesFile)
     problems = [
@@ -93,27 +93,27 @@ def read_suites(path: Path) -> list[FoundSuite]:
 
 
 def _workload_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProblem]:
-    """What a schema cannot say."""
+    """Return the mistakes that a schema cannot express."""
     found = []
     image = written.image
     if not (image.inside or image.context or image.reference):
-        hint = 'inside = true, context = "." or reference = "name@sha256:..."'
+        hint = 'set inside = true, context = "." or reference = "name@sha256:..."'
         found.append(raw.problem(("image",), "names no image", hint=hint))
     if image.context and image.reference:
-        hint = "keep one of them"
+        hint = "remove one of them"
         found.append(raw.problem(("image",), "has both context and reference", hint=hint))
     if image.context and _leaves(image.context):
-        what = f"{image.context!r} leaves the workload's folder"
+        what = f"{image.context!r} is outside the workload's folder"
         found.append(raw.problem(("image", "context"), what, value=image.context))
     if image.tool and (image.inside or image.reference or not image.context):
-        what = "is of what a context builds, for a workload that cannot run inside"
-        hint = 'context = "." without inside and reference'
+        what = "needs a context, and a workload that cannot run inside"
+        hint = 'set context = ".", without inside and reference'
         found.append(raw.problem(("image", "tool"), what, value=image.tool, hint=hint))
     if twice := _first_twice(written.seeds):
         found.append(raw.problem(("seeds",), f"{twice} is named twice", value=twice))
     if not (written.metrics or written.checks):
         hint = "declare a metric or a check; without one a run can show nothing"
-        found.append(raw.problem((), "there is neither a metric nor a check", hint=hint))
+        found.append(raw.problem((), "no metric and no check is declared", hint=hint))
     return found + [
         raw.problem(("metrics", name, "peak"), why, value=table.peak)
         for name, table in written.metrics.items()
@@ -122,14 +122,14 @@ def _workload_problems(written: WorkloadFile, raw: RawDocument) -> list[Document
 
 
 def _peak_problem(table: MetricTable, gpus: int) -> str:
-    """Return why a metric cannot be a share of the peak that it names; "" where it can."""
+    """Return why a metric cannot be shown as a share of its peak; "" if it can."""
     if table.peak is None:
         return ""
     if not gpus:
-        return "peaks are of GPUs, and the workload needs none"
+        return "peaks are of GPUs, but the workload needs no GPU"
     if conversion(unit := unit_of(table.peak), table.unit) is None:
         return f"the {table.peak} peak is in {unit}, which does not convert into {table.unit}"
-    return "" if table.better == "higher" else "more is better of what a GPU has a peak of"
+    return "" if table.better == "higher" else "a metric with a peak must be higher-is-better"
 
 
 def _leaves(path: str) -> bool:
@@ -228,7 +228,7 @@ class MetricTable(_Spec, frozen=True):
 
 
 class WorkloadFile(_Spec, frozen=True):
-    """The whole of a ``workload.toml``."""
+    """Content of a ``workload.toml``."""
 
     name: _Slug
     description: _Line

@@ -117,7 +117,7 @@ def test_a_build_has_a_network_only_where_the_host_allows_it(
 ) -> None:
     wants = ImageSpec(context=".", tool="/opt/made", network=True)
     made = build(f"FROM {PYTHON}\nRUN mkdir -p /opt/made\n", image=wants)
-    with pytest.raises(BadInput, match="stage gives builds none") as error:
+    with pytest.raises(BadInput, match="stage does not allow that") as error:
         on(gpu_engine).prepare(made, _quiet)
     assert error.value.field == "image.network"
     assert "build_network = true" in error.value.hint
@@ -158,7 +158,7 @@ def test_a_build_that_takes_too_long_is_ended(
 def test_a_tool_that_the_build_does_not_make_is_named(
     docker: DockerExecutor, build: Make, run: Callable[..., Any]
 ) -> None:
-    with pytest.raises(BadInput, match="makes no folder /opt/made"):
+    with pytest.raises(BadInput, match="does not create the folder /opt/made"):
         run(docker, build(f"FROM {PYTHON}\nRUN true\n"))
 
 

@@ -89,7 +89,7 @@ def test_a_build_without_the_base_it_needs_says_so(docker: DockerExecutor, job: 
     made = job("", image=None)
     assert made.workload.folder
     (made.workload.folder / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
-    with pytest.raises(BadInput, match="runs in an image under test, and there is none"):
+    with pytest.raises(BadInput, match="needs an image under test, but none is given"):
         docker.prepare(_with_image(made, ImageSpec(context=".")), _quiet)
 
 

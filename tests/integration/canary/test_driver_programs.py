@@ -120,5 +120,5 @@ def test_memory_is_timed_and_checked_on_the_cpu_as_on_a_gpu(driver: Callable[...
 def test_bytes_that_change_on_the_way_fail(driver: Callable[..., Path]) -> None:
     few = ("--repetitions", "1", "--warmup", "0")
     wrong = failed(run("memory-bandwidth", *few, libraries=driver(BROKEN=1)))
-    assert wrong["right"] == "1 of 65536 pages came back different"
+    assert wrong["right"] == "1 of 65536 pages returned different"
     assert "filled" in wrong

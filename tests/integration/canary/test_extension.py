@@ -31,7 +31,7 @@ def test_an_architecture_that_the_toolkit_does_not_know_fails(toolkit: Toolkit) 
     assert set(wrong) == {"compiles", "compiles-ptx", "right", "right-ptx"}
     assert "nvcc" in wrong["compiles"]
     assert "compute_20" in wrong["compiles"]
-    assert wrong["right"] == "there is nothing to run"
+    assert wrong["right"] == "nothing was compiled"
 
 
 def test_an_image_without_a_compiler_has_nothing_to_test() -> None:

@@ -229,5 +229,5 @@ def test_a_stack_that_needs_ptx_and_cannot_make_it_says_so(libraries: Callable[.
     environment = {**NOWHERE, "COMPATGATE_NEEDS_PTX": "yes"}
     made = libraries(12040, 84, None)
     said = output("ptx-jit", *FEW, libraries=made, environment=environment).decode()
-    assert "the stack needs PTX, and nothing here makes it: no compiler" in said
+    assert "the stack needs PTX, but this image has no working compiler: no compiler" in said
     assert os.linesep in said

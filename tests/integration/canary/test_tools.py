@@ -178,7 +178,7 @@ def test_a_library_that_the_image_lacks_says_nothing_against_the_stack(
     workload = read_workload(canary_dir() / "nccl-tests")
     verdict = conclude_step(workload, ExecutionEnd("exited", 0), report)
     assert verdict.outcome == "inconclusive"
-    assert verdict.reason == "printed what cannot be read: there is no table of nccl-tests"
+    assert verdict.reason == "printed unreadable output: the output has no table of nccl-tests"
 
 
 @pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="there is a GPU here")

@@ -91,7 +91,7 @@ def test_read_keeps_to_what_a_workload_declares(run: Run) -> None:
 def test_read_says_what_is_damaged(run: Run, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("# nothing\n")
     status, _, err = run("canary", "read", "--adapter", "nccl-tests", str(tmp_path / "out"))
-    assert (status, err) == (1, "problem: there is no table of nccl-tests\n")
+    assert (status, err) == (1, "problem: the output has no table of nccl-tests\n")
 
 
 @pytest.mark.parametrize(

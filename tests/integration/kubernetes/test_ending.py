@@ -49,7 +49,7 @@ def test_a_pod_that_hangs_on_a_living_node_is_not_forced_away(
     monkeypatch.setattr(kubernetes, "_PATIENCE_S", 1.0)
     cluster.on_job = script(runs, Cluster.terminate)
     ran = go(executor, job())
-    with pytest.raises(Infrastructure, match=r"does not remove pod cg-made-0-1-"):
+    with pytest.raises(Infrastructure, match=r"did not remove pod cg-made-0-1-"):
         executor.clean(ran.handle.run)
 
 

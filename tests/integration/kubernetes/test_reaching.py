@@ -50,7 +50,7 @@ def test_credentials_that_expired_are_read_anew(
     cluster.faults = [Fault("POST", "/jobs", 401, "Unauthorized")]
     executor.start(executor.prepare(job(), lambda doing, share: None))
     cluster.faults = [Fault("GET", "/jobs", 401, "Unauthorized")] * 9
-    with pytest.raises(Infrastructure, match="does not know the worker"):
+    with pytest.raises(Infrastructure, match="does not accept the worker's credentials"):
         executor.left()
 
 
@@ -58,7 +58,7 @@ def test_a_namespace_that_is_not_there_is_named(
     on: Callable[..., KubernetesExecutor], job: Make
 ) -> None:
     executor = on(namespace="elsewhere")
-    with pytest.raises(NotFound, match="has not the namespace"):
+    with pytest.raises(NotFound, match="does not have the namespace"):
         executor.start(executor.prepare(job(), lambda doing, share: None))
 
 

@@ -58,7 +58,7 @@ def test_a_job_waits_until_its_queue_admits_it(
     handle = executor.start(executor.prepare(job(), lambda doing, share: None))
     assert cluster.get("jobs", handle.id, NAMESPACE)["spec"]["suspend"] is True
     status = executor.status(handle)
-    assert (status.state, status.reason) == ("waiting", "its queue has not admitted it")
+    assert (status.state, status.reason) == ("waiting", "its queue has not admitted the job")
 
 
 def test_an_image_that_is_not_there_ends_the_run_after_a_grace(

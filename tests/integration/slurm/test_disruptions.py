@@ -179,7 +179,7 @@ def test_a_job_that_slurm_has_forgotten_is_known_by_what_it_wrote(
     started = start(on, job("raise SystemExit(5)"))
     started.to_the_end()
     handle = type(started.handle)("999999", *list_of(started.handle)[1:])
-    assert on.status(handle) == Status("exited", 5, reason="Slurm has forgotten the job")
+    assert on.status(handle) == Status("exited", 5, reason="Slurm has no record of the job")
 
 
 def test_a_job_number_that_now_belongs_to_another_job_is_not_taken_for_it(

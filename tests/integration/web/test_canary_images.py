@@ -62,4 +62,4 @@ def test_a_pattern_that_names_no_registry_stops_the_start(run_serve: Callable[..
     server = run_serve("--canary-image", "ubuntu", ready=False)
     _, log = server.process.communicate(timeout=30)
     assert server.process.returncode == 2
-    assert "--canary-image: 'ubuntu' is not a pattern of images" in log
+    assert "--canary-image: 'ubuntu' is not an image pattern" in log

@@ -84,7 +84,7 @@ def test_an_allowed_image_is_run_by_its_full_name() -> None:
      "registry.example/", "/x", "[::1/x", "**"],
 )  # fmt: skip
 def test_a_pattern_that_names_no_registry_is_refused(pattern: str) -> None:
-    with pytest.raises(BadInput, match="is not a pattern of images") as error:
+    with pytest.raises(BadInput, match="is not an image pattern") as error:
         parse_patterns([pattern], "--image")
     assert error.value.field == "--image"
 

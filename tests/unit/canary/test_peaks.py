@@ -41,7 +41,7 @@ def test_more_than_is_published_is_said_to_be_implausible() -> None:
     found = measured(Metric("bf16", "TFLOP/s", (1979.0,)))["bf16"]
     assert found.implausible
     assert "200 % of the published" in found.words
-    assert "does the program do all of its work?" in found.words
+    assert "check that the program does all of its work" in found.words
 
 
 def test_a_figure_that_was_rounded_in_print_may_be_reached() -> None:

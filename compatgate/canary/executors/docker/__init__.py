@@ -1,8 +1,8 @@
-"""Run workloads in containers of a Docker engine, here or elsewhere.
+"""Run workloads in containers of a Docker engine, local or remote.
 
-No state is kept beside the engine's: containers, volumes and images carry labels that say which
-run, attempt and step they belong to, so that any worker that reaches the engine can find and
-remove them. docs/canaries.md says what a container may do.
+All state is in the engine: containers, volumes and images carry labels that name their run,
+attempt and step, so any worker that reaches the engine can find and remove them.
+docs/canaries.md says what a container may do.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from compatgate.errors import Infrastructure
 
 
 class DockerExecutor:
-    """Runs jobs on one engine.
+    """Executor of jobs on one Docker engine.
 
     Args:
-        host: whose engine it is; nothing is asked of it before the first call of a method.
+        host: host of the engine; the engine is not contacted before the first call of a method.
     """
 
     kind = "docker"
@@ -46,8 +46,8 @@ class DockerExecutor:
         """Pull or build the image, or find it on the engine.
 
         Raises:
-            NotFound: there is no such image, or it may not be read.
-            BadInput: the workload needs an image under test, or does not build.
+            NotFound: the image does not exist or cannot be read.
+            BadInput: the workload needs an image under test, or its build fails.
             Infrastructure: the engine or the registry does not answer.
         """
         check_single_machine(job, self._host.name)
@@ -55,12 +55,12 @@ class DockerExecutor:
             return images.prepare_images(api, self._host, job, progress)
 
     def start(self, prepared: PreparedJob) -> Handle:
-        """Start the container; its name is taken by a first start, so there is no second.
+        """Start the container; its name prevents a second start.
 
         Raises:
             Conflict: it was started before.
-            CompatgateError: the engine has no GPUs or cannot hold the limits; the image has not
-                what the command calls.
+            CompatgateError: the engine has no GPUs or cannot enforce the limits, or the image does
+                not have the program of the command.
             Infrastructure: the engine does not answer.
         """
         job = prepared.job
@@ -83,12 +83,12 @@ class DockerExecutor:
             return logs.read_status(api, handle.id, killed_here=handle.id in self._killed)
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
-        """Whole lines of both streams from the beginning, until the container has ended."""
+        """Yield whole lines of both streams from the beginning, until the container has ended."""
         with self._talking() as api:
             yield from logs.follow_log(api, handle.id, stop)
 
     def kill(self, handle: Handle) -> None:
-        """End the container at once; nothing happens where it has ended or is gone."""
+        """End the container at once; do nothing if it has ended or is gone."""
         with self._talking() as api:
             if containers.kill_container(api, handle.id):
                 self._killed.add(handle.id)
@@ -99,12 +99,12 @@ class DockerExecutor:
             return remove_run(api, run)
 
     def left(self) -> set[str]:
-        """Return runs of which containers, volumes or built images are on the engine."""
+        """Return the runs with containers, volumes or built images on the engine."""
         with self._talking() as api:
             return list_runs(api)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._engine.close()
 
     def _talking(self) -> AbstractContextManager[Any]:
@@ -118,10 +118,10 @@ def remove_run(api: Any, run: str) -> int:
     """Remove the containers, volumes and built images that carry the run's label.
 
     Returns:
-        How many there were.
+        The number of objects removed.
 
     Raises:
-        Infrastructure: something would not go.
+        Infrastructure: an object could not be removed.
     """
     removed: set[str] = set()
     deadline = time.monotonic() + _PATIENCE_S
@@ -131,14 +131,14 @@ def remove_run(api: Any, run: str) -> int:
             _remove(api, kind, name)
         if time.monotonic() > deadline:
             names = ", ".join(name[:64] for _, name in left)
-            raise Infrastructure(f"the engine does not remove {names}")
+            raise Infrastructure(f"the engine did not remove {names}")
         if _leftovers(api, run):
             time.sleep(0.2)
     return len(removed)
 
 
 def list_runs(api: Any) -> set[str]:
-    """Return the ids of the runs whose label something on the engine carries."""
+    """Return the ids of the runs that labels on the engine name."""
     labelled = {"label": RUN}
     found = [
         *api.containers(all=True, filters=labelled),
@@ -149,7 +149,7 @@ def list_runs(api: Any) -> set[str]:
 
 
 def _leftovers(api: Any, run: str) -> list[tuple[str, str]]:
-    """Containers first: they hold the others."""
+    """Return the objects of a run, containers first because they use the others."""
     mine = run_filter(run)
     containers = [c["Id"] for c in api.containers(all=True, filters=mine)]
     volumes = [v["Name"] for v in api.volumes(filters=mine)["Volumes"] or []]
@@ -173,6 +173,6 @@ def _remove(api: Any, kind: str, name: str) -> None:
             case _:
                 api.remove_image(name, force=True)
     except APIError as error:
-        # Gone in the meantime, or another removal is at work: the next look tells.
+        # It is gone, or another removal is running: the next look shows which.
         if error.status_code not in (404, 409):
             raise

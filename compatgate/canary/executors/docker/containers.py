@@ -1,6 +1,6 @@
-"""Describe a job's container: its limits, its rights, and the volumes that hold its files.
+"""Describe a job's container: its limits, its rights, and the volumes with its files.
 
-Files travel in volumes of their own, which are filled before the start.
+Files travel in separate volumes, which are filled before the start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOBODY = "65534:65534"
 _CDI_SINCE = 25
 _LEAST_LOG = 1 << 20
 _LOG = 4
-"""Size of a log file in what is kept of it: records of short lines are larger than these."""
+"""Ratio of a log file's size to the stored output: records of short lines exceed their text."""
 
 
 def container_body(
@@ -33,12 +33,12 @@ def container_body(
     """Return the request that creates a job's container.
 
     Args:
-        job: what is run.
+        job: job to run.
         image: by digest or id.
-        config: of the image, as the engine shows it.
-        volume: with the workload's files; None: the image has them.
-        devices: how GPUs are asked for.
-        tool: volume with the workload's tool; None: the image has it.
+        config: configuration of the image, as the engine shows it.
+        volume: volume with the workload's files; None if the image has them.
+        devices: how to request GPUs.
+        tool: volume with the workload's tool; None if the image has it.
     """
     workload = job.workload
     environment = job_environment(job, "/tmp", _gpu_environment(job))  # noqa: S108
@@ -83,7 +83,7 @@ def _limits(job: Job) -> dict[str, Any]:
         "ShmSize": limits.shm,
         "NanoCpus": int(limits.cpus * 1e9) if limits.cpus else 0,
         "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
-        # The local driver keeps bytes as they are; json-file replaces what is not UTF-8.
+        # The local driver stores bytes unchanged; json-file replaces bytes that are not UTF-8.
         "LogConfig": {
             "Type": "local",
             "Config": {
@@ -96,7 +96,7 @@ def _limits(job: Job) -> dict[str, Any]:
 
 
 def _writable(job: Job, volumes: dict[str, Any]) -> dict[str, str]:
-    """``/tmp``, and what the image declares as volumes: else those would be on the host's disk."""
+    """Return the temporary file systems for ``/tmp`` and the image's declared volumes."""
     size = f"size={job.workload.limits.tmp}"
     places = {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,{size}"}  # noqa: S108
     taken = [FOLDER, "/tmp", *filter(None, [job.workload.image.tool])]  # noqa: S108
@@ -107,13 +107,13 @@ def _writable(job: Job, volumes: dict[str, Any]) -> dict[str, str]:
 
 
 def _user(wanted: str, images: str) -> str:
-    """Return the image's user; instead of root nobody, unless the workload says otherwise."""
+    """Return the image's user; nobody instead of root, unless the workload says otherwise."""
     is_root = images.partition(":")[0] in ("", "0", "root")
     return NOBODY if is_root and wanted == "nobody" else images
 
 
 def _gpu_environment(job: Job) -> dict[str, str]:
-    """NVIDIA's runtime gives all GPUs to images that say so; "void" takes that back."""
+    """Return variables against images that ask NVIDIA's runtime for all GPUs (``void``)."""
     return {} if job.gpu_slots else {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
@@ -129,7 +129,7 @@ def _gpus(job: Job, devices: Literal["request", "cdi"]) -> list[dict[str, Any]]:
 
 
 def check_engine(info: dict[str, Any], host: Host, job: Job) -> None:
-    """Whether the engine can hold a container to its limits and has the way to give GPUs.
+    """Check that the engine can enforce a container's limits and can provide GPUs.
 
     Raises:
         CompatgateError: it cannot.
@@ -144,10 +144,10 @@ def check_engine(info: dict[str, Any], host: Host, job: Job) -> None:
             )
     if job.gpu_slots and host.devices == "cdi" and _major(info) < _CDI_SINCE:
         raise CompatgateError(
-            f"the engine of {host.name} is {info.get('ServerVersion')} and knows no CDI",
+            f"the engine of {host.name} is {info.get('ServerVersion')} and does not support CDI",
             field="devices",
             value="cdi",
-            hint=f'Docker {_CDI_SINCE} does; until then write devices = "request"',
+            hint=f'upgrade to Docker {_CDI_SINCE}, or write devices = "request"',
         )
 
 
@@ -157,7 +157,7 @@ def _major(info: dict[str, Any]) -> int:
 
 
 def kill_container(api: Any, container: str) -> bool:
-    """End a container at once; False where it has ended or is gone."""
+    """End a container at once; return False if it has ended or is gone."""
     from docker.errors import APIError
 
     try:
@@ -170,10 +170,10 @@ def kill_container(api: Any, container: str) -> bool:
 
 
 def put_files(api: Any, prepared: PreparedJob) -> str:
-    """Make a volume with the workload's folder.
+    """Create a volume with the workload's folder.
 
-    An engine unpacks archives only into what a container may write, and the job's own container
-    may not write its folder: another one that is never started lends its mount.
+    An engine unpacks archives only into paths that the container may write, and the job's container
+    may not write its folder. A helper container that is never started provides its mount.
 
     Returns:
         The volume's name.
@@ -190,16 +190,16 @@ def put_files(api: Any, prepared: PreparedJob) -> str:
 
 
 def put_tool(api: Any, prepared: PreparedJob) -> str:
-    """Make a volume with the workload's tool, out of the image that was built for it.
+    """Create a volume with the workload's tool, from the image that was built for it.
 
-    The engine itself copies what an image has at a mount's place into an empty volume when a
-    container is created. That container is never started.
+    When a container is created, the engine copies the image's content at a mount point into an
+    empty volume. This container is never started.
 
     Returns:
         The volume's name.
 
     Raises:
-        BadInput: the image does not have it.
+        BadInput: the image does not have the tool.
     """
     job = prepared.job
     name, image, place = (
@@ -229,14 +229,14 @@ def _check_there(api: Any, job: Job, image: str, place: str, name: str) -> None:
         api.remove_container(lender, v=True, force=True)
     if not is_folder:
         raise BadInput(
-            f"the Dockerfile of {job.workload.name} makes no folder {place}",
+            f"the Dockerfile of {job.workload.name} does not create the folder {place}",
             field="image.tool",
             value=place,
         )
 
 
 def _create_lender(api: Any, job: Job, image: str, name: str, mounts: list[dict[str, Any]]) -> str:
-    """Create a container that is never started, for what it mounts or has."""
+    """Create a container that is never started, for its mounts or its content."""
     body = {
         "Image": image,
         "Entrypoint": ["never-started"],
@@ -247,7 +247,7 @@ def _create_lender(api: Any, job: Job, image: str, name: str, mounts: list[dict[
 
 
 def volume_mount(volume: str, place: str, *, read_only: bool) -> dict[str, Any]:
-    """Return the volume at its place; what the image may have there is not copied into it."""
+    """Return the volume's mount; the image's content at that path is not copied into the volume."""
     return {
         "Type": "volume",
         "Source": volume,

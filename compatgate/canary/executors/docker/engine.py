@@ -1,7 +1,7 @@
-"""Connect to a Docker engine, name things on it, and translate its errors.
+"""Connect to a Docker engine, name objects on it, and translate its errors.
 
-The engine is reached through its local socket, TCP with TLS, or ssh. An error says what another
-attempt may mend, and what it will not.
+The engine is reached through its local socket, TCP with TLS, or ssh. An error says whether another
+attempt may succeed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from compatgate.canary.hosts import Host
 from compatgate.errors import BadInput, CompatgateError, Conflict, Infrastructure, NotFound
 
 TIMEOUT_S = 60
-"""For an answer of the engine; streams (logs, pulls, builds) may be silent for longer."""
+"""Timeout of an engine's answer; streams (logs, pulls, builds) may be silent for longer."""
 
 
 class Engine:
-    """Connects when it is first needed, and again after the connection was dropped."""
+    """Connection that opens at its first use, and again after it was dropped."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -34,7 +34,7 @@ class Engine:
         return f"{self.host.name} ({self.host.endpoint or 'the local engine'})"
 
     def api(self) -> Any:
-        """Return the low-level client of the SDK, its version agreed with the engine.
+        """Return the SDK's low-level client, with the API version negotiated.
 
         Raises:
             BadInput: the TLS files cannot be read; ssh is not installed.
@@ -60,10 +60,10 @@ class Engine:
         host = self.host
         if (host.endpoint or "").startswith("ssh://") and find_spec("paramiko") is None:
             raise BadInput(
-                "an engine through ssh needs another package",
+                "connecting to an engine through ssh needs another package",
                 field="endpoint",
                 value=host.endpoint,
-                hint="pip install 'compatgate[ssh]'",
+                hint="run: pip install 'compatgate[ssh]'",
             )
         try:
             settings = {"base_url": host.endpoint} if host.endpoint else kwargs_from_env()
@@ -73,15 +73,15 @@ class Engine:
                 )
         except (TLSParameterError, OSError) as error:
             raise BadInput(
-                f"the TLS files of {host.name} are wrong: {error}", field="tls"
+                f"the TLS files of {host.name} cannot be used: {error}", field="tls"
             ) from None
 
         class Client(APIClient):  # type: ignore[misc]
-            # REQUESTS_CA_BUNDLE would take the place of the host's own authority, and proxies are
-            # for the web.
+            # REQUESTS_CA_BUNDLE would replace the host's own authority, and proxies are for the
+            # web.
             trust_env = property(lambda self: False, lambda self, value: None)
 
-        # ssh through the program, so that the user's keys, agent and known hosts are used.
+        # Use the ssh program, so that the user's keys, agent and known hosts apply.
         return Client(version="auto", timeout=TIMEOUT_S, use_ssh_client=True, **settings)
 
 
@@ -91,17 +91,17 @@ STEP = "dev.compatgate.step"
 
 
 def container_name(job: Job) -> str:
-    """Name of the job's container; an engine refuses a second one of that name."""
+    """Return the name of the job's container; an engine refuses a second one of that name."""
     return f"compatgate-{job.run}-{job.attempt}-{job.step}"
 
 
 def job_labels(job: Job) -> dict[str, str]:
-    """Return the labels of everything that is made for the job."""
+    """Return the labels of every object of the job."""
     return {RUN: job.run, ATTEMPT: str(job.attempt), STEP: job.step}
 
 
 def run_filter(run: str) -> dict[str, str]:
-    """Filter for everything of a run, whatever the attempt."""
+    """Return the filter for every object of a run, in any attempt."""
     return {"label": f"{RUN}={run}"}
 
 
@@ -122,12 +122,12 @@ _NO_ACCESS = re.compile(
 
 @contextmanager
 def translate_errors(engine: Engine) -> Iterator[Any]:
-    """Talk to the engine: gives its client.
+    """Yield the engine's client, and translate its errors.
 
     Raises:
-        Infrastructure: it cannot be reached, went away or failed within.
-        Conflict: what is to be made exists.
-        CompatgateError: it refused.
+        Infrastructure: the engine cannot be reached, went away or failed.
+        Conflict: the object to create exists.
+        CompatgateError: the engine refused.
     """
     from docker.errors import APIError, DockerException
     from requests.exceptions import RequestException
@@ -143,7 +143,7 @@ def translate_errors(engine: Engine) -> Iterator[Any]:
             f"the engine of {engine.where} does not answer: {innermost_cause(error)}",
             field="host",
             value=engine.host.name,
-            hint="see that it runs and that the worker may talk to it",
+            hint="check that the engine runs and that the worker may access it",
         ) from error
 
 
@@ -158,10 +158,10 @@ def _refusal(error: Any, engine: Engine) -> CompatgateError:
 
 @contextmanager
 def translate_start_errors(program: str, host: str) -> Iterator[None]:
-    """Around the start of a container, where the engine finds out what it lacks.
+    """Translate errors of a container's start, when the engine notices missing GPUs or programs.
 
     Raises:
-        CompatgateError: the engine has no GPUs; the image has not what is called.
+        CompatgateError: the engine has no GPUs, or the image does not have the program.
     """
     from docker.errors import APIError
 
@@ -186,17 +186,17 @@ def _cannot_start(what: str, program: str, host: str) -> CompatgateError | None:
 
 
 def missing_image_error(reference: str, what: str) -> CompatgateError | None:
-    """Return the error for a registry's answer, None where another attempt may get another one."""
+    """Return the error for a registry's answer; None if another attempt may succeed."""
     if not _NO_ACCESS.search(what):
         return None
     return NotFound(
         f"there is no image {reference}: {what}",
         field="image",
         value=reference,
-        hint="check its name; a private one needs 'docker login' for the worker's user",
+        hint="check the name; a private image needs 'docker login' for the worker's user",
     )
 
 
 def explain_error(error: Any) -> str:
-    """What the engine said, in one line."""
+    """Return the engine's message in one line."""
     return " ".join(str(error.explanation or error).split())

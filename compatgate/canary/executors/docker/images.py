@@ -1,4 +1,4 @@
-"""Prepare the image that a job runs in: pull it, or build a workload's own beside it.
+"""Prepare the image of a job: pull it, or build the workload's own image.
 
 Nothing is ever built on the image under test.
 """
@@ -21,19 +21,19 @@ from compatgate.discovery.registry.reference import Reference, is_digest, parse_
 from compatgate.errors import BadInput, Infrastructure, NotFound
 
 LONGEST_BUILD_S = 3600.0
-"""For the steps of a build; what they start from is pulled before."""
+"""For the steps of a build; base images are pulled before."""
 
 
 def prepare_images(api: Any, host: Host, job: Job, progress: Progress) -> PreparedJob:
-    """Have the images of a job on the engine.
+    """Prepare the images of a job on the engine.
 
-    The image under test itself where the workload can run inside it; else the workload's
-    reference; else what its context builds. Of a workload with a tool only the tool is taken from
-    there, and the job runs in the image under test.
+    Use the image under test if the workload can run inside it, else the workload's reference, else
+    the result of its build context. For a workload with a tool, only the tool comes from there, and
+    the job runs in the image under test.
 
     Raises:
-        NotFound: there is no such image.
-        BadInput: nothing says which image, or it does not build.
+        NotFound: the image does not exist.
+        BadInput: no image is named, or the build fails.
         Infrastructure: registry or engine fail in a way that may pass.
     """
     own = job.workload.image
@@ -43,9 +43,9 @@ def prepare_images(api: Any, host: Host, job: Job, progress: Progress) -> Prepar
         return PreparedJob(job, ensure_image(api, own.reference, progress))
     if own.context is None or not (job.image or brings_image(job.workload)):
         raise BadInput(
-            f"the workload {job.workload.name} runs in an image under test, and there is none",
+            f"the workload {job.workload.name} needs an image under test, but none is given",
             field="image",
-            hint="name one, --image REF",
+            hint="name an image with --image REF",
         )
     if job.image and own.tool:
         image = ensure_image(api, job.image, progress)
@@ -57,12 +57,12 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
     """Build a workload's context on the images that its Dockerfile names, and on no other.
 
     Returns:
-        The id of what was built.
+        The id of the image.
 
     Raises:
-        BadInput: it wants the image under test, ONBUILD triggers or a network that it is not
-            given; a step fails, or all of them take too long.
-        NotFound: an image that it starts from is not there.
+        BadInput: the Dockerfile uses the image under test, ONBUILD triggers or a network that the
+            build does not have; a step fails, or the build takes too long.
+        NotFound: a base image does not exist.
         Infrastructure: registry or engine fail in a way that may pass.
     """
     workload = job.workload
@@ -95,7 +95,7 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
             if time.monotonic() >= until:
                 raise TimeoutError
     except Exception as error:
-        # The engine ends a build whose client is gone; a silent step ends as an error of reading.
+        # The engine ends a build if the client disconnects; a silent step ends as a read error.
         if time.monotonic() >= until:
             raise _too_long(workload) from error
         raise
@@ -105,7 +105,7 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
 
 
 def _context(workload: Workload) -> tuple[bytes, str]:
-    """Return the archive that is built from, and the text of its Dockerfile."""
+    """Return the archive of the build context, and the text of its Dockerfile."""
     if workload.folder is None:
         raise BadInput(f"the workload {workload.name} has no folder to build from")
     files = files_of(workload.folder / (workload.image.context or "."))
@@ -116,7 +116,7 @@ def _context(workload: Workload) -> tuple[bytes, str]:
 
 
 def _build_limits(limits: Limits, engine: dict[str, Any]) -> dict[str, Any]:
-    """What each step may use, as far as an engine's builder can limit it."""
+    """Return the limits of each build step, as far as an engine's builder supports them."""
     found: dict[str, Any] = {"memory": limits.memory, "memswap": limits.memory}
     if limits.cpus:
         last = max(1, min(int(limits.cpus), int(engine.get("NCPU") or 1))) - 1
@@ -127,9 +127,9 @@ def _build_limits(limits: Limits, engine: dict[str, Any]) -> dict[str, Any]:
 def _on_image_under_test(workload: Workload) -> BadInput:
     return BadInput(
         f"the workload {workload.name} does not build on the image under test: its Dockerfile has "
-        f"an ARG {dockerfile.BASE}, and steps of a build would run as root in that image",
+        f"an ARG {dockerfile.BASE}, and build steps would run as root in that image",
         field="image.context",
-        hint="say inside = true; have what must be compiled built on a base of your own and taken "
+        hint="set inside = true; build compiled parts on a base image of your own and take them "
         'over with tool = "/opt/..." (docs/canaries.md)',
     )
 
@@ -137,16 +137,16 @@ def _on_image_under_test(workload: Workload) -> BadInput:
 def _check_network(workload: Workload, text: str, host: Host) -> None:
     if workload.image.network and not host.build_network:
         raise BadInput(
-            f"the build of {workload.name} needs the network, and {host.name} gives builds none",
+            f"the build of {workload.name} needs the network, but {host.name} does not allow that",
             field="image.network",
             value=True,
-            hint=f"build_network = true for {host.name} in hosts.toml, or an image.reference",
+            hint=f"set build_network = true for {host.name} in hosts.toml, or set image.reference",
         )
     if not workload.image.network and (sources := dockerfile.downloads(text)):
         raise BadInput(
             f"the workload {workload.name} does not build: it downloads {sources[0]}",
             field="image.network",
-            hint="builds have no network unless the workload says network = true",
+            hint="builds have no network unless the workload sets network = true",
         )
 
 
@@ -167,7 +167,7 @@ def _too_long(workload: Workload) -> BadInput:
     return BadInput(
         f"the workload {workload.name} does not build within {LONGEST_BUILD_S:g} s",
         field="image.context",
-        hint="build the image elsewhere and name it, image.reference",
+        hint="build the image elsewhere and set image.reference",
     )
 
 
@@ -176,15 +176,15 @@ def _build_failed(workload: Workload, what: str) -> Exception:
         return found
     if "i/o timeout" in what or "dial tcp" in what or "TLS handshake" in what:
         return Infrastructure(f"the build of {workload.name} could not pull: {what}")
-    hint = "steps have no network unless the workload says network = true"
+    hint = "steps have no network unless the workload sets network = true"
     return BadInput(f"the workload {workload.name} does not build: {what}", hint=hint)
 
 
 def ensure_image(api: Any, reference: str, progress: Progress) -> str:
     """Find an image on the engine, or pull it.
 
-    What is named by digest or id is not asked for again; a tag is, unless the image was made on
-    this engine and has no registry to come from.
+    An existing image with a digest or an id is not pulled again. A tag is, unless the image was
+    built on this engine and has no registry.
     """
     from docker.errors import ImageNotFound
 
@@ -202,7 +202,7 @@ def ensure_image(api: Any, reference: str, progress: Progress) -> str:
 
 
 def _identity(image: dict[str, Any], reference: str) -> str:
-    """By digest under the name that was asked for; engines leave ``docker.io/library/`` out."""
+    """Return the digest under the requested name; engines leave ``docker.io/library/`` out."""
     digests: list[str] = image.get("RepoDigests") or []
     named = None if is_digest(reference) else parse_reference(reference)
     of_name = [d for d in digests if named and _is_of(named, parse_reference(d))]
@@ -235,11 +235,11 @@ def _pull(api: Any, reference: str, progress: Progress) -> None:
 
 
 class _StreamError(Exception):
-    """An error that came in a stream of progress."""
+    """Error within a stream of progress."""
 
 
 def _pull_progress(events: Iterable[dict[str, Any]]) -> Iterator[float]:
-    """Yield how much of all layers known so far is here, unpacking counting a third."""
+    """Yield the share of all known layers that is present; unpacking counts a third."""
     total: dict[str, int] = {}
     done: dict[str, float] = {}
     for event in events:

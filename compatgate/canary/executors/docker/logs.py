@@ -1,6 +1,6 @@
-"""Follow what a container prints, in whole lines, and read how it ended.
+"""Follow a container's output in whole lines, and read how the container ended.
 
-A container ends by itself, for want of memory, or by another hand.
+A container may end by itself, by lack of memory, or by an intervention.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _LONGEST = 2 << 20
 _PART = 16 << 10
 """Bytes of a part of a longer line (moby, daemon/logger/copier.go)."""
 _RECORD = 128
-"""More than a record takes in the file beside its text."""
+"""Upper bound of a record's size in the file besides its text."""
 _RUNNING = ("running", "paused", "restarting", "created")
 
 
 def follow_log(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[bytes]:
-    """Yield both streams from the beginning until the container has ended, or ``stop`` says so.
+    """Yield both streams from the beginning, until the container ends or ``stop`` returns true.
 
-    The engine hands long lines over in parts; a part of one stream never comes to stand within a
-    line of the other here. It keeps two files of a size: once more than one was written, lines may
-    have been lost on the way, and a line of the protocol says so.
+    The engine splits long lines into parts; parts of one stream never appear within a line of the
+    other. It stores two log files of limited size. Once it has started a third, lines may be lost,
+    and a line of the protocol says so.
 
     Raises:
         Infrastructure: the engine ended the log while the container still ran.
@@ -56,7 +56,7 @@ def follow_log(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[b
 
 
 def _await_end(api: Any, container: str, stop: Callable[[], bool]) -> None:
-    """The log ends with the program; a busy engine notes a moment later that it has ended."""
+    """Wait until the engine knows that the container has ended, soon after the log's end."""
     deadline = time.monotonic() + _ENDING_S
     while not stop() and api.inspect_container(container)["State"]["Status"] in _RUNNING:
         if time.monotonic() > deadline:
@@ -65,10 +65,10 @@ def _await_end(api: Any, container: str, stop: Callable[[], bool]) -> None:
 
 
 def _whole_lines(frames: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
-    """Yield lines of either stream, each with its end.
+    """Yield whole lines of either stream.
 
-    Docker before 23 leaves the line feed of a line in parts out with the local driver; a part that
-    is not full is the last.
+    Before Docker 23, the local driver drops the line feed of a line in parts; a part that is not
+    full is the last.
     """
     buffers: dict[int, bytearray] = {}
     for number, data in frames:
@@ -84,7 +84,7 @@ def _whole_lines(frames: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
 
 
 def _pump(api: Any, container: str) -> Pump[tuple[int, bytes]]:
-    """Frames of the log from its beginning: number of the stream, and bytes."""
+    """Return the frames of the log from its beginning: number of the stream, and bytes."""
     response = api.get(
         f"{api.base_url}/v{api.api_version}/containers/{container}/logs",
         params={"stdout": 1, "stderr": 1, "follow": 1},
@@ -123,23 +123,23 @@ def _fetched(
 
 
 _REMEMBERED = 256
-"""Events that an engine remembers; it forgets all when it restarts (moby, daemon/events)."""
+"""Maximum number of events that an engine stores; a restart clears them (moby, daemon/events)."""
 _KILLED = (137, 143, 255)
-_RESTARTED = "the engine was restarted, and the container ended with it"
-_STOPPED = "the container was stopped on its host: by hand, or with the engine"
+_RESTARTED = "the engine was restarted, which ended the container"
+_STOPPED = "the container was stopped on its host: manually, or with the engine"
 
 
 def read_status(api: Any, container: str, *, killed_here: bool = False) -> Status:
-    """Return how a container stands now.
+    """Return the current status of a container.
 
-    A container that was stopped because its engine was looks like one that was killed, and says
-    nothing about the program. The engine's memory tells: it knows of stopping it, and an engine
-    that knows of the start has not been restarted since.
+    A container that was stopped with its engine looks like one that was killed, and says nothing
+    about the program. The engine's events decide: they contain the stop, and an engine whose events
+    contain the start has not been restarted since.
 
     Args:
         api: the engine's client.
         container: its id.
-        killed_here: this worker killed it.
+        killed_here: this worker killed the container.
     """
     from docker.errors import NotFound
 
@@ -168,7 +168,7 @@ def read_status(api: Any, container: str, *, killed_here: bool = False) -> Statu
 
 
 def _events(api: Any) -> list[dict[str, Any]]:
-    """Everything that the engine remembers, up to now on its own clock: it waits for no more."""
+    """Return every event that the engine stores, up to now on its own clock."""
     whole, _, fraction = str(api.info()["SystemTime"]).partition(".")
     seconds = int(datetime.fromisoformat(whole.rstrip("Z")).replace(tzinfo=UTC).timestamp())
     nanoseconds = fraction.rstrip("Z").ljust(9, "0")[:9]

@@ -1,8 +1,8 @@
 """Run workloads as Jobs of a Kubernetes cluster, which queues and places them.
 
-No state is kept beside the cluster's: Jobs, pods, services and config maps carry labels that say
-which run, attempt and step they belong to, so that any worker that reaches the cluster can find and
-remove them. docs/kubernetes-executor.md says what a pod may do, and what a worker must be allowed.
+All state is in the cluster: Jobs, pods, services and config maps carry labels that name their run,
+attempt and step, so any worker that reaches the cluster can find and remove them.
+docs/kubernetes-executor.md lists the rights of a pod and the permissions of a worker.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _KILLED = 137
 
 
 class KubernetesExecutor:
-    """Runs jobs in one namespace of a cluster.
+    """Executor of jobs in one namespace of a cluster.
 
     Args:
-        host: whose cluster it is; nothing is asked of it before the first call of a method.
+        host: host of the cluster; the cluster is not contacted before the first call of a method.
     """
 
     kind = "kubernetes"
@@ -53,22 +53,22 @@ class KubernetesExecutor:
         self._killed: set[str] = set()
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
-        """Find the image's digest; the node pulls it once the job is placed.
+        """Find the image's digest; the node pulls the image once the job is placed.
 
         Raises:
-            NotFound: there is no such image, or it may not be read.
-            BadInput: nothing says which image, or the workload's files are too large.
+            NotFound: the image does not exist or cannot be read.
+            BadInput: no image is named, or the workload's files are too large.
             Infrastructure: the registry does not answer.
         """
         objects.job_files(job)
         return PreparedJob(job, prepare_image(job, self._host, progress))
 
     def start(self, prepared: PreparedJob) -> Handle:
-        """Create the Job; its name is taken by a first start, so there is no second.
+        """Create the Job; its name prevents a second start.
 
         Raises:
             Conflict: it was started before.
-            CompatgateError: the cluster does not admit it, or has not allowed the worker to ask.
+            CompatgateError: the cluster does not admit the job, or the worker lacks a permission.
             Infrastructure: the cluster does not answer.
         """
         job = prepared.job
@@ -84,17 +84,17 @@ class KubernetesExecutor:
         return Handle(job_name(job), job.run, job.attempt, job.step, prepared.image)
 
     def status(self, handle: Handle) -> Status:
-        """Return how the Job stands."""
+        """Return the status of the Job."""
         if handle.id in self._killed:
             return Status("exited", _KILLED, reason="killed")
         return self._view(handle).status()
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
-        """Whole lines of both streams from the beginning, until the job has ended."""
+        """Yield whole lines of both streams from the beginning, until the job has ended."""
         yield from logs.follow_log(self._cluster, self._view(handle), stop)
 
     def kill(self, handle: Handle) -> None:
-        """End the Job at once; nothing happens where it has ended or is gone."""
+        """End the Job at once; do nothing if it has ended or is gone."""
         view = self._view(handle)
         try:
             if view.known() not in ("waiting", "running"):
@@ -114,11 +114,11 @@ class KubernetesExecutor:
         return remove_run(self._cluster, run)
 
     def left(self) -> set[str]:
-        """Return runs of which Jobs, pods, services or config maps are in the namespace."""
+        """Return the runs with Jobs, pods, services or config maps in the namespace."""
         return list_runs(self._cluster)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         with self._lock:
             views, self._views = list(self._views.values()), {}
         for view in views:
@@ -126,7 +126,7 @@ class KubernetesExecutor:
         self._cluster.close()
 
     def _create(self, api: str, kind: str, body: dict[str, Any]) -> bool:
-        """Return whether it was created; False where its name is taken."""
+        """Create an object; return False if its name is taken."""
         try:
             self._cluster.ask(api, f"create_namespaced_{kind}", body=body)
         except ObjectExists:
@@ -134,7 +134,7 @@ class KubernetesExecutor:
         return True
 
     def _is_of(self, name: str, start: str) -> bool:
-        """Whether the Job is this start's own: it was created, and only the answer was lost."""
+        """Return whether this start created the Job, so that only the answer was lost."""
         found = self._cluster.ask("batch", "read_namespaced_job", name)
         return bool((found["metadata"].get("annotations") or {}).get(START) == start)
 
@@ -148,13 +148,13 @@ class KubernetesExecutor:
 def prepare_image(job: Job, host: Host, progress: Progress) -> str:
     """Return the image by digest, so that every node of the cluster pulls the same one.
 
-    The image under test itself where the workload can run inside it; else the one that the host
-    names for the workload; else the workload's reference. Nothing is built in a cluster.
+    Use the image under test if the workload can run inside it, else the host's image for the
+    workload, else the workload's reference. A cluster does not build images.
 
     Raises:
-        BadInput: nothing says which image.
-        NotFound: the registry has no such image.
-        Infrastructure: it does not answer.
+        BadInput: no image is named.
+        NotFound: the registry does not have the image.
+        Infrastructure: the registry does not answer.
     """
     workload = job.workload
     own = workload.image
@@ -165,15 +165,15 @@ def prepare_image(job: Job, host: Host, progress: Progress) -> str:
         return pin_image(reference)
     if own.context is None:
         raise BadInput(
-            f"the workload {workload.name} runs inside an image under test, and there is none",
+            f"the workload {workload.name} needs an image under test, but none is given",
             field="image",
-            hint="name one, --image REF",
+            hint="name an image with --image REF",
         )
     raise BadInput(
-        f"the workload {workload.name} builds its image, and a cluster builds none",
+        f"the workload {workload.name} builds its image, but a cluster does not build images",
         field="image",
         value=workload.name,
-        hint=f"build and push it, and name it for {host.name}: "
+        hint=f"build and push the image, and name it for {host.name}: "
         f'[host.kubernetes.images] {workload.name} = "REGISTRY/NAME@sha256:..."',
     )
 
@@ -184,20 +184,20 @@ KINDS = (
     ("core", "service"),
     ("core", "config_map"),
 )
-"""Jobs first: they would make their pods anew."""
+"""Kinds of objects; Jobs come first, because they would create their pods again."""
 _PATIENCE_S = 60.0
 _AWAY_S = 15.0
 _POLL_S = 0.5
 
 
 def remove_run(cluster: Cluster, run: str) -> int:
-    """Delete the jobs, pods, services and config maps that carry the run's label; wait for it.
+    """Delete the jobs, pods, services and config maps with the run's label, and wait for it.
 
     Returns:
-        How many there were.
+        The number of objects deleted.
 
     Raises:
-        Infrastructure: something would not go, or the cluster does not answer.
+        Infrastructure: an object could not be deleted, or the cluster does not answer.
     """
     removed: set[tuple[str, str]] = set()
     began = time.monotonic()
@@ -207,13 +207,13 @@ def remove_run(cluster: Cluster, run: str) -> int:
             _delete(cluster, kind, thing, forced=time.monotonic() - began > _AWAY_S)
         if time.monotonic() - began > _PATIENCE_S:
             names = ", ".join(f"{kind} {thing['metadata']['name']}" for kind, thing in left)
-            raise Infrastructure(f"the cluster of {cluster.where} does not remove {names}")
+            raise Infrastructure(f"the cluster of {cluster.where} did not remove {names}")
         time.sleep(_POLL_S)
     return len(removed)
 
 
 def list_runs(cluster: Cluster) -> set[str]:
-    """Return the ids of the runs whose label something in the namespace carries."""
+    """Return the ids of the runs that labels in the namespace name."""
     return {thing["metadata"]["labels"][RUN] for _, thing in _labelled(cluster, RUN)}
 
 
@@ -228,7 +228,7 @@ def _delete(cluster: Cluster, kind: str, thing: dict[str, Any], *, forced: bool)
     api = next(api for api, each in KINDS if each == kind)
     params: dict[str, Any] = {"propagation_policy": "Foreground"}
     if kind == "pod" and forced and _is_away(thing):
-        # No kubelet is there to say that it has ended; its GPU is out of reach with its node.
+        # The node's kubelet cannot report the end; the GPU cannot be reached either.
         params["grace_period_seconds"] = 0
     elif "deletionTimestamp" in thing["metadata"]:
         return

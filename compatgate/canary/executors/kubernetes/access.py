@@ -1,6 +1,6 @@
-"""Build the objects that say what a worker may do in its namespace. Pure.
+"""Build the objects that define what a worker may do in its namespace. Pure.
 
-Network policies say whom its jobs may talk to.
+Network policies define whom the worker's jobs may contact.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _DNS = 53
 
 
 def worker_objects(namespace: str) -> list[dict[str, Any]]:
-    """Service account, role and binding of the worker, and the network policies of its jobs.
+    """Return the worker's service account, role and binding, and the network policies of its jobs.
 
-    Nothing is about more than the namespace, and nothing lets the worker read a secret.
+    All objects are limited to the namespace, and none lets the worker read a secret.
     """
     return [
         _object("v1", "ServiceAccount", WORKER, namespace),
@@ -46,13 +46,13 @@ def worker_objects(namespace: str) -> list[dict[str, Any]]:
 
 
 def _policy(name: str, namespace: str, label: str, allowed: dict[str, Any]) -> dict[str, Any]:
-    """What pods with a label may say and hear; policies that fit the same pod add up."""
+    """Return the network policy of pods with a label; policies for the same pod add up."""
     spec = {"podSelector": _with(label), "policyTypes": ["Ingress", "Egress"], **allowed}
     return _object("networking.k8s.io/v1", "NetworkPolicy", name, namespace) | {"spec": spec}
 
 
 def _peer_traffic() -> dict[str, Any]:
-    """Return the nodes of a job meet by name, so they may ask for names."""
+    """Return the rules for the nodes of a job, which find each other by name through DNS."""
     peers = [{"podSelector": _with(GROUP)}]
     names = [{"protocol": protocol, "port": _DNS} for protocol in ("UDP", "TCP")]
     return {

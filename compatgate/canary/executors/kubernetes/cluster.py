@@ -1,6 +1,6 @@
 """Connect to a cluster's API server through the official client, and translate its errors.
 
-An error says what another attempt may mend, and what it will not.
+An error says whether another attempt may succeed.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from compatgate.kit.kubernetes import (
 )
 
 TIMEOUT_S = (10, 30)
-"""For a connection and for an answer."""
+"""Timeout of a connection and of an answer."""
 _SILENT_S = 900
-"""That a stream may be silent: its other end may be gone without a word."""
+"""Maximum silence of a stream: its other end may be gone without notice."""
 _PAUSES = RETRY_PAUSES
 
 
 class Cluster:
-    """Connects when it is first needed, and again after the connection was dropped.
+    """Connection that opens at its first use, and again after it was dropped.
 
     Args:
-        host: whose cluster it is.
+        host: host of the cluster.
         sleep: waits between two tries.
     """
 
@@ -56,7 +56,7 @@ class Cluster:
 
     @property
     def namespace(self) -> str:
-        """Where everything is made."""
+        """Return the namespace of every object."""
         return self.settings.namespace
 
     @property
@@ -65,21 +65,21 @@ class Cluster:
         return f"{self.host.name} (namespace {self.namespace})"
 
     def ask(self, api: str, operation: str, *args: Any, **params: Any) -> dict[str, Any]:
-        """Ask for one thing in the namespace, and again where the server cannot answer just now.
+        """Send a request about the namespace; repeat it while the server is unavailable.
 
-        Every request that is made here may be made twice: what is created has a name that is
-        taken then, and what is deleted is gone.
+        Repeating is safe: an object that was created has a name that is taken then, and a deleted
+        object is gone.
 
         Args:
             api: ``batch`` or ``core``.
-            operation: of the client, such as ``read_namespaced_job``.
-            args: before the namespace.
-            params: further ones.
+            operation: method of the client, such as ``read_namespaced_job``.
+            args: arguments before the namespace.
+            params: further parameters.
 
         Raises:
-            Missing, Taken: there is none; its name is taken.
-            Infrastructure: the server does not answer, or cannot now.
-            CompatgateError: it refuses.
+            Missing, Taken: the object does not exist; its name is taken.
+            Infrastructure: the server does not answer, or is temporarily unavailable.
+            CompatgateError: the server refuses.
         """
 
         def once() -> dict[str, Any]:
@@ -91,15 +91,15 @@ class Cluster:
         return retry_request(once, _PAUSES, self._sleep)
 
     def open(self, api: str, operation: str, *args: Any, **params: Any) -> Any:
-        """Open a stream: the answer of urllib3, its body not read.
+        """Open a stream: a response of urllib3 with its body unread.
 
         Raises:
-            ApiException, urllib3.exceptions.HTTPError: for `translate_errors`, which is around it.
+            ApiException, urllib3.exceptions.HTTPError: to be translated by `translate_errors`.
         """
         return self._call(api, operation, args, params, (TIMEOUT_S[0], _SILENT_S))
 
     def close(self) -> None:
-        """Drop the connection; the next request reads the credentials anew."""
+        """Drop the connection; the next request reads the credentials again."""
         with self._lock:
             client, self._client = self._client, None
             self._apis.clear()
@@ -135,25 +135,25 @@ class Cluster:
 
     def _refused(self, what: str) -> BadInput:
         return BadInput(
-            f"there is no way to the cluster of {self.host.name}: {what}",
+            f"the cluster of {self.host.name} cannot be reached: {what}",
             field="host.kubernetes",
             value=self.settings.context or self.settings.kubeconfig,
-            hint="name kubeconfig and context, or in_cluster = true for a worker that is a pod",
+            hint="set kubeconfig and context, or in_cluster = true for a worker in a pod",
         )
 
 
 CHUNK = 64 << 10
 _LONGEST = 2 << 20
-"""Of a line that is kept whole."""
+"""Maximum length of a line that is returned whole."""
 
 
 def response_lines(response: Any) -> Pump[bytes]:
     """Return the body of a response line by line, each with its end.
 
-    A last line without an end is given only if the body ended as it should.
+    A last line without an end is returned only if the body ended properly.
 
     Args:
-        response: of urllib3, its body not read.
+        response: response of urllib3 with its body unread.
     """
     return Pump(_read(response), response.shutdown)
 
@@ -182,12 +182,12 @@ MANIFESTS = "'compatgate k8s manifests' prints what the worker must be allowed"
 
 @contextmanager
 def translate_errors(cluster: Cluster) -> Iterator[None]:
-    """Around a request.
+    """Translate the errors of a request.
 
     Raises:
-        Gone: see there.
+        Gone: the server has forgotten the version that a watch starts from.
         Missing, Taken, CompatgateError: the server refuses.
-        Infrastructure: it cannot be reached, went away or failed within.
+        Infrastructure: the server cannot be reached, went away or failed.
     """
     from urllib3.exceptions import HTTPError
 
@@ -201,7 +201,7 @@ def translate_errors(cluster: Cluster) -> Iterator[None]:
             f"the cluster of {cluster.where} does not answer: {innermost_cause(error)}",
             field="host",
             value=cluster.host.name,
-            hint="see that its API server runs and that the worker may reach it",
+            hint="check that its API server runs and that the worker can reach it",
         ) from error
 
 
@@ -212,16 +212,18 @@ def _refusal(error: Any, cluster: Cluster) -> CompatgateError:
         case 410:
             return VersionGone(what)
         case 404 if what.startswith("namespaces "):
-            hint = "create it, or name another in [host.kubernetes]"
-            problem = f"{at} has not the namespace"
+            hint = "create the namespace, or set another one in [host.kubernetes]"
+            problem = f"{at} does not have the namespace"
             return NotFound(problem, field="namespace", value=cluster.namespace, hint=hint)
         case 404:
             return ObjectMissing(f"{at}: {what}")
         case 409:
             return ObjectExists(f"{at} refuses: {what}")
         case 401:
-            cluster.close()  # a token may have been renewed where it came from
-            return ServerBusy(f"{at} does not know the worker: {what}", hint="log in again")
+            cluster.close()  # the token may have been renewed at its source
+            return ServerBusy(
+                f"{at} does not accept the worker's credentials: {what}", hint="log in again"
+            )
         case 403:
             return _forbidden(at, what)
         case 400 | 413 | 422:
@@ -238,4 +240,4 @@ def _forbidden(at: str, what: str) -> CompatgateError:
         return Infrastructure(f"{at} has no room: {what}")
     if "admission webhook" in what or "violates PodSecurity" in what:
         return Forbidden(f"{at} does not admit the job: {what}")
-    return Forbidden(f"{at} does not allow it: {what}", hint=MANIFESTS)
+    return Forbidden(f"{at} does not allow the request: {what}", hint=MANIFESTS)

@@ -1,6 +1,6 @@
-"""Follow what a pod prints, in whole lines.
+"""Follow a pod's output in whole lines.
 
-A stream that breaks is resumed where it was: a `LogPosition` gives what is new and nothing twice.
+A stream that breaks is resumed at a `LogPosition`, so that no line is returned twice.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from compatgate.kit.kubernetes import ObjectMissing
 
 _TICK_S = 0.5
 _SLOW_S = 5.0
-"""That the log of a pod is waited for once its job has ended."""
+"""Time to wait for a pod's log once its job has ended."""
 _SKEW_S = 300
-"""By which this machine's clock and the node's may differ."""
+"""Maximum difference between this machine's clock and the node's."""
 
 
 def follow_log(cluster: Cluster, view: View, stop: Callable[[], bool]) -> Iterator[bytes]:
-    """Yield both streams from the beginning until the job has ended, or ``stop`` says so.
+    """Yield both streams from the beginning until the job has ended, or ``stop`` returns true.
 
-    A node keeps some files of a log, and hands over the newest alone to one who comes back: where
-    the last line that came is not in it any more, a line of the protocol says that some may be
-    missing.
+    A node stores several files of a log, but returns only the newest to a client that comes back.
+    If that file does not contain the last line received, a line of the protocol says that lines may
+    be missing.
 
     Raises:
-        Infrastructure: the log cannot be had.
+        Infrastructure: the log cannot be read.
     """
     mark = LogPosition()
     heard = time.monotonic()
@@ -76,7 +76,7 @@ def _open(cluster: Cluster, pod: dict[str, Any], mark: LogPosition) -> Any:
 def _read_stream(
     response: Any, view: View, mark: LogPosition, stop: Callable[[], bool]
 ) -> Generator[bytes, None, bool]:
-    """Yield one stream, without what came before; whether it was left as its job had ended."""
+    """Yield a stream's new lines; return whether the stream was left because the job had ended."""
     mark.rewind()
     lines = response_lines(response)
     slow: float | None = None
@@ -104,7 +104,7 @@ def _ended(view: View) -> bool:
 
 
 def _since(stamp: str) -> int | None:
-    """Return seconds back to the last line that came, and some more."""
+    """Return the seconds since the last line that came, plus a margin."""
     if not stamp:
         return None
     try:
@@ -118,14 +118,14 @@ _STAMPED = re.compile(
     rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|[+-]\d\d:\d\d) ", re.DOTALL
 )
 _HELD = 10_000
-"""Newer lines among which the last one is looked for; two streams write them out of order."""
+"""Number of newer lines to search for the last one; two streams write them out of order."""
 
 
 class LogPosition:
-    """The last line that came, with the time that the node wrote before it.
+    """Last line received, with the time that the node wrote before it.
 
     Attributes:
-        stamp: that time; empty before the first line.
+        stamp: the time; empty before the first line.
     """
 
     def __init__(self) -> None:
@@ -136,12 +136,12 @@ class LogPosition:
         self._newer: list[bytes] = []
 
     def rewind(self) -> None:
-        """The log is read again, from some point before the mark."""
+        """Prepare for reading the log again, from some point before the last line."""
         self._missing = self._same
         self._newer = []
 
     def new(self, line: bytes) -> Iterator[bytes]:
-        """What a line of the log adds, without its time."""
+        """Yield what a line adds to the output, without its time."""
         if not self._missing:
             yield self._take(line)
         elif line == self._last:
@@ -153,12 +153,12 @@ class LogPosition:
                 yield from self._without_it()
 
     def quiet(self) -> Iterator[bytes]:
-        """Nothing more comes just now: newer lines that came without the last one are given."""
+        """Yield newer lines that were held back, because the stream is silent now."""
         if self._newer:
             yield from self._without_it()
 
     def end(self) -> Iterator[bytes]:
-        """The log has ended; where the last line was not in it, what came after it is lost."""
+        """Yield the lines held back; report a gap if the log did not contain the last line."""
         if self._missing:
             yield from self._without_it()
 
@@ -179,6 +179,6 @@ class LogPosition:
 
 
 def _time(line: bytes) -> bytes:
-    """Orders lines of one node by their times."""
+    """Return a key that orders the lines of one node by time."""
     match = _STAMPED.match(line)
     return match[1] + (match[2] or b"").ljust(9, b"0") if match else b""

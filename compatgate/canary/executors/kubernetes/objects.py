@@ -1,8 +1,8 @@
-"""Build the objects that a job is made of in a cluster. Pure.
+"""Build the objects of a job in a cluster. Pure.
 
-A pod may do as little as a container of the docker executor. The workload's folder is a ConfigMap,
-mounted read-only. Labels and names say which run, attempt and step an object belongs to, so that it
-is found again and never made twice.
+A pod has as few rights as a container of the docker executor. The workload's folder is a ConfigMap,
+mounted read-only. Labels and names contain the run, attempt and step of an object, so that it can
+be found again and is never created twice.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ RUN = "dev.compatgate.run"
 ATTEMPT = "dev.compatgate.attempt"
 STEP = "dev.compatgate.step"
 GROUP = "dev.compatgate.group"
-"""On the pods of a job of several nodes, which may talk to each other."""
+"""Label of the pods of a job with several nodes, which may contact each other."""
 START = "dev.compatgate.start"
-"""Annotation that tells a start whose answer was lost from another start of the same job."""
+"""Annotation that identifies a start, to recognize its Job if the answer was lost."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 """Annotation that the job controller puts on the pods of an Indexed Job."""
 _LONGEST = 52
-"""A pod's name is its job's and six characters, its host name the job's and its index: 63."""
+"""A pod's name adds six characters to its job's, a host name adds the index: 63 in all."""
 _LABEL = 63
 
 
 def job_name(job: Job) -> str:
-    """Name of the job's Job; a cluster refuses a second one of that name.
+    """Return the name of the Job; a cluster refuses a second one of that name.
 
-    A run's id and a step's name may be too long for one, or have letters that names have not; the
-    digest keeps two of them apart then.
+    A run's id and a step's name may be too long for a name, or have characters that names may not
+    have; a digest then keeps names distinct.
     """
     whole = f"{job.run}-{job.attempt}-{job.step}"
     readable = re.sub(r"[^a-z0-9]+", "-", f"cg-{job.step}-{job.attempt}".lower())
@@ -46,43 +46,43 @@ def job_name(job: Job) -> str:
 
 
 def job_labels(job: Job) -> dict[str, str]:
-    """Return the labels of everything that is made for the job."""
+    """Return the labels of every object of the job."""
     return {RUN: job.run, ATTEMPT: str(job.attempt), STEP: _label(job.step)}
 
 
 def run_selector(run: str) -> str:
-    """Selector of everything of a run, whatever the attempt."""
+    """Return the selector of every object of a run, in any attempt."""
     return f"{RUN}={run}"
 
 
 def job_selector(run: str, attempt: int, step: str) -> str:
-    """Selector of everything of one job."""
+    """Return the selector of every object of one job."""
     return f"{RUN}={run},{ATTEMPT}={attempt},{STEP}={_label(step)}"
 
 
 def _label(value: str) -> str:
-    """Return a value that is short enough for a label."""
+    """Shorten a value to the length of a label."""
     if len(value) <= _LABEL:
         return value
     return f"{value[: _LABEL - 11]}-{hashlib.sha256(value.encode()).hexdigest()[:10]}"
 
 
 KEPT_S = 6 * 3600
-"""Seconds after its end that a Job stays if no worker removes it."""
+"""Seconds after its end until a Job is deleted, if no worker does that."""
 _KUEUE = "kueue.x-k8s.io/queue-name"
 
 
 def job_object(
     job: Job, image: str, settings: Kubernetes, files: list[Packed], start: str
 ) -> dict[str, Any]:
-    """The Job: one pod, or one for each node of the workload, none of them ever a second time.
+    """Return the Job: one pod per node of the workload, none of which is ever created twice.
 
     Args:
-        job: what is run.
+        job: job to run.
         image: by digest.
-        settings: of the host.
-        files: of the workload.
-        start: what tells this start from another.
+        settings: settings of the host.
+        files: files of the workload.
+        start: identifier of this start.
     """
     nodes = job.workload.nodes
     labels = job_labels(job)
@@ -98,7 +98,7 @@ def job_object(
         "template": pod_template(job, image, settings, files),
     }
     if settings.queue:
-        # Kueue lets it go on; where there is no Kueue it must not pass the queue by.
+        # Kueue starts the Job; without Kueue, it must not bypass the queue.
         spec["suspend"] = True
     return {
         "apiVersion": "batch/v1",
@@ -109,7 +109,7 @@ def job_object(
 
 
 def service_object(job: Job) -> dict[str, Any]:
-    """The headless service that gives the nodes of a job their names, before they are ready."""
+    """Return the headless service that gives a job's nodes their names before they are ready."""
     labels = job_labels(job)
     return {
         "apiVersion": "v1",
@@ -126,12 +126,12 @@ def service_object(job: Job) -> dict[str, Any]:
 
 CONTAINER = "canary"
 PORT = 29500
-"""Where the nodes of a job meet; each pod has an address of its own."""
+"""Port on which a job's nodes find each other; each pod has its own address."""
 PULL_S = 1800
-"""Seconds that a node may take to pull the image, within the pod's deadline."""
+"""Seconds for the node to pull the image, part of the pod's deadline."""
 _NOBODY = 65534
 _LOG = 2
-"""Room on the node's disk for the log, in what is kept of it; the node's own files come first."""
+"""Ratio of the log's disk space on the node to the stored output; the node's files come first."""
 _AWAY_S = 60
 _WITHOUT_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
 
@@ -140,10 +140,10 @@ def pod_template(job: Job, image: str, settings: Kubernetes, files: list[Packed]
     """Return the pod template of a job.
 
     Args:
-        job: what is run.
+        job: job to run.
         image: by digest.
-        settings: of the host.
-        files: of the workload; () where the image has them.
+        settings: settings of the host.
+        files: files of the workload; () if the image has them.
     """
     labels = job_labels(job) | ({GROUP: "nodes"} if job.workload.nodes > 1 else {})
     return {
@@ -167,7 +167,7 @@ def pod_template(job: Job, image: str, settings: Kubernetes, files: list[Packed]
 
 def _placing(job: Job, settings: Kubernetes) -> dict[str, Any]:
     tolerations = [_toleration(each) for each in settings.tolerations]
-    # A node that is away for a minute has lost the job; Kubernetes itself would wait for five.
+    # A node that is away for a minute has lost the job; Kubernetes waits for five by default.
     for taint in ("not-ready", "unreachable"):
         tolerations.append({
             "key": f"node.kubernetes.io/{taint}",
@@ -192,7 +192,7 @@ def _placing(job: Job, settings: Kubernetes) -> dict[str, Any]:
 
 
 def _apart(job: Job) -> dict[str, Any]:
-    """Return one pod a node: else a cluster may put several of a job's nodes on one machine."""
+    """Return a rule of one pod per node, so that a job's nodes are different machines."""
     term = {
         "labelSelector": {"matchLabels": job_labels(job)},
         "topologyKey": "kubernetes.io/hostname",
@@ -246,7 +246,7 @@ def _container(job: Job, image: str, settings: Kubernetes, has_files: bool) -> d
 
 
 def _limits(job: Job, settings: Kubernetes) -> dict[str, str]:
-    """Asked for and allowed alike: a pod that gets what it asks for is measured on its own."""
+    """Return equal requests and limits, so that other pods do not affect the measurement."""
     limits = job.workload.limits
     found = {
         "memory": str(limits.memory),
@@ -280,7 +280,7 @@ def _environment(job: Job) -> list[dict[str, Any]]:
 
 
 def _literal(text: str) -> str:
-    """Text that Kubernetes leaves as it is: it replaces ``$(NAME)``, and reads ``$$`` as ``$``."""
+    """Escape ``$``: Kubernetes replaces ``$(NAME)`` and reads ``$$`` as ``$``."""
     return text.replace("$", "$$")
 
 
@@ -294,14 +294,14 @@ def _volumes(job: Job, files: list[Packed]) -> list[dict[str, Any]]:
 
 
 MAX_BYTES = 1 << 20
-"""Of the values and keys of a ConfigMap (Kubernetes, ``MaxSecretSize``)."""
+"""Maximum size of a ConfigMap's values and keys (Kubernetes, ``MaxSecretSize``)."""
 
 
 def job_files(job: Job) -> list[Packed]:
-    """Return the files that travel; none for a workload whose image has them.
+    """Return the files to copy; none for a workload whose image has them.
 
     Raises:
-        BadInput: they are more than fits, or no plain files.
+        BadInput: they are too large, or not plain files.
     """
     if job.workload.folder is None:
         return []
@@ -309,16 +309,16 @@ def job_files(job: Job) -> list[Packed]:
     size = sum(len(file.content) + len(_key(number)) for number, file in enumerate(files))
     if size > MAX_BYTES:
         raise BadInput(
-            f"the files of {job.workload.name} are {size} bytes, and a cluster takes {MAX_BYTES}",
+            f"the files of {job.workload.name} are {size} bytes, more than {MAX_BYTES}",
             field=job.workload.name,
             value=size,
-            hint="have the image bring what is large",
+            hint="put large files into the image",
         )
     return files
 
 
 def config_map(job: Job, files: list[Packed]) -> dict[str, Any]:
-    """The object that carries the files; numbered, since keys cannot have the ``/`` of a path."""
+    """Return the ConfigMap with the files, numbered because keys cannot contain ``/``."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -332,7 +332,7 @@ def config_map(job: Job, files: list[Packed]) -> dict[str, Any]:
 
 
 def files_volume(job: Job, files: list[Packed]) -> dict[str, Any]:
-    """Return the files at their paths, readable for everybody."""
+    """Return the volume with the files at their paths, readable for everybody."""
     items = [
         {"key": _key(number), "path": file.path, "mode": 0o555 if file.executable else 0o444}
         for number, file in enumerate(files)

@@ -1,6 +1,6 @@
-"""Read the status of a job from what the cluster shows of its Job and its pods. Pure.
+"""Read the status of a job from its Job and its pods in the cluster. Pure.
 
-A pod that does not start has a while to do so; then what keeps it from starting is the error.
+A pod has limited time to start; after that, the obstacle to its start is the error.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from compatgate.errors import BadInput, CompatgateError, Infrastructure, NotFoun
 
 _KILLED = 137
 _OWN_LIMIT = re.compile(r"EmptyDir volume|ephemeral local storage|local ephemeral storage limit")
-"""What the kubelet says when a pod used more of the disk than its own limits allow."""
-_NO_ROOM_LEFT = "its image took so long that the pod's time was up before the program's"
+"""Messages of the kubelet for a pod that exceeded its own disk limits."""
+_NO_ROOM_LEFT = "pulling its image used up the pod's time before the program's time was up"
 _ORDER = ("lost", "timeout", "failed", "waiting", "running", "exited")
 
 
 class Obstacle(Struct, frozen=True):
-    """Something that may pass.
+    """Temporary reason why a job does not start.
 
     Attributes:
-        reason: as the cluster says it.
-        error: that it is once it has lasted for ``grace_s``.
-        telling: it names a cause.
+        reason: reason as the cluster states it.
+        error: error to raise after it has lasted for ``grace_s``.
+        telling: the reason names a cause.
     """
 
     reason: str
@@ -40,10 +40,10 @@ class Obstacle(Struct, frozen=True):
 
 
 class JobStatus(Struct, frozen=True):
-    """How a job stands.
+    """Status of a job.
 
     Attributes:
-        obstacle: what keeps it from starting, and is an error once it has lasted.
+        obstacle: reason why it does not start, which becomes an error after a while.
     """
 
     status: Status
@@ -53,15 +53,16 @@ class JobStatus(Struct, frozen=True):
 def read_job_status(
     job: dict[str, Any] | None, pods: Sequence[dict[str, Any]], timeout_s: int
 ) -> JobStatus:
-    """Return how a job stands by what is known of it.
+    """Return the status of a job from the known objects.
 
-    What befell a node says nothing of the program, so it comes before what the program did on
-    others. A job of several nodes runs once all of them do, and has ended once one has failed.
+    A node's failure says nothing about the program, so it takes precedence over the program's
+    result on other nodes. A job of several nodes runs once all of them do, and has ended once one
+    has failed.
 
     Args:
-        job: its Job; None where that is not known, or not asked for.
-        pods: all of it.
-        timeout_s: that the program may take.
+        job: its Job; None if not known, or not asked for.
+        pods: all its pods.
+        timeout_s: time limit of the program.
     """
     seen = [_pod(pod, timeout_s) for pod in pods]
     first = min(seen, key=_rank, default=None)
@@ -80,7 +81,7 @@ def first_pod(pods: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def condition(thing: dict[str, Any], kind: str) -> dict[str, Any] | None:
-    """Return a condition that holds."""
+    """Return a condition of an object if it is true."""
     for each in thing.get("status", {}).get("conditions") or []:
         if each["type"] == kind and each["status"] == "True":
             found: dict[str, Any] = each
@@ -106,8 +107,8 @@ def _without_pods(job: dict[str, Any] | None) -> Status:
     if condition(job, "Complete"):
         return Status("lost", reason="its pod was removed before its output was read")
     if job["spec"].get("suspend"):
-        return Status("waiting", reason="its queue has not admitted it")
-    return Status("waiting", reason="it has no pod yet")
+        return Status("waiting", reason="its queue has not admitted the job")
+    return Status("waiting", reason="the job has no pod yet")
 
 
 def _pod(pod: dict[str, Any], timeout_s: int) -> JobStatus:
@@ -133,7 +134,9 @@ def _pending(pod: dict[str, Any]) -> JobStatus:
     for each in pod["status"].get("conditions") or []:
         if each["type"] == "PodScheduled" and each["status"] == "False":
             return JobStatus(Status("waiting", reason=_said(each)))
-    return JobStatus(Status("waiting", reason=waiting.get("reason", "it is not placed yet")))
+    return JobStatus(
+        Status("waiting", reason=waiting.get("reason", "the pod is not scheduled yet"))
+    )
 
 
 def _failed(pod: dict[str, Any], timeout_s: int) -> JobStatus:
@@ -159,13 +162,13 @@ def _by_itself(ended: dict[str, Any], message: str, program: str) -> JobStatus:
             refused = start_obstacle(_line(ended.get("message")), program)
             return JobStatus(Status("lost", reason=refused.reason), refused)
         case "ContainerStatusUnknown" | None:
-            why = _line(ended.get("message")) or message or "its end was not seen"
+            why = _line(ended.get("message")) or message or "its end was not observed"
             return JobStatus(Status("lost", reason=why))
     return JobStatus(Status("exited", ended["exitCode"]))
 
 
 def _after_deadline(pod: dict[str, Any], timeout_s: int) -> Status:
-    """Return whether the program had its time before the pod's was up."""
+    """Return ``timeout`` if the program had its whole time limit; ``lost`` otherwise."""
     state = _container(pod).get("state") or {}
     began = (state.get("terminated") or state.get("running") or {}).get("startedAt")
     if not began or not pod["status"].get("startTime"):
@@ -178,7 +181,7 @@ def _after_deadline(pod: dict[str, Any], timeout_s: int) -> Status:
 
 
 def _disruption(pod: dict[str, Any]) -> str:
-    """What was done to the pod: preempted, drained, its node away."""
+    """Return why the pod was disrupted: preempted, drained, its node away."""
     found = condition(pod, "DisruptionTarget")
     return _said(found) if found else ""
 
@@ -207,7 +210,7 @@ def _line(text: str | None) -> str:
 
 
 PULL_GRACE_S = 120.0
-"""A registry may be away for a moment, or a pull secret on its way."""
+"""Grace period of image pulls: a registry may be away briefly, a pull secret may come late."""
 _CONFIG_GRACE_S = 30.0
 _NO_PULL = (
     "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "ErrImageNeverPull",
@@ -220,23 +223,25 @@ _PASSING = re.compile(
     r"RegistryUnavailable|no space left"
 )
 _BARE = re.compile(r'(?:Back-off pulling image "[^"]*")?')
-"""All that older clusters say between two tries."""
+"""The whole message of older clusters between two attempts."""
 
 
 def find_obstacle(reason: str, message: str, program: str) -> Obstacle | None:
-    """What a container that waits says of it; None where it waits as all do.
+    """Return the obstacle of a waiting container; None for an ordinary wait.
 
     Args:
-        reason: of the waiting container.
-        message: in one line.
-        program: that it is to run.
+        reason: reason of the waiting container.
+        message: message in one line.
+        program: program to run.
     """
     said = f"{reason}: {message}" if message else reason
     if reason == "InvalidImageName":
-        return Obstacle(said, BadInput(f"the cluster reads no image there: {said}", field="image"))
+        return Obstacle(
+            said, BadInput(f"the cluster cannot read the image reference: {said}", field="image")
+        )
     if reason in _NO_PULL:
         passing = _PASSING.search(said)
-        hint = "" if passing else "check its name; a private one needs image_pull_secrets"
+        hint = "" if passing else "check the name; a private image needs image_pull_secrets"
         kind = Infrastructure if passing else NotFound
         error = kind(f"the cluster cannot pull the image: {said}", field="image", hint=hint)
         return Obstacle(said, error, PULL_GRACE_S, not _BARE.fullmatch(message))
@@ -246,7 +251,7 @@ def find_obstacle(reason: str, message: str, program: str) -> Obstacle | None:
 
 
 def start_obstacle(message: str, program: str) -> Obstacle:
-    """Return the container's runtime would not start it."""
+    """Return the obstacle for a container that the runtime does not start."""
     error = start_error(message, program, "the cluster") or CompatgateError(
         f"the cluster cannot start the container: {message}", field="host"
     )

@@ -1,4 +1,4 @@
-"""Keep a view of one job in a cluster: listed once, then kept up to date by a watch."""
+"""Keep a view of one job in a cluster: list it once, then update it by a watch."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from compatgate.kit.kubernetes import ObjectMissing, VersionGone
 
 _log = logging.getLogger(__name__)
 PATIENCE_S = 120.0
-"""How long a job goes on while nothing is heard of the cluster."""
+"""Time for which a job goes on without an answer of the cluster."""
 _WATCH_S = 240
-"""After which the server ends a watch; it is begun again where it was."""
+"""Time after which the server ends a watch; the watch is then resumed."""
 _JOB_EVERY_S = 5.0
 _PAUSE_S, _LONGEST_PAUSE_S = 0.5, 10.0
 
 
 class View:
-    """A job as the cluster shows it.
+    """View of a job as the cluster shows it.
 
     Args:
-        cluster: that it is in.
-        handle: of the job.
+        cluster: cluster of the job.
+        handle: handle of the job.
 
     Raises:
-        Infrastructure, CompatgateError: as `Cluster.ask`.
+        Infrastructure, CompatgateError: as in `Cluster.ask`.
     """
 
     def __init__(self, cluster: Cluster, handle: Handle) -> None:
@@ -56,15 +56,15 @@ class View:
         threading.Thread(target=self._follow, name=f"watch {handle.id}", daemon=True).start()
 
     def pods(self) -> list[dict[str, Any]]:
-        """Pods as last seen."""
+        """Return the pods as last seen."""
         with self._lock:
             return list(self._pods.values())
 
     def status(self) -> Status:
-        """Return how the job stands.
+        """Return the status of the job.
 
         Raises:
-            CompatgateError: it will never start.
+            CompatgateError: the job will never start.
             Infrastructure: the cluster has been silent for too long.
         """
         if time.monotonic() - self._heard > PATIENCE_S:
@@ -81,11 +81,11 @@ class View:
         return seen.status
 
     def known(self) -> str:
-        """Return the state as it was last seen, whatever keeps it from going on."""
+        """Return the last known state, whatever its obstacles."""
         return self._standing().status.state
 
     def close(self) -> None:
-        """Have the watch end."""
+        """End the watch."""
         self._closed.set()
         if lines := self._lines:
             lines.close()
@@ -101,7 +101,7 @@ class View:
         return read_job_status(self._job, pods, self._timeout())
 
     def _timeout(self) -> int:
-        """Of the program, by what its pod may take."""
+        """Return the program's time limit, from its pod's deadline."""
         pod = (self._job or {}).get("spec", {}).get("template", {}).get("spec", {})
         return int(pod.get("activeDeadlineSeconds", PULL_S)) - PULL_S
 
@@ -117,7 +117,7 @@ class View:
             raise self._obstacle[0].error
 
     def _refuse_to_wait_for_ever(self, status: Status) -> None:
-        # The Job's own deadline does not count while a queue holds it.
+        # The Job's own deadline does not count while a queue holds the job.
         if time.monotonic() - self._opened < self._cluster.settings.wait_s:
             return
         hours = self._cluster.settings.wait_s / 3600
@@ -125,7 +125,7 @@ class View:
             f"the cluster of {self._cluster.where} did not start the job within {hours:g} h: "
             f"{status.reason}",
             field="host.kubernetes.wait",
-            hint="wait longer, or see that node_selector, tolerations and resource fit its nodes",
+            hint="set a longer wait, or check node_selector, tolerations and resource",
         )
 
     def _read_job(self) -> None:
@@ -156,17 +156,17 @@ class View:
                 pause = _PAUSE_S
                 continue
             except VersionGone:
-                _log.debug("watch of %s: listing anew", self._handle.id)
+                _log.debug("watch of %s: listing again", self._handle.id)
             except CompatgateError as error:
                 _log.info("watch of %s: %s", self._handle.id, error.detail)
                 self._closed.wait(pause)
             except Exception:
-                _log.exception("a defect in the watch of %s", self._handle.id)
+                _log.exception("unexpected error in the watch of %s", self._handle.id)
                 self._closed.wait(pause)
             pause = self._list_anew(pause)
 
     def _list_anew(self, pause: float) -> float:
-        """What the watch has missed; where there can be no watch, this is instead of one."""
+        """List the job's objects, which the watch has missed or may not watch."""
         try:
             self._version = self._list()
         except CompatgateError:

@@ -1,9 +1,9 @@
 """Run workloads as bare processes of this machine, for development: no image, no isolation.
 
-A launcher (`launch.py`) holds each job in a session of its own, with resource limits, bounded
-output and a deadline, and ends it when the worker goes. Everything that a job starts inherits a
-variable that names it, by which another worker finds and kills what an earlier one left. A folder
-for each job holds its files, scratch space, output and state.
+A launcher (`launch.py`) runs each job in its own session, with resource limits, bounded output and
+a deadline, and ends the job when the worker goes. Every process of a job inherits a variable that
+names the job, so that another worker can find and kill leftovers. A folder for each job contains
+its files, scratch space, output and state.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _KEPT = (
 
 
 class ProcessExecutor:
-    """Runs jobs on this machine, as the worker's user.
+    """Executor of jobs on this machine, as the worker's user.
 
     Args:
-        host: that the worker declared; it has no endpoint.
+        host: host that the worker declared; it has no endpoint.
     """
 
     kind = "process"
@@ -58,19 +58,19 @@ class ProcessExecutor:
         self._launchers: list[subprocess.Popen[bytes]] = []
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
-        """There is no image to fetch.
+        """Check that the program can run here; no image is needed.
 
         Raises:
-            BadInput: one is under test, or the workload has no folder.
-            NotFound: this machine has not what the command calls.
+            BadInput: an image is under test, or the workload has no folder.
+            NotFound: this machine does not have the program of the command.
         """
         check_single_machine(job, self._host.name)
         if job.image:
             raise BadInput(
-                "the process executor runs no images",
+                "the process executor does not run images",
                 field="image",
                 value=job.image,
-                hint="run it on a docker host, or without an image",
+                hint="run the workload on a docker host, or without an image",
             )
         if job.workload.folder is None:
             raise BadInput(f"the workload {job.workload.name} has no folder", field="workload")
@@ -86,11 +86,11 @@ class ProcessExecutor:
         return PreparedJob(job, IMAGE)
 
     def start(self, prepared: PreparedJob) -> Handle:
-        """Start the launcher; its folder is taken by a first start, so there is no second.
+        """Start the launcher; its folder prevents a second start.
 
         Raises:
             Conflict: it was started before.
-            Infrastructure: there is no room, or no process to be had.
+            Infrastructure: the disk is full, or no process can be started.
         """
         job = prepared.job
         try:
@@ -114,7 +114,7 @@ class ProcessExecutor:
         return Handle(str(folder), job.run, job.attempt, job.step, prepared.image)
 
     def status(self, handle: Handle) -> Status:
-        """Return how the job stands."""
+        """Return the status of the job."""
         self._reap()
         folder = Path(handle.id)
         if ended := _load(folder / "ended.json"):
@@ -122,13 +122,13 @@ class ProcessExecutor:
         launcher = _load(folder / "launcher.json")
         if launcher and is_alive(launcher["pid"], launcher["started"]):
             return Status("running")
-        # It may have ended between the two looks.
+        # The job may have ended between the two looks.
         if ended := _load(folder / "ended.json"):
             return Status("exited", ended["code"], ended["oom"], ended["reason"])
         return Status("lost", reason="its launcher is gone")
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
-        """Whole lines of both streams from the beginning, until the job has ended."""
+        """Yield whole lines of both streams from the beginning, until the job has ended."""
         try:
             with (Path(handle.id) / "output").open("rb") as file:
                 while not stop():
@@ -142,7 +142,7 @@ class ProcessExecutor:
             raise Infrastructure(f"the output of {handle.step} is gone: {error}") from error
 
     def kill(self, handle: Handle) -> None:
-        """Have the launcher end the job; what it cannot end is killed by its mark."""
+        """Let the launcher end the job; processes that it cannot end are killed by their mark."""
         launcher = _load(Path(handle.id) / "launcher.json")
         if launcher and self.status(handle).state == "running":
             request_end(launcher["pid"], launcher["started"])
@@ -159,11 +159,11 @@ class ProcessExecutor:
         return max(killed, remove_folders(run))
 
     def left(self) -> set[str]:
-        """Return runs that have folders."""
+        """Return the runs with folders."""
         return list_runs()
 
     def close(self) -> None:
-        """Nothing is held but launchers that have ended."""
+        """Do nothing: only ended launchers are held."""
         self._reap()
 
     def _reap(self) -> None:
@@ -204,11 +204,11 @@ def _load(path: Path) -> dict[str, Any] | None:
 
 
 def make_folder(job: Job) -> Path:
-    """Return the folder of a job, with the workload's files in it.
+    """Create the folder of a job, with the workload's files in it.
 
     Raises:
-        Conflict: there is one.
-        Infrastructure: somebody else owns the place.
+        Conflict: the folder exists.
+        Infrastructure: another user owns the place.
     """
     folder = _root() / check_name(job.run) / f"{job.attempt}-{check_name(job.step)}"
     try:
@@ -226,7 +226,7 @@ def make_folder(job: Job) -> Path:
 
 
 def remove_folders(run: str) -> int:
-    """Remove the folders of a run; how many jobs there were."""
+    """Remove the folders of a run; return the number of jobs."""
     folder = _root() / check_name(run)
     if not folder.exists():
         return 0
@@ -236,27 +236,27 @@ def remove_folders(run: str) -> int:
 
 
 def list_runs() -> set[str]:
-    """Return the ids of the runs that have folders."""
+    """Return the ids of the runs with folders."""
     return {folder.name for folder in _root().iterdir()}
 
 
 def job_mark(job: Job) -> str:
-    """What names the job in the environment of its processes."""
+    """Return the name of the job in the environment of its processes."""
     return f"{check_name(job.run)}/{job.attempt}/{check_name(job.step)}"
 
 
 def handle_mark(handle: Handle) -> str:
-    """As `job_mark`, of a started job."""
+    """Return the mark of a started job."""
     return f"{check_name(handle.run)}/{handle.attempt}/{check_name(handle.step)}"
 
 
 def _root() -> Path:
-    """One folder per user; in a place that everybody may write to, it must be this user's own."""
+    """Return the user's folder; in a world-writable place it must belong to this user."""
     root = Path(tempfile.gettempdir()) / f"compatgate-canary-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
     found = root.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise Infrastructure(f"{root} belongs to somebody else", field="host", value=str(root))
+        raise Infrastructure(f"{root} belongs to another user", field="host", value=str(root))
     return root
 
 
@@ -264,7 +264,7 @@ MARK = "COMPATGATE_JOB"
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None where there is none any more.
+    """Return when a process started, in clock ticks since boot; None if it does not exist.
 
     Source: proc_pid_stat(5), fields 3 and 22.
     """
@@ -277,22 +277,22 @@ def start_time(pid: int) -> int | None:
 
 
 def is_alive(pid: int, since: int) -> bool:
-    """Return whether the process with this number is still the one that started then."""
+    """Return whether the process with this number is the one that started then."""
     return start_time(pid) == since
 
 
 def request_end(pid: int, since: int) -> None:
-    """SIGTERM to a launcher."""
+    """Send SIGTERM to a launcher."""
     if is_alive(pid, since):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
 
 def kill_marked(mark: str) -> int:
-    """Kill every process whose mark begins so; how many there were.
+    """Kill every process whose mark begins with ``mark``; return their number.
 
     Raises:
-        Infrastructure: some would not go.
+        Infrastructure: some processes did not end.
     """
     killed: set[int] = set()
     deadline = time.monotonic() + _PATIENCE_S

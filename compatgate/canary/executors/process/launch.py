@@ -1,8 +1,8 @@
-"""Holds one job: starts it with limits, keeps its output, and leaves nothing of it behind.
+"""Launch one job: start it with limits, store its output, and leave no process behind.
 
-A program of its own (``python -I launch.py order.json``), standard library only: it must hold on
-while the worker that started it is killed, and then end the job. It adopts what the job leaves
-behind (``PR_SET_CHILD_SUBREAPER``), so that nothing that the job started escapes it.
+This is a separate program (``python -I launch.py order.json``) that uses only the standard library.
+It survives the worker that started it, and then ends the job. It adopts orphans of the job
+(``PR_SET_CHILD_SUBREAPER``), so no process of the job escapes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Launcher:
         self._asked = False
 
     def run(self) -> None:
-        """Run the job, then say what became of it."""
+        """Run the job, then write its result."""
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.signal(signal.SIGTERM, self._ask)
         self._write("launcher.json", {"pid": os.getpid(), "started": _stat(os.getpid())[19]})
@@ -71,7 +71,7 @@ class Launcher:
         resource.setrlimit(resource.RLIMIT_FSIZE, (self._order["file"],) * 2)
 
     def _hold(self, program: subprocess.Popen[bytes], output: Any) -> None:
-        """Keep output until the program has ended, or is made to."""
+        """Store output until the program has ended, or is ended."""
         streams = selectors.DefaultSelector()
         for stream in filter(None, (program.stdout, program.stderr)):
             streams.register(stream, selectors.EVENT_READ)
@@ -97,7 +97,7 @@ class Launcher:
         self._ended["code"] = code if code >= 0 else 128 - code
 
     def _drain(self, streams: selectors.BaseSelector, output: Any) -> None:
-        """What is in the pipes still; nobody is left who could write to them."""
+        """Store what is left in the pipes; no process is left that could write to them."""
         while streams.get_map() and (ready := streams.select(0.5)):
             for key, _ in ready:
                 if data := os.read(key.fd, 1 << 16):
@@ -108,7 +108,7 @@ class Launcher:
             self._put(bytes(rest), output)
 
     def _keep(self, stream: int, data: bytes, output: Any) -> None:
-        """Append whole lines, so that the two streams do not cut into each other's."""
+        """Append whole lines, so that the two streams do not cut into each other's lines."""
         rest = self._rest.setdefault(stream, bytearray())
         rest += data
         end = len(rest) if len(rest) > 1 << 21 else rest.rfind(b"\n") + 1
@@ -143,7 +143,7 @@ class Launcher:
 
 
 def _stat(pid: int) -> list[int]:
-    """What follows the name in ``/proc/PID/stat``, the state as its letter's number; [] if gone.
+    """Return the fields after the name in ``/proc/PID/stat``, the state as a code; [] if gone.
 
     Source: proc_pid_stat(5).
     """
@@ -175,7 +175,7 @@ def _memory(pid: int) -> int:
 
 
 def _kill_descendants() -> None:
-    """Kill all that is below, until nothing is; children of the killed come here and die too."""
+    """Kill all descendants until none is left; orphans are adopted here and killed too."""
     while found := _descendants():
         for pid in found:
             try:
@@ -186,7 +186,7 @@ def _kill_descendants() -> None:
 
 
 def main() -> None:
-    """Read the order and carry it out."""
+    """Read the order and execute it."""
     path = Path(sys.argv[1])
     Launcher(json.loads(path.read_text()), path.parent).run()
 

@@ -1,8 +1,8 @@
 """Run workloads as batch jobs of Slurm, which queues and places them.
 
-No state is kept here: a job's name is its run's, a folder in the work directory that the nodes
-share holds its script and output, and Slurm knows the rest. The controller is asked seldom, and
-forgiven while it restarts. docs/slurm.md says what a site needs.
+The executor has no state: a job's name is its run's, a folder in the work directory that the nodes
+share contains its script and output, and Slurm knows the rest. The controller is asked rarely, and
+may be away during a restart. docs/slurm.md says what a site needs.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from compatgate.errors import BadInput, Infrastructure
 
 _GLANCE_S = 0.25
 _CANCEL_PATIENCE_S = 90.0
-"""For Slurm to end what was cancelled; longer than its usual ``KillWait`` of 30 s."""
+"""Time for Slurm to end cancelled jobs; longer than its usual ``KillWait`` of 30 s."""
 
 
 class SlurmExecutor:
-    """Runs jobs through one cluster's commands.
+    """Executor of jobs through one cluster's commands.
 
     Args:
-        host: that stands for nodes of one kind; nothing is asked of Slurm before it is needed.
+        host: host that stands for nodes of one kind; Slurm is not asked before it is needed.
     """
 
     kind = "slurm"
@@ -65,8 +65,8 @@ class SlurmExecutor:
         """Pin the image to its digest; the node that Slurm chooses fetches it.
 
         Raises:
-            NotFound: the registry has no such image.
-            BadInput: there is an image and no container to run it in, or the other way round.
+            NotFound: the registry does not have the image.
+            BadInput: an image is given without a container type, or the other way round.
             Infrastructure: the registry does not answer.
         """
         return PreparedJob(
@@ -74,13 +74,13 @@ class SlurmExecutor:
         )
 
     def start(self, prepared: PreparedJob) -> Handle:
-        """Hand in the job; its folder is taken by a first start, so there is no second.
+        """Submit the job; its folder prevents a second start.
 
         Raises:
             Conflict: it was started before.
-            NotFound: the site has no bundle of the image.
-            BadInput: Slurm will never take it: no such partition, more GPUs than a node has.
-            Infrastructure: the controller does not answer, or takes no more jobs now.
+            NotFound: the site does not have a bundle of the image.
+            BadInput: Slurm will never accept the job: unknown partition, more GPUs than a node has.
+            Infrastructure: the controller does not answer, or accepts no more jobs now.
         """
         job = prepared.job
         folder = self._work.make(job)
@@ -96,19 +96,19 @@ class SlurmExecutor:
         return Handle(number, job.run, job.attempt, job.step, prepared.image)
 
     def status(self, handle: Handle) -> Status:
-        """Return how the job stands; Slurm is asked now and then, the job's folder every time.
+        """Return the status of the job; read its folder each time, ask Slurm now and then.
 
         Raises:
-            BadInput: Slurm will never run it.
-            NotFound: the node has not what the command calls.
-            Infrastructure: the controller has not answered for long.
+            BadInput: Slurm will never run the job.
+            NotFound: the node does not have the program of the command.
+            Infrastructure: the controller has not answered for a long time.
         """
         return self._looks.status(handle)
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
-        """Whole lines of both streams from the beginning, until the job has ended."""
+        """Yield whole lines of both streams from the beginning, until the job has ended."""
         follower = OutputFollower(self._work.of(handle))
-        # Asking a controller that is away takes long, and stop is to be heeded meanwhile.
+        # A question to an absent controller takes long, and stop must be asked meanwhile.
         pool = ThreadPoolExecutor(1, "compatgate-slurm")
         try:
             look: Future[Status] = pool.submit(self.status, handle)
@@ -124,7 +124,7 @@ class SlurmExecutor:
         yield from follower.rest()
 
     def kill(self, handle: Handle) -> None:
-        """Cancel the job; nothing is asked of Slurm where it is known to have ended."""
+        """Cancel the job; do nothing if it is known to have ended."""
         if not self._looks.ended(handle):
             self._looks.killed(handle)
             self._commands.cancel([handle.id])
@@ -133,18 +133,18 @@ class SlurmExecutor:
         """Cancel the run's jobs, wait until Slurm has ended them, and remove their folders.
 
         Raises:
-            Infrastructure: Slurm does not end them.
+            Infrastructure: Slurm did not end the jobs.
         """
         jobs = self._end_jobs(check_name(run))
         self._looks.forget(run)
         return max(jobs, self._work.remove(run))
 
     def left(self) -> set[str]:
-        """Return runs that have jobs or folders."""
+        """Return the runs with jobs or folders."""
         return self._commands.runs() | self._work.runs()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is open."""
 
     def _end_jobs(self, run: str) -> int:
         seen: set[str] = set()
@@ -154,7 +154,7 @@ class SlurmExecutor:
                 self._commands.cancel(new)
             seen |= live.keys()
             if time.monotonic() > deadline:
-                raise Infrastructure(f"Slurm does not end the jobs {', '.join(live)} of {run}")
+                raise Infrastructure(f"Slurm did not end the jobs {', '.join(live)} of {run}")
             time.sleep(_GLANCE_S)
         return len(seen)
 
@@ -181,7 +181,7 @@ class SlurmExecutor:
 
 
 _PATIENCE_S = 300.0
-"""How long a controller may be away; jobs run on without it."""
+"""Time for which a controller may be away; jobs run on without it."""
 _SETTLING_S = 0.5
 _log = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ _log = logging.getLogger(__name__)
 class _LastStatus:
     def __init__(self, run: str) -> None:
         self.run = run
-        self.status = Status("waiting", reason="Slurm: handed in")
+        self.status = Status("waiting", reason="submitted to Slurm")
         self.stage = Stage()
         self.asked = 0.0
         self.answered = time.monotonic()
@@ -197,12 +197,12 @@ class _LastStatus:
 
 
 class StatusReader:
-    """Looks at jobs.
+    """Reader of jobs' status.
 
     Args:
         commands: of the cluster.
-        work: its work directory.
-        poll: seconds between two questions to the controller about a job of which nothing is new.
+        work: work directory of the host.
+        poll: seconds between two questions to the controller about an unchanged job.
     """
 
     def __init__(self, commands: Commands, work: WorkFolder, poll: float) -> None:
@@ -212,16 +212,16 @@ class StatusReader:
         self._jobs: dict[str, _LastStatus] = {}
 
     def status(self, handle: Handle) -> Status:
-        """Return how a job stands.
+        """Return the status of a job.
 
         Raises:
-            CompatgateError: it will never run.
-            Infrastructure: the controller has not answered for long.
+            CompatgateError: the job will never run.
+            Infrastructure: the controller has not answered for a long time.
         """
         seen = self._jobs.setdefault(handle.id, _LastStatus(handle.run))
         stage = self._work.stage(handle)
         now = time.monotonic()
-        # A program that has ended is settled by Slurm within moments.
+        # Slurm learns within moments that a program has ended.
         poll = self._poll if stage.exit_code is None else min(self._poll, _SETTLING_S)
         if _has_ended(seen.status) or (stage == seen.stage and now - seen.asked < poll):
             return seen.status
@@ -235,7 +235,7 @@ class StatusReader:
             _log.warning("job %s: %s", handle.id, error.detail)
             return seen.status
         seen.answered = time.monotonic()
-        # The node may have written in the meantime, and Slurm's word is the later one.
+        # The node may have written in the meantime, and Slurm's state is newer.
         stage = self._work.stage(handle)
         log = self._work.log(handle)
         if refused := find_refusal(record, stage, last_line(log)):
@@ -252,12 +252,12 @@ class StatusReader:
         return seen is not None and _has_ended(seen.status)
 
     def killed(self, handle: Handle) -> None:
-        """Remember that the end of this job is this worker's doing."""
+        """Remember that this worker ended the job."""
         seen = self._jobs.setdefault(handle.id, _LastStatus(handle.run))
         seen.killed, seen.asked = True, 0.0
 
     def forget(self, run: str) -> None:
-        """Let go of what is known of a run's jobs."""
+        """Forget a run's jobs."""
         for number, seen in list(self._jobs.items()):
             if seen.run == run:
                 del self._jobs[number]

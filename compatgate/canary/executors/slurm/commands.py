@@ -1,6 +1,6 @@
-"""Call Slurm's commands, without a shell and with a small environment, and read what they print.
+"""Call Slurm's commands, without a shell and with a small environment, and parse their output.
 
-A command's complaint says what another attempt may mend, and what it will not.
+An error says whether another attempt may succeed.
 
 Source: slurm_errno.c of Slurm, whose texts the commands print.
 """
@@ -19,27 +19,27 @@ from compatgate.canary.executors.slurm.submission import PREFIX, job_name
 from compatgate.errors import BadInput, CompatgateError, Infrastructure
 
 _TIMEOUT_S = 60
-"""Slurm's own patience is shorter (``MessageTimeout``, and some retries)."""
+"""Longer than Slurm's own timeouts (``MessageTimeout``, and some retries)."""
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "TZ", "SLURM_CONF", "SLURM_JWT")
-"""Of the worker's environment: all that sbatch hands on to the job comes from it."""
+"""Variables taken from the worker's environment; sbatch passes them on to the job."""
 
 
 class Commands:
     """Slurm's commands on this machine.
 
     Args:
-        folder: where they are; None: on ``PATH``.
+        folder: folder of the commands; None for ``PATH``.
     """
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder
 
     def submit(self, arguments: Sequence[str], script: str) -> str:
-        """Hand in a batch script; the job's number.
+        """Submit a batch script, and return the job's number.
 
         Raises:
-            BadInput: Slurm will never take it.
-            Infrastructure: it does not now.
+            BadInput: Slurm will never accept the job.
+            Infrastructure: Slurm does not accept it now.
         """
         said = self._call("sbatch", *arguments, script)
         number = said.strip().splitlines()[-1].partition(";")[0] if said.strip() else ""
@@ -48,9 +48,9 @@ class Commands:
         return number
 
     def look(self, number: str, run: str) -> Record | None:
-        """Return a job as the controller knows it, else as accounting does; None: neither does.
+        """Return a job as the controller knows it, else as accounting does; None if neither does.
 
-        Numbers begin anew where a controller lost its state, so the name is looked at as well.
+        A controller that lost its state starts numbers again, so the name is checked as well.
 
         Raises:
             Infrastructure: the controller does not answer.
@@ -65,7 +65,7 @@ class Commands:
         return found if found and found.name == job_name(run) else None
 
     def live(self, run: str) -> dict[str, str]:
-        """Return number to state of the jobs of a run that Slurm has not done with.
+        """Return number to state of the jobs of a run that Slurm has not finished.
 
         Raises:
             Infrastructure: the controller does not answer.
@@ -75,7 +75,7 @@ class Commands:
         return dict(line.split(maxsplit=1) for line in said.splitlines() if " " in line)
 
     def runs(self) -> set[str]:
-        """Return runs that have jobs.
+        """Return the runs with jobs.
 
         Raises:
             Infrastructure: the controller does not answer.
@@ -85,7 +85,7 @@ class Commands:
         return {name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)}
 
     def cancel(self, numbers: Sequence[str]) -> None:
-        """End jobs, whether they wait or run; no error for those that have ended.
+        """End jobs, waiting or running; no error for those that have ended.
 
         Raises:
             Infrastructure: the controller does not answer.
@@ -95,7 +95,7 @@ class Commands:
             raise _unreachable_error(command_error("scancel", done.stderr))
 
     def _accounted(self, number: str) -> Record | None:
-        """From accounting, where the cluster has it."""
+        """Read a job from accounting, if the cluster has it."""
         done = self._run("sacct", "--noheader", "--parsable2", "--allocations",
                          f"--jobs={number}", f"--format={','.join(SACCT_FIELDS)}")  # fmt: skip
         return read_sacct(done.stdout) if done.returncode == 0 else None
@@ -119,7 +119,7 @@ class Commands:
             raise CompatgateError(
                 f"this machine has no {command} on {where}",
                 field="slurm.commands",
-                hint="run the worker where jobs are submitted, or name the folder of the commands",
+                hint="run the worker where jobs are submitted, or set the folder of the commands",
             )
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         try:
@@ -140,12 +140,12 @@ class Commands:
 
 
 def _unreachable_error(error: CompatgateError) -> CompatgateError:
-    """Return a question that fails is never the job's fault."""
+    """Return an infrastructure error: a failed question is never the job's fault."""
     return error if isinstance(error, Infrastructure) else Infrastructure(error.problem)
 
 
 SACCT_FIELDS = ("JobIDRaw", "JobName", "State", "ExitCode", "NodeList")
-"""For ``sacct --parsable2 --format``, in this order."""
+"""Fields of ``sacct --parsable2 --format``, in this order."""
 _EXIT = re.compile(r"(\d+):(\d+)")
 
 
@@ -154,9 +154,9 @@ class Record(Struct, frozen=True):
 
     Attributes:
         state: base state in capitals, ``PENDING``, ``NODE_FAIL``.
-        reason: why it waits, or ended; "" where Slurm gives none.
+        reason: why it waits, or ended; "" if Slurm gives no reason.
         exit_code, signal: of the batch script.
-        node: where it is or was; "" before.
+        node: node of the job; "" before it is placed.
         restarts: how often Slurm put it back into its queue.
     """
 
@@ -170,11 +170,11 @@ class Record(Struct, frozen=True):
 
 
 def read_scontrol(text: str) -> Record | None:
-    """From ``scontrol --oneliner show job``, in the form that it has had since Slurm 2.
+    """Parse ``scontrol --oneliner show job``, in the form that it has had since Slurm 2.
 
-    None where there is no job in it. Its ``--json`` came late, is missing where Slurm was built
-    without it, and changed its shape between releases. Free text (comment, paths) stands after
-    what is read here.
+    Return None if the text contains no job. ``--json`` came late, is missing if Slurm was built
+    without it, and changed between releases. Free text (comment, paths) comes after the fields that
+    are read.
     """
     if not text.startswith("JobId="):
         return None
@@ -191,9 +191,9 @@ def read_scontrol(text: str) -> Record | None:
 
 
 def read_sacct(text: str) -> Record | None:
-    """From ``sacct --parsable2 --noheader --allocations`` with `SACCT_FIELDS`; the last line.
+    """Parse the last line of ``sacct --parsable2 --noheader --allocations`` with `SACCT_FIELDS`.
 
-    ``CANCELLED by 1000`` names who did it.
+    ``CANCELLED by 1000`` names the user.
     """
     lines = [line.split("|") for line in text.splitlines() if "|" in line]
     if not lines or len(lines[-1]) != len(SACCT_FIELDS):
@@ -240,7 +240,7 @@ _WRONG = (
         r"requested node configuration is not available|node count specification invalid"
         r"|more processors requested than permitted|memory specification can not be satisfied",
         "host",
-        "no node of the partition has that many GPUs, cores or that much memory",
+        "no node of the partition has enough GPUs, cores or memory",
     ),
     (r"requested time limit is invalid|time limit specification", "timeout", ""),
     (r"unrecognized option|invalid option|unknown option", "extra", ""),
@@ -253,15 +253,15 @@ NO_JOB = re.compile(r"invalid job id specified", re.IGNORECASE)
 def command_error(command: str, said: str) -> CompatgateError:
     """Return the error for a command that failed.
 
-    What is not known to be wrong may be mended by another attempt: the controller is away, a
-    limit on jobs is reached, munge does not answer.
+    An error that is not known to be permanent may pass: the controller is away, a job limit is
+    reached, munge does not answer.
 
     Args:
-        command: its name.
-        said: its standard error.
+        command: name of the command.
+        said: standard error of the command.
     """
     what = " ".join(re.sub(rf"^{command}: (?:error: )?", "", line) for line in said.splitlines())
-    what = " ".join(what.split())[-512:] or "it said nothing"
+    what = " ".join(what.split())[-512:] or "no message"
     for pattern, field, hint in _WRONG:
         if re.search(pattern, what, re.IGNORECASE):
             return BadInput(f"Slurm refuses the job: {what}", field=field, hint=hint)

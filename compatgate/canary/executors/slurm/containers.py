@@ -1,6 +1,6 @@
-"""Choose a job's image, and bring its program into a container by the site's means.
+"""Choose a job's image, and run its program in a container by the site's means.
 
-An OCI bundle is the site's bundle of the image, confined, with the workload's folder in it.
+An OCI bundle is a confined copy of the site's bundle, with the workload's folder in it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from compatgate.discovery.registry.reference import DOCKER_HUB, parse_reference
 from compatgate.errors import BadInput, Infrastructure, NotFound
 
 SCRATCH = "/tmp"  # noqa: S108
-"""Where a container may write."""
+"""Writable path in a container."""
 _SRUN = ("srun", "--ntasks-per-node=1", "--kill-on-bad-exit=1")
 
 
 class ContainerPlace(Struct, frozen=True):
-    """What a job runs in.
+    """Image, folder and name of a job's container.
 
     Attributes:
         image: by digest; "" without a container.
-        folder: of the job, on every node.
+        folder: folder of the job, on every node.
         name: of the container.
     """
 
@@ -51,12 +51,12 @@ class ContainerPlace(Struct, frozen=True):
 
 
 def container_name(run: str, attempt: int, step: str) -> str:
-    """Unique on a node."""
+    """Return a name that is unique on a node."""
     return f"{PREFIX}{check_name(run)}-{attempt}-{check_name(step)}"
 
 
 def fetch_command(slurm: Slurm, place: ContainerPlace) -> list[str]:
-    """What has the image on the node before the workload's time begins to count; [] for nothing."""
+    """Return the command that fetches the image before the time limit starts; [] for none."""
     match slurm.container:
         case "pyxis":
             return [*_SRUN, *_pyxis(place), "true"]
@@ -71,10 +71,10 @@ def run_command(
     """Return the whole argument vector.
 
     Args:
-        slurm: of the host.
-        place: what it runs in.
-        program: with its environment.
-        nodes: one task is started on each.
+        slurm: settings of the host.
+        place: image, folder and name.
+        program: program with its environment.
+        nodes: number of nodes; one task is started on each.
     """
     spread = _SRUN if nodes > 1 else ()
     match slurm.container:
@@ -88,7 +88,7 @@ def run_command(
 
 
 def enroot_uri(image: str) -> str:
-    """``registry#path@digest``; a tag beside a digest is left out, enroot takes one of them.
+    """Return ``registry#path@digest``; enroot takes a tag or a digest, so a tag is left out.
 
     Source: pyxis, Usage (``--container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH``).
     """
@@ -110,7 +110,7 @@ def _pyxis(place: ContainerPlace) -> list[str]:
 
 
 def _fill_placeholders(template: Sequence[str], place: ContainerPlace) -> list[str]:
-    """Placeholders become parts of arguments; no shell ever reads them."""
+    """Fill placeholders within arguments; no shell ever reads them."""
     known = {"image": place.image, "files": place.files, "scratch": place.scratch,
              "name": place.name, "folder": FOLDER}  # fmt: skip
     filled = []
@@ -122,19 +122,19 @@ def _fill_placeholders(template: Sequence[str], place: ContainerPlace) -> list[s
 
 
 BARE = "node"
-"""Stands for an image where the program runs on the node itself."""
+"""Image of a job that runs on the node itself."""
 
 
 def prepare_image(job: Job, slurm: Slurm, host: str, progress: Progress) -> str:
-    """``name@sha256:...``.
+    """Return the image as ``name@sha256:...``.
 
-    Nothing is built on a cluster: a workload whose image is built from its folder needs that image
-    in a registry, and its reference in ``workload.toml``.
+    A cluster does not build images. A workload whose image is built from its folder needs that
+    image in a registry, and the reference in ``workload.toml``.
 
     Raises:
-        BadInput: nothing says which image, or there is one and no container to run it in.
-        NotFound: the registry has no such image.
-        Infrastructure: it does not answer.
+        BadInput: no image is named, or an image is given without a container type.
+        NotFound: the registry does not have the image.
+        Infrastructure: the registry does not answer.
     """
     workload = job.workload
     if slurm.container == "none":
@@ -143,7 +143,7 @@ def prepare_image(job: Job, slurm: Slurm, host: str, progress: Progress) -> str:
                 f"{host} runs programs on its nodes without containers",
                 field="image",
                 value=job.image,
-                hint='container = "pyxis", "oci" or "wrapper" in [host.slurm]',
+                hint='set container = "pyxis", "oci" or "wrapper" in [host.slurm]',
             )
         if workload.folder is None:
             raise BadInput(f"the workload {workload.name} has no folder", field="workload")
@@ -151,10 +151,10 @@ def prepare_image(job: Job, slurm: Slurm, host: str, progress: Progress) -> str:
     reference = job.image if workload.image.inside and job.image else workload.image.reference
     if not reference:
         raise BadInput(
-            f"nothing says which image {workload.name} runs in on {host}",
+            f"no image is named for {workload.name} on {host}",
             field="image",
-            hint="name one, --image REF, or image.reference in workload.toml: "
-            "nothing is built on a cluster",
+            hint="use --image REF, or set image.reference in workload.toml: "
+            "a cluster does not build images",
         )
     progress(f"looking up {reference}", None)
     return pin_image(reference)
@@ -168,12 +168,12 @@ def write_bundle(template: str, place: ContainerPlace) -> None:
 
     Args:
         template: path of the site's bundle, with ``{digest}``; this machine sees it as well.
-        place: what the job runs in.
+        place: image, folder and name.
 
     Raises:
-        NotFound: there is no bundle of the image.
-        BadInput: it is none.
-        Infrastructure: it cannot be read.
+        NotFound: the image has no bundle.
+        BadInput: the bundle is not valid.
+        Infrastructure: the bundle cannot be read.
     """
     bundle = Path(template.replace("{digest}", place.image.rpartition("@sha256:")[2]))
     own = Path(place.folder) / "bundle"
@@ -184,15 +184,15 @@ def write_bundle(template: str, place: ContainerPlace) -> None:
 def confine_config(config: dict[str, Any], bundle: Path, place: ContainerPlace) -> dict[str, Any]:
     """Return the configuration of the job's container. Pure.
 
-    Devices, hooks and what else the site put in stay: they bring the GPUs. Slurm puts in the
-    program and its environment itself.
+    Devices, hooks and other settings of the site stay, because they provide the GPUs. Slurm adds
+    the program and its environment.
 
     Source: opencontainers/runtime-spec, config.md and config-linux.md.
 
     Args:
-        config: of the site's bundle.
-        bundle: where that is; its root is relative to it.
-        place: what the job runs in.
+        config: configuration of the site's bundle.
+        bundle: path of the bundle; its root is relative to it.
+        place: image, folder and name.
     """
     made = copy.deepcopy(config)
     made["root"] = {"path": str(bundle / config["root"]["path"]), "readonly": True}
@@ -230,12 +230,12 @@ def _read(bundle: Path, image: str) -> dict[str, Any]:
             f"there is no OCI bundle of {image} at {bundle}",
             field="image",
             value=image,
-            hint="unpack the image there, with umoci for example",
+            hint="unpack the image there, for example with umoci",
         ) from None
     except OSError as error:
         raise Infrastructure(f"cannot read {path}: {error.strerror}", field="image") from None
     except (ValueError, TypeError, LookupError):
-        raise BadInput(f"{path} is no OCI configuration with a root", field="image") from None
+        raise BadInput(f"{path} is not an OCI configuration with a root", field="image") from None
     if not isinstance(root, str):
         raise BadInput(f"{path} names no root", field="image")
     return dict(config)

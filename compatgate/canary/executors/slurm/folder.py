@@ -1,4 +1,4 @@
-"""Keep the folder of a job, in the work directory that this machine shares with the nodes."""
+"""Manage the folder of a job, in the work directory that this machine shares with the nodes."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ class WorkFolder:
     """The work directory of a host.
 
     Args:
-        root: absolute, the same on the nodes.
+        root: absolute path, the same on the nodes.
     """
 
     def __init__(self, root: str) -> None:
         self._root = Path(root)
 
     def of(self, job: Job | Handle) -> Path:
-        """Where a job's folder is or will be."""
+        """Return the path of a job's folder, whether it exists or not."""
         return self._root / check_name(job.run) / folder_name(job)
 
     def make(self, job: Job) -> Path:
-        """Make it, with the workload's files in it.
+        """Create the folder, with the workload's files in it.
 
-        The files that the node writes to are there from the beginning: over NFS a file that is
-        known to be missing may stay missing for a minute, while one that is opened is looked at.
+        Create the files that the node writes, too: over NFS a file that is known to be missing may
+        stay missing for a minute, while an existing one is checked when it is opened.
 
         Raises:
-            Conflict: there is one: the job was started before.
-            Infrastructure: the directory is away, or full.
+            Conflict: the folder exists, so the job was started before.
+            Infrastructure: the directory is not available, or full.
         """
         folder = self.of(job)
         if not self._root.is_dir():
@@ -59,15 +59,15 @@ class WorkFolder:
         return folder
 
     def stage(self, job: Job | Handle) -> Stage:
-        """Return how far the script came; nowhere, where there is no folder."""
+        """Return how far the script came; the initial stage if there is no folder."""
         return read_stage(_read(self.of(job) / STAGE, _STAGE).decode(errors="replace"))
 
     def log(self, job: Job | Handle) -> str:
-        """Return the beginning of what Slurm and container tools wrote."""
+        """Return the beginning of the log of Slurm and the container tools."""
         return _read(self.of(job) / LOG, _PIECE).decode(errors="replace")
 
     def runs(self) -> set[str]:
-        """Return runs that have folders."""
+        """Return the runs with folders."""
         try:
             return {entry.name for entry in os.scandir(self._root) if entry.is_dir()}
         except FileNotFoundError:
@@ -76,10 +76,10 @@ class WorkFolder:
             raise _unreachable_error(error) from None
 
     def remove(self, run: str) -> int:
-        """Remove the folders of a run; how many jobs there were.
+        """Remove the folders of a run; return the number of jobs.
 
         Raises:
-            Infrastructure: they do not go.
+            Infrastructure: they cannot be removed.
         """
         folder = self._root / check_name(run)
         try:
@@ -93,22 +93,22 @@ class WorkFolder:
 
 
 class OutputFollower:
-    """Reads what a program prints, in whole lines, while it does.
+    """Reader of a program's output in whole lines, while the program runs.
 
     Args:
-        folder: of the job.
+        folder: folder of the job.
     """
 
     def __init__(self, folder: Path) -> None:
         self._streams = [_Stream(folder / OUTPUT), _Stream(folder / ERRORS)]
 
     def pieces(self) -> Iterator[bytes]:
-        """What came since the last call, as far as lines are whole."""
+        """Yield the whole lines that came since the last call."""
         for stream in self._streams:
             yield from stream.pieces()
 
     def rest(self) -> Iterator[bytes]:
-        """Yield all that is left, once nobody writes any more; each stream's last line ends."""
+        """Yield all that is left after the last write; each stream's last line gets an end."""
         yield from self.pieces()
         rests = [bytes(stream.rest) for stream in self._streams if stream.rest]
         if rests:
@@ -132,7 +132,7 @@ class _Stream:
 
 
 def last_line(log: str) -> str:
-    """Return the last line of a log; srun's own only tells that a task ended."""
+    """Return the last line of a log, without srun's line that a task ended."""
     lines = [" ".join(line.split()) for line in log.split("\n") if line.strip()]
     telling = [line for line in lines if not line.startswith("srun: ")]
     return (telling or lines or [""])[-1]
@@ -151,7 +151,7 @@ def _fill(folder: Path, job: Job) -> None:
 
 
 def _read(path: Path, most: int, start: int = 0) -> bytes:
-    """Opened anew each time: over NFS that is what makes another machine's writing visible."""
+    """Read a piece of a file; open it each time, so that NFS shows what another machine wrote."""
     try:
         with path.open("rb", buffering=0) as file:
             file.seek(start)
@@ -166,5 +166,5 @@ def _unreachable_error(error: OSError) -> CompatgateError:
     return Infrastructure(
         f"the work directory cannot be used: {error.strerror} ({error.filename})",
         field="slurm.work",
-        hint="it must be shared with the nodes and belong to the worker's user",
+        hint="share the directory with the nodes, and make the worker's user its owner",
     )

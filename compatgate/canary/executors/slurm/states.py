@@ -21,7 +21,7 @@ NEVER = {
     "AccountNotAllowed": "the partition does not admit the account",
     "QOSNotAllowed": "the partition or the account does not admit the QOS",
 }
-"""Reasons for waiting that no waiting mends, and what they mean."""
+"""Reasons for waiting that never pass, with their meaning."""
 WAITING = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUE_HOLD", "REQUEUED", "REQUEUE_FED", "RESV_DEL_HOLD"}
 )
@@ -32,27 +32,27 @@ LOST = {
     "PREEMPTED": "Slurm preempted it for another job",
     "DEADLINE": "Slurm ended it at its deadline",
     "REVOKED": "another cluster of the federation took it",
-    "SPECIAL_EXIT": "Slurm put it aside (special exit)",
+    "SPECIAL_EXIT": "Slurm held it (special exit)",
     "LAUNCH_FAILED": "Slurm could not launch it on {node}",
     "RECONFIG_FAIL": "the node {node} could not be configured",
-    "EXPIRED": "Slurm gave it up",
+    "EXPIRED": "Slurm let it expire",
 }
 """States that say nothing about the program."""
 _KILLED = 137
 _BY_SLURM = (143, _KILLED)
-"""Exit codes that a program may have got from Slurm; its word says which."""
+"""Exit codes that may come from Slurm or from the program; Slurm's state decides."""
 _OUT_OF_MEMORY = re.compile(
     r"slurmstepd\S*: error: .*(?:exceeded (?:job|step)? ?memory limit|oom[-_]kill)", re.IGNORECASE
 )
 
 
 class Stage(Struct, frozen=True):
-    """How far the batch script came, as it wrote itself.
+    """Progress of the batch script, from its own records.
 
     Attributes:
-        started: the program was started; before, its image was fetched.
-        exit_code: of the program; None: it has not ended, or not in sight of the script.
-        missing: the node has not what the command calls.
+        started: the program was started; before that, its image is fetched.
+        exit_code: exit code of the program; None if the script has not seen its end.
+        missing: the node does not have the program of the command.
     """
 
     started: bool = False
@@ -61,7 +61,7 @@ class Stage(Struct, frozen=True):
 
 
 def read_stage(text: str) -> Stage:
-    """Return the lines that the script writes; the last may be cut off."""
+    """Parse the lines that the script writes; the last may be cut off."""
     lines = text.split("\n")[:-1]
     ended = [line.removeprefix("ended ") for line in lines if line.startswith("ended ")]
     code = int(ended[-1]) if ended and ended[-1].isdecimal() else None
@@ -71,21 +71,21 @@ def read_stage(text: str) -> Stage:
 def read_status(
     record: Record | None, stage: Stage, log: str = "", *, killed_here: bool = False
 ) -> Status:
-    """Return how a job stands.
+    """Return the status of a job.
 
     Args:
-        record: None: neither controller nor accounting knows the job any more.
-        stage: from the job's folder.
-        log: of Slurm and of container tools; the program does not write there.
-        killed_here: this worker cancelled it.
+        record: None if neither controller nor accounting knows the job.
+        stage: stage from the job's folder.
+        log: log of Slurm and of container tools; the program does not write there.
+        killed_here: this worker cancelled the job.
 
     Raises:
-        Infrastructure: a state that is not known.
+        Infrastructure: the state is not known.
     """
     if record is None:
         if stage.exit_code is not None:
-            return Status("exited", stage.exit_code, reason="Slurm has forgotten the job")
-        return Status("lost", reason="Slurm does not know the job any more")
+            return Status("exited", stage.exit_code, reason="Slurm has no record of the job")
+        return Status("lost", reason="Slurm no longer knows the job")
     if record.restarts:
         return Status("lost", reason="Slurm put the job back into its queue and ran it again")
     match record.state:
@@ -94,7 +94,7 @@ def read_status(
         case state if state in RUNNING:
             if stage.started:
                 return Status("running", reason="suspended" if state == "SUSPENDED" else "")
-            return Status("waiting", reason=f"its image is fetched on {record.node}")
+            return Status("waiting", reason=f"fetching its image on {record.node}")
         case "COMPLETING":
             return _completing(stage)
         case "COMPLETED" | "FAILED":
@@ -107,16 +107,16 @@ def read_status(
             return _cancelled(record, killed_here=killed_here)
     if said := LOST.get(record.state):
         return Status("lost", reason=said.format(node=record.node or "?"))
-    raise Infrastructure(f"Slurm says a state that is not known: {record.state!r}")
+    raise Infrastructure(f"Slurm reports an unknown state: {record.state!r}")
 
 
 def find_refusal(record: Record | None, stage: Stage, said: str) -> CompatgateError | None:
-    """Return why another attempt would not end otherwise; None where it may, or nothing is wrong.
+    """Return why every attempt would fail; None if another may succeed, or nothing is wrong.
 
     Args:
-        record: of the job.
-        stage: from its folder.
-        said: the last line of its log.
+        record: record of the job.
+        stage: stage from its folder.
+        said: last line of its log.
     """
     if stage.missing:
         where = record.node if record else "the node"
@@ -128,12 +128,12 @@ def find_refusal(record: Record | None, stage: Stage, said: str) -> CompatgateEr
 
 def _waits(record: Record) -> str:
     if record.state == "CONFIGURING":
-        return f"the node {record.node} is made ready"
+        return f"the node {record.node} is being prepared"
     return record.reason or record.state.lower()
 
 
 def _completing(stage: Stage) -> Status:
-    """The program has ended, the node is cleaned up; only Slurm's last word tells of memory."""
+    """Return the status while the node is cleaned up; Slurm's final state shows memory errors."""
     if stage.exit_code is not None and stage.exit_code not in _BY_SLURM:
         return Status("exited", stage.exit_code)
     return Status("running", reason="Slurm is cleaning up after it")
@@ -142,13 +142,14 @@ def _completing(stage: Stage) -> Status:
 def _ended(record: Record, stage: Stage, log: str) -> Status:
     code = _code(record) if stage.exit_code is None else stage.exit_code
     if code == _KILLED and _OUT_OF_MEMORY.search(log):
-        # Where Slurm polls memory instead of having the kernel limit it, only its log says so.
+        # Some sites have Slurm poll memory instead of a kernel limit; then only Slurm's log shows
+        # it.
         return Status("exited", code, oom_killed=True, reason="out of memory")
     if stage.started or record.state == "COMPLETED":
         return Status("exited", code)
     why = f" ({record.reason})" if record.reason else ""
     if record.reason == "JobLaunchFailure" and not log:
-        why = " (JobLaunchFailure: it may not see the work directory)"
+        why = " (JobLaunchFailure: the node may not see the work directory)"
     return Status("lost", reason=f"it ended on {record.node or '?'} before the program began{why}")
 
 
@@ -168,5 +169,5 @@ def _cancelled(record: Record, *, killed_here: bool) -> Status:
 
 
 def _code(record: Record) -> int:
-    """As shells count: above 128 a signal."""
+    """Return the exit code as shells count: above 128 a signal."""
     return 128 + record.signal if record.signal else record.exit_code

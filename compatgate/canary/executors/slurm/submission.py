@@ -1,7 +1,7 @@
-"""Build what sbatch is given: names, arguments and the batch script of a job. Pure.
+"""Build the input of sbatch: names, arguments and the batch script of a job. Pure.
 
-Options travel in an argument vector, without ``#SBATCH`` lines and without a shell. Everything that
-is put into the script is quoted for the shell.
+Options are passed in an argument vector, without ``#SBATCH`` lines and without a shell. All values
+in the script are quoted for the shell.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ PREFIX = "compatgate-"
 
 
 def job_name(run: str) -> str:
-    """Return the name of every job of a run: Slurm finds and cancels jobs by it."""
+    """Return the name of every job of a run; Slurm finds and cancels jobs by it."""
     return PREFIX + check_name(run)
 
 
 def job_comment(job: Job) -> str:
-    """For people who look at the queue."""
+    """Return a comment for people who look at the queue."""
     return f"compatgate run={check_name(job.run)} attempt={job.attempt} step={check_name(job.step)}"
 
 
 def folder_name(job: Job | Handle) -> str:
-    """Return the folder of a job below that of its run."""
+    """Return the name of a job's folder within that of its run."""
     return f"{job.attempt}-{check_name(job.step)}"
 
 
 _GRACE_S = 60
-"""The engine ends a job at the workload's timeout; Slurm's limit is for when no worker is left."""
+"""Margin over the workload's timeout: Slurm's limit matters only if no worker is left."""
 _FETCH_S = 1800
 
 
 def sbatch_arguments(job: Job, slurm: Slurm, folder: str) -> list[str]:
-    """Return the arguments of ``sbatch`` but the script.
+    """Return the arguments of ``sbatch`` except the script.
 
-    The environment is handed on whole: it is the small one that the commands are called with.
+    The whole environment is passed on: it is the small one that the commands get.
 
     Args:
-        job: what is run.
-        slurm: of the host.
-        folder: of the job.
+        job: job to run.
+        slurm: settings of the host.
+        folder: folder of the job.
 
     Raises:
-        BadInput: it needs GPUs, and the host does not say which GRES they are.
+        BadInput: the job needs GPUs, and the host does not name their GRES.
     """
     workload = job.workload
     limits = workload.limits
@@ -76,9 +76,9 @@ def sbatch_arguments(job: Job, slurm: Slurm, folder: str) -> list[str]:
     if workload.gpus:
         if not slurm.gres:
             raise BadInput(
-                f"the workload {workload.name} needs GPUs, and the host names no GRES",
+                f"the workload {workload.name} needs GPUs, but the host names no GRES",
                 field="slurm.gres",
-                hint='like gres = "gpu:a100"',
+                hint='set gres, such as gres = "gpu:a100"',
             )
         asked.append(f"--gres={slurm.gres}:{workload.gpus}")
     for option in ("partition", "account", "qos", "constraint"):
@@ -93,25 +93,25 @@ def _minutes(job: Job, slurm: Slurm) -> int:
 
 
 STAGE, OUTPUT, ERRORS, LOG = "stage", "output", "errors", "slurm.log"
-"""Files in a job's folder: how far it came, what the program printed, what Slurm said."""
+"""Files in a job's folder: progress, output of the program, log of Slurm."""
 
 MARK = "COMPATGATE_JOB"
-"""Variable that everything that a program starts inherits."""
+"""Variable that every process of a program inherits."""
 
 
 class ScriptPlan(Struct, frozen=True):
-    """What a script does.
+    """Values of a batch script.
 
     Attributes:
-        folder: of the job, on every node.
-        mark: of the job; its program carries it as `MARK`.
-        inside: where the program is called.
-        fetch: has the image on the node; () for nothing.
-        program: the whole argument vector.
-        wanted: looked for on the node before it is called; None: a container has it.
-        room: bytes of each of the two streams that are kept.
-        nodes: how many the job has.
-        commands: folder of Slurm's commands; None: they are on the node's ``PATH``.
+        folder: folder of the job, on every node.
+        mark: mark of the job; its program carries it as `MARK`.
+        inside: folder in which the program is called.
+        fetch: command that fetches the image to the node; () for none.
+        program: whole argument vector.
+        wanted: program that the script looks for on the node first; None in a container.
+        room: bytes to store of each of the two streams.
+        nodes: number of nodes of the job.
+        commands: folder of Slurm's commands; None for the node's ``PATH``.
     """
 
     folder: str
@@ -128,11 +128,11 @@ class ScriptPlan(Struct, frozen=True):
 def batch_script(plan: ScriptPlan) -> str:
     """Return the text of the script.
 
-    It stops at once where its folder is gone (the run was cleaned up while the job was on its way)
-    or was used before (somebody requeued it). The program's streams are kept apart, so that they
-    do not cut into each other's lines, and bounded; what comes beyond is read and dropped. Once
-    the program has ended the script does, and with it Slurm ends what the program left behind; not
-    every way in which Slurm tracks processes finds all of them, so the script looks for the mark.
+    The script stops at once if its folder is gone (the run was cleaned up) or was used before (the
+    job was requeued). It stores the two streams separately, so that they do not cut into each
+    other's lines, up to a limit; the rest is read and dropped. When the program has ended, the
+    script ends the processes that it left behind, which it finds by their mark: not every process
+    tracking of Slurm finds all of them.
     """
     parts = [
         _HEAD.format(
@@ -155,9 +155,9 @@ def batch_script(plan: ScriptPlan) -> str:
 
 
 def on_every_node(program: Sequence[str]) -> list[str]:
-    """Return a program that knows which of the nodes it is on; only the first one's output is read.
+    """Return a command that tells the program its node; only the first node's output is read.
 
-    The others' lines go to the log: they would be the same protocol over again.
+    The other nodes' lines go to the log, because they would repeat the protocol.
     """
     return ["sh", "-c", _RANK, "sh", *program]
 
@@ -180,7 +180,7 @@ leftovers() {{
     grep -lsz -- {mark} /proc/[0-9]*/environ | cut -d / -f 3
 }}
 """
-# Slurm's number makes the port: two jobs of one node do not meet.
+# Slurm's job number sets the port, so that two jobs of one node do not meet.
 _NODES = """\
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))

@@ -1,8 +1,9 @@
-"""Readers of what existing tools print, unmodified: one module per tool, pure functions on text.
+"""Readers of existing tools' unmodified output: one module per tool, pure functions on text.
 
-A tool prints no line protocol. Its reader finds metrics, checks and versions in its own output;
-driver, GPUs and loaded libraries come from the ``env`` line that ``canary/lib/canary_tool.py``
-puts beside it. What is damaged or cut off is a problem of the report, never fewer results.
+A tool does not print the line protocol. Its reader finds metrics, checks and versions in the tool's
+output; driver, GPUs and loaded libraries come from the ``env`` line that
+``canary/lib/canary_tool.py`` prints in addition. Damaged output is a problem of the report, never
+fewer results.
 """
 
 from compatgate.canary.protocol.adapters.dcgm import read_dcgm
@@ -23,4 +24,4 @@ TOOLS: dict[str, ReadTool] = {
     "torch-benchmark": read_torch_benchmark,
     "nvidia-smi": read_nvidia_smi,
 }
-"""Adapter, as ``workload.toml`` names it, to what reads the tool's output."""
+"""Adapter, as in ``workload.toml``, to the reader of the tool's output."""

@@ -1,11 +1,12 @@
-"""``dcgmi diag --json``: the form of DCGM 3 and before, and that of DCGM 4.
+"""Read ``dcgmi diag --json``: the form of DCGM 3 and before, and that of DCGM 4.
 
 Source: https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html and, for
 version 4, ``testing/python3/dcgm_diag_schema.json`` of https://github.com/NVIDIA/DCGM.
 
-Checks: ``diagnostics`` (some test ran and none failed), and one per test that ran, by its name in
+Checks: ``diagnostics`` (at least one test ran and none failed), and one per test that ran, by its
+    name in
 lower case (``pcie``, ``memory``, ``targeted-stress``). A test that DCGM skipped is not reported.
-Metrics, where DCGM says them: ``TEST-gflops-gpuN`` (GFLOP/s), ``pcie-d2h-gpuN``, ``pcie-h2d-gpuN``
+Metrics, if DCGM reports them: ``TEST-gflops-gpuN`` (GFLOP/s), ``pcie-d2h-gpuN``, ``pcie-h2d-gpuN``
 and ``pcie-bidirectional-gpuN`` (GB/s).
 """
 
@@ -32,10 +33,10 @@ _DIRECTIONS = {"GPU to Host": "d2h", "Host to GPU": "h2d", "bidirectional": "bid
 
 
 class _Result(Struct, frozen=True):
-    """What one test says of one GPU, or of all.
+    """Result of one test for one GPU, or for all.
 
     Attributes:
-        entity: number of the GPU where it is about one.
+        entity: number of the GPU, if the result is about one.
     """
 
     status: str
@@ -48,11 +49,11 @@ def read_dcgm(text: str, found: ToolResults) -> None:
     """Read every diagnosis in the output.
 
     Raises:
-        Broken: the JSON is damaged.
+        BrokenLine: the JSON is damaged.
     """
     bodies = list(documents(text, f"{_OLD}|{_NEW}|metadata|entity_groups"))
     if not bodies:
-        found.problem("there is no JSON of dcgmi diag")
+        found.problem("the output has no JSON of dcgmi diag")
     for body in bodies:
         _read(body, found)
 
@@ -60,7 +61,7 @@ def read_dcgm(text: str, found: ToolResults) -> None:
 def _read(body: dict[str, Any], found: ToolResults) -> None:
     whole = member(body, _NEW, dict) or member(body, _OLD, dict)
     if whole is None:
-        raise BrokenLine("the JSON document holds no diagnosis")
+        raise BrokenLine("the JSON document has no diagnosis")
     _say_versions(whole, body, found)
     if error := whole.get("runtime_error") or body.get("runtime_error") or body.get("Error"):
         found.check("diagnostics", False, str(error))
@@ -80,7 +81,7 @@ def _tests(category: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _say_versions(whole: dict[str, Any], body: dict[str, Any], found: ToolResults) -> None:
-    """Versions stand beside the tests, around them, or under ``metadata``."""
+    """Report versions, which are next to the tests, around them, or in ``metadata``."""
     for place in (member(body, "metadata", dict, {}), whole, body):
         if driver := member(place, "Driver Version Detected", str):
             found.driver(driver)
@@ -89,13 +90,13 @@ def _say_versions(whole: dict[str, Any], body: dict[str, Any], found: ToolResult
 
 
 def _report(test: dict[str, Any], found: ToolResults) -> Literal["passed", "failed", "skipped"]:
-    """Report a test and say what became of it."""
+    """Report a test, and return its outcome."""
     name = _name(member(test, "name", str, ""))
     results = [_result(result) for result in objects(test, "results")]
     summary = str(member(test, "test_summary", dict, {}).get("status", ""))
     statuses = {result.status for result in results} | ({summary.lower()} if summary else set())
     if unknown := statuses - _PASSED - _FAILED - _SKIPPED:
-        found.problem(f"{name}: the status {min(unknown)[:40]!r} is not known")
+        found.problem(f"{name}: unknown status {min(unknown)[:40]!r}")
         return "skipped"
     for result in results:
         _measure(name, result, found)
@@ -107,7 +108,7 @@ def _report(test: dict[str, Any], found: ToolResults) -> Literal["passed", "fail
     if statuses & _SKIPPED or not statuses:
         skipped: list[str] = found.other.setdefault("skipped", [])
         skipped.append(name)
-        # One GPU that was left out is no pass for the host.
+        # If a GPU was left out, the host has not passed.
         if statuses & _PASSED:
             found.problem(f"{name}: ran on some GPUs only")
         return "skipped"
@@ -146,7 +147,7 @@ def _measure(test: str, result: _Result, found: ToolResults) -> None:
         for match in _GFLOPS.finditer(line):
             found.metric(f"{test}-gflops-gpu{match[1]}", "GFLOP/s", [float(match[2])])
         for match in _PCIE.finditer(line):
-            # DCGM 4 names the GPU beside the line, older ones in it.
+            # DCGM 4 names the GPU next to the line; older versions name it in the line.
             gpu = match[1] or result.entity
             if gpu.isdecimal():
                 name = f"pcie-{_DIRECTIONS[match[2]]}-gpu{gpu}"

@@ -1,11 +1,11 @@
-"""gpu-burn: progress lines that overwrite each other, and a verdict per GPU at the end.
+"""Read gpu-burn: progress lines that overwrite each other, and a verdict per GPU at the end.
 
 Source: https://github.com/wilicc/gpu-burn, ``gpu_burn-drv.cpp`` (its exit status is 0 even when a
 GPU was faulty).
 
-Metrics: ``gflops-gpuN`` (GFLOP/s) and ``temperature-gpuN`` (C), one value per report; a report in
-which a GPU finished nothing new has no value for it, and its first is warm-up. Checks: ``right``
-(no wrong result), ``alive`` (every process lived to the end).
+Metrics: ``gflops-gpuN`` (GFLOP/s) and ``temperature-gpuN`` (C), one value per report. A report in
+which a GPU finished no new work has no value for it, and its first is warm-up. Checks: ``right``
+(no wrong result), ``alive`` (every process survived to the end).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DONE = re.compile(r"(-?\d+) \((\d+) Gflop/s\)")
 _ERRORS = re.compile(r"(-?\d+)\s*(\(DIED!\)|\(WARNING!\))?")
 _TEMPERATURE = re.compile(r"(\d+) C|--")
 _BEHIND = re.compile(r"power: |read\[")
-"""What follows the temperatures: newer versions' power, or a complaint of another stream."""
+"""Text after the temperatures: the power (newer versions), or an error of another stream."""
 _TESTED = re.compile(r"Tested (\d+) GPUs:")
 _VERDICT = re.compile(r"\s*GPU (\d+): (OK|FAULTY)\s*")
 _NOT_BEGUN = re.compile(r"Couldn't init a GPU test: .*")
@@ -30,7 +30,7 @@ _STARTS = re.compile(r"\d+(?:\.\d+)?%\s+proc'd:")
 
 
 def read_gpu_burn(text: str, found: ToolResults) -> None:
-    """Read everything that it printed."""
+    """Read the whole output."""
     for device in report.devices if (report := formats.parse_list(text)) else ():
         found.gpu(Device(name=device.name, uuid=device.uuid))
     burn = _Burn(found)
@@ -40,7 +40,7 @@ def read_gpu_burn(text: str, found: ToolResults) -> None:
 
 
 class _Burn:
-    """Reads line by line."""
+    """Reader that works line by line."""
 
     def __init__(self, found: ToolResults) -> None:
         self._found = found
@@ -72,21 +72,21 @@ class _Burn:
             self._found.problem(f"a report is cut off: {line[:200]}")
             return
         if not len(done) == len(errors) == len(temps):
-            self._found.problem(f"a report names different numbers of GPUs: {line.strip()[:200]}")
+            self._found.problem(f"a report has different numbers of GPUs: {line.strip()[:200]}")
             return
         self._reports += 1
         for gpu, (report, error, temp) in enumerate(zip(done, errors, temps, strict=True)):
             self._rate(gpu, int(report[0]), float(report[1]))
             if temp:
                 self._found.metric(f"temperature-gpu{gpu}", "C", [float(temp)])
-            # The count overflows; of a process that died it is whatever was in memory.
+            # The count overflows; of a process that died it is uninitialized memory.
             if error[1] == "(DIED!)":
                 self._died.add(gpu)
             elif int(error[0]):
                 self._wrong.setdefault(gpu, int(error[0]))
 
     def _rate(self, gpu: int, done: int, rate: float) -> None:
-        """The rate of a report in which the GPU finished something; the first began with set-up."""
+        """Record the rate of a report in which the GPU finished work; the first includes set-up."""
         before = self._done.get(gpu, 0)
         self._done[gpu] = done
         if done <= before:
@@ -100,14 +100,14 @@ class _Burn:
     def end(self) -> None:
         found = self._found
         if not self._reports:
-            found.problem("there is no report of gpu-burn")
+            found.problem("the output has no report of gpu-burn")
         if self._tested is None:
             found.problem("the verdict at the end is missing")
         elif sorted(self._verdicts) != list(range(self._tested)) or not self._tested:
             found.problem(f"{len(self._verdicts)} of {self._tested} GPUs have a verdict")
         idle = [gpu for gpu in self._verdicts if self._done.get(gpu, 0) < 1]
         if idle:
-            found.problem(f"finished nothing, whatever its verdict: {_gpus(idle)}")
+            found.problem(f"finished no work, despite its verdict: {_gpus(idle)}")
         self._check(idle)
 
     def _check(self, idle: list[int]) -> None:

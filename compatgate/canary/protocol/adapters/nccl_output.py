@@ -1,7 +1,7 @@
 """Read the two forms of nccl-tests' output: the text table, and the JSON of ``-J FILE``.
 
-The table is read from its first line to its summary, whole or not at all. The JSON is written by
-nccl-tests 2.15 and later, where a workload prints it.
+The table is read from its first line to its summary, as a whole or not at all. nccl-tests 2.15 and
+later write JSON, which a workload prints.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Row(Struct, frozen=True):
     """A message size, out of place or in place.
 
     Attributes:
-        size: bytes, as the tool rounded them.
+        size: bytes, as rounded by the tool.
         time: microseconds.
         algbw, busbw: GB/s.
-        wrong: values that were wrong, None where they were not validated.
+        wrong: number of wrong values; None if they were not validated.
     """
 
     size: int
@@ -51,11 +51,11 @@ class Run(Struct, frozen=True):
     """One execution of a test.
 
     Attributes:
-        tool: version of nccl-tests, where it prints one.
+        tool: version of nccl-tests, if it prints one.
         nccl: version of the library that it loaded.
-        out_of_bounds: results that failed validation, as the summary counts them.
+        out_of_bounds: number of results that failed validation, from the summary.
         average: bus bandwidth, GB/s.
-        bandwidth_ok: the tool's own judgement; None where it was not asked for one.
+        bandwidth_ok: the tool's own judgement; None if it was not requested.
     """
 
     rows: tuple[Row, ...]
@@ -83,7 +83,7 @@ _MOST_STEPS = 100_000
 
 
 def read_table(text: str, found: ToolResults) -> list[Run]:
-    """Return the runs of an output; what is damaged is a problem."""
+    """Return the runs of an output; damage is reported as a problem."""
     reader = _Table(found)
     for number, line in enumerate(_strip_nccl_lines(text).splitlines(), start=1):
         reader.take(number, line.rstrip())
@@ -91,10 +91,10 @@ def read_table(text: str, found: ToolResults) -> list[Run]:
 
 
 def _strip_nccl_lines(text: str) -> str:
-    """Return the text without NCCL's own lines, which may stand in the middle of a row.
+    """Remove NCCL's own lines from the text, which may be in the middle of a row.
 
-    NCCL logs while a row is half printed, directly behind it; without the hosts' names, where
-    the row ends and the log begins could not be told.
+    NCCL logs directly behind a half-printed row. Without the host names, the end of the row and the
+    begin of the log could not be told apart.
     """
     hosts = {match[2] for match in map(_RANK.match, text.splitlines()) if match}
     for host in sorted(hosts, key=len, reverse=True):
@@ -104,7 +104,7 @@ def _strip_nccl_lines(text: str) -> str:
 
 
 class _Table:
-    """Reads line by line; a run lasts from the head of its table to its summary."""
+    """Reader that works line by line; a run lasts from the head of its table to its summary."""
 
     def __init__(self, found: ToolResults) -> None:
         self._found = found
@@ -130,7 +130,7 @@ class _Table:
         elif match := _OUT_OF_BOUNDS.match(line):
             self._bounds = int(match[1])
             if (match[2] == "OK") != (self._bounds == 0):
-                self._found.problem(f"line {number}: {line}: the two do not agree")
+                self._found.problem(f"line {number}: {line}: number and judgement do not agree")
         elif match := _AVERAGE.match(line):
             self._finish(number, match)
         elif self._columns is not None and _BEGUN_ROW.match(line):
@@ -186,11 +186,11 @@ class _Table:
             self._columns = None
 
     def _count(self) -> None:
-        """A row that is missing in the middle shows in their number alone."""
+        """Check the number of rows, which alone reveals that one is missing in the middle."""
         if not self._lines:
             self._found.problem("the table has no row")
         elif self._steps and self._lines % self._steps:
-            what = f"the table has {self._lines} rows, {self._steps} or a multiple were to come"
+            what = f"the table has {self._lines} rows, expected {self._steps} or a multiple"
             self._found.problem(what)
         ranks = [rank.number for rank in self._ranks]
         if ranks != list(range(len(ranks))):
@@ -198,7 +198,7 @@ class _Table:
 
 
 def _steps(least: int, most: int, step: int, *, factor: bool) -> int | None:
-    """How many sizes are run, None where the options make no sense or are too many to count."""
+    """Return the number of sizes; None if the options make no sense or give too many."""
     if least > most or step < 1 or (factor and (step < 2 or least < 1)):
         return None
     if not factor:
@@ -210,9 +210,9 @@ def _steps(least: int, most: int, step: int, *, factor: bool) -> int | None:
 
 
 def _read_row(line: str, columns: Sequence[str]) -> list[Row]:
-    """Return both sides of a row.
+    """Parse both sides of a row.
 
-    The first columns may be blank (broadcast has no operation), so it is read from its end.
+    The first columns may be blank (broadcast has no operation), so the row is parsed from its end.
     """
     measured = _result_columns(columns)
     tokens = line.split()
@@ -233,19 +233,20 @@ def _read_row(line: str, columns: Sequence[str]) -> list[Row]:
 
 
 def _result_columns(columns: Sequence[str]) -> list[str]:
-    """Return the names of the columns from the first time on, the same twice."""
+    """Return the column names from the first time on, which occur twice."""
     times = [i for i, name in enumerate(columns) if name in ("time", "cputime")]
     names = [name for name in columns[times[0] :] if name != "timestamp"] if times else []
     half = len(names) // 2
     if len(times) != 2 or names[:half] != names[half:] or not set(_SIDE) <= set(names):
-        raise ValueError(f"columns are not known: {' '.join(columns)[:200]}")
+        raise ValueError(f"unknown columns: {' '.join(columns)[:200]}")
     return names
 
 
 def _table_row(
     size: int, ground: tuple[str, str, str], in_place: bool, side: dict[str, str]
 ) -> Row:
-    # Before 2.13 the last column was the largest error; the summary then says whether it counts.
+    # Before 2.13 the last column was the largest error; the summary then shows whether it is too
+    # large.
     wrong = side.get("#wrong", "N/A")
     return Row(
         size,
@@ -261,7 +262,7 @@ def _table_row(
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text} is no measurement")
+        raise ValueError(f"{text} is not a measurement")
     return value
 
 
@@ -278,10 +279,10 @@ def _number(text: str, what: str, found: ToolResults) -> float | None:
 
 
 def read_json(text: str, found: ToolResults) -> list[Run]:
-    """Return the runs whose JSON is in the text; [] where there is none.
+    """Return the runs whose JSON is in the text; [] if there is none.
 
     Raises:
-        Broken: a document is cut off, or has not this shape.
+        BrokenLine: a document is cut off, or has another shape.
     """
     bodies = [body for body in documents(text, "version") if "nccl_version" in body]
     return [_run(body, found) for body in bodies]

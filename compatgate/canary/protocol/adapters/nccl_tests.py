@@ -5,11 +5,11 @@ releases; ``doc/PERFORMANCE.md`` for what the columns mean.
 
 Metrics: ``time-SIZE`` (us), ``algbw-SIZE`` and ``busbw-SIZE`` (GB/s), out of place; the same with
 ``-inplace``; ``busbw-avg`` (GB/s). Checks: ``right`` (no wrong values), ``transport``,
-``bandwidth`` where the tool judges it, ``gpudirect`` where ``workload.toml`` asks for it.
+``bandwidth`` if the tool judges it, ``gpudirect`` if ``workload.toml`` asks for it.
 
-What NCCL logs with ``NCCL_DEBUG=INFO`` gives its version and the transports that it really used.
+NCCL's log with ``NCCL_DEBUG=INFO`` contains its version and the transports that it used.
 Source: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_DEBUG); the lines
-themselves are those of NCCL 2.4, 2.7, 2.18 and later, which differ a little.
+are those of NCCL 2.4, 2.7, 2.18 and later, which differ slightly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from compatgate.errors import BadInput
 
 
 class _CommonSetup(Struct, frozen=True):
-    """What all rows of an output must share for their sizes to mean the same."""
+    """Settings that all rows of an output must share, so that their sizes mean the same."""
 
     type: str
     redop: str
@@ -36,24 +36,24 @@ class _CommonSetup(Struct, frozen=True):
 
 
 def read_nccl_tests(text: str, found: ToolResults) -> None:
-    """Read everything that the tool and NCCL printed.
+    """Read the whole output of the tool and of NCCL.
 
     Raises:
-        Broken: the JSON is damaged.
+        BrokenLine: the JSON is damaged.
     """
     for line in text.splitlines():
         own_cuda.note_nccl_tests(line, found)
     log = read_nccl_log(text)
     tables = nccl_output.read_table(text, found)
-    # JSON has more digits; without MPI it names the first rank alone, the table names all.
+    # JSON has more digits. Without MPI it names only the first rank; the table names all.
     runs = nccl_output.read_json(text, found) or tables
     if not runs:
-        found.problem("there is no table of nccl-tests")
+        found.problem("the output has no table of nccl-tests")
         return
     rows = [row for run in runs for row in run.rows]
     grounds = {_CommonSetup(row.type, row.redop, row.root) for row in rows}
     if len(grounds) > 1:
-        found.problem("rows of several data types, operations or roots; run one at a time")
+        found.problem("the output has several data types, operations or roots; run one at a time")
         return
     for row in rows:
         _publish(row, found)
@@ -74,7 +74,7 @@ def _publish(row: Row, found: ToolResults) -> None:
 
 
 def _check_values(runs: list[Run], rows: list[Row], found: ToolResults) -> None:
-    """Without validation (``-c 0``) nothing is said of the values, so nothing is checked."""
+    """Report wrong values; without validation (``-c 0``), report no check."""
     checked = [row for row in rows if row.wrong is not None]
     wrong = [row for row in checked if row.wrong]
     bounds = sum(run.out_of_bounds or 0 for run in runs)
@@ -107,7 +107,7 @@ def _say_versions(runs: tuple[Run, ...], log: NcclLog, found: ToolResults) -> No
 
 
 def _dotted(code: str) -> str:
-    """``23005`` is 2.30.5; what is no such number is left as it is, to be refused by name."""
+    """Convert ``23005`` to 2.30.5; other text is returned unchanged, to be refused by name."""
     try:
         return ".".join(map(str, parse_version("nccl", code).parts))
     except BadInput:
@@ -142,15 +142,15 @@ _MOST_WARNINGS = 20
 
 
 class NcclLog(Struct, frozen=True):
-    """What a log says.
+    """Content of NCCL's log.
 
     Attributes:
-        version: of the library that was loaded.
-        cuda: that it was built for.
-        transports: how many connections went over each: ``NET/IB/GDRDMA``, ``NET/IB``,
-            ``NET/Socket``, ``P2P/CUMEM``, ``P2P/IPC``, ``SHM``, ``NVLS``.
-        network: chosen for other hosts, used or not.
-        warnings: the first of them.
+        version: version of the loaded library.
+        cuda: CUDA version that the library was built for.
+        transports: number of connections over each: ``NET/IB/GDRDMA``, ``NET/IB``, ``NET/Socket``,
+            ``P2P/CUMEM``, ``P2P/IPC``, ``SHM``, ``NVLS``.
+        network: network chosen for other hosts, used or not.
+        warnings: the first warnings.
     """
 
     version: str | None = None
@@ -161,7 +161,7 @@ class NcclLog(Struct, frozen=True):
 
 
 class TransportJudgement(Struct, frozen=True):
-    """Whether the transport is the one that was meant, and why in one line."""
+    """Whether the transport is the intended one, with a one-line reason."""
 
     ok: bool
     message: str
@@ -184,16 +184,16 @@ def read_nccl_log(text: str) -> NcclLog:
 
 
 def judge_transport(log: NcclLog, *, hosts: int, sockets_meant: bool) -> TransportJudgement | None:
-    """Return whether a collective went the way that it should; None where the log does not tell.
+    """Judge whether a collective used the intended transport; None if the log does not show it.
 
-    Between hosts NCCL falls back to TCP sockets, many times slower, when it finds no better
+    Between hosts NCCL falls back to TCP sockets, which are many times slower, if it finds no better
     network, and says so only in its log. Between GPUs of one host it falls back from peer-to-peer
-    to shared memory, and to sockets where there is no shared memory either.
+    to shared memory, and to sockets if there is no shared memory.
 
     Args:
-        log: of the run.
-        hosts: on which ranks ran.
-        sockets_meant: ``workload.toml`` asks for them (``NCCL_NET = "Socket"``).
+        log: log of the run.
+        hosts: hosts on which ranks ran.
+        sockets_meant: ``workload.toml`` asks for sockets (``NCCL_NET = "Socket"``).
     """
     used = log.transports
     if not used and hosts > 1 and log.network:
@@ -204,12 +204,12 @@ def judge_transport(log: NcclLog, *, hosts: int, sockets_meant: bool) -> Transpo
     if "NET/Socket" not in used:
         return TransportJudgement(True, shown)
     if sockets_meant:
-        return TransportJudgement(True, f"{shown}; sockets are meant")
+        return TransportJudgement(True, f"{shown}; the workload asks for sockets")
     return TransportJudgement(False, f"fell back to TCP sockets: {shown}")
 
 
 def judge_gpudirect(log: NcclLog) -> TransportJudgement | None:
-    """Whether all traffic between hosts went past the CPU's memory; None without a network."""
+    """Judge whether all traffic between hosts used GPUDirect RDMA; None without a network."""
     networks = {name: count for name, count in log.transports.items() if name.startswith("NET/")}
     if not networks:
         return None
@@ -218,13 +218,13 @@ def judge_gpudirect(log: NcclLog) -> TransportJudgement | None:
 
 
 def _via(line: str) -> str | None:
-    """What a line on a connection says behind ``via``; None of any other line."""
+    """Return the text behind ``via`` of a connection's line; None for other lines."""
     before, found, via = line.rpartition(" via ")
     return _COMM.split(via)[0].strip() if found and _FROM_TO.search(before) else None
 
 
 def _transport(via: str) -> str:
-    """``NET/IB/0(3)/GDRDMA`` without its numbers; the ways through shared memory as one."""
+    """Remove the numbers of ``NET/IB/0(3)/GDRDMA``; merge the ways through shared memory."""
     if via == "direct shared memory":
         return "SHM"
     parts = [part.strip() for part in via.split("/") if not _NUMBER.fullmatch(part.strip())]

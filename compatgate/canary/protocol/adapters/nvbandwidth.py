@@ -1,11 +1,12 @@
-"""nvbandwidth: its text and its JSON (``-j``).
+"""Read nvbandwidth: its text and its JSON (``-j``).
 
-Source: https://github.com/NVIDIA/nvbandwidth, ``output.cpp`` and ``json_output.cpp``; and what
-0.5 and 0.10 print.
+Source: https://github.com/NVIDIA/nvbandwidth, ``output.cpp`` and ``json_output.cpp``; and the
+output of 0.5 and 0.10.
 
-Metrics of a test case ``T``: ``T-sum``, ``T-min`` (the weakest pair; a sum hides it) and each pair
-``T-ROW-COLUMN``, in GB/s, latencies in ns. Check: ``completed`` (some case ran, none failed).
-``CUDA Runtime Version`` is kept apart: up to 0.9 the tool prints the driver's CUDA there.
+Metrics of a test case ``T``: ``T-sum``, ``T-min`` (the weakest pair, which a sum hides) and each
+pair ``T-ROW-COLUMN``, in GB/s, latencies in ns. Check: ``completed`` (at least one case ran, none
+failed). ``CUDA Runtime Version`` is stored separately: up to 0.9 the tool prints the driver's CUDA
+there.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _ROW = re.compile(r"\s*(\d+)((?:\s+\S+)+)\s*")
 _SUM = re.compile(r"SUM(?: (\S+))? (\S+)")
 _FAILED = re.compile(r"(?:ERROR|Error|\[ERROR\])\b.*")
 _ROUNDED = 0.0051
-"""The text has two decimals."""
+"""Rounding of the text: two decimals."""
 
 
 class _Case(Struct, frozen=True):
-    """A matrix of a test case: rows of columns, None where a pair was not run."""
+    """Matrix of a test case: rows of columns, None where a pair was not run."""
 
     name: str
     unit: str
@@ -49,7 +50,7 @@ def read_nvbandwidth(text: str, found: ToolResults) -> None:
     """Read either form.
 
     Raises:
-        Broken: the JSON is damaged.
+        BrokenLine: the JSON is damaged.
     """
     bodies = list(documents(text, "nvbandwidth"))
     for body in bodies:
@@ -59,7 +60,7 @@ def read_nvbandwidth(text: str, found: ToolResults) -> None:
 
 
 class _Text:
-    """Reads the text line by line; a case lasts from ``Running`` to its last ``SUM``."""
+    """Reader of the text, line by line; a case lasts from ``Running`` to its last ``SUM``."""
 
     def __init__(self, found: ToolResults) -> None:
         self._found = found
@@ -83,7 +84,7 @@ class _Text:
         if self._done:
             self._found.check("completed", True, f"{self._done} results")
         elif not self._waived:
-            self._found.problem("there is no result of nvbandwidth")
+            self._found.problem("the output has no result of nvbandwidth")
 
     def _take(self, line: str) -> None:
         if own_cuda.note_nvbandwidth(line, self._found):
@@ -120,7 +121,7 @@ class _Text:
         elif _FAILED.match(line):
             self._found.check("completed", False, line)
         elif _SUM.fullmatch(line.strip()):
-            raise BrokenLine("a sum of no test")
+            raise BrokenLine("a sum does not belong to a test")
 
     def _row(self, index: int, cells: Sequence[str]) -> None:
         if index != len(self._rows):
@@ -135,14 +136,14 @@ class _Text:
         rows, self._rows, self._width = tuple(self._rows), [], None
         unit, self._unit = self._unit, None
         if unit is None or not rows:
-            raise BrokenLine(f"{name}: a sum without its matrix")
+            raise BrokenLine(f"{name}: the sum has no matrix")
         cells = sum(len(row) for row in rows)
         _publish(_Case(name, unit, rows, total), _ROUNDED * (cells + 1), self._found)
         self._sums += 1
         self._done += 1
 
     def _leave(self) -> None:
-        """A case that printed a part of a matrix, or none, was cut off."""
+        """Report a case as cut off if its matrix is incomplete or missing."""
         if self._running is not None and (self._unit or not self._sums):
             self._found.problem(f"{self._running}: the output ends before its sum")
         self._running, self._unit, self._width, self._rows = None, None, None, []
@@ -170,7 +171,7 @@ def _read_json(body: dict[str, Any], found: ToolResults) -> None:
             if not own_cuda.note_nvbandwidth(str(case.get("error", "")), found):
                 found.check("completed", False, f"{name}: {case.get('error', status)}")
         else:
-            found.problem(f"{name}: the status {status[:40]!r} is not known")
+            found.problem(f"{name}: unknown status {status[:40]!r}")
     error = body.get("error")
     if error and not own_cuda.note_nvbandwidth(str(error), found):
         found.check("completed", False, str(error))
@@ -179,7 +180,7 @@ def _read_json(body: dict[str, Any], found: ToolResults) -> None:
     if passed:
         found.check("completed", True, f"{passed} test cases")
     elif not waived and not error:
-        found.problem("there is no result of nvbandwidth")
+        found.problem("the output has no result of nvbandwidth")
 
 
 def _json_case(name: str, case: dict[str, Any]) -> _Case:
@@ -200,19 +201,21 @@ def _cell(name: str, cell: object) -> float | None:
     try:
         return float(str(cell))
     except ValueError:
-        raise BrokenLine(f"{name}: {str(cell)[:40]!r} is no number") from None
+        raise BrokenLine(f"{name}: {str(cell)[:40]!r} is not a number") from None
 
 
 def _publish(case: _Case, margin: float | None, found: ToolResults) -> None:
     """Report a case; its sum shows whether a row is missing or a digit is lost."""
     values = [value for row in case.rows for value in row if value is not None]
     if not values:
-        found.problem(f"{case.name}: the matrix holds no value")
+        found.problem(f"{case.name}: the matrix has no value")
         return
     off = abs(sum(values) - case.total)
     # JSON rounds its cells to six digits.
     if not off <= (abs(case.total) * 1e-4 if margin is None else margin):
-        found.problem(f"{case.name}: the sum is {case.total:g}, of its pairs {sum(values):g}")
+        found.problem(
+            f"{case.name}: the sum is {case.total:g}, but its pairs add up to {sum(values):g}"
+        )
         return
     found.metric(f"{case.name}-sum", case.unit, [case.total])
     found.metric(f"{case.name}-min", case.unit, [min(values)])

@@ -1,10 +1,10 @@
 """Read nvidia-smi: ``-q``, ``-q -x`` and ``--query-gpu=... --format=csv``, the last also in a loop.
 
-Driver and GPUs are those that `compatgate.discovery.nvidia_smi` reads. Metrics of csv are its
-columns, ``COLUMN-gpuN`` in the unit of its header (``power.draw-gpu0`` in W); of ``-q`` they are
+`compatgate.discovery.nvidia_smi` reads driver and GPUs. Metrics of csv are its columns,
+``COLUMN-gpuN`` in the unit of its header (``power.draw-gpu0`` in W). Metrics of ``-q`` are
 ``temperature-gpuN`` (C), ``power-gpuN`` (W) and ``clock-sm-gpuN`` (MHz). Checks of ``-q``:
 ``ecc`` (no uncorrected error since the driver was loaded), ``unthrottled`` (no slowdown by heat or
-power brake now), ``rows`` (no row of memory that could not be remapped).
+power brake now), ``rows`` (no memory row failed to be remapped).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from compatgate.errors import CompatgateError
 
 
 def read_nvidia_smi(text: str, found: ToolResults) -> None:
-    """Read everything that it printed.
+    """Read the whole output.
 
     Raises:
-        Broken: it is not output of nvidia-smi, or is damaged.
+        BrokenLine: it is not output of nvidia-smi, or is damaged.
     """
     table = read_csv(text, found)
     try:
         report = parse_nvidia_smi(text)
     except CompatgateError as error:
         if table:
-            return  # columns without a name: what was measured, but not on what
+            return  # columns without a name: it is known what was measured, but not on which GPU
         raise BrokenLine(error.detail) from None
     _say(report, found)
     read_values(text, report.attached, found)
@@ -49,14 +49,16 @@ def _say(report: Report, found: ToolResults) -> None:
     if report.cuda:
         found.other["driver-cuda"] = report.cuda
     if report.attached is not None and report.attached != len(report.devices):
-        found.problem(f"{report.attached} GPUs are attached, {len(report.devices)} are described")
+        found.problem(
+            f"{report.attached} GPUs are attached, but {len(report.devices)} are described"
+        )
     for device in report.devices:
         for each in _usable(device):
             found.gpu(each)
 
 
 def _usable(device: Reported) -> list[Device]:
-    """Return the GPU, or its slices where it is partitioned."""
+    """Return the GPU, or its slices if it is partitioned."""
     whole = Device(
         name=device.name,
         uuid=device.uuid,
@@ -87,12 +89,12 @@ class _Column(Struct, frozen=True):
 
 
 def read_csv(text: str, found: ToolResults) -> bool:
-    """Report the columns of every table in the text; False where there is none."""
+    """Report the columns of every table in the text; return False if it has no table."""
     table: _Table | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         cells = [cell.strip() for cell in line.split(",")]
         if columns := _columns(cells):
-            # A loop prints the header again and again; the GPUs are the same ones.
+            # A loop prints the header again; the GPUs are the same.
             table = _Table(columns, found, table.seen if table else {})
         elif table is not None and line.strip():
             table.row(number, cells)
@@ -111,7 +113,7 @@ class _Table:
     """Rows below a header.
 
     Attributes:
-        seen: what tells GPUs apart, to their number.
+        seen: key that tells GPUs apart, to the GPU's number.
     """
 
     def __init__(self, columns: list[_Column], found: ToolResults, seen: dict[str, int]) -> None:
@@ -141,7 +143,7 @@ class _Table:
         name = next((row[key] for key in _IDENTITY if key in row), None)
         if name is None:
             if self.seen.setdefault("", 0):
-                self._found.problem("no column tells the GPUs apart; query index as well")
+                self._found.problem("no column identifies the GPU; query index as well")
             self.seen[""] += 1
             return 0
         return self.seen.setdefault(name, len(self.seen))
@@ -167,7 +169,7 @@ _Values = dict[int, dict[str, str]]
 
 
 def read_values(text: str, attached: int | None, found: ToolResults) -> None:
-    """Report what a log or a document says; nothing where the text is neither."""
+    """Report the values of a log or a document; nothing if the text is neither."""
     gpus = _of_xml(text) if "<nvidia_smi_log" in text else _of_text(text)
     for gpu, values in gpus.items():
         for name, unit, pattern in _METRICS:
@@ -183,14 +185,14 @@ def read_values(text: str, attached: int | None, found: ToolResults) -> None:
 def _check(
     gpus: _Values, many: int, name: str, pattern: re.Pattern[str], bad: Any, found: ToolResults
 ) -> None:
-    """A check that holds when every GPU states the values and none of them is bad."""
+    """Report a check, which passes if every GPU states the values and none of them is bad."""
     stated = {gpu: list(_matching(values, pattern)) for gpu, values in gpus.items()}
     known = [gpu for gpu, values in stated.items() if values]
     wrong = [gpu for gpu, values in stated.items() if any(map(bad, values))]
     if wrong:
         found.check(name, False, ", ".join(f"GPU {gpu}" for gpu in wrong))
     elif known and len(known) < many:
-        found.problem(f"{len(known)} of {many} GPUs state what the check {name} asks")
+        found.problem(f"only {len(known)} of {many} GPUs state the values of the check {name}")
     elif known and any(value not in ("N/A", "") for gpu in known for value in stated[gpu]):
         found.check(name, True, f"{len(known)} GPUs")
 
@@ -200,7 +202,7 @@ def _matching(values: dict[str, str], pattern: re.Pattern[str]) -> Iterator[str]
 
 
 def _of_text(text: str) -> _Values:
-    """Values of each GPU by their path; how far a line is indented says what it belongs to."""
+    """Return each GPU's values by their path; the indentation shows the parent of a line."""
     gpus: _Values = defaultdict(dict)
     count, path = -1, list[tuple[int, str]]()
     for line in text.splitlines():
@@ -220,7 +222,7 @@ def _of_text(text: str) -> _Values:
 
 
 def _of_xml(text: str) -> _Values:
-    """As `_of_text`; the document was found well-formed before."""
+    """Return each GPU's values of a document; it was found to be well-formed before."""
     gpus: _Values = defaultdict(dict)
     path: list[str] = []
     held: list[str] = []

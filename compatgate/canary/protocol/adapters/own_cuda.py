@@ -1,13 +1,13 @@
-"""A tool whose own CUDA is too new for the driver: that says nothing of the stack under test.
+"""Recognize a tool whose own CUDA is too new for the driver; that says nothing about the stack.
 
-Two things together show it, and neither alone does:
+Two conditions together prove it; neither is enough alone:
 
-- the tool fails in its own words, in the form that only its own code prints. What a library of the
-  stack logs beside it (``NCCL WARN Cuda failure ...``), or a program of the stack raises, has
-  another form and counts against the stack;
-- the code that failed is the tool's. gpu-burn names it: the kernel file that it loads was built
-  with it. nvbandwidth and nccl-tests fail in a CUDA runtime, which is theirs only if it is linked
-  into them: ``own_cuda`` of the env line, which ``canary/lib/canary_tool.py`` reads off the tool's
+- The tool fails with its own message, in a form that only its own code prints. A message of the
+  stack's libraries (``NCCL WARN Cuda failure ...``) or of a program of the stack has another form
+  and counts against the stack.
+- The code that failed is the tool's. gpu-burn names it: it loads a kernel file that was built with
+  it. nvbandwidth and nccl-tests fail in a CUDA runtime, which is theirs only if it is linked into
+  them: ``own_cuda`` of the env line, which ``canary/lib/canary_tool.py`` reads from the tool's
   file. A tool that loads the image's libcudart fails as the image's own programs would.
 
 Source: https://github.com/NVIDIA/nvbandwidth ``error_handling.h``,
@@ -34,22 +34,22 @@ _GPU_BURN = re.compile(rf"Couldn't init a GPU test: Error in load module \([^()]
 
 
 def note_nvbandwidth(message: str, found: ToolResults) -> bool:
-    """Return whether an error of nvbandwidth is its own; then it is noted."""
+    """Record an error of nvbandwidth if it is the tool's own; return whether it is."""
     return _linked(found) and _noted(_NVBANDWIDTH, message, found)
 
 
 def note_nccl_tests(line: str, found: ToolResults) -> bool:
-    """Return whether a line of nccl-tests is a failure of its own; then it is noted.
+    """Record a failure of nccl-tests if it is the tool's own; return whether it is.
 
-    PTX is left out: the tool launches kernels of NCCL, which is under test, beside its own.
+    PTX is left out: the tool also launches kernels of NCCL, which is under test.
     """
     return _linked(found) and _noted(_NCCL_TESTS, line, found)
 
 
 def note_gpu_burn(line: str, found: ToolResults) -> bool:
-    """Return whether a line of gpu-burn is a failure of its own; then it is noted.
+    """Record a failure of gpu-burn if it is the tool's own; return whether it is.
 
-    It has no CUDA runtime, and what cuBLAS says comes from the image under test.
+    gpu-burn has no CUDA runtime, and errors of cuBLAS come from the image under test.
     """
     return _noted(_GPU_BURN, line, found)
 

@@ -1,6 +1,6 @@
-"""Share what the readers of tools' outputs need: the output read whole, results, JSON documents.
+"""Share the parts of the tool readers: reading of whole outputs, results, JSON documents.
 
-`ToolOutput` collects a tool's output and has its reader read it; the reader adds what it finds to
+`ToolOutput` collects a tool's output and calls its reader; the reader adds its findings to
 `ToolResults`, which makes the report.
 """
 
@@ -22,15 +22,15 @@ from compatgate.errors import BadInput
 
 
 class ToolResults:
-    """Collects metrics, checks, versions and problems.
+    """Collector of metrics, checks, versions and problems.
 
-    Metrics that ``workload.toml`` does not declare are left out: tools print more than anyone wants
-    to judge. Checks are kept whether declared or not, since one that failed must not be lost.
+    Metrics that ``workload.toml`` does not declare are left out, because tools print many. Checks
+    are always stored, because a failed one must not be lost.
 
     Attributes:
-        workload: whose output it is; None keeps every metric.
-        env: the ``env`` line beside the tool's output, where there is one.
-        other: what else is worth keeping with the report.
+        workload: workload of the output; None to store every metric.
+        env: the ``env`` line of the output, if it has one.
+        other: other data to store with the report.
     """
 
     def __init__(self, workload: Workload | None) -> None:
@@ -48,11 +48,11 @@ class ToolResults:
 
     @property
     def problems(self) -> int:
-        """Return how many there are so far."""
+        """Return the number of problems so far."""
         return len(self._problems) + self._unsaid
 
     def problem(self, text: str) -> None:
-        """Say that output is damaged, or that something is missing."""
+        """Record that output is damaged, or that data is missing."""
         if len(self._problems) < _MOST_PROBLEMS:
             self._problems.append(text[:_MESSAGE])
         else:
@@ -63,7 +63,7 @@ class ToolResults:
     ) -> None:
         """Add values of a metric; repeated calls append.
 
-        A value that is no finite number, or a declared unit that differs, is a problem.
+        A value that is not finite, or a unit that differs from the declared one, is a problem.
         """
         if not self._wanted(name, unit):
             return
@@ -75,7 +75,7 @@ class ToolResults:
             return
         known = self._metrics.setdefault(name, (unit, [], []))
         if known[0] != unit:
-            self.problem(f"{name} is printed in {known[0]} and in {unit}")
+            self.problem(f"{name} is printed both in {known[0]} and in {unit}")
             return
         known[1].extend(kept)
         known[2].extend(leading)
@@ -85,7 +85,9 @@ class ToolResults:
             return True
         declared = self.workload.metrics.get(name)
         if declared is not None and declared.unit != unit:
-            self.problem(f"the metric {name} is in {unit}, declared is {declared.unit}")
+            self.problem(
+                f"the metric {name} is in {unit}, but workload.toml declares {declared.unit}"
+            )
             return False
         return declared is not None
 
@@ -96,26 +98,26 @@ class ToolResults:
             self._checks[name] = Check(name, ok, message[:_MESSAGE])
 
     def own_fault(self, message: str) -> None:
-        """The tool fails for a reason of its own, see `own_cuda`; the first is kept."""
+        """Record a failure of the tool itself, see `own_cuda`; only the first is stored."""
         self._own_fault = self._own_fault or message[:_MESSAGE]
 
     def declares(self, check: str) -> bool:
-        """Return whether ``workload.toml`` asks for a check that not everyone wants to hold."""
+        """Return whether ``workload.toml`` asks for an optional check."""
         return self.workload is None or check in self.workload.checks
 
     def driver(self, version: str) -> None:
-        """The tool names the driver."""
+        """Record the driver that the tool names."""
         if self._is_version("driver", version):
             self._driver = self._agreed("driver", self._driver, version)
 
     def version(self, component: str, version: str) -> None:
-        """The tool names a library's version, as loaded in its own process."""
+        """Record the version of a library that the tool has loaded."""
         if self._is_version(component, version):
             known = self._versions.get(component)
             self._versions[component] = self._agreed(component, known, version)
 
     def gpu(self, device: Device) -> None:
-        """The tool names a GPU; the same one again is the same one."""
+        """Record a GPU that the tool names; a repeated GPU is recorded once."""
         if device not in self._gpus:
             self._gpus.append(device)
 
@@ -136,7 +138,7 @@ class ToolResults:
         return known
 
     def report(self, *, lines: int, dropped: int) -> Report:
-        """Everything, as the engine wants it."""
+        """Return the whole report, as the engine needs it."""
         env = self._whole_env()
         problems = list(self._problems)
         if self._unsaid:
@@ -156,7 +158,7 @@ class ToolResults:
         )
 
     def _whole_env(self) -> Env | None:
-        """Return the env line, with what the tool itself said; where they differ, a problem."""
+        """Return the env line completed by the tool's statements; a difference is a problem."""
         said = Env(self._driver, tuple(self._gpus), dict(self._versions), {}, dict(self.other))
         if self.env is None:
             return said if said.driver or said.gpus or said.versions else None
@@ -176,16 +178,16 @@ class ToolResults:
 
 
 ReadTool = Callable[[str, ToolResults], None]
-"""Reads a tool's whole output; raises `BrokenLine` where it cannot go on."""
+"""Reader of a tool's whole output; raises `BrokenLine` if it cannot go on."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _RANK = re.compile(r"^\[\d+,\d+\]<std(?:out|err)>:", re.MULTILINE)
 _OF_PROTOCOL = re.compile(rb'\s*\{\s*"type"\s*:\s*"(?:env|metric|check|progress|lost)"')
 _MOST_IN_MEMORY = 256 << 20
-"""Beyond it, output is counted and not read, whatever ``limits.output`` says."""
+"""Maximum number of bytes to read, whatever ``limits.output`` says; more is only counted."""
 
 
 class ToolOutput:
-    """Reads one execution of a tool."""
+    """Reader of one execution of a tool."""
 
     def __init__(self, read: ReadTool, workload: Workload | None = None) -> None:
         self._read = read
@@ -197,7 +199,7 @@ class ToolOutput:
 
     @property
     def progress(self) -> float | None:
-        """Tools do not say."""
+        """Return None: tools do not state their progress."""
         return None
 
     def feed(self, data: bytes) -> None:
@@ -207,7 +209,7 @@ class ToolOutput:
         self._dropped += max(len(data) - room, 0)
 
     def report(self) -> Report:
-        """What was found in all of it."""
+        """Read the whole output, and return the report."""
         found = self._found
         text = _tool_text(bytes(self._data), found)
         try:
@@ -218,11 +220,11 @@ class ToolOutput:
 
 
 def _tool_text(data: bytes, found: ToolResults) -> str:
-    """Return the tool's output as text, what stands beside it in the line protocol taken out."""
+    """Return the tool's output as text, without the lines of the protocol."""
     kept: list[bytes] = []
-    # Where lines were lost, the one before may have no end.
+    # If lines were lost, the line before may have no end.
     lines = data.replace(LOST, b"\n" + LOST).split(b"\n")
-    # Half a number is a number as well, so a line that may go on is not read.
+    # Half a number is also a number, so a line that may go on is not read.
     if lines.pop().strip():
         found.problem(f"line {len(lines) + 1}: the output ends in the middle of a line")
     for number, content in enumerate(lines, start=1):
@@ -245,12 +247,14 @@ def _take(body: dict[str, object], found: ToolResults) -> None:
     kind = body.pop("type", None)
     if kind == "env":
         if found.env is not None:
-            raise BrokenLine("a second env")
+            raise BrokenLine("there is a second env line")
         found.env = read_env(body)
     elif kind == "lost":
         raise BrokenLine(str(body.get("message", "lines were lost")))
     else:
-        raise BrokenLine(f"{str(kind)[:80]!r} beside a tool's output; only env may stand there")
+        raise BrokenLine(
+            f"a tool's output has a line of type {str(kind)[:80]!r}; only env is allowed"
+        )
 
 
 _MOST_PROBLEMS = 100
@@ -261,14 +265,14 @@ _MOST = 10_000
 
 
 def documents(text: str, first: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects that begin a line and whose first member is named so.
+    """Yield the JSON objects that begin a line and have a given first member.
 
     Args:
         text: output of a tool.
-        first: regular expression of the name.
+        first: regular expression of the member's name.
 
     Raises:
-        Broken: one is cut off or malformed.
+        BrokenLine: an object is cut off or malformed.
     """
     begins = re.compile(rf'^[ \t]*(?=\{{\s*"(?:{first})"\s*:)', re.MULTILINE)
     decoder = json.JSONDecoder(parse_constant=_not_json)
@@ -287,16 +291,16 @@ def documents(text: str, first: str) -> Iterator[dict[str, Any]]:
 
 
 def member(body: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
-    """Return a member of a type, or the default where it is missing or null.
+    """Return a member of a type, or the default if it is missing or null.
 
     Raises:
-        Broken: it is of another type.
+        BrokenLine: it has another type.
     """
     value = body.get(name)
     if value is None:
         return default
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise BrokenLine(f"{name} is not what it should be: {str(value)[:80]}")
+        raise BrokenLine(f"{name} has the wrong type: {str(value)[:80]}")
     return value
 
 
@@ -304,14 +308,14 @@ def objects(body: dict[str, Any], name: str) -> list[dict[str, Any]]:
     """Return a list of objects; ``null`` between them, as some versions print, is left out.
 
     Raises:
-        Broken: it is missing, or holds something else.
+        BrokenLine: the list is missing, or contains something else.
     """
     values = member(body, name, list)
     if values is None:
         raise BrokenLine(f"{name} is missing")
     kept = [value for value in values if value is not None]
     if not all(isinstance(value, dict) for value in kept):
-        raise BrokenLine(f"{name} holds something that is no object")
+        raise BrokenLine(f"{name} has an item that is not an object")
     return kept
 
 

@@ -1,12 +1,12 @@
-"""``torch.utils.benchmark``: what it prints of a ``Measurement``, ``Compare``'s table, JSON lines.
+"""Read ``torch.utils.benchmark``: text of a ``Measurement``, ``Compare``'s table, or JSON lines.
 
 Source: ``torch/utils/benchmark/utils/common.py`` and ``compare.py`` of https://github.com/pytorch/pytorch.
-PyTorch itself only pickles measurements, and a pickle is never loaded here; a JSON line is
-``json.dumps(dataclasses.asdict(measurement))`` and has every single time.
+PyTorch itself only pickles measurements, and a pickle is never loaded here. A JSON line is
+``json.dumps(dataclasses.asdict(measurement))`` and contains every single time.
 
-Metrics, all in us: ``TITLE`` or, in a table, ``LABEL-ROW-COLUMN``, in lower case with a dash for
-what is neither letter, digit, dot nor underscore; ``-threadsN`` behind it where N is not 1. Text
-gives the median of a measurement alone.
+Metrics, all in us: ``TITLE`` or, in a table, ``LABEL-ROW-COLUMN``, in lower case, with a dash for
+characters other than letters, digits, dots and underscores; ``-threadsN`` is appended if N is not
+1. Text contains only the median of a measurement.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONGEST = 120
 
 
 def read_torch_benchmark(text: str, found: ToolResults) -> None:
-    """Read every measurement, in whichever form."""
+    """Read every measurement, in any form."""
     before = found.problems
     reader = _Reader(found)
     for number, line in enumerate(text.splitlines(), start=1):
@@ -41,14 +41,16 @@ def read_torch_benchmark(text: str, found: ToolResults) -> None:
             found.problem(f"line {number}: {error}")
     reader.end()
     if not reader.count and found.problems == before:
-        found.problem("there is no measurement, in text or JSON lines; a pickle is never loaded")
+        found.problem(
+            "the output has no measurement in text or JSON lines; a pickle is never loaded"
+        )
 
 
 class _Reader:
-    """Reads line by line.
+    """Reader that works line by line.
 
     Attributes:
-        count: measurements so far.
+        count: number of measurements so far.
     """
 
     def __init__(self, found: ToolResults) -> None:
@@ -72,10 +74,10 @@ class _Reader:
         elif self._table is not None:
             self._in_table(self._table, line)
         elif _END.fullmatch(line):
-            raise BrokenLine("the end of a measurement that has no beginning")
+            raise BrokenLine("a measurement ends without a beginning")
 
     def end(self) -> None:
-        """What was begun and has no end was cut off."""
+        """Report a measurement or table without an end as cut off."""
         if self._block is not None:
             self._found.problem(f"a measurement is cut off: {' '.join(self._block)[:200]}")
         if self._table is not None:
@@ -96,7 +98,7 @@ class _Reader:
         runs = member(body, "number_per_run", int, 0)
         times = read_numbers(body, "raw_times")
         if runs < 1 or not times:
-            raise BrokenLine("a measurement without times or runs")
+            raise BrokenLine("a measurement has no times or runs")
         self._say(
             _title(spec), member(spec, "num_threads", int, 1), [t / runs * 1e6 for t in times]
         )
@@ -112,7 +114,7 @@ class _Reader:
             self._say(" ".join(_named(block)), int(match[2]), [self._value])
             self._block, self._value = None, None
         elif line.strip() and not line.strip().startswith("IQR:"):
-            raise BrokenLine(f"a measurement holds {line.strip()[:80]!r}")
+            raise BrokenLine(f"a measurement contains {line.strip()[:80]!r}")
 
     def _in_table(self, table: _Table, line: str) -> None:
         if match := _UNIT.match(line.strip()):
@@ -129,7 +131,7 @@ class _Reader:
 
 
 class _Table:
-    """A table of ``Compare`` as far as it was read."""
+    """Table of ``Compare`` as far as it was read."""
 
     def __init__(self, label: str) -> None:
         self.label = label.strip()
@@ -143,7 +145,7 @@ class _Table:
             self._threads = int(match[1])
         elif len(cells) < 2:
             if line.strip():
-                raise BrokenLine(f"the table {self.label[:80]!r} holds {line.strip()[:80]!r}")
+                raise BrokenLine(f"the table {self.label[:80]!r} contains {line.strip()[:80]!r}")
         elif not self.columns:
             if cells[0]:
                 raise BrokenLine(f"the table {self.label[:80]!r} has no head")
@@ -159,7 +161,7 @@ def _cell(text: str) -> float | None:
         return None
     match = _CELL.fullmatch(text)
     if match is None:
-        raise BrokenLine(f"{text[:80]!r} is no time")
+        raise BrokenLine(f"{text[:80]!r} is not a time")
     return float(match[1])
 
 
@@ -169,7 +171,7 @@ def _title(spec: dict[str, Any]) -> str:
 
 
 def _named(block: Sequence[str]) -> list[str]:
-    """Return the lines that name a measurement: those before its set-up."""
+    """Return the lines that name a measurement, before its set-up."""
     setup = next((i for i, line in enumerate(block) if line.startswith("setup:")), len(block))
     return [line for line in block[:setup] if line]
 

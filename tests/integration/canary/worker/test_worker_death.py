@@ -107,7 +107,7 @@ def test_a_run_whose_workers_die_again_and_again_is_given_up(
     staging.work_until_ended(run)
     found = staging.run(run)
     assert found.state == "error"
-    assert found.reason == "gave up after 3 attempts: workers went silent"
+    assert found.reason == "gave up after 3 attempts: workers stopped responding"
     assert gpu_engine.left_of(run) == []
 
 

@@ -81,9 +81,9 @@ def test_a_flood_of_output_is_bounded_and_proves_nothing(
     flood = GOOD + "for _ in range(100): sys.stdout.write(('x' * 1023 + '\\n') * 1024)\n"
     state, reason, run = ended(staging, gpu_engine, flood)
     assert state == "inconclusive"
-    assert "bytes more than are kept" in reason
+    assert "bytes more than the output limit" in reason
     assert (1 << 20) <= len(staging.log(run)) < (1 << 20) + 200
-    assert staging.log(run).endswith(b"bytes more were printed and not kept]\n")
+    assert staging.log(run).endswith(b"more bytes were dropped: output limit reached]\n")
 
 
 def test_output_that_is_not_utf8_is_kept_as_it_is(staging: Staging, gpu_engine: Engine) -> None:
@@ -129,7 +129,7 @@ def test_a_suite_without_gpus_passes_and_is_no_evidence(
     staging.work()
     found = staging.run(run)
     assert found.state == "passed"
-    assert found.reason == "passed; without a GPU it is no evidence about one"
+    assert found.reason == "passed; not evidence about a GPU, because none was used"
     assert not staging.gate.runs.evidence().items
 
 

@@ -70,7 +70,7 @@ MISMATCHES = {
     "a slice of the GPU": (env(mig="1g.10gb"), "saw A100-SXM4-80GB-MIG-1g.10gb"),
     "no GPU": (env(gpu=None), "saw no GPU"),
     "another driver": (env(driver="550.54.15"), "has driver 535.104.05, but"),
-    "no driver": (env(driver=None), "no workload measured the driver"),
+    "no driver": (env(driver=None), "no workload reported the driver"),
     "a GPU of no catalogue": (env(gpu="Voodoo 5"), "names the GPU 'Voodoo 5'"),
     "a version of no shape": (env(versions={**LOADED, "cuda": "banana"}), "'banana'"),
     "a component of no name": (env(versions={**LOADED, "cudaa": "1"}), "cudaa"),
@@ -125,7 +125,7 @@ def test_the_host_of_unknown_driver_takes_the_measured_one(conclude):
 def test_a_suite_that_needs_no_gpu_is_no_evidence_about_one(conclude):
     found = conclude(step(measured=env(gpu=None, driver=None)), on_gpu=False)
     assert (found.outcome, found.evidence) == ("passed", None)
-    assert "no evidence" in found.reason
+    assert "not evidence" in found.reason
 
 
 def test_a_host_without_a_gpu_gives_no_evidence(conclude):

@@ -104,7 +104,7 @@ def test_an_execution_is_concluded_from_what_it_did_and_said(case):
 def test_a_workload_that_promises_nothing_and_reports_nothing_is_inconclusive():
     idle = Workload(name="idle", description="-", command=("true",), image=ImageSpec(inside=True))
     verdict = conclude_step(idle, EXITED, Report(env=Env()))
-    assert (verdict.outcome, verdict.reason) == ("inconclusive", "measured and checked nothing")
+    assert (verdict.outcome, verdict.reason) == ("inconclusive", "reported no metric and no check")
 
 
 def test_checks_that_do_not_apply_are_no_pass_by_themselves():
@@ -117,7 +117,7 @@ def test_checks_that_do_not_apply_are_no_pass_by_themselves():
     )
     skipped = Check("numerics", True, "nothing to compare", skipped=True)
     verdict = conclude_step(only, EXITED, Report(env=Env(), checks=(skipped,)))
-    assert (verdict.outcome, verdict.reason) == ("inconclusive", "measured and checked nothing")
+    assert (verdict.outcome, verdict.reason) == ("inconclusive", "reported no metric and no check")
 
 
 def test_a_skip_of_a_workload_that_needs_no_gpu_is_a_failure():

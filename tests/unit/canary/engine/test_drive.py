@@ -49,7 +49,7 @@ def test_a_flood_is_kept_up_to_the_limit_and_the_log_says_so(context, lease, wit
         context(Script((lines(*range(50)), exited())), queue, workloads=(with_(limits=limits),)),
     )
     assert len(queue.log) < 200
-    assert b"bytes more were printed and not kept" in queue.log
+    assert b"more bytes were dropped: output limit reached" in queue.log
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_defect_ends_the_run_and_says_so(context, lease):
     queue, executor = Memory(), Script()
     executor.fail_prepare = ZeroDivisionError("oh")
     drive(lease, context(executor, queue))
-    assert queue.ended[:2] == ("error", "a defect: ZeroDivisionError: oh")
+    assert queue.ended[:2] == ("error", "unexpected error: ZeroDivisionError: oh")
 
 
 def test_an_abandoned_run_is_cleaned_before_it_starts_again(context, lease):
@@ -225,7 +225,7 @@ def test_a_run_out_of_attempts_ends_even_if_its_host_is_gone(context, lease):
     executor.fail_clean = 1
     drive(msgspec.structs.replace(lease, attempt=4, abandoned=True), context(executor, queue))
     assert queue.ended[0] == "error"
-    assert "is removed when that answers (the engine is away)" in queue.ended[1]
+    assert "are removed when the host answers (the engine is away)" in queue.ended[1]
 
 
 def test_a_host_that_cannot_be_cleaned_keeps_its_slot_for_the_next_worker(context, lease):

@@ -66,7 +66,7 @@ def test_an_all_reduce_over_sockets_is_evidence_against_the_stack(context, lease
         ((TABLE, _env()), "did not report check transport"),
         (
             (TABLE[:-200], LOG % b"NET/IB/0", _env()),
-            "nccl-tests-0: printed what cannot be read: line 24: the row",
+            "nccl-tests-0: printed unreadable output: line 24: the row",
         ),
         ((TABLE, LOG % b"NET/IB/0", _env(nccl="2.29.3")), "nccl is both 2.29.3 and 2.30.5"),
         ((TABLE, LOG % b"NET/IB/0", _env(cuda="12.6")), "steps measured cuda 12.4 and 12.6"),

@@ -78,7 +78,7 @@ def test_an_engine_that_cannot_limit_is_refused() -> None:
     containers.check_engine(good, Host("h"), job)
     with pytest.raises(CompatgateError, match="cannot limit memory"):
         containers.check_engine({**good, "MemoryLimit": False}, Host("h"), job)
-    with pytest.raises(CompatgateError, match=r"is 24\.0\.7 and knows no CDI"):
+    with pytest.raises(CompatgateError, match=r"is 24\.0\.7 and does not support CDI"):
         containers.check_engine(good, Host("h", devices="cdi"), job)
     containers.check_engine({**good, "ServerVersion": "27.1.1"}, Host("h", devices="cdi"), job)
 

@@ -89,7 +89,7 @@ def test_counters_that_a_gpu_does_not_have_say_nothing() -> None:
         ({"recovery": "gpu_reset"}, "asks for recovery", "reset"),
         ({"recovery": "node_reboot"}, "asks for recovery", "reboot"),
         ({"recovery": "unknown_9"}, "unknown_9", "out of service"),
-        ({"lost": True}, "no longer answers", "reboot"),
+        ({"lost": True}, "does not answer", "reboot"),
     ],
 )
 def test_damage_during_the_run_is_sick_and_says_what_to_do(

@@ -57,7 +57,7 @@ def test_only_the_latest_runs_are_kept():
     ("odd", "reason"),
     [
         (run(9, n=4), "4 values, 10 are needed"),
-        (run(9, centre=1.3), "its median is off the other runs' by +"),
+        (run(9, centre=1.3), "its median differs from the other runs' by +"),
         (run(9, unit="GB"), "does not convert"),
         (("run_9", Samples("t", "ms", ((float("nan"),) * 10,))), "not finite and positive"),
         (("run_9", Samples("t", "ms", ((0.0,) * 10,))), "not finite and positive"),
@@ -83,7 +83,7 @@ def test_values_are_kept_in_the_workloads_unit():
 
 
 def test_no_usable_run_is_an_error_that_names_each():
-    with pytest.raises(BadInput, match="run_1: 3 values, 10 are needed"):
+    with pytest.raises(BadInput, match="run_1: it has 3 values, 10 are needed"):
         learnt(run(1, n=3))
     with pytest.raises(BadInput, match="none was accepted"):
         learnt()

@@ -81,13 +81,13 @@ def test_bytes_that_are_no_text_are_log():
     [
         ("1\ntwo\n3", "file:2", "neither a number"),
         ('{"type": "metric", "value": 1}', "file:1.name", "'name' must be text"),
-        ('{"type": "metric", "name": "t"}', "file:1", "either 'value' or 'values'"),
+        ('{"type": "metric", "name": "t"}', "file:1", "exactly one of"),
         ('{"type": "metric", "name": "t", "value": "fast"}', "file:1.value", "not a number"),
         ('{"type": "metric", "name": "t", "value": true}', "file:1.value", "not a number"),
         ('{"type": "metric", "name": "t", "values": 1}', "file:1.values", "not a list"),
         ('{"type": "metric", "name": "t", "value": 1, "unit": 5}', "file:1.unit", "text"),
-        ('{"type": "metric", "name": "t", "value": 1, "better": "up"}', "better", "no direction"),
-        ('{"type": "metric", "name": "t", "value": 1, "tolerance": 5}', "file:1", "no tolerance"),
+        ('{"type": "metric", "name": "t", "value": 1, "better": "up"}', "better", "a direction"),
+        ('{"type": "metric", "name": "t", "value": 1, "tolerance": 5}', "file:1", "a tolerance"),
         ('{"type": "check", "name": "c", "ok": "yes"}', "file:1.ok", "true or false"),
         ('{"type": "check", "name": "c", "ok": false, "skipped": true}', "file:1.skipped", "ok"),
         (

@@ -73,11 +73,11 @@ def test_a_sample_of_the_workload_as_it_is_is_offered(facts: Facts) -> None:
             "gemm has changed since: measured was gemm@ffffffffffff",
         ),
         ({"workload": "gem"}, "there is no workload gem (did you mean gemm?)"),
-        ({"development": True}, "outside a container, which starts no baseline"),
-        ({"sku": "L4"}, f"it says L4, but its env line shows {SKU}"),
+        ({"development": True}, "outside a container, so it cannot start a baseline"),
+        ({"sku": "L4"}, f"sku is L4, but the env line shows {SKU}"),
         ({"sku": "Q100"}, "is not a GPU that the facts know"),
-        ({"sku": "a100 sxm4 80gb"}, "is not as the facts spell it"),
-        ({"family": "cuda-12.6"}, f"its env line shows {FAMILY}"),
+        ({"sku": "a100 sxm4 80gb"}, "is written differently in the facts"),
+        ({"family": "cuda-12.6"}, f"the env line shows {FAMILY}"),
     ],
     ids=["changed since", "unknown", "development", "other GPU", "no GPU", "spelling", "family"],
 )
@@ -99,16 +99,16 @@ def test_everything_malformed_is_named_with_file_line_and_field(facts: Facts) ->
     text = sample_source(facts).text
     assert wrong(facts, "") == ["x.jsonl:1: the file is empty"]
     assert wrong(facts, "hello\n") == [
-        'x.jsonl:1: is no JSON object with a type ({"type": "...", ...}, one a line)'
+        'x.jsonl:1: is not a JSON object with a type (write one per line: {"type": "...", ...})'
     ]
     (said,) = wrong(facts, text.replace('"seed":0', '"seed":-1'))
     assert said == "x.jsonl:1: seed: must be at least 0"
     (said,) = wrong(facts, text.replace('"run":', '"runs":').replace('"step":', '"runs2":'))[:1]
     assert said.startswith("x.jsonl:1: ")
     (said,) = wrong(facts, "\n" + text.replace('"unit":"ms"', '"unit":"s"'))
-    assert said == "x.jsonl:4: the metric time is in 's', declared is ms"
+    assert said == "x.jsonl:4: the metric time is in 's', but ms is declared"
     (said,) = wrong(facts, text + '{"type": "progress", "value": 1}\n')
-    assert said.startswith("x.jsonl:5: type: is no line of a sample")
+    assert said.startswith("x.jsonl:5: type: is not a line of a sample")
     (said,) = wrong(facts, text.split("\n", 1)[1])
     assert "the first line is 'env'" in said
     broken = text.replace('"values":[10.0', '"values":[NaN')
@@ -132,12 +132,12 @@ def test_an_exported_baseline_is_of_its_schema_and_offered(facts: Facts) -> None
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"workload": "gemm@ffffffffffff"}, "another one here: measured was @ffffffffffff"),
+        ({"workload": "gemm@ffffffffffff"}, "differs here: measured was @ffffffffffff"),
         ({"workload": "conv@ffffffffffff"}, "there is no workload conv"),
         ({"metric": "fp8"}, "gemm declares no metric fp8"),
-        ({"unit": "GB/s"}, "time is in GB/s, declared is ms"),
+        ({"unit": "GB/s"}, "time is in GB/s, but workload.toml declares ms"),
         ({"sku": "Q100"}, "is not a GPU that the facts know"),
-        ({"sku": "NVIDIA L4"}, "the facts spell NVIDIA L4 otherwise"),
+        ({"sku": "NVIDIA L4"}, "NVIDIA L4 is not a SKU as the facts write it"),
     ],
 )
 def test_a_baseline_that_does_not_fit_here_is_refused_with_its_line(
@@ -199,6 +199,6 @@ def test_more_than_the_vendor_publishes_is_refused(facts: Facts) -> None:
     fast = structs.replace(GEMM, metrics={"time": spec})
     text = sample_source(facts, centre=2000.0).text.replace('"ms"', '"TFLOP/s"')
     found = read_baseline_files([Source("x.jsonl", text)], {"gemm": fast}, facts)
-    assert "more than is published is implausible" in found.refused[0].reason
+    assert "above the published peak is implausible" in found.refused[0].reason
     text = sample_source(facts, centre=200.0).text.replace('"ms"', '"TFLOP/s"')
     assert read_baseline_files([Source("x.jsonl", text)], {"gemm": fast}, facts).refused == []

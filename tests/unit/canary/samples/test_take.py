@@ -103,11 +103,11 @@ def test_a_report_that_is_not_whole_gives_none(
     ("change", "reason"),
     [
         ({"judgement": None, "reason": "the host was shared"}, "the host was shared"),
-        ({"report": None, "reason": ""}, "is not kept any more"),
+        ({"report": None, "reason": ""}, "is no longer stored"),
         ({"origin": None}, "run it again"),
         ({"origin": Origin("sha256:" + "f" * 64, SKU, "docker", development=False)},
-         "not what it was when it ran"),
-        ({"workload": "gone", "name": "gone-0"}, "not what it was"),
+         "has changed since the run"),
+        ({"workload": "gone", "name": "gone-0"}, "has changed since the run"),
     ],
     ids=["spoilt", "pruned", "old", "changed since", "unknown workload"],
 )  # fmt: skip

@@ -86,7 +86,7 @@ def test_a_workload_that_is_named_for_a_suite_leads_to_the_suites_with_it(
 ) -> None:
     make_workload("our-gemm")
     library = Library.open([tmp_path])
-    with pytest.raises(NotFound, match=r"that is a workload; name it in a suite.*suites\.toml"):
+    with pytest.raises(NotFound, match=r"that is a workload; add it to a suite.*suites\.toml"):
         library.suite("our-gemm")
     with pytest.raises(NotFound, match="that is a workload; suites with it: smoke"):
         library.suite("ptx-jit")
@@ -102,7 +102,7 @@ def test_reading_again_finds_what_was_changed(make_workload: Make, tmp_path: Pat
 
 
 def test_a_folder_without_any_of_this_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="holds neither workloads nor"):
+    with pytest.raises(BadInput, match="contains neither workloads nor"):
         Library.open([tmp_path])
     with pytest.raises(BadInput, match="there is no folder"):
         Library.open([tmp_path / "nowhere"])

@@ -60,7 +60,7 @@ def test_a_good_workload_has_nothing_to_mend(make_workload: Make) -> None:
          "metrics.speed.peak: peaks are of GPUs"),
         (lambda t: _peak(t, "bf16"), "error", "in TFLOP/s, which does not convert into GB/s"),
         (lambda t: _peak(t, "int8"), "error", "metrics.speed.peak: 'int8' is not"),
-        (lambda t: _peak(t, "memory").replace('"higher"', '"lower"'), "error", "more is better"),
+        (lambda t: _peak(t, "memory").replace('"higher"', '"lower"'), "error", "higher-is-better"),
         (lambda t: _peak(t, "memory"), None, ""),
         (lambda t: t.replace("[image]", 'adapter = "dcgm"\n[image]'), "error", "'dcgm' is not"),
         (lambda t: t.replace("inside = true", 'context = "."'), "error", "there is no Dockerfile"),
@@ -89,8 +89,8 @@ def test_a_page_and_the_folders_name_are_asked_for(make_workload: Make) -> None:
     (folder / "README.md").unlink()
     moved = folder.rename(folder.with_name("other"))
     assert [what for _, what in _said(moved)] == [
-        "the folder other is not called made",
-        "there is no README.md that says what it catches",
+        "the folder other must be called made",
+        "README.md is missing; write one that says what the workload catches",
     ]
 
 
@@ -112,7 +112,7 @@ def test_images_of_a_dockerfile_are_pinned_by_digest(make_workload: Make) -> Non
     ("image", "text", "said"),
     [
         ('context = "."', "ARG BASE\nFROM ${BASE}\n", ("error", "ARG BASE: nothing is built on")),
-        ('context = "."', f"FROM x@{DIGEST}\n", ("warning", "it never tests another image")),
+        ('context = "."', f"FROM x@{DIGEST}\n", ("warning", "it only ever tests its own image")),
         ('context = "."\ntool = "/opt/x"', f"FROM x@{DIGEST}\n", None),
     ],
 )
@@ -201,14 +201,19 @@ def test_a_whole_sample_of_the_workload_as_it_is_has_nothing_to_mend(make_worklo
     ("old", "new", "severity", "said"),
     [
         ('"cpu"', '"Q100"', "error", "is not a GPU that the facts know"),
-        ('"cpu"', '"L4x"', "warning", "where compatgate writes it"),
-        ('"GB/s"', '"MB/s"', "error", "line 3: the metric speed is in 'MB/s', declared is GB/s"),
+        ('"cpu"', '"L4x"', "warning", "as compatgate names it"),
+        (
+            '"GB/s"',
+            '"MB/s"',
+            "error",
+            "line 3: the metric speed is in 'MB/s', but GB/s is declared",
+        ),
         ('"speed"', '"pace"', "error", "line 3: the metric 'pace' is not declared"),
         ('"right"', '"wrong"', "error", "line 4: the check 'wrong' is not declared"),
-        ("1.001,", "", "error", "speed: 29 values, 30 are needed"),
+        ("1.001,", "", "error", "speed: it has 29 values, 30 are needed"),
         ('"ok":true', '"ok":false', "error", "check right failed"),
         ('"seed":0', '"seed":"0"', "error", "line 1: seed: "),
-        ('"12.4"', '"12.6"', "error", "says the family cuda-12.4, but its env line shows"),
+        ('"12.4"', '"12.6"', "error", "family is cuda-12.4, but the env line shows"),
         ('"workload":"made"', '"workload":"other"', "error", "is a sample of other"),
     ],
 )
@@ -236,7 +241,7 @@ def test_what_is_no_sample_beside_them_is_an_error(make_workload: Make) -> None:
     (folder / "samples").mkdir()
     (folder / "samples" / "photo.bin").write_bytes(b"x")
     ((severity, said),) = _said(folder)
-    assert (severity, "travels into no container" in said) == ("error", True)
+    assert (severity, "is not copied into containers" in said) == ("error", True)
 
 
 def test_samples_change_no_digest_and_travel_into_no_container(make_workload: Make) -> None:

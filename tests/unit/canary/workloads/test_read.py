@@ -49,9 +49,9 @@ def test_sizes_and_durations_have_units(make_workload: Make) -> None:
         ('"higher"', '"up"', "'up' is not known (one of either, higher, lower)"),
         ("inside = true", "inside = 1", "image.inside: must be true or false"),
         ("inside = true", "", "image: names no image"),
-        ("inside = true", 'context = "../other"', "leaves the workload's folder"),
+        ("inside = true", 'context = "../other"', "is outside the workload's folder"),
         ("inside = true", 'context = "."\nreference = "x"', "both context and reference"),
-        ("inside = true", 'inside = true\ntool = "/opt/x"', "image.tool: is of what a context"),
+        ("inside = true", 'inside = true\ntool = "/opt/x"', "image.tool: needs a context"),
         ("inside = true", 'context = "."\ntool = "/usr/lib"', "'/usr/lib' is not a folder below"),
         ("inside = true", 'context = "."\ntool = "/opt/../x"', "is not a folder below /opt"),
         ("[image]", "timeout = 10\n[image]", "timeout: 10 is not a duration"),
@@ -89,7 +89,7 @@ def test_every_mistake_is_reported_at_once(make_workload: Make) -> None:
 
 def test_a_workload_that_could_show_nothing_is_refused(make_workload: Make) -> None:
     folder = make_workload(change=lambda t: t.partition("[metrics")[0])
-    with pytest.raises(ManyProblems, match="neither a metric nor a check"):
+    with pytest.raises(ManyProblems, match="no metric and no check is declared"):
         read_workload(folder)
 
 

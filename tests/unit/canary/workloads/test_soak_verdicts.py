@@ -53,7 +53,7 @@ def test_a_quiet_run_passes_every_check(
 ) -> None:
     checks = _checks(verdicts, capsys, errors={"0000:9b": 0})
     assert all(ok for ok, _ in checks.values())
-    assert checks["throttling"][1] == "never slowed down in 100 looks, at most 71 C"
+    assert checks["throttling"][1] == "no slowdown in 100 looks, at most 71 C"
 
 
 def test_work_that_becomes_slower_is_drift(

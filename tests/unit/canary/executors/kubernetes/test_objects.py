@@ -189,9 +189,9 @@ def test_the_workloads_files_travel_with_their_paths_and_modes(job: Make) -> Non
 
 def test_files_that_no_config_map_holds_are_refused(job: Make, tmp_path: Path) -> None:
     (tmp_path / "weights").write_bytes(bytes(MAX_BYTES))
-    with pytest.raises(BadInput, match="a cluster takes 1048576") as caught:
+    with pytest.raises(BadInput, match="bytes, more than 1048576") as caught:
         job_files(job())
-    assert "have the image bring" in caught.value.hint
+    assert "put large files into the image" in caught.value.hint
 
 
 def test_names_are_a_jobs_own_and_always_the_same(job: Make) -> None:

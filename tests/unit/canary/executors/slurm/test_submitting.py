@@ -155,12 +155,12 @@ def test_only_what_is_known_to_be_wrong_is_not_tried_again(
 def test_nothing_is_built_on_a_cluster() -> None:
     built = msgspec.structs.replace(WORKLOAD, image=ImageSpec(context="."))
     job = msgspec.structs.replace(JOB, workload=built)
-    with pytest.raises(BadInput, match="nothing is built on a cluster"):
+    with pytest.raises(BadInput, match="a cluster does not build images"):
         prepare_image(job, Slurm("/s", container="pyxis"), "hpc", lambda doing, share: None)
     assert prepare_image(JOB, Slurm("/s", container="pyxis"), "hpc", lambda *_: None) == IMAGE
 
 
 def test_a_workload_for_several_nodes_is_refused_where_there_is_one() -> None:
     job = msgspec.structs.replace(JOB, workload=msgspec.structs.replace(WORKLOAD, nodes=4))
-    with pytest.raises(BadInput, match="gemm runs on 4 nodes, and stage is one"):
+    with pytest.raises(BadInput, match="gemm runs on 4 nodes, but stage is one machine"):
         check_single_machine(job, "stage")

@@ -81,7 +81,7 @@ def test_a_test_that_ran_on_some_gpus_only_is_no_pass(read, checks):
 def test_a_status_that_is_not_known_is_a_problem_never_a_pass(read, checks):
     report = read("dcgm-diag", _diagnosis({"entity_id": 0, "status": "Tolerated"}))
     assert checks(report) == {}
-    assert report.problems[0] == "memory: the status 'tolerated' is not known"
+    assert report.problems[0] == "memory: unknown status 'tolerated'"
 
 
 def test_a_warning_is_no_pass(read, checks):
@@ -105,4 +105,4 @@ def test_json_that_is_cut_off_is_a_problem(read, sample):
 
 @pytest.mark.parametrize("text", ["", "Error: unable to connect to host engine\n"])
 def test_output_without_json_is_a_problem(read, text):
-    assert read("dcgm-diag", text).problems == ("there is no JSON of dcgmi diag",)
+    assert read("dcgm-diag", text).problems == ("the output has no JSON of dcgmi diag",)

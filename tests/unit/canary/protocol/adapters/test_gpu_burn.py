@@ -59,7 +59,7 @@ def test_a_wrong_result_fails_though_the_verdict_says_ok(read, sample, checks):
 def test_gpus_that_computed_nothing_are_not_right_though_it_says_ok(read, sample, checks):
     report = read("gpu-burn", sample("gpu-burn-not-begun.txt"))
     assert checks(report) == {"alive": False}
-    assert report.problems[0].startswith("finished nothing, whatever its verdict: GPU 0, GPU 1")
+    assert report.problems[0].startswith("finished no work, despite its verdict: GPU 0, GPU 1")
 
 
 def test_a_process_that_died_is_a_failed_check(read, checks):
@@ -89,10 +89,10 @@ def test_a_report_that_is_cut_off_is_a_problem(read, sample):
 
 def test_a_report_that_lost_a_gpu_is_a_problem(read, sample):
     report = read("gpu-burn", sample(SOUND).replace("57 C - 79 C", "57 C"))
-    assert report.problems[0].startswith("a report names different numbers of GPUs")
+    assert report.problems[0].startswith("a report has different numbers of GPUs")
 
 
 def test_a_verdict_without_reports_is_a_problem(read):
     report = read("gpu-burn", "Burning for 10 seconds.\nTested 1 GPUs:\n\tGPU 0: OK\n")
-    assert "there is no report of gpu-burn" in report.problems
+    assert "the output has no report of gpu-burn" in report.problems
     assert "right" not in {check.name for check in report.checks}

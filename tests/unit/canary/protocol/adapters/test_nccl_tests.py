@@ -251,7 +251,7 @@ def test_a_table_without_its_summary_is_a_problem(read, sample):
 def test_a_row_that_is_missing_is_a_problem(read, sample):
     lines = [line for line in sample(TABLE).splitlines() if "  900000 " not in line]
     (problem,) = read("nccl-tests", "\n".join(lines) + "\n").problems
-    assert problem == "the table has 10 rows, 11 or a multiple were to come"
+    assert problem == "the table has 10 rows, expected 11 or a multiple"
 
 
 def test_a_row_that_lost_columns_is_a_problem(read, sample):
@@ -263,7 +263,7 @@ def test_a_row_that_lost_columns_is_a_problem(read, sample):
 def test_rows_of_two_types_are_not_mixed(read, sample):
     text = sample(TABLE).replace("150000     float", "150000      half")
     assert read("nccl-tests", text).problems == (
-        "rows of several data types, operations or roots; run one at a time",
+        "the output has several data types, operations or roots; run one at a time",
     )
 
 
@@ -281,4 +281,4 @@ def test_only_declared_metrics_are_kept_and_in_their_unit(read, sample, workload
     )
     report = read("nccl-tests", sample(TABLE), declared)
     assert [metric.name for metric in report.metrics] == ["busbw-500000"]
-    assert report.problems == ("the metric time-500000 is in us, declared is ms",)
+    assert report.problems == ("the metric time-500000 is in us, but workload.toml declares ms",)

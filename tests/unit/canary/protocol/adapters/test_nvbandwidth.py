@@ -56,10 +56,10 @@ def test_a_waived_test_has_no_values(read, sample, values):
     ("old", "new", "problem"),
     [
         ("\nSUM host_to_device_memcpy_ce 25.17\n", "", "the output ends before its sum"),
-        (" 0     25.17\n", "", "a sum without its matrix"),
-        ("Running host_to_device_memcpy_ce.\n", "", "a sum of no test"),
+        (" 0     25.17\n", "", "the sum has no matrix"),
+        ("Running host_to_device_memcpy_ce.\n", "", "a sum does not belong to a test"),
         (" 0     25.17\n", " 0     25.17    3.00\n", "row 0 has 2 of 1 columns"),
-        (" 0     25.17\n", " 0     2.17\n", "the sum is 25.17, of its pairs 2.17"),
+        (" 0     25.17\n", " 0     2.17\n", "the sum is 25.17, but its pairs add up to 2.17"),
         (" 0     25.17\n", " 0     2x.17\n", "could not convert string to float"),
     ],
 )
@@ -93,4 +93,4 @@ def test_an_error_of_a_test_is_a_failed_check(read, sample, checks):
 
 
 def test_nothing_at_all_is_a_problem(read):
-    assert read("nvbandwidth", "").problems == ("there is no result of nvbandwidth",)
+    assert read("nvbandwidth", "").problems == ("the output has no result of nvbandwidth",)

@@ -81,7 +81,7 @@ def test_a_row_that_is_cut_off_is_a_problem(read):
 
 def test_gpus_that_no_column_tells_apart_are_a_problem(read):
     text = "\n".join(line.partition(", ")[2] for line in CSV.splitlines())
-    assert "no column tells the GPUs apart" in read("nvidia-smi", text).problems[0]
+    assert "no column identifies the GPU" in read("nvidia-smi", text).problems[0]
 
 
 def test_a_value_that_could_not_be_read_is_a_problem(read):
@@ -118,7 +118,7 @@ def test_a_sick_gpu_fails_its_check(read, checks, old, new, check):
 
 def test_a_log_that_ends_early_is_a_problem(read):
     report = read("nvidia-smi", LOG[: LOG.index("GPU 00000000:0F")])
-    assert "2 GPUs are attached, 1 are described" in report.problems
+    assert "2 GPUs are attached, but 1 are described" in report.problems
     assert not report.checks
 
 

@@ -65,7 +65,7 @@ def test_the_tools_own_failure_is_inconclusive_and_says_whose_it_is(case):
         verdict = conclude_step(workload, ExecutionEnd("exited", code), report)
         assert verdict.outcome == "inconclusive"
         assert verdict.reason.startswith("the tool, not the stack: ")
-        assert "build it with a CUDA that this driver takes" in verdict.reason
+        assert "build it with a CUDA version that this driver supports" in verdict.reason
 
 
 STACKS = {

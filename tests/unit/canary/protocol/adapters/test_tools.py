@@ -62,7 +62,9 @@ def test_the_env_line_stands_before_or_behind_the_output(tool):
 
 @tools
 def test_two_env_lines_are_a_problem(tool):
-    assert "a second env" in _read(tool, (ENV + ENV + _text(tool)).encode()).problems[0]
+    assert (
+        "there is a second env line" in _read(tool, (ENV + ENV + _text(tool)).encode()).problems[0]
+    )
 
 
 @tools

@@ -71,8 +71,8 @@ def test_a_pickle_is_never_loaded(read):
     ("text", "problem"),
     [
         (_line()[:-9], "a measurement is cut off or malformed"),
-        (_line(raw_times=[]), "a measurement without times or runs"),
-        (_line(number_per_run=0), "a measurement without times or runs"),
+        (_line(raw_times=[]), "a measurement has no times or runs"),
+        (_line(number_per_run=0), "a measurement has no times or runs"),
         (_line(raw_times=["x"]), "raw_times[0] must be a number"),
     ],
 )
@@ -101,7 +101,7 @@ def test_a_row_that_lost_a_column_is_a_problem(read, sample):
 @pytest.mark.parametrize(
     ("name", "line", "problem"),
     [
-        (TEXT, "<torch.utils.benchmark", "a measurement that has no beginning"),
+        (TEXT, "<torch.utils.benchmark", "a measurement ends without a beginning"),
         (TEXT, "  380.06", "a measurement has no value"),
         (TABLE, "                       |", "has no head"),
     ],
