@@ -1,7 +1,7 @@
 """Gather the findings in files, and conclude one stack.
 
 Every source (an image, a wheel, a folder, a running host) gathers `Findings`. `conclude` makes
-one stack of them: `settle` says which witness of a version decides, `common_code` which GPU
+one stack of them: `settle` says which witness of a version decides, `find_common_code` which GPU
 code runs wherever all of it must. The result is an `Inspection`: the stack, where each part was
 seen, where witnesses disagree, and which questions stay open.
 """

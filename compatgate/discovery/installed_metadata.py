@@ -89,7 +89,7 @@ class Distribution(Struct):
         return f"{self.name.replace('-', '_')}-{self.version}-{'-'.join(map('.'.join, kinds))}.whl"
 
     def take(self, file: str, data: bytes, origin: str) -> None:
-        """Read one of `FILES`.
+        """Read one of `METADATA_FILES`.
 
         Args:
             file: name of the file.
@@ -174,7 +174,7 @@ def _rows(data: bytes) -> Iterator[str]:
 
 
 def trimmed(file: str, data: bytes) -> bytes:
-    """Return the parts of one of `FILES` that are read later, if the package is installed."""
+    """Return the parts of a metadata file that are needed if the package is installed."""
     if file in ("METADATA", "PKG-INFO"):
         return data.partition(b"\n\n")[0] + b"\n\n"
     if file in LISTS:

@@ -121,7 +121,7 @@ def _with_files(answer: Environment, files: Findings, python: str) -> Environmen
 
 
 def read_answer(document: dict[str, Any], python: str, known: Packages) -> Environment:
-    """Read the answer of `program`.
+    """Read the answer of `build_program`.
 
     Args:
         document: ``{"python", "packages": {name: version}, "conda": [name], "torch", "notes"}``,

@@ -1,6 +1,6 @@
 """Read and write image-compatibility specs, ``v1alpha1``, of Node Feature Discovery (NFD).
 
-`spec_of_stack` writes the needs of a stack that NFD can see on a node, and names the others.
+`build_spec` writes the needs of a stack that NFD can see on a node, and names the others.
 ``matrix/nfd/devices.yaml`` has the PCI device ids of NVIDIA's GPUs.
 
 NFD's validator knows cpu, kernel, memory, network, pci, storage, system and usb of a node, and no

@@ -1,6 +1,6 @@
 """Evaluate environment markers for the target's platform, never for this machine.
 
-`python_conflict` checks whether a lock is for the target's Python.
+`find_python_conflict` checks whether a lock is for the target's Python.
 """
 
 from __future__ import annotations

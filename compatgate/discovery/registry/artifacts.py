@@ -1,6 +1,7 @@
 """Attach artifacts to images in registries, and fetch what is attached.
 
-`attach` pushes, `fetch_attachments` lists and fetches. A registry with OCI 1.1 keeps the list
+`attach_artifact` pushes, `fetch_attachments` lists and fetches. A registry with OCI 1.1 keeps
+the list
 itself; for others a tag made of the image's digest holds the list.
 
 Sources: opencontainers/image-spec ``manifest.md`` ("Guidelines for artifact usage") and

@@ -1,6 +1,6 @@
 """Speak HTTP with registries: streamed bodies, bounded redirects, one deadline, counted bytes.
 
-`Guard` checks redirects of a registry: they must not reach private addresses of this network.
+`AddressGuard` checks redirects: they must not reach private addresses of this network.
 """
 
 from __future__ import annotations

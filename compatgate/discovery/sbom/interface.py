@@ -1,6 +1,6 @@
 """Define the interface of a reader of bills of materials, and bound its input.
 
-`may_be_component` filters parts first: most of an image's thousands of packages are no part of a
+`component_filter` filters parts first: most of an image's thousands of packages are no part of a
 GPU stack. The libraries that read the formats are optional.
 """
 
@@ -129,7 +129,7 @@ def check_depth(document: Any, name: str) -> None:
     """Refuse a document that is nested too deeply for a recursive reader.
 
     Raises:
-        BadInput: the document is nested deeper than `DEEPEST`.
+        BadInput: the document is nested deeper than `MOST_LEVELS`.
     """
     level, depth = [document], 0
     while level:

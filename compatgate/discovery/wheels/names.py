@@ -1,6 +1,6 @@
 """Recognise libraries and files of GPUs, alternatives, and the torch of a build by names.
 
-`concerns_gpus` and the functions below choose the libraries in the record of a package.
+`is_gpu_library` and the functions below choose the libraries in the record of a package.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Read requirements.txt, as pip-compile, ``uv export`` and people write it.
 
-`Lines` joins continuations and follows includes.
+`RequirementLines` joins continuations and follows includes.
 
 Source: pip's "Requirements File Format"
 (https://pip.pypa.io/en/stable/reference/requirements-file-format/).

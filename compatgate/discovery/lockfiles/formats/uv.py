@@ -94,7 +94,7 @@ class _Graph:
         return found
 
     def package(self, node: int, how: Reached, platform: Platform) -> Package:
-        """Return a package as `Contents` has it."""
+        """Return a package as `LockContents` has it."""
         table = self.packages[node]
         name, file = text_of(table, "name", self._file), self._file
         source = table.get("source")
