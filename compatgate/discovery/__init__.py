@@ -1,1 +1,1 @@
-"""Finds out what is there: GPUs and driver of a host, libraries and frameworks of a stack."""
+"""Discover the GPUs and driver of a host, and the libraries and frameworks of a stack."""

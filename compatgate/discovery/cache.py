@@ -1,12 +1,12 @@
-"""Keep readings of images and measurements of wheels by digest, which never means another file.
+"""Cache readings of images and measurements of wheels by digest.
 
 A file holds one entry, named by a digest of everything that it depends on, so that it never
 goes stale: another version of compatgate, of the published signals or of the settings has
-another name. Members of wheels are kept as well, so that a measurement that was cut off
+another name. Results for members of wheels are stored too, so that an interrupted measurement
 continues where it stopped. The schema in the name of a file grows with what is measured.
 
 A release may get another wheel later (a new Python, a rebuild), so the choice of a wheel for a
-platform holds for `DAYS` alone.
+platform expires after `DAYS`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LARGEST_ENTRY = 64 * 1024 * 1024
 
 
 def default_image_folder() -> str | None:
-    """Where a user's readings are kept; None for a user without a home, as a container's may be."""
+    """Return the folder of the user's readings; None for a user without a home directory."""
     try:
         return os.path.join(user_cache_dir("compatgate", appauthor=False), "images")
     except RuntimeError:
@@ -39,18 +39,18 @@ def default_image_folder() -> str | None:
 
 
 def entry_key(digest: str, depends_on: Any) -> str:
-    """Return the name of a reading.
+    """Return the name of a cached reading.
 
     Args:
-        digest: of the image's manifest.
-        depends_on: everything else that the reading depends on, as JSON.
+        digest: digest of the image's manifest.
+        depends_on: everything else that determines the reading, as JSON.
     """
     text = msgspec.json.encode([IMAGE_SCHEMA, digest, depends_on], order="deterministic")
     return hashlib.sha256(text).hexdigest()
 
 
 def read_entry(folder: str, name: str) -> dict[str, Any] | None:
-    """Return an earlier reading; None where there is none, or it is damaged."""
+    """Return an earlier reading; None where the entry is missing or damaged."""
     try:
         with open(_entry_path(folder, name), "rb") as file:
             data = file.read(_LARGEST_ENTRY)
@@ -67,7 +67,7 @@ def read_entry(folder: str, name: str) -> dict[str, Any] | None:
 
 
 def write_entry(folder: str, name: str, document: dict[str, Any]) -> bool:
-    """Keep a reading, whole or not at all; False where the folder cannot be written."""
+    """Write a reading atomically; return False where the folder cannot be written."""
     body = msgspec.json.encode(document)
     path = _entry_path(folder, name)
     temporary = ""
@@ -87,7 +87,7 @@ def write_entry(folder: str, name: str, document: dict[str, Any]) -> bool:
 
 
 def remove_entry(folder: str, name: str) -> None:
-    """Remove a reading, where there is one."""
+    """Remove a reading, if it exists."""
     with suppress(OSError):
         os.unlink(_entry_path(folder, name))
 
@@ -101,11 +101,11 @@ T = TypeVar("T")
 
 
 class MemberResult(Struct, frozen=True):
-    """What a member of a wheel gave.
+    """The result of reading one member of a wheel.
 
     Attributes:
-        library: None where it is no library or kernel file.
-        complete: all of it could be read.
+        library: None where the member is no library or kernel file.
+        complete: the whole member could be read.
     """
 
     library: Library | None = None
@@ -113,7 +113,7 @@ class MemberResult(Struct, frozen=True):
 
 
 def default_wheel_folder() -> str | None:
-    """Return the folder of the user's records; None for a user without a home."""
+    """Return the folder of the user's records; None for a user without a home directory."""
     try:
         return os.path.join(user_cache_dir("compatgate", appauthor=False), "wheels")
     except RuntimeError:
@@ -124,8 +124,8 @@ class WheelCache:
     """Earlier measurements of one wheel.
 
     Args:
-        folder: None: nothing is found or kept.
-        digest: SHA-256 of the wheel; None where nobody states it: nothing is found or kept.
+        folder: None disables the cache.
+        digest: SHA-256 of the wheel; None (not stated) disables the cache.
     """
 
     def __init__(self, folder: str | None, digest: str | None) -> None:
@@ -134,24 +134,24 @@ class WheelCache:
         self._names: set[str] = set()
 
     def record(self) -> Record | None:
-        """Find the record of the whole wheel; a file of another wheel's record is none."""
+        """Return the record of the whole wheel; None where the entry names another wheel."""
         found = self._find(["record"], Record)
         return found if found is not None and found.sha256 == self._digest else None
 
     def keep_record(self, record: Record) -> None:
-        """Keep the record of the whole wheel."""
+        """Store the record of the whole wheel."""
         self._keep(["record"], record)
 
     def member(self, path: str, crc: int, size: int) -> MemberResult | None:
-        """Find what a member gave."""
+        """Return the stored result of a member."""
         return self._find(["member", path, crc, size], MemberResult)
 
     def keep_member(self, path: str, crc: int, size: int, result: MemberResult) -> None:
-        """Keep what a member gave."""
+        """Store the result of a member."""
         self._keep(["member", path, crc, size], result)
 
     def forget(self) -> None:
-        """Forget the members that were found or kept: the wheel is not the one it should be."""
+        """Remove the results of members that were read or stored: the wheel has another digest."""
         for name in self._names:
             remove_entry(self._folder or "", name)
 
@@ -182,12 +182,12 @@ DAYS = 7.0
 
 
 class WheelChoice(Struct, frozen=True):
-    """A wheel that was chosen.
+    """The wheel that was chosen for a release and platform.
 
     Attributes:
-        wheel: its file name.
-        sha256: its digest, under which its record is kept.
-        at: when it was chosen, in seconds since the epoch.
+        wheel: file name of the wheel.
+        sha256: digest of the wheel; names its record.
+        at: time of the choice, in seconds since the epoch.
     """
 
     wheel: str
@@ -198,12 +198,12 @@ class WheelChoice(Struct, frozen=True):
 def read_choice(
     folder: str | None, key: Sequence[object], *, aged: bool = False
 ) -> WheelChoice | None:
-    """Return an earlier choice, where there is one.
+    """Return an earlier choice; None where none is stored.
 
     Args:
-        folder: of the user's records; None: nothing is kept.
-        key: everything that the choice depends on.
-        aged: one that is older than `DAYS` counts, too: no index can be asked.
+        folder: folder of the user's records; None disables the cache.
+        key: everything that determines the choice.
+        aged: accept choices older than `DAYS`, where no index can be asked.
     """
     document = read_entry(folder, _choice_name(key)) if folder else None
     if document is None:
@@ -216,7 +216,7 @@ def read_choice(
 
 
 def write_choice(folder: str | None, key: Sequence[object], wheel: str, sha256: str) -> None:
-    """Keep a choice for next time."""
+    """Store a choice."""
     if folder:
         choice = WheelChoice(wheel, sha256, time.time())
         write_entry(folder, _choice_name(key), msgspec.to_builtins(choice))

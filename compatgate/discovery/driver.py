@@ -31,8 +31,8 @@ class KernelDriver(Struct, frozen=True):
     """The loaded kernel module.
 
     Attributes:
-        open: the open kernel modules; None where the source does not tell.
-        origin: the file that says so.
+        open: whether these are the open kernel modules; None where the source does not tell.
+        origin: file that names the version.
     """
 
     version: str
@@ -71,7 +71,7 @@ def read_kernel_driver(*, proc: str = PROC, sys: str = SYS) -> KernelDriver | No
 
 
 def read_nvml(nvml: Any = None) -> Report | None:
-    """What NVML reports; None without the library, the driver or a GPU.
+    """Return NVML's report; None without the library, the driver or a GPU.
 
     Args:
         nvml: the ``pynvml`` module; None: import it.
@@ -87,7 +87,7 @@ def read_nvml(nvml: Any = None) -> Report | None:
 
 @contextmanager
 def open_nvml(nvml: Any = None) -> Iterator[Any]:
-    """NVML while the block runs; None without the library or the driver.
+    """Open NVML while the block runs; yield None without the library or the driver.
 
     Args:
         nvml: the ``pynvml`` module; None: import it.
@@ -110,7 +110,7 @@ def open_nvml(nvml: Any = None) -> Iterator[Any]:
 
 
 def ask_nvml(nvml: Any, name: str, *arguments: Any) -> Any:
-    """Return a property; None where this GPU, driver or binding does not have it."""
+    """Return a property of NVML; None where this GPU, driver or binding lacks it."""
     function = getattr(nvml, name, None)
     if function is None:
         return None
@@ -121,7 +121,7 @@ def ask_nvml(nvml: Any, name: str, *arguments: Any) -> Any:
 
 
 def nvml_text(value: bytes | str | None) -> str | None:
-    """Return a string of NVML, whichever way the binding gives it."""
+    """Return a string of NVML, given as text or as bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 

@@ -1,9 +1,9 @@
-"""Gather what files show, and conclude one stack.
+"""Gather the findings in files, and conclude one stack.
 
 Every source (an image, a wheel, a folder, a running host) gathers `Findings`. `conclude` makes
-one stack of them: `settle` says which witness of a version decides, `common_code` which GPU
+one stack of them: `settle` says which witness of a version decides, `find_common_code` which GPU
 code runs wherever all of it must. The result is an `Inspection`: the stack, where each part was
-seen, where witnesses disagree, and what is left open.
+seen, where witnesses disagree, and which questions stay open.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OF_NVIDIA = re.compile(
     r"|(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nvinfer|npp|nvjpeg)\w*(?:-[0-9a-f]{8,})?\.dll"
 )
 _OF_OTHERS = re.compile(r"libtorch_(?:cuda_linalg|nvshmem)\.so")
-"""MAGMA's and NVSHMEM's code within PyTorch, for GPUs of their own choice: the wheel of 2.10 has
+"""Code of MAGMA and NVSHMEM within PyTorch, which targets other GPUs: the wheel of 2.10 has
 MAGMA for 5.0 and nothing else below 7.0."""
 
 
@@ -37,12 +37,12 @@ class CodeFile(Struct, frozen=True):
     """A file with GPU code.
 
     Attributes:
-        origin: the file, as people know it.
-        owner: the distribution that brought it, ``""`` when none is known to have.
-        arch: what a driver runs.
+        origin: the file, as shown to people.
+        owner: distribution that owns the file, ``""`` where none is known.
+        arch: architectures that a driver runs.
         linked: names of link-time code, which no driver runs.
         ptx_isa: newest PTX ISA version, None without PTX.
-        cuda: toolkit that made it, None where none is recorded.
+        cuda: toolkit that compiled the code, None where none is recorded.
     """
 
     origin: str
@@ -54,12 +54,12 @@ class CodeFile(Struct, frozen=True):
 
     @classmethod
     def of(cls, origin: str, owner: str, code: GpuCode) -> CodeFile:
-        """What counts of the code of a file, without its thousands of entries."""
+        """Summarise the GPU code of a file, without its thousands of entries."""
         linked = sorted({entry.name for entry in code.entries if entry.kind == "lto"})
         return cls(origin, owner, code.arch, tuple(linked), code.ptx_isa, code.cuda)
 
     def seen(self) -> Observation:
-        """Return the code as an observation of ``arch``; what no driver runs is in parentheses."""
+        """Return the code as an observation of ``arch``; link-time code is in parentheses."""
         names = "+".join(code.name for code in self.arch)
         linked = f" ({' '.join(self.linked)})" if self.linked else ""
         return Observation("arch", f"{names}{linked}".strip(), self.origin, "measured")
@@ -68,11 +68,11 @@ class CodeFile(Struct, frozen=True):
 def common_code(
     files: Sequence[CodeFile], facts: CudaArch | None
 ) -> tuple[tuple[Arch, ...], list[Conflict]]:
-    """Code that runs wherever every distribution's code runs; libraries of others do not vote.
+    """Return the code that runs where every distribution's code runs; ignore embedded libraries.
 
     Args:
-        files: with GPU code.
-        facts: where code runs; without them the code of several distributions is united.
+        files: files with GPU code.
+        facts: where code runs; without them return the union of all code.
     """
     groups: dict[str, set[Arch]] = {}
     for file in [f for f in files if not is_of_others(f)] or files:
@@ -94,7 +94,7 @@ def common_code(
 
 
 def made_by(files: Iterable[CodeFile], facts: CudaArch | None) -> list[Observation]:
-    """The newest toolkit that each file's code records, or that first had its PTX ISA version."""
+    """Return the toolkit that each file's code records or that its PTX ISA version needs."""
     found = []
     series = {t.ptx_isa: cuda for cuda, t in facts.toolkits.items()} if facts else {}
     for file in files:
@@ -119,7 +119,7 @@ def _runs(code: Arch, carried: set[Arch], facts: CudaArch) -> bool:
 
 
 def is_of_others(file: CodeFile) -> bool:
-    """Tell whether a file is NVIDIA's, or of a library within PyTorch: it does not vote."""
+    """Return whether a file belongs to NVIDIA or to a library within PyTorch: not compared."""
     name = file.origin.rpartition("/")[2]
     if file.owner.startswith("nvidia-"):
         return True
@@ -127,15 +127,15 @@ def is_of_others(file: CodeFile) -> bool:
 
 
 class Findings(Struct):
-    """What was found.
+    """The findings of one source.
 
     Attributes:
-        observations: versions of components, the witness that decides first.
+        observations: versions of components, the deciding witness first.
         majors: components of which only the major version is known, from a library's name.
-        files: those with GPU code.
-        measured: what the files of packages hold, by the name of the package.
-        owned: origins of files that stand in such a record, with the name of the package.
-        open: what could not be read, in sentences.
+        files: files with GPU code.
+        measured: records of packages' files, by the name of the package.
+        owned: origins of the files in those records, with the name of the package.
+        open: sentences about files that could not be read.
     """
 
     observations: list[Observation] = []
@@ -146,7 +146,7 @@ class Findings(Struct):
     open: list[str] = []
 
     def add_library(self, path: str, *, how: str = "") -> None:
-        """Take what the name of a library tells; ``how`` explains where the name stands."""
+        """Add the version that a library's name states; ``how`` explains where the name stands."""
         origin = f"{path}{how}"
         if seen := library_observation(path):
             self.observations.append(replace(seen, origin=origin))
@@ -154,7 +154,7 @@ class Findings(Struct):
             self.majors.append(replace(seen, origin=origin))
 
     def add_needed(self, origin: str, needed: Iterable[str]) -> None:
-        """Take what a library needs: CUDA's major, from ``libcudart.so.12``."""
+        """Add CUDA's major version from the libraries that a file needs, as ``libcudart.so.12``."""
         for name in needed:
             if seen := major_observation(name):
                 how = f"{origin}: needs {name}"
@@ -163,27 +163,27 @@ class Findings(Struct):
     def add_packages(
         self, packages: dict[str, str], origin: str, conda: Iterable[str] = ()
     ) -> None:
-        """Take what the metadata of Python distributions states.
+        """Add the versions that the metadata of Python distributions states.
 
         Args:
             packages: normalised name to version.
-            origin: where they are.
-            conda: names of those that conda installed.
+            origin: where the metadata was read.
+            conda: names of packages that conda installed.
         """
         answer = read_answer({"packages": packages, "conda": conda}, origin, FILES_ARE_READ)
         self.observations += (o for o in answer.observations if o.component != "python")
 
     def add_code(self, origin: str, code: GpuCode, owner: str = "") -> None:
-        """Take a file's GPU code; a file without is not kept."""
+        """Add the GPU code of a file; ignore a file without GPU code."""
         if code.entries:
             self.files.append(CodeFile.of(origin, owner, code))
 
     def add_unread(self, origin: str, why: str) -> None:
-        """Note a file that cannot be read."""
+        """Add a sentence about a file that cannot be read."""
         self.open.append(f"{origin} cannot be read and may hold GPU code: {why}")
 
     def extend(self, other: Findings) -> None:
-        """Take what was found elsewhere."""
+        """Add the findings of another source."""
         self.observations += other.observations
         self.majors += other.majors
         self.files += other.files
@@ -193,13 +193,13 @@ class Findings(Struct):
 
 
 class Inspection(Struct, frozen=True):
-    """A stack, where each part of it was seen, and what is doubtful about it.
+    """A stack, the origin of each part, and doubts about the stack.
 
     Attributes:
         stack: in the form of requests.
-        observations: every one of them.
+        observations: all observations.
         conflicts: where witnesses disagree, and which decides.
-        open: what could not be read or is not decided, in sentences.
+        open: sentences about what could not be read or decided.
     """
 
     stack: dict[str, Any]
@@ -209,11 +209,11 @@ class Inspection(Struct, frozen=True):
 
     @property
     def doubts(self) -> tuple[Conflict, ...]:
-        """Conflicts, and what is open as a conflict that nothing decides."""
+        """Return the conflicts, and each open question as an undecided conflict."""
         return (*self.conflicts, *(Conflict("open", sentence) for sentence in self.open))
 
     def to_json(self) -> dict[str, Any]:
-        """``{"stack": {...}, "observations": [...], "conflicts": [...]}``."""
+        """Return ``{"stack": {...}, "observations": [...], "conflicts": [...]}``."""
         return {
             "stack": self.stack,
             "observations": [observation.to_json() for observation in self.observations],
@@ -224,11 +224,11 @@ class Inspection(Struct, frozen=True):
 def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
     """Return the stack that the findings amount to.
 
-    Files that stand in a package's record speak for that package alone; ``arch`` is the code of the
-    others.
+    Files in a package's record count for that package alone; ``arch`` is the code of the other
+    files.
 
     Args:
-        found: all of them.
+        found: all findings.
         facts: where code runs; without them the code of several distributions is not compared.
     """
     observations = list(found.observations)
@@ -237,14 +237,14 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
         observations.append(max(compiled, key=lambda o: _numbers(o.version)))
     measured = measured_of(settle(observations)[0], found.measured)
     loose = [file for file in found.files if found.owned.get(file.origin) not in measured]
-    if measured:  # what supports a package's code does not vote alone
+    if measured:  # code that only supports a package does not decide alone
         loose = [file for file in loose if not is_of_others(file)]
     arch, disagreements = common_code(loose, facts)
     stack, conflicts = settle(observations, [code.name for code in arch])
     if measured:
         stack["measured"] = {name: record.to_stack() for name, record in measured.items()}
     if any(file.arch for file in loose):
-        stack.setdefault("arch", [])  # code there is, but none that all of it can run with
+        stack.setdefault("arch", [])  # code exists, but no architecture is common to all files
     with_ptx = [file for file in found.files if file.ptx_isa]
     return Inspection(
         stack,
@@ -260,7 +260,7 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
 
 
 def measured_of(stack: dict[str, Any], measured: Mapping[str, Record]) -> dict[str, Record]:
-    """Return the records of the releases that the stack has: another witness may have decided."""
+    """Return the records of the stack's releases; another witness may have decided a version."""
     return {
         name: record
         for name, record in measured.items()
@@ -273,7 +273,7 @@ def _public(version: str) -> str:
 
 
 def _other_majors(stack: dict[str, Any], majors: Iterable[Observation]) -> list[Conflict]:
-    """Return libraries whose major version is not the stack's."""
+    """Return conflicts for libraries whose major version is not the stack's."""
     return [
         Conflict(
             seen.component,
@@ -287,7 +287,7 @@ def _other_majors(stack: dict[str, Any], majors: Iterable[Observation]) -> list[
 
 
 def _newer_ptx(stack: dict[str, Any], compiled: Iterable[Observation]) -> list[Conflict]:
-    """PTX of a newer toolkit than the stack's, which an older driver cannot compile."""
+    """Return conflicts for PTX of a newer toolkit, which an older driver cannot compile."""
     cuda = stack.get("cuda")
     return [
         Conflict("cuda", f"the stack has CUDA {cuda}, {o.origin}, of CUDA {o.version}", cuda)

@@ -1,4 +1,4 @@
-"""What a distribution that is installed says of itself, from the files of its metadata folder."""
+"""Read the metadata folders of installed distributions."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ FILES = frozenset(
         "installed-files.txt",
     )
 )
-"""Names of the files that are read in a folder of metadata."""
+"""Names of the files that are read in a metadata folder."""
 LISTS = ("RECORD", "installed-files.txt")
 _NAMES_CODE = re.compile(rb"\.(?:so|cubin|fatbin|ptx|(?i:dll|pyd))")
 FOLDERS = (".dist-info", ".egg-info", "/EGG-INFO")
 
 
 class Distribution(Struct):
-    """A distribution.
+    """An installed distribution.
 
     Attributes:
-        folder: of its metadata, below the root of what is read, without leading slash; of conda the
-            path of its record.
-        root: folder that its paths are relative to.
-        name: normalised, empty until it is known.
-        origin: where it was seen.
+        folder: metadata folder below the root, without leading slash; for conda the path of the
+            record.
+        root: folder that paths of files are relative to.
+        name: normalised name, empty until it is known.
+        origin: file or folder that names the distribution.
         requires: requirements (PEP 508).
-        files: libraries and kernels that it lists; None where it has no list.
-        folders: that belong to it as a whole.
-        is_conda: conda installed it.
-        by_conda: all that is known of it is conda's own record.
-        tags: of its wheel.
+        files: libraries and kernels in its list of files; None without a list.
+        folders: folders that the distribution owns as a whole.
+        is_conda: conda installed the distribution.
+        by_conda: only a record of conda describes the distribution.
+        tags: tags of the wheel.
     """
 
     folder: str
@@ -70,7 +70,7 @@ class Distribution(Struct):
 
     @classmethod
     def at(cls, folder: str) -> Distribution:
-        """Begin with a folder of metadata, whose name may say what it is of."""
+        """Start a distribution with its metadata folder, whose name may state its name."""
         above = posixpath.dirname(folder)
         if folder.endswith("/EGG-INFO"):
             return cls(folder, above, folders=(above,))
@@ -78,7 +78,7 @@ class Distribution(Struct):
 
     @property
     def wheel(self) -> str:
-        """Return the file name of the wheel that it was installed from."""
+        """Return the file name of the installed wheel; ``""`` where it is not known."""
         if not self.tags or not self.name or not self.version:
             return ""
         kinds = ([], [], [])  # type: tuple[list[str], list[str], list[str]]
@@ -89,12 +89,12 @@ class Distribution(Struct):
         return f"{self.name.replace('-', '_')}-{self.version}-{'-'.join(map('.'.join, kinds))}.whl"
 
     def take(self, file: str, data: bytes, origin: str) -> None:
-        """Take one of `FILES`.
+        """Read one of `METADATA_FILES`.
 
         Args:
-            file: its name.
-            data: its content.
-            origin: where it was seen.
+            file: name of the file.
+            data: content of the file.
+            origin: where the file was found.
         """
         if file in ("METADATA", "PKG-INFO"):
             self._identify(data, origin)
@@ -111,7 +111,7 @@ class Distribution(Struct):
             self.folders = (*self.folders, folder)
 
     def identify(self, name: str, version: str, origin: str) -> None:
-        """Take name and version, as far as they are not known."""
+        """Set name and version where they are not known yet."""
         self.name = self.name or str(canonicalize_name(name))
         self.version = self.version or version
         self.origin = self.origin or origin
@@ -137,12 +137,12 @@ class _CondaRecord(Struct):
 
 
 def of_conda(path: str, data: bytes, origin: str) -> Distribution | None:
-    """Read a record below ``conda-meta``; None where it is none.
+    """Read a record below ``conda-meta``; None where it is malformed.
 
     Args:
-        path: of the record, below the root.
-        data: its content.
-        origin: where it was seen.
+        path: path of the record, below the root.
+        data: content of the record.
+        origin: where the record was found.
     """
     try:
         record = msgspec.json.decode(data, type=_CondaRecord)
@@ -157,13 +157,13 @@ def of_conda(path: str, data: bytes, origin: str) -> Distribution | None:
 
 
 def metadata_folder(path: str) -> str | None:
-    """Return the folder of metadata that a file is in; None where it is in none."""
+    """Return the metadata folder of a file; None for other files."""
     folder, _, name = path.rpartition("/")
     return folder if name in FILES and folder.endswith(FOLDERS) else None
 
 
 def _rows(data: bytes) -> Iterator[str]:
-    """Yield paths in a ``RECORD``; lines that name no library are passed over unread."""
+    """Yield paths in a ``RECORD``; skip lines that name no library."""
     for line in trimmed("RECORD", data).decode("utf-8", "replace").splitlines():
         try:
             row = next(csv.reader([line]), [])
@@ -174,7 +174,7 @@ def _rows(data: bytes) -> Iterator[str]:
 
 
 def trimmed(file: str, data: bytes) -> bytes:
-    """Return what is read of one of `FILES`, as long as nobody knows whether it is installed."""
+    """Return the parts of a metadata file that are needed if the package is installed."""
     if file in ("METADATA", "PKG-INFO"):
         return data.partition(b"\n\n")[0] + b"\n\n"
     if file in LISTS:
@@ -187,12 +187,12 @@ def _may_hold(path: str) -> bool:
 
 
 def _placed(path: str, folder: str) -> str:
-    """Return a path of a list, below the root of what is read."""
+    """Return a listed path relative to the root."""
     return posixpath.normpath(posixpath.join("/", folder, path)).lstrip("/")
 
 
 def _editable(data: bytes) -> str:
-    """Return the folder of an editable install (``pip install -e``), empty for another one."""
+    """Return the folder of an editable install (``pip install -e``), empty for other installs."""
     try:
         document = msgspec.json.decode(data)
     except NOT_JSON:

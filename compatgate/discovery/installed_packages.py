@@ -1,8 +1,8 @@
 """Put together the GPU packages of an image, folder or environment from their own files.
 
 Metadata and libraries come in any order, as the members of a layer do. They are gathered here
-and put together at the end: which distribution owns which file, what the record of each package
-is, and which packages belong into the stack. An extension is compared with the torch installed
+and assembled at the end: which distribution owns which file, what the record of each package
+is, and which packages belong in the stack. An extension is compared with the torch installed
 in the same folder: does that torch define what the extension asks for?
 
 Sources: PyPA specifications, "Recording installed projects" (``RECORD``, ``INSTALLER``,
@@ -41,9 +41,9 @@ from compatgate.discovery.wheels.tables import NO_TORCH_SYMBOLS, TorchSymbols
 from compatgate.errors import BadInput
 
 _SILENT = ("nothing", "options")
-"""What carries no GPU code that a stack needs, whatever its name: its files decide."""
+"""Packages without GPU code that a stack needs, whatever their names: their files decide."""
 MOST_FILES = 100_000
-"""Files that are gathered, libraries and kernels; of more none is known to belong to a package."""
+"""Libraries and kernels that are gathered; past this number no file is assigned to a package."""
 
 
 class InstalledFile(Struct, frozen=True):
@@ -51,10 +51,10 @@ class InstalledFile(Struct, frozen=True):
 
     Attributes:
         path: below the root, without leading slash.
-        origin: the file, as people know it.
-        library: what it holds; None where it could not be read, or holds nothing.
-        unread: it, or its tables, could not be read.
-        torch: what it asks torch for, and what it defines of torch.
+        origin: the file, as shown to people.
+        library: content of the file; None where it could not be read, or holds nothing.
+        unread: the file or its tables could not be read.
+        torch: symbols that the file needs from torch, and symbols of torch that it defines.
     """
 
     path: str
@@ -65,12 +65,12 @@ class InstalledFile(Struct, frozen=True):
 
 
 class InstalledPackages(Struct, frozen=True):
-    """The GPU packages that are installed.
+    """The installed GPU packages.
 
     Attributes:
         observations: one for each package that is no component.
-        measured: what the files of packages and frameworks hold, by their name in a stack.
-        owned: origins of the files that stand in a record, with the name of its package.
+        measured: records of the files of packages and frameworks, by their name in a stack.
+        owned: origins of the files in a record, with the name of the package.
     """
 
     observations: tuple[Observation, ...] = ()
@@ -79,39 +79,39 @@ class InstalledPackages(Struct, frozen=True):
 
 
 class _Part(Struct):
-    """A package or framework, with the files of it that were met."""
+    """A package or framework, with those of its files that were read."""
 
     name: str
     distribution: Distribution
     files: list[InstalledFile] = []
 
     def as_torch(self) -> Torch | None:
-        """Return the torch that it is, with its symbols; None where it is none, or not all read."""
+        """Return the part as torch with its symbols; None for other parts and unread libraries."""
         one = self.distribution
         return torch_of(self.name, one.version, one.root, self.files)
 
 
 class Inventory(Struct):
-    """What was met of distributions and their files."""
+    """Distributions and files that were read so far."""
 
     distributions: dict[str, Distribution] = {}
     files: dict[str, InstalledFile] = {}
 
     def distribution(self, folder: str) -> Distribution:
-        """Return the distribution whose metadata are in a folder, a new one at first."""
+        """Return the distribution of a metadata folder; create it at first use."""
         return self.distributions.setdefault(folder, Distribution.at(folder))
 
     def add_file(self, file: InstalledFile) -> None:
-        """Take a file; the one that is met first hides others of its path."""
+        """Add a file; the first file of a path hides later ones."""
         if len(self.files) < MOST_FILES:
             self.files.setdefault(file.path, file)
 
     def installed(self, known: Packages, toolkits: Mapping[str, str]) -> InstalledPackages:
-        """Put together what was met.
+        """Assemble the packages from distributions and files.
 
         Args:
-            known: what the facts say of packages and names.
-            toolkits: version of PTX to the first toolkit that had it.
+            known: facts about packages and names.
+            toolkits: PTX version to the first toolkit that supports it.
         """
         measured: dict[str, Record] = {}
         observations: list[Observation] = []
@@ -134,19 +134,19 @@ class Inventory(Struct):
             if before is None:
                 measured[part.name] = record
             elif before.version != record.version:
-                continue  # another one decides; what this one carries belongs to no package
+                continue  # another distribution decides; these files belong to no package
             else:
                 measured[part.name] = _joined(before, record)
             owned.update((file.origin, part.name) for file in part.files)
         return InstalledPackages(tuple(observations), dict(sorted(measured.items())), owned)
 
     def owner_names(self) -> Callable[[str], str]:
-        """Return what names the distribution of a path, empty where none is known to own it."""
+        """Return a function that names the owner of a path; ``""`` where no owner is known."""
         owners = _Owners(self.distributions.values())
         return lambda path: owner.name if (owner := owners.of(path)) else ""
 
     def _parts(self, known: Packages) -> Iterator[_Part]:
-        """Yield the packages and frameworks with their files, in the order they were met."""
+        """Yield the packages and frameworks with their files, in reading order."""
         owners = _Owners(self.distributions.values())
         files: dict[str, list[InstalledFile]] = {}
         for file in self.files.values():
@@ -162,7 +162,7 @@ class Inventory(Struct):
 
 
 def stack_name(distribution: Distribution) -> str | None:
-    """Return the name that a distribution has in a stack; None for libraries and parts.
+    """Return the name of a distribution in a stack; None for libraries and parts.
 
     NVIDIA's libraries that are components (cuDNN, NCCL, cuBLAS) and parts of a framework (jaxlib)
     are no packages; CUDA's own libraries come with ``cuda`` where conda installed them.
@@ -179,7 +179,7 @@ def stack_name(distribution: Distribution) -> str | None:
 
 
 class _Owners:
-    """Finds the distribution that a file belongs to.
+    """Maps files to the distributions that own them.
 
     ``RECORD`` and conda's own lists decide; then the folder of an egg or of an editable install. A
     distribution without such a list owns the top-level folder of its name.
@@ -219,10 +219,10 @@ def _modules(name: str) -> tuple[str, ...]:
 
 
 def _record(part: _Part, toolkits: Mapping[str, str]) -> Record | None:
-    """Return the record of a part; None where its files were not met."""
+    """Return the record of a part; None where its files were not read."""
     one = part.distribution
     if not part.files and one.files != frozenset():
-        return None  # it has no list, or what it lists was left out or is in layers not read
+        return None  # no list of files, or listed files were excluded or are in unread layers
     read = [file.library for file in part.files if file.library]
     kernels = kernel_files(read)
     shared = [library for library in read if library.path not in kernels.paths]
@@ -244,12 +244,12 @@ def _record(part: _Part, toolkits: Mapping[str, str]) -> Record | None:
 
 
 def _is_unread(part: _Part, file: InstalledFile) -> bool:
-    """Tell whether a file leaves its package open; of torch the code alone is asked for."""
+    """Return whether a file leaves its package open; for torch only the code matters."""
     return file.unread and not (part.name == "torch" and file.library)
 
 
 def _own(name: str, library: Library, distribution: Distribution) -> Library:
-    """Return a library with its path inside the package; torch asks no other torch for symbols."""
+    """Return a library with its path inside the package; drop torch symbols from torch itself."""
     torch = None if name == "torch" else library.torch
     return replace(library, path=_inside(library.path, distribution), torch=torch, opens=())
 
@@ -259,7 +259,7 @@ def _inside(path: str, distribution: Distribution) -> str:
 
 
 def _is_named(part: _Part, record: Record | None, known: Packages) -> bool:
-    """Tell whether a package belongs into the stack: its files say so, or else the facts."""
+    """Return whether a package belongs in the stack, by its files or else by the facts."""
     if record is not None and (record.libraries or record.unread):
         return True
     carries = known.carries(part.name)
@@ -271,14 +271,14 @@ def _is_named(part: _Part, record: Record | None, known: Packages) -> bool:
 
 
 def _is_silent(record: Record, known: Packages) -> bool:
-    """Tell whether nothing is to be said of what files hold: none of it has to do with GPUs."""
+    """Return whether no file of a package concerns GPUs."""
     if record.libraries or record.unread:
         return False
     return is_framework(record.package) or known.carries(record.package) in (None, *_SILENT)
 
 
 def _joined(one: Record, other: Record) -> Record:
-    """Return the record of one release that is installed twice, with the libraries of both."""
+    """Join the records of a release that is installed twice."""
     paths = {library.path for library in one.libraries}
     more = tuple(library for library in other.libraries if library.path not in paths)
     return replace(one, libraries=(*one.libraries, *more))
@@ -302,14 +302,14 @@ _NEEDED = (
     frozenset(("libc10.so", "libtorch_cpu.so", "libtorch_python.so")),
     frozenset(("c10.dll", "torch_cpu.dll", "torch_python.dll")),
 )
-"""Libraries without which nothing can be said, on Linux and Windows; a build for CUDA has more."""
+"""Libraries that must be readable, on Linux and Windows; a build for CUDA has more."""
 _OF_TORCH = re.compile(r"lib(?:torch|c10|shm|caffe2)\w*\.so|(?:torch|c10|shm|caffe2)\w*\.dll")
 _MOST_NAMED = 3
 _LONGEST = 256
 
 
 class PackageFile(Protocol):
-    """A file of a package, as `InstalledFile`."""
+    """The part of `InstalledFile` that torch's symbols need."""
 
     @property
     def path(self) -> str:
@@ -317,22 +317,22 @@ class PackageFile(Protocol):
 
     @property
     def library(self) -> Library | None:
-        """Return what it holds."""
+        """Return the content of the file."""
 
     @property
     def unread(self) -> bool:
-        """Tell whether it could not be read."""
+        """Return whether the file could not be read."""
 
     @property
     def torch(self) -> TorchSymbols:
-        """Return what it asks torch for."""
+        """Return the symbols that the file needs from torch."""
 
 
 class Torch(Struct, frozen=True):
     """An installed torch.
 
     Attributes:
-        root: folder that it is installed in.
+        root: folder of the installation.
         version: public.
         defines: hashes of its symbols.
     """
@@ -343,7 +343,7 @@ class Torch(Struct, frozen=True):
 
 
 def torch_of(name: str, version: str, root: str, files: Sequence[PackageFile]) -> Torch | None:
-    """Return a torch whose libraries were all read; None for other packages and otherwise."""
+    """Return an installed torch; None for other packages, and where a library was not read."""
     own = [file for file in files if _OF_TORCH.fullmatch(file_name(file.path))]
     read = {file_name(file.path) for file in own if file.library and not file.unread}
     if name != "torch" or any(file.unread for file in own):
@@ -361,14 +361,14 @@ def with_torch(
     torches: Sequence[Torch],
     others: frozenset[int],
 ) -> Record:
-    """Return a record with what its libraries ask for and the torch beside it does not define.
+    """Return a record with the symbols that its libraries need and the installed torch lacks.
 
     Args:
-        record: of the package.
-        files: of the package.
+        record: record of the package.
+        files: files of the package.
         root: folder that the package is installed in.
-        torches: installed ones; that of the same folder counts, otherwise the only one.
-        others: hashes of the symbols that extensions define, for each other.
+        torches: installed torches; the one in the same folder counts, otherwise the only one.
+        others: hashes of the symbols that extensions define for each other.
     """
     asked = frozenset[bytes]().union(*(file.torch.asks for file in files))
     beside = [torch for torch in torches if torch.root == root] or list(torches)

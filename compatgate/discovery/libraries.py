@@ -1,4 +1,4 @@
-"""CUDA libraries that this machine would load: their versions, from file names and version files.
+"""Find the CUDA libraries that this machine would load, and read their versions from files' names.
 
 Order of the witnesses is the dynamic linker's: ``LD_LIBRARY_PATH``, then its cache; the toolkit's
 own version file comes last, since a program need not load that toolkit's libraries.
@@ -31,7 +31,7 @@ _TIMEOUT_S = 10
 
 
 def library_observation(path: str) -> Observation | None:
-    """What the real file name of a library says; None when it names no version.
+    """Return the version in the real file name of a library; None when the name has none.
 
     ``libcudart.so.12.4.127`` is CUDA 12.4; a file that is called ``libcudart.so.12`` or
     ``libcudart.so.11.0`` (the soname of all of CUDA 11) tells only the major.
@@ -93,11 +93,11 @@ def parse_version_file(text: str, path: str) -> Observation | None:
 def find_libraries(
     environment: Mapping[str, str] | None = None, *, prefix: str = "/usr/local"
 ) -> list[Observation]:
-    """Every CUDA library and toolkit that is found, in the order in which they would be loaded.
+    """Return the CUDA libraries and toolkits that are found, in the order of the linker.
 
     Args:
         environment: for ``LD_LIBRARY_PATH``; None: this process's.
-        prefix: where toolkits are installed.
+        prefix: folder of installed toolkits.
     """
     environment = os.environ if environment is None else environment
     searched = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
@@ -111,7 +111,7 @@ def find_libraries(
 
 
 def _loaded_compat(searched: Iterable[str], cache: str) -> Observation | None:
-    """The forward-compatibility package, if it has the libcuda that the linker finds first."""
+    """Return the forward-compatibility package if the linker finds its libcuda first."""
     candidates = [path for folder in searched for path in _compat_in(folder)]
     candidates += [m["path"] for m in _CACHED.finditer(cache) if m["soname"] == "libcuda.so.1"]
     if not candidates:
@@ -121,11 +121,11 @@ def _loaded_compat(searched: Iterable[str], cache: str) -> Observation | None:
 
 
 def idle_compat(found: Iterable[Observation], *, prefix: str = "/usr/local") -> list[str]:
-    """Notes on forward-compatibility packages that are installed and that nothing leads to.
+    """Return notes on installed forward-compatibility packages that the linker does not find.
 
     Args:
-        found: what the linker would load.
-        prefix: where toolkits are installed.
+        found: libraries that the linker would load.
+        prefix: folder of installed toolkits.
     """
     loaded = {o.version for o in found if o.component == "cuda-compat"}
     paths = [p for folder in _toolkits(prefix) for p in _compat_in(os.path.join(folder, "compat"))]
@@ -156,7 +156,7 @@ def _names_in(folder: str) -> list[str]:
 
 
 def _toolkits(prefix: str) -> Iterable[str]:
-    """Toolkit folders; the one that ``cuda`` points to comes first, each once."""
+    """Return the toolkit folders without duplicates; the target of ``cuda`` comes first."""
     names = [name for name in _names_in(prefix) if re.fullmatch(r"cuda(-\d+(\.\d+)?)?", name)]
     return dict.fromkeys(os.path.realpath(os.path.join(prefix, name)) for name in names)
 

@@ -48,17 +48,17 @@ from compatgate.errors import BadInput, CompatgateError, NotFound
 def inspect_path(
     path: str, facts: CudaArch | None = None, known: Packages = FILES_ARE_READ
 ) -> Inspection:
-    """The stack in a shared library, object, archive, fatbinary, cubin, PTX file, wheel or folder.
+    """Return the stack in a library, object, archive, fatbinary, cubin, PTX file, wheel or folder.
 
     Args:
-        path: of it.
+        path: the file or folder.
         facts: where code runs, to compare the code of several distributions.
-        known: what the facts say of packages.
+        known: facts about packages.
 
     Raises:
-        BadInput: it is none of these, or is damaged; ``field`` is the path.
-        NotFound: there is no such file.
-        Unavailable: an ELF file is met, and pyelftools is not installed.
+        BadInput: the path is none of these, or is damaged; ``field`` is the path.
+        NotFound: the path does not exist.
+        Unavailable: the path holds an ELF file, and pyelftools is not installed.
     """
     return conclude(find_in_path(path, known, facts), facts)
 
@@ -66,7 +66,7 @@ def inspect_path(
 def find_in_path(
     path: str, known: Packages = FILES_ARE_READ, facts: CudaArch | None = None
 ) -> Findings:
-    """What is in a file or folder; raises as `inspect_path`."""
+    """Return the findings in a file or folder; raise as `inspect_path`."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -90,17 +90,17 @@ _RUNTIME = re.compile(
 
 
 def is_wheel(path: str) -> bool:
-    """Return whether the file is a zip file that calls itself a wheel."""
+    """Return whether the path is a zip file with the ending of a wheel."""
     return os.path.isfile(path) and path.endswith(".whl")
 
 
 def find_in_wheel(path: str) -> Findings:
-    """Name, version, CUDA libraries and GPU code of a wheel.
+    """Return the name, version, CUDA libraries and GPU code of a wheel.
 
     Memory is bounded as `read_gpu_code` says, plus the wheel's table of contents.
 
     Raises:
-        BadInput: it cannot be read, is damaged, or is no wheel.
+        BadInput: the file cannot be read, is damaged, or is no wheel.
     """
     found = Findings()
     label = os.path.basename(path)
@@ -123,7 +123,7 @@ def find_in_wheel(path: str) -> Findings:
 
 
 def name_and_version(metadata: bytes) -> tuple[str, str] | None:
-    """Normalised name and version of a distribution, None when its metadata lacks one."""
+    """Return the normalised name and version of a distribution, None when one is missing."""
     headers = BytesHeaderParser().parsebytes(metadata)
     name, version = headers.get("Name"), headers.get("Version")
     if not name or not version:
@@ -140,7 +140,7 @@ def _metadata(wheel: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> Iterato
 
 
 def _runtime(metadata: bytes, label: str) -> Iterator[Observation]:
-    """The CUDA runtime that a wheel pins: its code may be of several toolkits, this is what runs.
+    """Return the CUDA runtime that a wheel pins, which runs the code of several toolkits.
 
     PyTorch 2.15 for CUDA 13.2 carries kernels that CUDA 13.4 compiled.
     """
@@ -181,15 +181,15 @@ MOST_LIBRARIES = 50_000
 def find_in_folder(
     path: str, known: Packages = FILES_ARE_READ, facts: CudaArch | None = None
 ) -> Findings:
-    """Distributions with what their files hold, CUDA libraries and GPU code below a folder.
+    """Return distributions, CUDA libraries and GPU code below a folder.
 
     Symbolic links to folders are not followed, those to files only within the folder. A library
     that cannot be read leaves its package open, or becomes a conflict where it belongs to none, and
     the others are still read.
 
     Args:
-        path: of the folder.
-        known: what the facts say of packages.
+        path: the folder.
+        known: facts about packages.
         facts: toolkits and their PTX.
 
     Raises:
@@ -224,11 +224,11 @@ def find_in_folder(
 
 
 def find_in_file(path: str, origin: str | None = None, owner: str = "") -> Findings:
-    """GPU code, name and needs of one library, object, fatbinary, cubin or PTX file.
+    """Return GPU code, name and needs of one library, object, fatbinary, cubin or PTX file.
 
     Raises:
-        BadInput: it is damaged, or of no kind that may hold GPU code.
-        NotFound: there is no such file.
+        BadInput: the file is damaged, or of no kind that may hold GPU code.
+        NotFound: the file does not exist.
     """
     found = Findings()
     origin = origin or path
@@ -248,10 +248,10 @@ def find_in_file(path: str, origin: str | None = None, owner: str = "") -> Findi
 
 
 class _FolderContents(Struct):
-    """What is below a folder; real paths of files, each once.
+    """Files below a folder by their real paths, without duplicates.
 
     Attributes:
-        metadata: folders with the metadata of a distribution.
+        metadata: metadata folders of distributions.
         conda: records of conda.
     """
 
@@ -308,7 +308,7 @@ def _read_file(
     unread: list[tuple[str, str]],
     owner: Callable[[str], str],
 ) -> None:
-    """Read a library or kernel for its package, and for what its name, links and code tell."""
+    """Read a library or kernel: its package, and the versions in its name, links and code."""
     origin = os.path.join(path, below)
     try:
         with open(file, "rb") as opened:
@@ -333,7 +333,7 @@ def _read_file(
 
 
 def _add_names(found: Findings, origin: str, library: Library, *, with_needs: bool) -> None:
-    """Take what the name of a library, its soname and its needs tell of versions."""
+    """Add the versions in a library's name, soname and needs."""
     found.add_library(origin)
     if library.soname and library.soname != os.path.basename(origin):
         found.add_library(library.soname, how=f" (soname of {origin})")
@@ -342,7 +342,7 @@ def _add_names(found: Findings, origin: str, library: Library, *, with_needs: bo
 
 
 def _add_metadata(inventory: Inventory, root: str, folder: str, path: str) -> None:
-    """Take the files of a folder of metadata."""
+    """Add the files of a metadata folder."""
     one = inventory.distribution(os.path.relpath(folder, root))
     for name in sorted(FILES):
         largest = LARGEST_LIST if name in LISTS else LARGEST
@@ -354,12 +354,12 @@ def _add_metadata(inventory: Inventory, root: str, folder: str, path: str) -> No
 
 
 def _real(root: str, file: str) -> str:
-    """Return a listed file as it is met: by its real path, which links may lead to."""
+    """Return the real path of a listed file, which links may lead to."""
     return os.path.relpath(os.path.realpath(os.path.join(root, file)), root)
 
 
 def _within(root: str, folder: str) -> str:
-    """Return the folder of an editable install below the root, of an image or of a host."""
+    """Return the folder of an editable install below the root of an image or host."""
     real = os.path.realpath(os.sep + folder)
     inside = real.startswith(root.rstrip(os.sep) + os.sep)
     return os.path.relpath(real, root) if inside else folder

@@ -1,7 +1,7 @@
-"""Read Kubernetes nodes as their labels describe them, and group them into pools.
+"""Read the labels of Kubernetes nodes, and group the nodes into pools.
 
 GPU Feature Discovery (GFD) writes which GPUs and which driver a node has, Node Feature Discovery
-(NFD) whether it has an NVIDIA device.
+(NFD) whether a node has an NVIDIA device.
 
 Source: NVIDIA/k8s-device-plugin ``docs/gpu-feature-discovery`` and ``internal/lm`` (which labels
 exist, with and without MIG strategy and sharing).
@@ -24,7 +24,7 @@ from compatgate.discovery.observations import Conflict, ObservedPool
 from compatgate.errors import BadInput
 
 LARGEST = 512 * 1024 * 1024
-"""Bytes of the largest file that is read; 5,000 nodes with their images are 150 MB of JSON."""
+"""Bytes of the largest accepted file; 5,000 nodes with their images are 150 MB of JSON."""
 LARGEST_YAML = 32 * 1024 * 1024
 MOST_NODES = 100_000
 _LONGEST_VALUE = 256
@@ -33,10 +33,10 @@ _PAIR = re.compile(r"(?P<key>[A-Za-z0-9][\w./-]*)\s*=\s*(?P<value>[\w.-]*)")
 
 
 class Node(Struct, frozen=True):
-    """A node: its name, empty where only labels were given, and its labels.
+    """A node: its name (empty where the text holds labels alone) and its labels.
 
     Attributes:
-        target: that its annotation ``compatgate.dev/target`` names; empty where there is none.
+        target: target in the annotation ``compatgate.dev/target``; empty without one.
     """
 
     name: str
@@ -55,7 +55,7 @@ class _Metadata(Struct):
 
 
 class _Object(Struct):
-    """A node or a list of nodes; everything else of them is passed over."""
+    """A node or a list of nodes; other fields are ignored."""
 
     kind: str | None = None
     metadata: _Metadata | None = None
@@ -63,15 +63,15 @@ class _Object(Struct):
 
 
 def read_nodes(text: str, *, origin: str = "node labels") -> tuple[Node, ...]:
-    """Read nodes.
+    """Read the nodes in a text.
 
     Args:
         text: a Node, a list of nodes, in JSON or YAML (several documents too), or labels alone:
             a mapping, or ``key=value`` separated by lines or commas.
-        origin: what to call the text in errors.
+        origin: name of the text in errors.
 
     Raises:
-        BadInput: it is empty, damaged or something else, or names no node.
+        BadInput: the text is empty, damaged or something else, or names no node.
     """
     clean = text.lstrip("\ufeff").strip()
     if not clean:
@@ -101,7 +101,7 @@ def _nodes(found: _Object, origin: str) -> tuple[Node, ...]:
     """Return the nodes of a typed document.
 
     Raises:
-        msgspec.ValidationError: it is neither a node nor a list.
+        msgspec.ValidationError: the document is neither a node nor a list.
     """
     if found.items is not None:
         return tuple(node for item in found.items for node in _nodes(item, origin))
@@ -118,9 +118,9 @@ def _of_yaml(text: str, origin: str) -> Iterator[Node]:
     import yaml
 
     if len(text) > LARGEST_YAML:
-        raise BadInput("is too long to be read as YAML", field=origin, hint="give JSON")
+        raise BadInput("is too long for YAML", field=origin, hint="give JSON")
     try:
-        # Every value stays the text that it is: the driver 550.10 is not the number 550.1.
+        # Keep every value as text: the driver 550.10 is not the number 550.1.
         for document in yaml.load_all(text, Loader=yaml.BaseLoader):
             yield from _of_document(document, origin)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -141,7 +141,7 @@ def _of_document(document: Any, origin: str) -> Iterator[Node]:
         try:
             yield from _nodes(msgspec.convert(document, _Object, strict=False), origin)
         except (msgspec.ValidationError, RecursionError) as error:
-            raise BadInput(f"is no node: {error}", field=origin, hint=_HINT) from None
+            raise BadInput(f"is not a node: {error}", field=origin, hint=_HINT) from None
         return
     labels = document.get("labels", document)
     if not isinstance(labels, Mapping) or not all(_is_value(v) for v in labels.values()):
@@ -158,7 +158,7 @@ def _text(value: Any) -> str:
 
 
 def _of_pairs(text: str) -> tuple[Node, ...]:
-    """``key=value`` on lines or between commas; empty where a line is something else."""
+    """Read ``key=value`` on lines or between commas; return ``{}`` for other text."""
     labels: dict[str, str] = {}
     for line in text.splitlines():
         clean = line.strip().removeprefix("Labels:").strip()
@@ -183,16 +183,16 @@ _PRESENT = (
     "feature.node.kubernetes.io/pci-0300_10de.present",
     "feature.node.kubernetes.io/pci-0302_10de.present",
 )
-"""Labels of the operator and of NFD that an NVIDIA device is there, whether GFD ran or not."""
+"""Labels of the operator and of NFD that show an NVIDIA device, whether GFD ran or not."""
 
 
 class NodeDescription(Struct, frozen=True):
-    """One node.
+    """The GPUs and CPU of one node.
 
     Attributes:
         report: None where the labels name no GPU.
         cpu: None where the labels do not tell.
-        note: what is missing or contradicts; empty when nothing is.
+        note: sentence about missing or contradictory labels; may be empty.
     """
 
     report: Report | None
@@ -221,13 +221,16 @@ def _devices(labels: Mapping[str, str]) -> tuple[tuple[Device, ...], str]:
     product = labels.get(f"{_GPU}.product", "")
     slices = tuple(_slices(labels, product))
     if product.endswith((_INVALID, f"{_INVALID}-SHARED")):
-        return slices, "its MIG devices do not fit the strategy 'single': GFD labels none of them"
+        return (
+            slices,
+            "the node's MIG devices do not fit the strategy 'single', so GFD labels none of them",
+        )
     whole = _whole(labels, product)
     if slices and labels.get(f"{_GPU}.replicas") == "0":
-        whole = ()  # GFD: every GPU of this product is in MIG mode, none is given out whole
+        whole = ()  # GFD: every GPU of this product is in MIG mode, none is allocated whole
     note = ""
     if not whole and not slices and any(labels.get(name) == "true" for name in _PRESENT):
-        note = "it has an NVIDIA device, and no label of GPU Feature Discovery names it"
+        note = "the node has an NVIDIA device that no label of GPU Feature Discovery names"
     return (*whole, *slices), note
 
 
@@ -257,7 +260,7 @@ def _capability(labels: Mapping[str, str]) -> str | None:
 
 
 def _driver(labels: Mapping[str, str]) -> str | None:
-    """In full, or from its parts: older GFD wrote those alone."""
+    """Return the driver's version from one label or from its parts; older GFD wrote parts alone."""
     full = labels.get("nvidia.com/cuda.driver-version.full")
     if full:
         return full
@@ -284,7 +287,7 @@ def _number(text: str | None) -> bool:
 
 
 def _count(text: str | None) -> int:
-    """Return how many; one where the label is missing, none where it says 0."""
+    """Return a count: 1 where the label is missing, 0 where it says 0."""
     return min(int(text), _MOST_GPUS) if text and _number(text) else 1
 
 
@@ -297,11 +300,11 @@ _NAMED = 5
 
 
 class NodePools(Struct, frozen=True):
-    """The pools of nodes.
+    """Pools of nodes, with notes and conflicts.
 
     Attributes:
         pools: one per GPU product, driver, system and kind of CPU.
-        notes: nodes that are in no pool, and what their labels do not tell.
+        notes: sentences about nodes without a pool and about missing labels.
         conflicts: labels that contradict each other.
     """
 
@@ -313,7 +316,7 @@ class NodePools(Struct, frozen=True):
 def pools_of_nodes(
     nodes: Iterable[Node], facts: Facts, *, origin: str = "node labels"
 ) -> NodePools:
-    """Group nodes by what their labels say.
+    """Group nodes by their GPUs, driver, system and CPU.
 
     Raises:
         BadInput: no node is labelled with a GPU.
@@ -352,12 +355,12 @@ def _pools(
     for note in found.notes:
         notes.setdefault(note, []).append(name)
     conflicts |= dict.fromkeys(disagreements(described.report, facts))
-    # GPUs of one kind may be 8 on one node and 4 on another: it is the same pool.
+    # A pool may have 8 GPUs on one node and 4 on another.
     return [replace(pool, cpu=described.cpu, devices=1) for pool in found.pools]
 
 
 def _apart(pools: list[ObservedPool]) -> list[ObservedPool]:
-    """Return pools of the same GPU and another driver get names of their own."""
+    """Give pools of the same GPU and different drivers distinct names."""
     taken: dict[str, int] = {}
     named = []
     for pool in pools:
@@ -377,7 +380,7 @@ def _nothing(origin: str, notes: dict[str, list[str]]) -> BadInput:
 
 
 def _names(names: list[str]) -> str:
-    """``3 nodes (a, b, c): ``; nothing where labels came without a name."""
+    """Return ``3 nodes (a, b, c): ``; ``""`` for labels without a node's name."""
     shown = [name for name in names if name]
     if not shown:
         return ""

@@ -1,7 +1,8 @@
-"""Hold what discovery reports, and settle it: observations, conflicts and pools.
+"""Represent observations, conflicts and pools, and settle observations into a stack.
 
-`settle` makes one stack of observations: it says which witness decides, and where others
-disagree. The checks below say whether observations name one version and one CUDA, and any.
+`settle` makes one stack of observations: the best witness decides, and the others that disagree
+become conflicts. The checks below find components without a CUDA build, with two builds or with
+several versions.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from compatgate.core.versions import Version, agree, parse_version, show
 from compatgate.errors import BadInput
 
 Confidence = Literal["measured", "metadata", "derived"]
-"""``measured``: the running driver or process says so; ``metadata``: a version file, a package's
-metadata or a file name says so; ``derived``: concluded from something else."""
+"""``measured``: reported by the running driver or process; ``metadata``: stated by a version file,
+a package's metadata or a file name; ``derived``: concluded from another observation."""
 DRIVER_CUDA = "driver-cuda"
-"""Component name of observations of the CUDA version that the driver reports."""
+"""Component name for the CUDA version that the driver reports."""
 
 
 class Observation(Struct, frozen=True):
-    """One version, as one witness reports it.
+    """The version of a component, as one witness reports it.
 
     Attributes:
         component: canonical name of a component, or ``driver-cuda``.
         version: as the witness writes it.
-        origin: where it was seen: a file, a command, an environment variable.
+        origin: source of the observation: a file, a command, an environment variable.
     """
 
     component: str
@@ -37,7 +38,7 @@ class Observation(Struct, frozen=True):
     confidence: Confidence = "measured"
 
     def to_json(self) -> dict[str, Any]:
-        """``{"component", "version", "origin", "confidence"}``."""
+        """Return ``{"component", "version", "origin", "confidence"}``."""
         return {
             "component": self.component,
             "version": self.version,
@@ -47,12 +48,12 @@ class Observation(Struct, frozen=True):
 
 
 class Conflict(Struct, frozen=True):
-    """Witnesses that disagree, and which of them decides.
+    """A disagreement between witnesses, and the value that decides.
 
     Attributes:
-        component: what they disagree on.
+        component: the component in question.
         message: one sentence with both values.
-        decided: the value that counts; None: undecided.
+        decided: the deciding value; None: undecided.
     """
 
     component: str
@@ -60,7 +61,7 @@ class Conflict(Struct, frozen=True):
     decided: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """``{"component", "message", "decided"}``."""
+        """Return ``{"component", "message", "decided"}``."""
         return {"component": self.component, "message": self.message, "decided": self.decided}
 
 
@@ -72,7 +73,7 @@ class ObservedPool(Struct, frozen=True):
         gpu: product as reported, with its MIG profile, in a form that `resolve_gpu` reads.
         driver: kernel driver; None where the witness does not say.
         devices: GPUs, or MIG slices, of this kind.
-        nodes: how many nodes are so; None where one host was looked at.
+        nodes: number of nodes; None for a single host.
     """
 
     name: str
@@ -99,12 +100,12 @@ _NOT_STACK = ("driver", DRIVER_CUDA)
 def settle(
     observations: Sequence[Observation], arch: Iterable[str] | None = None
 ) -> tuple[dict[str, Any], tuple[Conflict, ...]]:
-    """Return the stack that the observations describe, in JSON form, and where they disagree.
+    """Return the stack that the observations describe, in JSON form, and their conflicts.
 
-    What was measured decides over what metadata says, and among equals the earlier one.
+    A measured value decides over metadata; among equals the earlier one decides.
 
     Args:
-        observations: of one host, the witness that decides first.
+        observations: observations of one host, the deciding witness first.
         arch: GPU code that the frameworks carry.
     """
     stack: dict[str, Any] = {}
@@ -152,15 +153,15 @@ def _conflict(best: Observation, other: Observation) -> Conflict:
 def without_cuda(
     observations: Sequence[Observation], of_index: Collection[str], file: str
 ) -> list[str]:
-    """Frameworks of which nothing says for which CUDA they were built.
+    """Return a sentence about frameworks without a known CUDA build.
 
-    The package index has one wheel of a version for a platform: what is from there is judged as
-    that wheel, which the answer says as an assumption.
+    The package index has one wheel of a version for a platform: a framework from the index is
+    evaluated as that wheel, and the answer lists this as an assumption.
 
     Args:
-        observations: of the file.
-        of_index: components that are from the package index.
-        file: its name.
+        observations: observations of the file.
+        of_index: components that come from the package index.
+        file: name of the file.
     """
     if any(observation.component == "cuda" for observation in observations):
         return []
@@ -182,7 +183,7 @@ def without_cuda(
 
 
 def two_cudas(observations: Sequence[Observation]) -> list[Conflict]:
-    """Return builds that the runtime beside them cannot serve.
+    """Return conflicts for builds that the CUDA runtime of the stack cannot serve.
 
     A build for another major never fits; a framework built for a newer minor than the runtime's
     misses functions, while an older build runs on the newer libraries of its major. Libraries are
@@ -208,7 +209,7 @@ def two_cudas(observations: Sequence[Observation]) -> list[Conflict]:
 
 
 def several_versions(observations: Sequence[Observation], file: str) -> list[str]:
-    """Return components in more than one version or build, of which nothing says which is used.
+    """Return sentences about components with several versions or builds, none of them chosen.
 
     The toolkit's parts have version numbers of their own, so CUDA is left to `settle`.
     """

@@ -1,8 +1,8 @@
-"""Write and read the probe document: everything known of a host and its stack, in one file.
+"""Write and read the probe document: a host and its stack in one file.
 
 ``compatgate probe -o node.json`` writes it on the host, ``compatgate check --probe node.json``
-reads it anywhere. `probe_output` and `probe_labels` make one for hosts elsewhere, from what
-they printed or from their node labels.
+reads it anywhere. `probe_output` and `probe_labels` make one for remote hosts, from the output of
+nvidia-smi or from node labels.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PATHS = ("nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/usr/bin/nvidia-smi")
 
 
 class Probe(Struct, frozen=True):
-    """What was found on a host.
+    """The GPUs, stack and system of a host.
 
     Attributes:
         pools: one per kind of GPU; empty without GPU.
@@ -57,7 +57,7 @@ class Probe(Struct, frozen=True):
     host: dict[str, Any] = {}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document; `read_probe` reads it back."""
+        """Return the probe document; `read_probe` reads it."""
         return {
             "compatgate": SCHEMA,
             "pools": [pool.to_body() for pool in self.pools],
@@ -69,14 +69,14 @@ class Probe(Struct, frozen=True):
 
 
 def probe_machine(facts: Facts, *, python: str | None = None) -> Probe:
-    """Look at this machine.
+    """Probe this machine.
 
     Args:
         facts: to complete product names and to compare versions.
-        python: an interpreter whose frameworks are asked as well.
+        python: an interpreter that is asked for its frameworks too.
 
     Raises:
-        BadInput: the interpreter cannot be asked.
+        BadInput: the interpreter does not answer.
     """
     notes: list[str] = []
     report, kernel = look_at_gpus(notes)
@@ -101,7 +101,7 @@ def probe_machine(facts: Facts, *, python: str | None = None) -> Probe:
 
 
 def look_at_gpus(notes: list[str]) -> tuple[Report | None, KernelDriver | None]:
-    """This machine's GPUs and kernel driver; what could not be told is added to the notes."""
+    """Return this machine's GPUs and kernel driver; add notes on missing answers."""
     report = read_nvml() or _run_nvidia_smi(notes)
     if report:
         report = replace(report, os=_system(report))
@@ -109,7 +109,7 @@ def look_at_gpus(notes: list[str]) -> tuple[Report | None, KernelDriver | None]:
 
 
 def gpus_by_nvml(nvml: Any) -> Report | None:
-    """This machine's GPUs by the ``pynvml`` module alone; starts no program."""
+    """Return this machine's GPUs through the ``pynvml`` module alone; start no program."""
     report = read_nvml(nvml)
     return replace(report, os=_system(report)) if report else None
 
@@ -120,7 +120,7 @@ def pools_here(
     """Return the pools of a report of this machine; the loaded driver decides.
 
     Raises:
-        BadInput: a product name is cut off and fits products that differ.
+        BadInput: a product name is truncated and fits different products.
     """
     found = observed_pools(replace(report, driver=_driver(report, kernel)), facts.gpus)
     notes += found.notes
@@ -154,7 +154,7 @@ def _run_nvidia_smi(notes: list[str]) -> Report | None:
 
 
 def driver_observations(report: Report | None, kernel: KernelDriver | None) -> list[Observation]:
-    """Return the driver, and the CUDA that it reports, each with its witness."""
+    """Return observations of the driver and of the CUDA version that it reports."""
     found = []
     if kernel:
         found.append(Observation("driver", kernel.version, kernel.origin))
@@ -201,7 +201,7 @@ def describe_host(
 
 
 def describe_gpus(pools: tuple[ObservedPool, ...]) -> list[dict[str, Any]]:
-    """Kinds of GPUs, with how many of a host or how many nodes."""
+    """Return the kinds of GPUs, with their number on a host or the number of nodes."""
     counts = ({"nodes": p.nodes} if p.nodes else {"devices": p.devices} for p in pools)
     return [{"product": p.gpu, **count} for p, count in zip(pools, counts, strict=True)]
 
@@ -210,10 +210,10 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
     """Read a probe document.
 
     Returns:
-        The document; ``pools`` (bodies of pools) and ``stack`` are there and of their type.
+        The document; ``pools`` (bodies of pools) and ``stack`` exist and have their type.
 
     Raises:
-        BadInput: it is empty, not JSON, or not a probe.
+        BadInput: the text is empty, not JSON, or not a probe document.
     """
     if not text.strip():
         raise BadInput("is empty", field=origin, hint="write it with compatgate probe -o FILE")
@@ -233,7 +233,7 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
 
 
 def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Probe:
-    """What nvidia-smi printed on a host, as a probe of it.
+    """Return a probe of a host from the output of nvidia-smi.
 
     Raises:
         BadInput: as `parse_nvidia_smi`.
@@ -251,7 +251,7 @@ def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Prob
 
 
 def probe_labels(text: str, facts: Facts, *, origin: str = "node labels") -> Probe:
-    """Kubernetes nodes by their labels, as a probe; a pool for each kind of node.
+    """Return a probe of Kubernetes nodes from their labels, with a pool for each kind of node.
 
     Raises:
         BadInput: the text holds no nodes, or none with a GPU.

@@ -1,7 +1,7 @@
 """Ask another Python environment for its frameworks, inside that environment.
 
-The program at the end runs in the interpreter that is asked: it needs Python 3.8, imports
-nothing of compatgate, and imports that interpreter's torch.
+The program at the end runs in that environment's interpreter: it needs Python 3.8, imports no
+module of compatgate, and imports the environment's torch.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 120.0
 MOST_PLACES = 16
-"""Folders of packages that are read of one interpreter."""
+"""Most folders of packages that are read for one interpreter."""
 LARGEST_ANSWER = 4 * 1024 * 1024
-"""Bytes of the largest answer that is read; a thousand packages are 50 kB."""
+"""Bytes of the largest accepted answer; a thousand packages take 50 kB."""
 
 
 class Environment(Struct, frozen=True):
-    """What an interpreter answered.
+    """The frameworks and packages of an interpreter.
 
     Attributes:
-        observations: loaded versions first, then what package metadata says.
-        arch: GPU code of its PyTorch; None without one, and where its files say it.
-        measured: what the files of its packages hold, by the name of the package.
-        notes: what could not be asked, and why.
+        observations: versions of loaded libraries first, then those of package metadata.
+        arch: GPU code of its PyTorch; None without PyTorch, or where the files show the code.
+        measured: records of packages' files, by the name of the package.
+        notes: sentences about questions without an answer.
     """
 
     observations: tuple[Observation, ...]
@@ -63,16 +63,16 @@ def ask_python(
     *,
     timeout_s: float = TIMEOUT_S,
 ) -> Environment:
-    """Run an interpreter, ask for its frameworks, and read the files of its packages.
+    """Ask an interpreter for its frameworks, and read the files of its packages.
 
     Args:
         known: which packages carry GPU code.
         facts: toolkits and their PTX.
         python: path of the interpreter, of its environment's folder, or a name on ``PATH``.
-        timeout_s: seconds that it may take; importing torch takes several.
+        timeout_s: time limit in seconds; importing torch takes several.
 
     Raises:
-        BadInput: it cannot be run, fails, takes too long or answers with something else.
+        BadInput: the interpreter cannot be run, fails, takes too long or gives another answer.
     """
     answer = _run(_interpreter(python), timeout_s)
     try:
@@ -80,7 +80,7 @@ def ask_python(
     except NOT_JSON:
         document = None
     if ANSWER_MARK not in answer or not isinstance(document, dict):
-        raise _bad(python, "did not answer as a Python interpreter would")
+        raise _bad(python, "did not answer like a Python interpreter")
     files = _files(document.get("places"), known, facts)
     if files is None:
         return read_answer(document, python, known)
@@ -88,7 +88,7 @@ def ask_python(
 
 
 def _files(places: Any, known: Packages, facts: CudaArch | None) -> Findings | None:
-    """Read the folders in which an interpreter finds its packages; None where none can be read."""
+    """Read the package folders of an interpreter; None where none can be read."""
     from compatgate.discovery.local import find_in_folder
 
     found: Findings | None = None
@@ -105,7 +105,7 @@ def _files(places: Any, known: Packages, facts: CudaArch | None) -> Findings | N
 
 
 def _with_files(answer: Environment, files: Findings, python: str) -> Environment:
-    """Return what an interpreter answered, with the GPU packages that its files show."""
+    """Add the GPU packages in an interpreter's files to its answer."""
     asked = {seen.component for seen in answer.observations}
     packages = [
         replace(seen, origin=f"{python}: package {seen.component}")
@@ -121,12 +121,12 @@ def _with_files(answer: Environment, files: Findings, python: str) -> Environmen
 
 
 def read_answer(document: dict[str, Any], python: str, known: Packages) -> Environment:
-    """Observations from the answer of `program`.
+    """Read the answer of `build_program`.
 
     Args:
         document: ``{"python", "packages": {name: version}, "conda": [name], "torch", "notes"}``,
-            names normalised; ``conda`` are those that conda installed.
-        python: for origins.
+            names normalised; ``conda`` lists packages that conda installed.
+        python: name of the interpreter in origins.
         known: which packages carry GPU code.
     """
     origin = f"{python}: torch"
@@ -164,7 +164,7 @@ def read_answer(document: dict[str, Any], python: str, known: Packages) -> Envir
 
 
 def _with_channel(seen: Observation, conda: frozenset[str], cuda: str | None) -> Observation:
-    """Return a framework that conda installed is a build of its own; its label says so."""
+    """Label a framework that conda installed, which is another build than PyPI's wheel."""
     if not is_framework(seen.component) or "+" in seen.version:
         return seen
     if seen.component not in conda:
@@ -179,14 +179,12 @@ def _interpreter(python: str) -> str:
             return os.path.abspath(path)
     found = shutil.which(python)
     if not found:
-        raise _bad(
-            python, "there is no such interpreter", "name its path, like /opt/env/bin/python"
-        )
+        raise _bad(python, "was not found", "name its path, like /opt/env/bin/python")
     return found
 
 
 def _run(interpreter: str, timeout_s: float) -> bytes:
-    """The program's output, cut at a limit; its whole process group ends at the time limit."""
+    """Return the program's output, cut at a limit; kill the process group at the time limit."""
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(  # noqa: S603 - the user named the interpreter
@@ -220,7 +218,7 @@ def _run(interpreter: str, timeout_s: float) -> bytes:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process and everything it started; it leads a group of its own."""
+    """Kill the process group that the process leads."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -235,7 +233,7 @@ ANSWER_MARK = b"compatgate-answer:"
 
 
 def program() -> str:
-    """Return the program, as text for ``python -c``; it prints the mark and one line of JSON."""
+    """Return the program for ``python -c``, which prints the mark and one line of JSON."""
     return _PROGRAM
 
 

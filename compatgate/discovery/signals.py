@@ -1,4 +1,4 @@
-"""Recognise components by the published signals: variables, labels and names of packages.
+"""Recognise components by published signals: variables, labels and names of packages.
 
 The table ``matrix/facts/image_signals.yaml`` says which variable, label and package names which
 component, and how far to trust each; this module reads the table, and reads versions as the
@@ -35,12 +35,12 @@ _OF_VENDOR = re.compile(r"NV(?:IDIA)?_|com\.nvidia\.")
 
 
 class Signal(Struct, frozen=True):
-    """A variable or label that tells something.
+    """A variable or label that states a component.
 
     Attributes:
         component: canonical name, or ``cuda-compat``, ``compat-driver``, ``arch``, ``require``.
-        confidence: None when what it says is not to be believed.
-        families: of images that carry it.
+        confidence: None when the value is not reliable.
+        families: families of images that carry the variable or label.
         vendors: only NVIDIA's own builds set a variable of this name.
     """
 
@@ -52,18 +52,18 @@ class Signal(Struct, frozen=True):
 
 
 class PackagePattern(Struct, frozen=True):
-    """Names of a distribution's packages that tell a component."""
+    """Names of distribution packages that belong to a component."""
 
     pattern: re.Pattern[str]
     component: str
 
 
 class Signals(Struct, frozen=True):
-    """All that is published on what images say of themselves.
+    """The published variables, labels and package names of images.
 
     Attributes:
         conda: package name to component.
-        ignored: variables that look like a requirement and are none.
+        ignored: variables that look like a requirement but are not one.
     """
 
     environment: tuple[Signal, ...]
@@ -73,7 +73,7 @@ class Signals(Struct, frozen=True):
     ignored: frozenset[str]
 
     def package(self, name: str) -> str | None:
-        """Return the component that a dpkg, rpm or apk package tells, None when none."""
+        """Return the component of a dpkg, rpm or apk package, None for other packages."""
         for known in self.packages:
             if known.pattern.fullmatch(name):
                 return known.component
@@ -120,7 +120,7 @@ def _patterns(rows: Iterable[Mapping[str, Any]]) -> Iterable[PackagePattern]:
 
 
 def _pattern(name: str) -> re.Pattern[str]:
-    """``cuda-cudart-MAJOR-MINOR``; the number of a soname, ``libcudnn8``, may be another."""
+    """Compile ``cuda-cudart-MAJOR-MINOR``; the soname's number (``libcudnn8``) may differ."""
     text = re.sub(r"(?<=[a-z])\d+$", r"\\d+", re.escape(name))
     text = re.sub(r"(?<=[a-z])\d+(?=\\-)", r"\\d+", text)
     return re.compile(text.replace("MAJOR", r"\d+").replace("MINOR", r"\d+"))
@@ -134,7 +134,7 @@ def _conda(rows: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
 
 
 def _component(text: str) -> str | None:
-    """``nccl and its CUDA build`` is nccl, ``cuda, cudart`` is cuda; None for what is no part."""
+    """Return nccl for ``nccl and its CUDA build``, cuda for ``cuda, cudart``; else None."""
     if text in _SPECIAL:
         return _SPECIAL[text]
     first = re.split(r", | and | of | \(", text, maxsplit=1)[0]
@@ -152,33 +152,33 @@ _RPM = re.compile(r"(?P<name>[A-Za-z][\w.+-]*?)-(?P<version>\d[\w.~+]*)-(?P<rele
 def observe_package(
     name: str, version: str, origin: str, signals: Signals, left: list[str]
 ) -> Observation | None:
-    """Return the component that a package is; None for most packages.
+    """Return the component in a package; None for most packages.
 
     Args:
-        name: of the package.
-        version: with its revision, as the package manager writes it.
-        origin: where it was seen.
-        signals: which names tell something.
-        left: receives what cannot be read, in sentences.
+        name: name of the package.
+        version: version with revision, as the package manager writes it.
+        origin: where the package was found.
+        signals: names of packages and their components.
+        left: receives sentences about versions that cannot be read.
     """
     name = name.lower()
     component = signals.package(name)
     if component is None:
         return None
-    if component == CUDA_COMPAT:  # its version is the driver's; its name tells the CUDA
+    if component == CUDA_COMPAT:  # its version is the driver's; its name states the CUDA version
         return Observation(CUDA_COMPAT, ".".join(re.findall(r"\d+", name)[:2]), origin, "metadata")
     if not version:
         left.append(f"{component}: no version is stated ({origin})")
         return None
     clean = tidy_version(component, version, name)
     if clean is None:
-        left.append(f"{origin}: {version[:100]!r} is no version of {component}")
+        left.append(f"{origin}: {version[:100]!r} is not a version of {component}")
         return None
     return Observation(component, clean, origin, "metadata")
 
 
 def split_package(text: str) -> tuple[str, str] | None:
-    """Name and version of ``libcudnn8=8.9.6.50-1+cuda11.8`` or ``libcudnn8-8.9.6.50-1.cuda11.8``.
+    """Split ``libcudnn8=8.9.6.50-1+cuda11.8`` or ``libcudnn8-8.9.6.50-1.cuda11.8``.
 
     The revision stays with the version, since it names the CUDA of the build.
     """
@@ -193,13 +193,13 @@ def split_package(text: str) -> tuple[str, str] | None:
 
 
 def tidy_version(component: str, text: str, package: str = "") -> str | None:
-    """A version without what distributions add to it; None when it is none of this component.
+    """Return a version without the distribution's additions; None when the component has none.
 
     Args:
         component: canonical name.
         text: ``12.4.127-1``, ``"12.4.1-1"``, ``8.9.6.50-1+cuda11.8``, ``13.0.2.006``,
             ``8.2.1.8+cuda11.4.2.006``.
-        package: that it is the version of; ``libcudnn9-cuda-12`` names the CUDA of the build.
+        package: name of the package; ``libcudnn9-cuda-12`` names the CUDA of the build.
 
     Returns:
         ``12.4.127``, ``12.4.1``, ``8.9.6.50+cu118``, ``13.0.2``, ``8.2.1.8+cu114``.
@@ -215,7 +215,7 @@ def tidy_version(component: str, text: str, package: str = "") -> str | None:
 
 
 def _cuda_label(component: str, whole: str, package: str) -> str:
-    """``+cu118`` for the CUDA that the version or the package's name states."""
+    """Return ``+cu118`` for the CUDA that the version or the package's name states."""
     if component not in BUILT_PER_CUDA:
         return ""
     if match := _LOCAL.search(whole):

@@ -1,6 +1,6 @@
-"""Join a stack that a source shows with one that a person states.
+"""Join a detected stack with a stated one.
 
-Loads the core alone, so that ``check --pool`` and the readers of images can use it.
+This module imports the core alone, so that ``check --pool`` and image readers stay light.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from compatgate.errors import BadInput, CompatgateError
 
 Body = dict[str, Any]
 _BY_NAME = ("wheels", "measured", "unmeasured")
-"""What says more of parts that the stack has, by their name."""
+"""Keys that describe parts of the stack by name."""
 _REMARKS = ("open", "conflicts", "unread", "cuda-compat-use", *_BY_NAME)
 
 
 def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[Conflict]) -> Body:
-    """Return a stack in the form of requests, with what is open and where witnesses disagree.
+    """Return a stack in the form of requests, with open questions and conflicts.
 
-    What cannot be read, or is more than a question may hold, is left open.
+    Unreadable parts, and parts above the limits of a question, become open questions.
 
     Args:
         stack: component to version as the witness writes it.
-        left: what is open, in sentences.
-        said: where witnesses disagree.
+        left: open questions, in sentences.
+        said: conflicts between witnesses.
     """
     body: Body = {}
     sentences = list(left)
@@ -54,7 +54,7 @@ def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable
 
 
 def _usable_records(measured: Mapping[str, Any], sentences: list[str]) -> Body:
-    """Return the records that a question takes; of the others it is said that they are none."""
+    """Return the valid records; add a sentence about each of the others."""
     found: Body = {}
     for name, record in measured.items():
         try:
@@ -67,7 +67,7 @@ def _usable_records(measured: Mapping[str, Any], sentences: list[str]) -> Body:
 
 
 def _first(sentences: list[str]) -> list[str]:
-    """As many as leave room, within what a question may hold, for those that are stated besides."""
+    """Cut sentences to the limit of a question, with room for stated ones."""
     room = MOST_REMARKS // 2
     if len(sentences) <= room:
         return sentences
@@ -75,18 +75,18 @@ def _first(sentences: list[str]) -> list[str]:
 
 
 def attach_wheels(body: Body, wheels: Mapping[str, Wheel]) -> Body:
-    """Return a stack with the files that its parts are installed from, where they are known."""
+    """Add the known files of the parts to a stack."""
     files = {name: wheel.to_json() for name, wheel in wheels.items() if name in body}
     return {**body, "wheels": files} if files else body
 
 
 def prefer_shown(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
-    """Return both joined: what is shown wins, and a contradiction is a finding.
+    """Join two stacks: the detected one wins, and a contradiction is a finding.
 
     Args:
-        shown: of an image, with canonical names.
-        stated: by a person or a file.
-        by: what shows it, ``the image``.
+        shown: stack of an image, with canonical names.
+        stated: stack of a person or a file.
+        by: source of the detected stack, ``the image``.
 
     Raises:
         BadInput: a stated version is malformed; ``field`` names it.
@@ -98,12 +98,12 @@ def prefer_shown(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
 
 
 def prefer_stated(written: Body, stated: Mapping[str, Any], by: str) -> Body:
-    """Return both joined: what is stated wins, and is not open; a contradiction is a finding.
+    """Join two stacks: the stated one wins and closes questions; a contradiction is a finding.
 
     Args:
-        written: in a lockfile or a bill of materials, with canonical names.
-        stated: by a person.
-        by: the file.
+        written: stack of a lockfile or bill of materials, with canonical names.
+        stated: stack of a person.
+        by: name of the file.
 
     Raises:
         BadInput: a stated version is malformed; ``field`` names it.
@@ -121,7 +121,7 @@ def prefer_stated(written: Body, stated: Mapping[str, Any], by: str) -> Body:
 
 
 def merge_bodies(decides: Body, other: Mapping[str, Any], *, conflicts: Iterable[str] = ()) -> Body:
-    """Two stacks with canonical names as one, with the remarks of both."""
+    """Merge two stacks with canonical names and their remarks."""
     remarks: Body = {
         name: [*other.get(name, ()), *decides.get(name, ()), *more]
         for name, more in (("open", ()), ("conflicts", conflicts), ("unread", ()))
@@ -135,7 +135,7 @@ def merge_bodies(decides: Body, other: Mapping[str, Any], *, conflicts: Iterable
 
 
 def _canonical(stated: Mapping[str, Any]) -> Body:
-    """Under canonical names.
+    """Return the stated stack under canonical names.
 
     Raises:
         BadInput: a version is malformed.
@@ -150,7 +150,7 @@ def _canonical(stated: Mapping[str, Any]) -> Body:
 
 
 def _contradicted(one: Body, other: Body) -> list[str]:
-    """Names under which both have something else; how a package is loaded is only assumed."""
+    """Return the names whose values differ; the assumed load mode of packages does not count."""
     ours = {
         name: parse_stack({name: value}) for name, value in other.items() if name not in _REMARKS
     }
@@ -180,10 +180,10 @@ _MOST_NAMES = 12
 
 
 def describe_contents(record: Mapping[str, Any]) -> str:
-    """Return what the record of a package in a stack says: code, links, and what was not read.
+    """Describe the record of a package: code, links and unread files.
 
     Args:
-        record: as ``measured`` of a stack has it.
+        record: a value of ``measured`` in a stack.
     """
     libraries = record.get("libraries", ())
     if not libraries and not record.get("unread"):

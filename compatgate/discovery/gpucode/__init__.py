@@ -1,4 +1,4 @@
-"""GPU code inside binaries: which architectures an ELF or PE file, library or fatbinary carries.
+"""Find GPU code in binaries: the architectures in ELF and PE files, libraries and fatbinaries.
 
 `read_gpu_code` lists SASS, PTX and link-time code with architecture, PTX ISA version and whether it
 is compressed. Nothing is decompressed and no code is read: the headers say it all.

@@ -39,7 +39,7 @@ def is_cubin(head: bytes) -> bool:
 
 
 def toolkit_of_cubin(head: bytes) -> str | None:
-    """Release of the toolkit that made a cubin, from its first bytes; None when not recorded."""
+    """Return the toolkit release in a cubin's first bytes; None when not recorded."""
     match = _TOOLKIT_RELEASE.search(head) if is_cubin(head) else None
     return match[1].decode() if match else None
 
@@ -48,7 +48,7 @@ def read_cubin(source: Source) -> Entry:
     """Read a cubin that stands alone.
 
     Raises:
-        BadInput: it ends before its section headers, or names no architecture.
+        BadInput: the cubin ends before its section headers, or names no architecture.
     """
     start = source.position
     head = source.peek(LARGEST_CUBIN)
@@ -66,7 +66,7 @@ def read_cubin(source: Source) -> Entry:
 
 
 def _arch_of(flags: int, abi: int) -> Arch:
-    """From the ELF flags: until ABI 7 the low byte and ``0x800``, from ABI 8 the second byte."""
+    """Return the architecture in ELF flags: until ABI 7 the low byte and ``0x800``, then byte 2."""
     if abi >= 8:
         return Arch("sass", divmod(flags >> 8 & 0xFF, 10), "a" if flags & 0x8 else "")
     return Arch("sass", divmod(flags & 0xFF, 10), "a" if flags & 0x800 else "")
@@ -78,7 +78,7 @@ def _machine_of_cubin(head: bytes) -> int:
 
 
 LARGEST_PTX_HEAD = 64 * 1024
-"""Bytes in which the directives must stand; comments may come before them."""
+"""Bytes that must contain the directives; comments may come before them."""
 _PTX_VERSION = re.compile(rb"^[ \t]*\.version[ \t]+(\d{1,2}\.\d{1,2})", re.MULTILINE)
 _PTX_TARGET = re.compile(rb"^[ \t]*\.target[ \t]+sm_(\d{2,3})([af]?)\b", re.MULTILINE)
 _PTX_RELEASE = re.compile(
@@ -87,7 +87,7 @@ _PTX_RELEASE = re.compile(
 
 
 def read_ptx(source: Source) -> Entry | None:
-    """Read PTX text; None when it is not PTX."""
+    """Read PTX text; return None for other text."""
     head = source.peek(LARGEST_PTX_HEAD)
     version = _PTX_VERSION.search(head)
     target = _PTX_TARGET.search(head, version.end()) if version else None
@@ -118,9 +118,9 @@ class Region(Struct):
     """One fatbinary.
 
     Attributes:
-        start: of its header in the file, in bytes.
-        end: behind its last entry.
-        entries: what it holds.
+        start: offset of its header in the file, in bytes.
+        end: offset behind its last entry.
+        entries: its entries of GPU code.
     """
 
     start: int
@@ -129,7 +129,7 @@ class Region(Struct):
 
 
 class _Record(Struct, frozen=True):
-    """An entry's header, as stored."""
+    """The stored header of an entry."""
 
     kind: int
     header_size: int
@@ -156,17 +156,17 @@ def read_region(source: Source, end: int) -> Region:
 
     Args:
         source: at the fatbinary's first byte.
-        end: of the section or file that holds it, in bytes.
+        end: end of the section or file around it, in bytes.
 
     Raises:
-        BadInput: it is damaged; the source is where that was seen.
+        BadInput: the fatbinary is damaged; the source stays at the damage.
     """
     start = source.position
     magic, version, header, size = struct.unpack("<4sHHQ", source.exact(16, "a fatbinary's header"))
     if magic != FATBIN_MAGIC:
-        raise damaged(source.name, start, f"no fatbinary begins here, but {magic.hex(' ')}")
+        raise damaged(source.name, start, f"expected a fatbinary, found {magic.hex(' ')}")
     if version != 1 or header < 16 or header % 8:
-        what = f"a fatbinary of version {version} with a header of {header} bytes is not known"
+        what = f"a fatbinary of version {version} with a header of {header} bytes is not supported"
         raise damaged(source.name, start, what)
     stop = start + header + size
     if stop > end:
@@ -210,9 +210,9 @@ def _entry(source: Source, stop: int, *, first: bool) -> Iterator[Entry]:
 
 
 def _index(source: Source, at: int, header: bytes) -> Iterator[_Record]:
-    """Yield the headers of concatenated entries, which stand in the header of the entry as a whole.
+    """Yield the headers of concatenated entries, which are within the header of the whole entry.
 
-    Each has its offset in the joint payload where others have the size of their header.
+    Each has its offset in the joint payload in place of the size of its header.
     """
     total = _unpack(header)
     place = total.options
@@ -231,7 +231,7 @@ def _index(source: Source, at: int, header: bytes) -> Iterator[_Record]:
 
 
 def _length(record: _Record, data: bytes) -> int:
-    """Bytes of a header: the record, its identifier and its options, each ending in zeros."""
+    """Return the bytes of a header: record, identifier and options, padded with zeros."""
     length = _RECORD
     if record.name:
         length = max(length, _padded(record.name, record.name_size))

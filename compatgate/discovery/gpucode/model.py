@@ -1,4 +1,4 @@
-"""What is found: entries of GPU code, and what they amount to."""
+"""Represent entries of GPU code, and summarise those of a file."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Entry(Struct, frozen=True):
     Attributes:
         kind: ``sass`` machine code, ``ptx``, or ``lto``: NVVM IR, which only the device linker
             reads and no driver runs.
-        arch: what it was made for; of link-time code the virtual architecture.
+        arch: target architecture; for link-time code the virtual architecture.
         ptx_isa: PTX ISA version, ``8.4``; None for other kinds.
         compressed: the code is stored compressed (LZ4 or zstd).
-        cuda: release of the toolkit that made it, ``12.4``, where the code records it: read of
-            cubins and PTX files that stand alone, and of a region's first cubin.
+        cuda: release of the compiling toolkit, ``12.4``, where the code records it: read from
+            separate cubins and PTX files, and from a region's first cubin.
         relocatable: made with ``-rdc=true``; runs once it has been linked with the others.
-        region: counts fatbinaries in the file from 0; each belongs to a translation unit.
-        offset: of its header in the file, in bytes.
-        member: of the archive, ``""`` outside of one.
+        region: number of the fatbinary in the file, from 0; each belongs to a translation unit.
+        offset: offset of the header in the file, in bytes.
+        member: member of the archive, ``""`` outside of an archive.
     """
 
     kind: EntryKind
@@ -42,13 +42,13 @@ class Entry(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """``sm_90a``, ``compute_80``, ``lto_80``."""
+        """Return ``sm_90a``, ``compute_80`` or ``lto_80``."""
         name = self.arch.name
         return name.replace("compute", "lto") if self.kind == "lto" else name
 
 
 class GpuCode(Struct, frozen=True):
-    """The GPU code of a file; no entries: it has none."""
+    """The GPU code of a file; empty without entries."""
 
     entries: tuple[Entry, ...] = ()
 
@@ -58,7 +58,7 @@ class GpuCode(Struct, frozen=True):
 
         Link-time code does not count. In a linked file relocatable code counts only where every
         object brought it, since the driver links all of them anew when nothing linked fits (NVCC
-        documentation, "JIT Linking"); in an object or archive, which is yet to be linked, all of
+        documentation, "JIT Linking"); in an object or archive, which is not linked yet, all of
         it counts.
         """
         runnable = [entry for entry in self.entries if entry.kind != "lto"]
@@ -73,11 +73,10 @@ class GpuCode(Struct, frozen=True):
 
     @property
     def units(self) -> Units:
-        """Return the translation units, by what they have.
+        """Return the counts of translation units by their code.
 
-        A fatbinary is a unit. Relocatable objects of a linked file are one together, since they
-        are linked to one program: what `arch` counts of them counts once, unless the linked code
-        has it.
+        A fatbinary is a unit. Relocatable objects of a linked file are one unit, since they are
+        linked to one program: their code in `arch` counts once, unless the linked code has it.
         """
         groups: dict[tuple[str, int], set[Arch]] = {}
         together: dict[tuple[str, int], set[Arch]] = {}
@@ -101,7 +100,7 @@ class GpuCode(Struct, frozen=True):
 
     @property
     def cuda(self) -> str | None:
-        """Return the newest toolkit that is recorded, None where none is."""
+        """Return the newest recorded toolkit, None without one."""
         return newest(e.cuda for e in self.entries)
 
 
@@ -109,10 +108,10 @@ class Units(Struct, frozen=True):
     """Translation units with code that a driver can run.
 
     Attributes:
-        sass: how many have machine code for an architecture.
-        ptx: how many have PTX.
-        count: of all.
-        profiles: how many have the same code, by that code: ``sm_80+sm_90a+compute_90``.
+        sass: number of units with machine code, by architecture.
+        ptx: number of units with PTX.
+        count: number of all units.
+        profiles: number of units with the same code, by code: ``sm_80+sm_90a+compute_90``.
     """
 
     sass: dict[str, int]
@@ -135,7 +134,7 @@ class Units(Struct, frozen=True):
 
 
 def in_order(codes: Iterable[Arch]) -> tuple[Arch, ...]:
-    """SASS before PTX, each ascending, each once."""
+    """Sort codes without duplicates: SASS before PTX, each ascending."""
     return tuple(sorted(set(codes), key=lambda a: (a.kind == "ptx", a.capability, a.suffix)))
 
 

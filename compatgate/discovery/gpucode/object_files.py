@@ -1,4 +1,4 @@
-"""Read sections of ELF and PE files: where GPU code is, and what a library calls itself and needs.
+"""Read ELF and PE files: the sections of GPU code, and the names of a library and of its needs.
 
 ELF files are read through pyelftools. The headers of a PE file (Windows) are all in its first
 bytes, so a stream needs no second look. pefile wants the file in memory or mapped, and
@@ -35,7 +35,7 @@ _WITHOUT_BYTES = ("SHT_NULL", "SHT_NOBITS")
 
 
 class Section(Struct, frozen=True):
-    """A section with bytes in the file; ``name`` is None where the name is not kept."""
+    """A section with bytes in the file; ``name`` is None where the stream has not kept it."""
 
     name: str | None
     start: int
@@ -54,8 +54,8 @@ class _ElfHeader(Struct, frozen=True):
 class SectionView(RawIOBase):
     """An ELF file within a source, as a file that pyelftools can read.
 
-    Of a stream, it has the first bytes that are given and what the source has kept; ``missed``
-    tells that something else was asked for.
+    For a stream, the view has the given first bytes and the kept ones of the source; ``missed``
+    is set when other bytes were requested.
     """
 
     def __init__(self, source: Source, base: int, size: int, head: bytes) -> None:
@@ -64,15 +64,15 @@ class SectionView(RawIOBase):
         self.missed = False
 
     def seekable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Position from the ELF file's first byte."""
+        """Return the position from the ELF file's first byte."""
         return self._at
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -101,13 +101,13 @@ def read_sections(source: Source, base: int, size: int, head: bytes = b"") -> li
     """Return the sections of an ELF file.
 
     Args:
-        source: that holds it.
-        base: of its first byte.
-        size: of it, in bytes.
-        head: its first bytes, which a stream no longer has.
+        source: source of the file.
+        base: offset of the ELF file's first byte.
+        size: size in bytes.
+        head: first bytes, which a stream no longer has.
 
     Returns:
-        None when the file has no section headers, or when they were not kept of a stream.
+        None when the file has no section headers, or the stream has not kept them.
 
     Raises:
         BadInput: the file is damaged, or ends before its section headers.
@@ -121,7 +121,7 @@ def read_sections(source: Source, base: int, size: int, head: bytes = b"") -> li
 
 
 class _NoSections(Exception):
-    """There are no section headers, or none that are kept."""
+    """The section headers do not exist, or were not kept."""
 
 
 def _elf_sections(source: Source, view: SectionView, base: int, size: int) -> Iterator[Section]:
@@ -147,11 +147,11 @@ def _elf_sections(source: Source, view: SectionView, base: int, size: int) -> It
     if not 0 < index < count:
         raise _NoSections
     if headers[0].type != "SHT_NULL" or headers[index].type != "SHT_STRTAB":
-        raise damaged(source.name, base + table, "what should be section headers are none")
+        raise damaged(source.name, base + table, "its section headers are malformed")
     names = headers[index].offset
     view.seek(names)
     if names + headers[index].size > size or view.read(1) not in (b"\0", b""):
-        raise damaged(source.name, base + names, "what should be the names of sections are none")
+        raise damaged(source.name, base + names, "its names of sections are malformed")
     for header in headers:
         if header.type in _WITHOUT_BYTES:
             continue
@@ -167,7 +167,7 @@ def open_elf(name: str, view: RawIOBase, base: int = 0) -> ELFFile:
     """Open an ELF file.
 
     Raises:
-        BadInput: it is not one that can be read.
+        BadInput: the file cannot be read.
         Unavailable: pyelftools is not installed.
     """
     try:
@@ -194,7 +194,7 @@ def _elf_header(elf: ELFFile, offset: int) -> _ElfHeader:
 def _elf_answer(
     source: Source, view: SectionView, base: int, function: Any, *arguments: Any
 ) -> Any:
-    """Return an answer of pyelftools, which meets damage with errors of many kinds."""
+    """Call pyelftools, and turn its many errors for damaged files into one."""
     try:
         return function(*arguments)
     except Exception as error:
@@ -216,14 +216,14 @@ _LONGEST_NAME = 256
 
 
 class Dynamic(Struct, frozen=True):
-    """Names of libraries, as ``libcudart.so.12``."""
+    """The names in a dynamic section, as ``libcudart.so.12``."""
 
     soname: str | None = None
     needed: tuple[str, ...] = ()
 
 
 def read_dynamic(source: Source) -> Dynamic:
-    """Read the dynamic section of an ELF file that can seek; empty where there is none.
+    """Read the dynamic section of a seekable ELF file; return an empty one where it has none.
 
     Raises:
         BadInput: the ELF file is damaged.
@@ -258,22 +258,22 @@ def _section_bytes(source: Source, section: Section | None) -> bytes:
 
 PE_MAGIC = b"MZ"
 LARGEST_PE_HEADERS = 64 * 1024
-"""Bytes from the beginning of a file in which its headers have to end."""
+"""Bytes at the beginning of a file that must contain its headers."""
 _PE_SIGNATURE = b"PE\0\0"
 _PE32, _PE32_PLUS = 0x10B, 0x20B
-_MOST_PE_SECTIONS = 96  # the loader of Windows takes no more
+_MOST_PE_SECTIONS = 96  # the loader of Windows accepts no more
 _PE_SECTION = struct.Struct("<8sIIII16x")
 _GPU_SECTIONS = {CODE[:8]: CODE, RELOCATABLE[:8]: RELOCATABLE, WRAPPERS[:8]: WRAPPERS}
 
 
 class PePart(Struct, frozen=True):
-    """A section.
+    """A section of a PE file.
 
     Attributes:
-        name: as stored, at most 8 characters.
-        address: of its first byte in memory, from the beginning of the image.
-        start: of its bytes in the file.
-        end: behind its bytes in the file.
+        name: stored name, at most 8 characters.
+        address: address of its first byte in memory, from the beginning of the image.
+        start: offset of its bytes in the file.
+        end: offset behind its bytes in the file.
     """
 
     name: str
@@ -286,7 +286,7 @@ class PeFile(Struct, frozen=True):
     """The headers of a PE file.
 
     Attributes:
-        wide: of a 64-bit program.
+        wide: whether the program is 64-bit.
         exports: address of the table of exported symbols; 0 without one.
         imports: address of the table of imported libraries; 0 without one.
     """
@@ -297,16 +297,16 @@ class PeFile(Struct, frozen=True):
     parts: tuple[PePart, ...]
 
     def part_at(self, address: int) -> PePart | None:
-        """Return the section that has the byte of an address in the file."""
+        """Return the section that contains the byte at an address."""
         for part in self.parts:
             if part.address <= address < part.address + part.end - part.start:
                 return part
         return None
 
     def tables(self) -> list[tuple[int, int]]:
-        """Return where the tables of symbols are in the file, each to the end of its section.
+        """Return the places of symbol tables in the file, each to the end of its section.
 
-        Linkers put the names behind the tables. What has no bytes in the file is left out.
+        Linkers put the names behind the tables. Tables without bytes in the file are left out.
         """
         starts: dict[int, int] = {}
         for address in (self.exports, self.imports):
@@ -320,7 +320,7 @@ class PeFile(Struct, frozen=True):
         """Return the sections as those of an ELF file, ascending.
 
         Args:
-            base: of the file's first byte.
+            base: offset of the file's first byte.
         """
         ordered = sorted(self.parts, key=lambda part: part.start)
         return [
@@ -330,14 +330,14 @@ class PeFile(Struct, frozen=True):
 
 
 def read_pe_file(source: Source, size: int | None = None) -> PeFile:
-    """Read the headers of the PE file at the source's position, which stays.
+    """Read the headers of the PE file at the source's position; keep the position.
 
     Args:
-        source: at the first byte.
-        size: of the file, in bytes; None: not known.
+        source: source at the first byte.
+        size: size of the file in bytes; None: not known.
 
     Raises:
-        BadInput: they are damaged, or sections of GPU code overlap or do not fit into the file.
+        BadInput: the headers are damaged, or sections of GPU code overlap or exceed the file.
     """
     base = source.position
     file = parse_pe_file(source.peek(LARGEST_PE_HEADERS)[:size], source.name, base)
@@ -358,12 +358,12 @@ def parse_pe_file(head: bytes, name: str, base: int = 0) -> PeFile:
     """Read headers from the first bytes of a file.
 
     Args:
-        head: its first bytes, `LARGEST_PE_HEADERS` or as many as there are.
-        name: for messages.
-        base: of the file's first byte, for messages.
+        head: first bytes, `LARGEST_PE_HEADERS` or the whole file.
+        name: name of the file in messages.
+        base: offset of the file's first byte, for messages.
 
     Raises:
-        BadInput: they are damaged, or not all there.
+        BadInput: the headers are damaged or incomplete.
     """
     try:
         return _parse_pe(head, name, base)

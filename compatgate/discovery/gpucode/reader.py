@@ -2,8 +2,8 @@
 
 A program or library (ELF, PE) that can seek is read by its section table. A stream is searched
 once for fatbinaries, and its section table, which comes last, then says which of them count:
-constant data elsewhere may hold fatbinaries too (those of a compiler's library, say), and they
-are not this program's kernels. The section table of a PE file comes first, for a stream too.
+constant data elsewhere may hold other fatbinaries (those of a compiler's library, say), which are
+not this program's kernels. The section table of a PE file comes first, for a stream too.
 
 A static library is an ``ar`` archive of object files.
 
@@ -63,23 +63,23 @@ def read_gpu_code(
 ) -> GpuCode:
     """List the GPU code of an ELF or PE file, static library, fatbinary, cubin or PTX file.
 
-    A file or file object that can seek is read by its tables; anything else is read once, front to
+    A seekable file or file object is read by its tables; any other object is read once, front to
     back, with at most 5 MiB in memory and nothing on disk, whatever its size. A file object is
     read from its position on.
 
     Args:
         file: a path, or an object with ``read``.
-        size: bytes that a stream has; a stream that ends before is then truncated.
-        name: for messages and origins; the path where there is one.
-        stream: read it once even if it says that it can seek, as members of compressed archives
-            and of tar streams do, at a price or wrongly.
-        again: gives bytes of a stream a second time, where its section names stand too far before
+        size: size of a stream in bytes; a shorter stream is truncated.
+        name: name in messages and origins; by default the path.
+        stream: read the object once even if it claims to be seekable: members of compressed
+            archives and of tar streams do so, at a cost or wrongly.
+        again: returns bytes of a stream a second time, where its section names are too far from
             its end to be kept.
 
     Raises:
-        BadInput: it is none of these, or damaged or truncated; ``value`` is the offset in bytes.
-        NotFound: there is no such file.
-        Unavailable: it is an ELF file, and pyelftools is not installed.
+        BadInput: the file is none of these, damaged or truncated; ``value`` is the offset in bytes.
+        NotFound: the file does not exist.
+        Unavailable: the file is an ELF file, and pyelftools is not installed.
     """
     if isinstance(file, (str, os.PathLike)):
         path = os.fspath(file)
@@ -87,7 +87,7 @@ def read_gpu_code(
             with open(path, "rb") as opened:
                 return read_gpu_code(opened, name=name or path)
         except FileNotFoundError:
-            raise NotFound("there is no such file", field=path) from None
+            raise NotFound("the file does not exist", field=path) from None
         except OSError as error:
             raise BadInput(f"cannot be read: {error.strerror}", field=path) from None
     return GpuCode(tuple(_read(_source(file, size, name or "the file", stream, again))))
@@ -116,12 +116,12 @@ def _read(source: Source) -> list[Entry]:
     entries = _read_one(source, source.size)
     if entries is not None:
         return entries
-    what = "is no ELF or PE file, static library, fatbinary, cubin or PTX"
+    what = "is not an ELF or PE file, static library, fatbinary, cubin or PTX"
     raise BadInput(what if head else "is empty", field=source.name, value=0)
 
 
 def _read_one(source: Source, size: int | None) -> list[Entry] | None:
-    """Read one file or member; None when it is of no kind that may hold GPU code."""
+    """Read one file or member; return None for kinds without GPU code."""
     head = source.peek(_KIND_HEAD)
     if head.startswith(ELF):
         if len(head) < _KIND_HEAD:
@@ -132,7 +132,9 @@ def _read_one(source: Source, size: int | None) -> list[Entry] | None:
     if head.startswith(FATBIN):
         return _read_fatbins(source, source.position + (source.left if size is None else size))
     if head.startswith(_OLD_FATBIN):
-        raise damaged(source.name, source.position, "fatbinaries of CUDA 3 and before are not read")
+        raise damaged(
+            source.name, source.position, "fatbinaries of CUDA 3 and before are not supported"
+        )
     ptx = read_ptx(source)
     return [ptx] if ptx else None
 
@@ -165,25 +167,25 @@ def _read_archive(source: Source) -> list[Entry]:
 _PADDING = 64
 """Bytes that a linker may leave between two fatbinaries."""
 _PE_PADDING = 512
-"""Bytes that a linker pads a section of a PE file to, and in which delvewheel puts names."""
+"""Padding of a PE section by a linker, in bytes; delvewheel puts names into it."""
 _HOST_HEAD = 4096
 HostRegion = tuple[Region, bool]
 """A fatbinary, and whether it is relocatable."""
 
 
 class _Search(Struct):
-    """What a search met.
+    """The result of a search.
 
     Attributes:
-        found: well-formed fatbinaries, with the bytes other than zero that stood before each.
-        broken: where one begins that cannot be read, and why.
+        found: well-formed fatbinaries, with the number of other non-zero bytes before each.
+        broken: offset of a damaged fatbinary, and the error.
     """
 
     found: list[tuple[Region, int]] = []
     broken: list[tuple[int, BadInput]] = []
 
     def regions(self) -> list[HostRegion]:
-        """Return all that was found; the first error when nothing was."""
+        """Return the fatbinaries; raise the first error when none was found."""
         if self.broken and not self.found:
             raise self.broken[0][1]
         return [(region, False) for region, _ in self.found]
@@ -193,8 +195,8 @@ def read_host(source: Source, size: int | None) -> list[Entry]:
     """Read the ELF file that begins at the source's position.
 
     Args:
-        source: at the ELF file's first byte.
-        size: of the ELF file, which may be a member of an archive; None: up to the stream's end.
+        source: source at the ELF file's first byte.
+        size: size of the ELF file, which may be a member of an archive; None: to the stream's end.
 
     Raises:
         BadInput: the file, or a fatbinary in it, is damaged or truncated.
@@ -222,8 +224,8 @@ def read_windows_host(source: Source, size: int | None) -> list[Entry]:
     """Read the PE file that begins at the source's position.
 
     Args:
-        source: at the PE file's first byte.
-        size: of the PE file; None: up to the stream's end.
+        source: source at the PE file's first byte.
+        size: size of the PE file; None: to the stream's end.
 
     Raises:
         BadInput: the file, or a fatbinary in it, is damaged or truncated.
@@ -285,7 +287,7 @@ def _by_sections(
 
 
 def _advance(source: Source, offset: int) -> None:
-    """Go to an offset; of a stream, forward."""
+    """Go to an offset; in a stream only forward."""
     if source.seekable:
         source.seek(offset)
     else:
@@ -293,12 +295,12 @@ def _advance(source: Source, offset: int) -> None:
 
 
 def _tiled(source: Source, section: Section, rest: int = 0) -> Iterator[Region]:
-    """Yield the fatbinaries of a section, which has nothing else but zeros.
+    """Yield the fatbinaries of a section, which are separated by zeros alone.
 
     Args:
-        source: at its beginning.
-        section: it.
-        rest: bytes behind the last one that may be something else.
+        source: source at the beginning of the section.
+        section: the section.
+        rest: bytes behind the last fatbinary that may hold other data.
     """
     begun = False
     while True:
@@ -320,7 +322,7 @@ def _chosen(source: Source, sections: list[Section], size: int) -> list[Section]
 def _host_regions(
     source: Source, sections: list[Section], size: int, met: _Search
 ) -> list[HostRegion]:
-    """Of what a search met, what is in the sections of GPU code; they must hold nothing else."""
+    """Return the fatbinaries of a search within sections of GPU code, which hold nothing else."""
     if all(section.name is None for section in sections):
         return met.regions()
     chosen = _chosen(source, sections, size)
@@ -340,11 +342,11 @@ def _within(source: Source, section: Section, met: _Search) -> Iterator[HostRegi
         if region.start >= section.end:
             break
         if region.start - place >= _PADDING and (passed or place == section.start):
-            raise damaged(source.name, place, "no fatbinary begins here")
+            raise damaged(source.name, place, "expected a fatbinary")
         yield region, section.name == RELOCATABLE
         place = region.end
     if section.end - place >= _PADDING:
-        raise damaged(source.name, place, "no fatbinary begins here")
+        raise damaged(source.name, place, "expected a fatbinary")
 
 
 ARCHIVE_MAGIC = b"!<arch>\n"
@@ -355,10 +357,10 @@ _LONGEST_NAME = 4096
 
 
 class ArchiveMember(Struct, frozen=True):
-    """A member, at whose first byte the source is.
+    """A member of an archive; the source is at its first byte.
 
     Attributes:
-        end: behind its last byte, in bytes from the file's beginning.
+        end: offset behind its last byte, from the file's beginning.
     """
 
     name: str
@@ -366,7 +368,7 @@ class ArchiveMember(Struct, frozen=True):
 
 
 def archive_members(source: Source, end: int | None) -> Iterator[ArchiveMember]:
-    """Yield the members with content; each leaves the source where the reader left it, or before.
+    """Yield the members with content; continue from the reader's position in the source.
 
     Raises:
         BadInput: a header is damaged, or a member does not fit.

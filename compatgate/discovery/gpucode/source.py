@@ -1,4 +1,4 @@
-"""Bytes in order, from a file that can seek or from a stream that cannot, in bounded memory."""
+"""Read bytes in order from a seekable file or a stream, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from compatgate.errors import BadInput
 CHUNK = 256 * 1024
 """Bytes read at a time."""
 TAIL = 2 * 1024 * 1024
-"""Bytes of a stream's end that are kept, for the section headers of an ELF file."""
+"""Last bytes of a stream that are kept, for the section headers of an ELF file."""
 _RARE = 1
-"""Which byte of a pattern to look for first: that of fatbinaries, 0xED, is rare in programs."""
+"""Index of the byte of a pattern to search first: fatbinaries' 0xED is rare in programs."""
 
 
 class Readable(Protocol):
-    """What a stream must offer: a member of a tar or zip file does."""
+    """The interface of a stream, such as a member of a tar or zip file."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; none at the end."""
+        """Return up to ``size`` bytes; ``b""`` at the end."""
 
 
 Again = Callable[[int, int], bytes]
-"""Gives bytes of a stream that passed, by offset and count; none where it cannot."""
+"""A function that returns earlier bytes of a stream by offset and count; ``b""`` if it cannot."""
 
 
 def damaged(name: str, offset: int, what: str) -> BadInput:
@@ -38,15 +38,15 @@ def damaged(name: str, offset: int, what: str) -> BadInput:
 
 
 class Source:
-    """Bytes in order, with their position.
+    """A source of bytes in order, with a position.
 
     A stream is read once, from its beginning to its end; memory is bounded by `CHUNK` and twice
     `TAIL` whatever its size. A file that can seek skips without reading.
 
     Attributes:
-        name: for messages.
-        size: bytes in all; None: not known.
-        position: of the next byte.
+        name: name in messages.
+        size: size in bytes; None: not known.
+        position: offset of the next byte.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Source:
 
     @property
     def left(self) -> int:
-        """Return bytes behind the position; a very large number when the size is not known."""
+        """Return the number of bytes behind the position; a very large one when not known."""
         return (1 << 63) - 1 if self.size is None else self.size - self.position
 
     def peek(self, count: int) -> bytes:
@@ -84,7 +84,7 @@ class Source:
         return self._buffer[self._start : self._start + count]
 
     def read(self, count: int) -> bytes:
-        """The next bytes, fewer at the end; ``count`` must be small, since they are in memory."""
+        """Return the next bytes in memory, fewer at the end; ``count`` must be small."""
         data = self.peek(count)
         self._advance(len(data))
         return data
@@ -93,7 +93,7 @@ class Source:
         """Return the next bytes.
 
         Raises:
-            BadInput: the file ends before.
+            BadInput: the file ends earlier.
         """
         data = self.read(count)
         if len(data) < count:
@@ -101,10 +101,10 @@ class Source:
         return data
 
     def skip(self, count: int, what: str) -> None:
-        """Pass over bytes.
+        """Skip bytes.
 
         Raises:
-            BadInput: the file ends before.
+            BadInput: the file ends earlier.
         """
         if count > self.left:
             end = self.position + self.left
@@ -123,15 +123,15 @@ class Source:
             count -= taken
 
     def seek(self, offset: int) -> None:
-        """Go to an offset; only where the file can seek."""
+        """Go to an offset of a seekable file."""
         self.position, self._buffer, self._start = offset, b"", 0
 
     def find(self, pattern: bytes, end: int | None, base: int) -> int | None:
         """Go to the next ``pattern`` at a multiple of 8 bytes from ``base``, or to the end.
 
         Returns:
-            How many bytes other than zero were passed, as far as the first window that has any:
-            0 is exact. None at the end.
+            The number of non-zero bytes that were passed, in the first window that has any: 0 is
+            exact. None at the end.
         """
         passed = 0
         while True:
@@ -160,7 +160,7 @@ class Source:
         return None
 
     def skip_zeros(self, end: int) -> None:
-        """Pass over zeros, to the first other byte or to ``end``."""
+        """Skip zeros, to the first other byte or to ``end``."""
         while self.position < end:
             window = self.peek(min(CHUNK, end - self.position))
             zeros = len(window) - len(window.lstrip(b"\0"))
@@ -169,7 +169,7 @@ class Source:
                 return
 
     def known(self, offset: int, count: int) -> bytes:
-        """Bytes of a stream that were passed and are kept, or that can be had again; else none."""
+        """Return earlier bytes of a stream that are kept or can be read again; else ``b""``."""
         start = offset - (self._seen - self._kept)
         if len(self._tail) > 1:
             self._tail = deque([b"".join(self._tail)])
@@ -182,7 +182,7 @@ class Source:
         self.position += count
 
     def _fill(self, count: int) -> bool:
-        """Get more into the buffer; False at the end."""
+        """Fill the buffer; return False at the end."""
         waiting = len(self._buffer) - self._start
         if self.seekable:
             self._file.seek(self._base + self.position + waiting)

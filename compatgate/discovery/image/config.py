@@ -40,15 +40,15 @@ _INSTALLERS = re.compile(
 
 
 class ConfigReading(Struct, frozen=True):
-    """What the config states.
+    """The statements of a config.
 
     Attributes:
-        observations: of components, the one that decides first.
+        observations: observations of components, the deciding one first.
         require: expressions that the container runtime checks, all of which must hold.
-        disable_require: the runtime is told not to check them.
+        disable_require: the runtime does not check them.
         arch: compute capabilities that an NVIDIA build was compiled for; None when not stated.
-        accounted: how many layers, from the lowest, are NVIDIA's own and are what the variables
-            say.
+        accounted: number of layers, from the lowest, that are NVIDIA's own and that the variables
+            describe.
     """
 
     observations: tuple[Observation, ...]
@@ -62,9 +62,9 @@ def read_config(config: Config, signals: Signals, layers: int) -> ConfigReading:
     """Read a config by the published signals.
 
     Args:
-        config: of the image.
-        signals: which variable tells what.
-        layers: how many the manifest has.
+        config: config of the image.
+        signals: variables and labels, and their components.
+        layers: number of layers in the manifest.
     """
     env = _environment(config)
     labels = (config.config.labels if config.config else None) or {}
@@ -77,7 +77,7 @@ def read_config(config: Config, signals: Signals, layers: int) -> ConfigReading:
     history = config.history or []
     observations += _compat(values, observations, history, ngc)
     observations += _compat_use(env)
-    # A package that names the CUDA of its build tells more than a bare version.
+    # A package that names the CUDA of its build is a better witness than a bare version.
     observations.sort(key=lambda o: (o.confidence != "metadata", "+cu" not in o.version))
     return ConfigReading(
         tuple(dict.fromkeys(observations)),
@@ -89,7 +89,7 @@ def read_config(config: Config, signals: Signals, layers: int) -> ConfigReading:
 
 
 def _environment(config: Config) -> dict[str, str]:
-    """Variables; of one that is set twice the last counts."""
+    """Return the variables; the last value of a variable counts."""
     pairs = (item.partition("=") for item in (config.config.env if config.config else None) or [])
     return {name: value for name, _, value in pairs}
 
@@ -115,7 +115,7 @@ def _compat(
     history: Sequence[History],
     ngc: bool,
 ) -> list[Observation]:
-    """Return the forward-compatibility package: by name, or, in NGC images, the one of their CUDA.
+    """Observe the forward-compatibility package, by name or by the CUDA of an NGC image.
 
     ``CUDA_DRIVER_VERSION`` is the driver in that package, not one that the host must have. Images
     of CUDA 12.6.3 and later install the package without a variable; their history names it.
@@ -141,7 +141,7 @@ def _compat(
 
 
 def _compat_use(env: Mapping[str, str]) -> list[Observation]:
-    """Whether the library path leads to the package; NGC's start script tries whether it works."""
+    """Return whether the library path names the package; NGC's start script tests it."""
     found = compat_use_of_path(env.get("LD_LIBRARY_PATH", "").split(":"), "env LD_LIBRARY_PATH")
     if not found and env.get("_CUDA_COMPAT_PATH"):
         found = [Observation(COMPAT_USE, "tried", "env _CUDA_COMPAT_PATH", "derived")]
@@ -149,7 +149,7 @@ def _compat_use(env: Mapping[str, str]) -> list[Observation]:
 
 
 def _requirements(env: Mapping[str, str], signals: Signals) -> tuple[str, ...]:
-    """Expressions of ``NVIDIA_REQUIRE_*``, and the one that a legacy image implies."""
+    """Return the expressions of ``NVIDIA_REQUIRE_*``, and the one that a legacy image implies."""
     found = [
         value
         for name, value in sorted(env.items())
@@ -165,7 +165,7 @@ def _requirements(env: Mapping[str, str], signals: Signals) -> tuple[str, ...]:
 
 
 def _arch(values: Iterable[tuple[Signal, str, str]]) -> tuple[str, ...] | None:
-    """``8.0 8.6 9.0+PTX`` of an NGC build; elsewhere it may be meant for a later build."""
+    """Read ``8.0 8.6 9.0+PTX`` of an NGC build; other images may set it for a later build."""
     for signal, value, _ in values:
         if signal.component == "arch" and value:
             try:
@@ -177,10 +177,10 @@ def _arch(values: Iterable[tuple[Signal, str, str]]) -> tuple[str, ...] | None:
 
 
 def _accounted_layers(history: Sequence[History], signals: Signals, layers: int, ngc: bool) -> int:
-    """Layers up to the last step that sets or uses a variable which only NVIDIA's builds set.
+    """Count the layers up to the last step with a variable that only NVIDIA's builds set.
 
-    Where the history is not that of the layers, none is accounted for. In ``nvidia/cuda`` images
-    nothing is installed with a Python installer: such a step shows that somebody else built on.
+    Return 0 where history and layers do not match. ``nvidia/cuda`` images use no Python installer:
+    a step with one shows another builder.
     """
     if sum(not step.empty_layer for step in history) != layers:
         return 0
@@ -203,14 +203,14 @@ _COMPAT_FOLDER = re.compile(r"(?:/usr/local/cuda[^/]*|/opt/[^/]+)/compat(?P<lib>
 
 
 def compat_use_of_path(folders: Iterable[str], origin: str) -> list[Observation]:
-    """What the folders of a library path say.
+    """Return how the folders of a library path load the forward-compatibility package.
 
-    ``/usr/local/cuda/compat`` is there always. ``compat/lib`` of NGC's images is a link that their
+    ``/usr/local/cuda/compat`` always exists. ``compat/lib`` of NGC's images is a link that their
     start script makes where the package works, to ``lib.real``.
 
     Args:
-        folders: of ``LD_LIBRARY_PATH``, or the lines of a file below ``/etc/ld.so.conf.d``.
-        origin: of the path.
+        folders: folders of ``LD_LIBRARY_PATH``, or lines of a file below ``/etc/ld.so.conf.d``.
+        origin: origin of the path.
     """
     found = []
     for folder in folders:

@@ -1,4 +1,4 @@
-"""Choose the files of a layer that tell something, by their paths, and read each kind.
+"""Choose the files of a layer to read by their paths, and read each kind.
 
 The package databases of dpkg and apk are text; `rpm` reads those of rpm.
 """
@@ -63,7 +63,7 @@ _LIBRARY = re.compile(
 _COMPAT = re.compile(r"(?:.*/)?compat[^/]*/(?:.*/)?libcuda\.so\.\d+\.[\d.]+")
 _TOOLKIT = re.compile(r"(?:.*/)?cuda[^/]*/version\.(?:json|txt)")
 _SITE_PACKAGES = re.compile(r"(?:^|/)(?:site|dist)-packages/")
-# Folders of package managers' caches: what lies there is not installed.
+# Folders of package managers' caches: their files are not installed.
 _CACHES = re.compile(r"(?:^|/)(?:\.cache|\.pip|pkgs/cache)/|(?:^|/)(?:conda|miniconda3?)/pkgs/")
 _STUBS = re.compile(r"/(?:stubs|debug|include|share)/")
 _SYSTEM_PROGRAMS = re.compile(r"(?:usr/)?(?:s?bin|lib(?:exec)?|share)/")
@@ -74,11 +74,11 @@ _OF_NVIDIA = re.compile(
 )
 _OF_COMPONENTS = re.compile(r"lib(?:cublas|cuda|cudart|cudnn|nccl|nvblas|nvinfer)", re.IGNORECASE)
 _SMALLEST_CODE = 1024
-_LONGEST_PATH = 4096  # PATH_MAX: no program can open a longer one
+_LONGEST_PATH = 4096  # PATH_MAX: no program can open a longer path
 
 
 def kind_of_file(member: Member) -> FileKind | None:
-    """What a member may tell; None when nothing."""
+    """Return the kind of a member by its path; None for files that are not read."""
     path = member.path
     name = path[path.rfind("/") + 1 :]
     if member.kind not in ("file", "hardlink") or len(path) > _LONGEST_PATH:
@@ -119,17 +119,17 @@ def _kind_of_library(member: Member, path: str, name: str) -> FileKind | None:
 
 
 def _is_of_package(path: str, name: str) -> bool:
-    """Tell whether a library of NVIDIA is of a package, and not of a component with tables."""
+    """Return whether an NVIDIA library belongs to a package and not to a component with tables."""
     return bool(_SITE_PACKAGES.search(path)) and not _OF_COMPONENTS.match(name)
 
 
 def is_cached(path: str) -> bool:
-    """Whether a file lies in a package manager's cache; installed files may be hard links to it."""
+    """Return whether a file is in a package manager's cache, which may have hard links."""
     return _CACHES.search(path) is not None
 
 
 def owner_of(path: str) -> str:
-    """The package that a file in ``site-packages`` belongs to, by its folder; ``""`` elsewhere."""
+    """Return the package of a file in ``site-packages`` by its folder; ``""`` for other files."""
     match = _SITE_PACKAGES.search(path)
     if not match:
         return ""
@@ -137,7 +137,7 @@ def owner_of(path: str) -> str:
 
 
 def python_of(path: str) -> str | None:
-    """``3.11`` for a file below ``lib/python3.11/``."""
+    """Return ``3.11`` for a file below ``lib/python3.11/``."""
     match = re.search(r"(?:^|/)python(\d\.\d{1,2})t?/(?:site|dist)-packages/", path)
     return match[1] if match else None
 
@@ -149,16 +149,16 @@ _CONDA_CUDA = re.compile(r"(?:^|_)cuda_?(\d{1,2})\.?(\d)?")
 
 
 def named_by_folder(folder: str) -> tuple[str, str] | None:
-    """Name and version of a Python distribution, as the name of its folder states them.
+    """Return the name and version of a Python distribution by the name of its folder.
 
-    A hard link has no content (PyPA, "Recording installed projects").
+    Hard links need this, as they have no content (PyPA, "Recording installed projects").
     """
     name, _, version = folder.rpartition("/")[2].rpartition(".")[0].partition("-")
     return (name, version.partition("-py")[0]) if version else None
 
 
 def of_distribution(name: str, version: str, origin: str) -> list[Observation]:
-    """Return the component that a distribution is, and the Python that it is installed for."""
+    """Observe the component in a distribution, and the Python of its installation."""
     found = [
         replace(seen, origin=origin)
         for seen in read_answer({"packages": {name: version}}, origin, FILES_ARE_READ).observations
@@ -171,7 +171,7 @@ def of_distribution(name: str, version: str, origin: str) -> list[Observation]:
 
 
 def cuda_label(observations: list[Observation]) -> Iterator[Observation]:
-    """Yield the CUDA that a framework's build names (``+cu121``): it loads that, not the base's."""
+    """Yield the CUDA in a framework's build label (``+cu121``), which the framework loads."""
     for seen in observations:
         if is_framework(seen.component):
             cuda = parse_version(seen.component, seen.version).cuda
@@ -180,7 +180,7 @@ def cuda_label(observations: list[Observation]) -> Iterator[Observation]:
 
 
 def torch_version(content: Content, origin: str) -> list[Observation]:
-    """``torch/version.py``: the version with its label, and the CUDA of the build."""
+    """Read ``torch/version.py``: the version with its label, and the CUDA of the build."""
     text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
     found = []
     if (match := _TORCH.search(text)) and tidy_version("torch", match[1]):
@@ -191,7 +191,7 @@ def torch_version(content: Content, origin: str) -> list[Observation]:
 
 
 def conda_package(path: str, origin: str, signals: Signals) -> list[Observation]:
-    """A package by its record's name, ``pytorch-2.3.1-py3.11_cuda12.1_cudnn8.9.2_0.json``."""
+    """Observe a conda package by its record's name, ``pytorch-2.3.1-py3.11_cuda12.1_0.json``."""
     parts = path.rpartition("/")[2].removesuffix(".json").rsplit("-", 2)
     if len(parts) != 3:
         return []
@@ -215,7 +215,7 @@ def conda_package(path: str, origin: str, signals: Signals) -> list[Observation]
 
 
 def library(path: str, origin: str) -> Observation | None:
-    """What a library's file name tells."""
+    """Observe a library by its file name."""
     seen = library_observation(path)
     if seen is None or not _is_version(seen):
         return None
@@ -223,14 +223,14 @@ def library(path: str, origin: str) -> Observation | None:
 
 
 def toolkit(path: str, content: Content, origin: str) -> Observation | None:
-    """Return a toolkit's version file."""
+    """Read a toolkit's version file."""
     text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
     seen = parse_version_file(text, path)
     return replace(seen, origin=origin) if seen and _is_version(seen) else None
 
 
 def library_path(content: Content, origin: str) -> list[Observation]:
-    """What a file below ``/etc/ld.so.conf.d`` adds to the library path."""
+    """Read the library path in a file below ``/etc/ld.so.conf.d``."""
     text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
     return compat_use_of_path(text.splitlines(), origin)
 
@@ -238,10 +238,10 @@ def library_path(content: Content, origin: str) -> list[Observation]:
 def packages(
     kind: str, content: Content, origin: str, signals: Signals, check: Callable[[], None]
 ) -> tuple[list[Observation], list[str]]:
-    """Return the components in a distribution's package database, and what of them cannot be read.
+    """Return the components in a distribution's package database, and sentences about unread ones.
 
     Raises:
-        ValueError: the database cannot be read; says why.
+        ValueError: the database cannot be read; the message says why.
     """
     if kind == "rpm":
         data = content.read_into_memory(LARGEST_RPM)
@@ -269,14 +269,14 @@ _LINE_PIECE = 64 * 1024
 
 
 class Readable(Protocol):
-    """Where bytes come from."""
+    """A source of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; none at the end."""
+        """Return up to ``size`` bytes; ``b""`` at the end."""
 
 
 def dpkg_packages(file: Readable) -> Iterator[tuple[str, str]]:
-    """Yield names and versions of what dpkg has installed.
+    """Yield the names and versions of packages that dpkg has installed.
 
     Source: dpkg ``man/dpkg.pod`` (states: "want flag status"); distroless images have one file per
     package, without a ``Status``.
@@ -288,7 +288,7 @@ def dpkg_packages(file: Readable) -> Iterator[tuple[str, str]]:
 
 
 def apk_packages(file: Readable) -> Iterator[tuple[str, str]]:
-    """Yield names and versions of what apk has installed (``P:`` and ``V:``).
+    """Yield the names and versions of packages that apk has installed (``P:`` and ``V:``).
 
     Source: Alpine wiki, "Apk spec", "Installed Database V2".
     """
@@ -313,7 +313,7 @@ def _paragraphs(file: Readable, keys: tuple[bytes, ...]) -> Iterator[dict[bytes,
 
 
 def _lines(file: Readable) -> Iterator[bytes]:
-    """Yield lines; of one that is longer than any line is, the rest is dropped."""
+    """Yield lines; cut overlong lines at `LARGEST_LINE`."""
     rest = b""
     while piece := file.read(_LINE_PIECE):
         *lines, rest = (rest + piece).split(b"\n")

@@ -1,10 +1,10 @@
 """Stream one layer of an image: fetched, decompressed and checked ahead of use, in bounded memory.
 
-A thread makes the pieces ahead: fetching, hashing and decompressing release the GIL. At most
-`DEPTH` pieces wait, so that memory stays small, and so does what is fetched without need.
+A thread prepares pieces ahead of use: fetching, hashing and decompressing release the GIL. At most
+`DEPTH` pieces wait, so that memory and needless fetching stay small.
 
-The first bytes tell gzip, zstd or none; the media type is not asked, because registries hold
-gzip under every name. `Visibility` knows what layers above hide of the layers below.
+The first bytes tell gzip, zstd or none; the media type is ignored, because registries hold gzip
+under every name. `Visibility` tracks the paths that layers above hide.
 
 Sources: RFC 1952 (gzip; members may follow each other), RFC 8878 (zstd; so may frames),
 opencontainers/image-spec ``layer.md`` ("Representing changes" and "Whiteouts").
@@ -36,13 +36,13 @@ class Layer(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """``layer 3 (sha256:0123456789ab)``."""
+        """Return ``layer 3 (sha256:0123456789ab)``."""
         algorithm, _, digits = self.descriptor.digest.partition(":")
         return f"layer {self.number} ({algorithm}:{digits[:12]})"
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """What goes wrong with what the layer holds is said of it."""
+        """Name the layer in errors about its content."""
         try:
             yield
         except CompatgateError as error:
@@ -55,17 +55,17 @@ class LayerStream(Protocol):
 
     @property
     def position(self) -> int:
-        """Return bytes that were read."""
+        """Return how many bytes were read."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; none at the end."""
+        """Return up to ``size`` bytes; ``b""`` at the end."""
 
     def drain(self) -> None:
-        """Read what is left, and check it."""
+        """Read the remaining bytes, and check their digest."""
 
 
 class LayerSource(Protocol):
-    """Where layers come from: a registry, or a container engine."""
+    """A source of layers: a registry, or a container engine."""
 
     def blob(self, descriptor: Descriptor) -> AbstractContextManager[LayerStream]:
         """Open a layer."""
@@ -75,7 +75,7 @@ class LayerSource(Protocol):
 def open_layer(
     layer: Layer, registry: LayerSource, budget: Budget
 ) -> Iterator[tuple[LayerStream, Feed]]:
-    """Give a layer's bytes as they come, and what they unpack to.
+    """Open a layer: its bytes as they arrive, and the decompressed pieces.
 
     Raises:
         BadInput: the layer is encrypted.
@@ -87,14 +87,14 @@ def open_layer(
 
 
 DEPTH = 4
-"""Pieces that wait."""
+"""Number of pieces that wait."""
 PATIENCE_S = 2.0
-"""Seconds to wait for the thread's end; one that waits for a socket ends with the socket."""
+"""Seconds to wait for the thread's end; a thread that waits for a socket ends with the socket."""
 _POLL_S = 0.1
 
 
 class _End:
-    """The last thing in the queue: why there is no more."""
+    """The last item of the queue, with the error that ended the pieces."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
@@ -102,9 +102,9 @@ class _End:
 
 @contextmanager
 def read_ahead(pieces: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
-    """Iterate over pieces that a thread makes; leaving stops the thread.
+    """Iterate over pieces that a thread prepares; leaving the block stops the thread.
 
-    What the pieces raise is raised where the next one is asked for.
+    An error in the thread is raised at the next piece.
     """
     queue: Queue[bytes | _End] = Queue(DEPTH)
     stop = threading.Event()
@@ -132,7 +132,7 @@ def _fill(pieces: Iterable[bytes], queue: Queue[bytes | _End], stop: threading.E
 
 
 def _put(queue: Queue[bytes | _End], item: bytes | _End, stop: threading.Event) -> bool:
-    """Return whether the item is wanted still."""
+    """Put an item into the queue; return False once the reader has stopped."""
     while not stop.is_set():
         try:
             queue.put(item, timeout=_POLL_S)
@@ -143,7 +143,7 @@ def _put(queue: Queue[bytes | _End], item: bytes | _End, stop: threading.Event) 
 
 
 def _discard(queue: Queue[bytes | _End]) -> None:
-    """Make room, so that the thread sees at once that it should stop."""
+    """Empty the queue, so that the thread stops at once."""
     try:
         while True:
             queue.get_nowait()
@@ -159,7 +159,7 @@ def _pieces(queue: Queue[bytes | _End]) -> Iterator[bytes]:
 
 
 PIECE = 256 * 1024
-"""Most decompressed bytes at a time."""
+"""Most decompressed bytes per piece."""
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE = b"\x2a\x4d\x18"
@@ -167,20 +167,20 @@ _GZIP_WINDOW = 31  # zlib's number for gzip with the largest window
 
 
 class Readable(Protocol):
-    """Where bytes come from."""
+    """A source of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; none at the end."""
+        """Return up to ``size`` bytes; ``b""`` at the end."""
 
 
 class Budget:
-    """Counts what layers decompress to, against a bomb.
+    """A count of decompressed bytes, against decompression bombs.
 
     Attributes:
         unpacked: bytes of all layers so far.
 
     Args:
-        check: called for every piece; raises when the time is over.
+        check: called for every piece; raises at the deadline.
     """
 
     def __init__(self, limits: Limits, check: Callable[[], None] = lambda: None) -> None:
@@ -192,7 +192,7 @@ class Budget:
         """Count bytes of a layer that had ``packed`` bytes so far and ``unpacked`` decompressed.
 
         Raises:
-            TooLarge: it is more than the limits allow.
+            TooLarge: the layers decompress to more than the limits allow.
         """
         limits = self.limits
         self.check()
@@ -206,7 +206,7 @@ class Budget:
 
 
 class _Peeked:
-    """A source whose first bytes were looked at."""
+    """A source that returns its peeked first bytes again."""
 
     def __init__(self, source: Readable) -> None:
         self._source = source
@@ -249,7 +249,7 @@ def _gunzip(source: Readable) -> Iterator[bytes]:
     try:
         while data := source.read(PIECE):
             while data:
-                if member.eof:  # another member, or padding
+                if member.eof:  # another gzip member, or padding
                     data = data.lstrip(b"\0")
                     if not data:
                         break
@@ -269,7 +269,7 @@ def _unzstd(source: Readable, window: int) -> Iterator[bytes]:
     decompressor = zstandard.ZstdDecompressor(max_window_size=window)
     try:
         with decompressor.stream_reader(
-            cast("IO[bytes]", source),  # all that it asks for is read(size)
+            cast("IO[bytes]", source),  # the decompressor only calls read(size)
             read_size=PIECE,
             read_across_frames=True,
         ) as reader:
@@ -284,8 +284,8 @@ def _unzstd(source: Readable, window: int) -> Iterator[bytes]:
 
 _WHITEOUT = ".wh."
 _OPAQUE_WHITEOUT = ".wh..wh..opq"
-# A file with such a name stands in for no directory that would lead to something wanted; not to
-# remember it keeps memory small where a layer has a million files.
+# A file with one of these endings never replaces a directory on a wanted path; forgetting it keeps
+# memory small where a layer has a million files.
 _NEVER_DIRECTORIES = re.compile(
     r"\.(?:pyc?|pyi|h|hpp|cuh|c|cc|cpp|js|ts|map|json|txt|md|rst|html|css|png|svg|jpg|gz|xz|zip|"
     r"mo|po|a|o|la|pc|cmake|ya?ml|toml|csv|pem|p[lm]|rb|tcl|go|rs|java|class|jar|whl|exe|dll|ttf|"
@@ -294,12 +294,12 @@ _NEVER_DIRECTORIES = re.compile(
 
 
 class Visibility:
-    """Layers are read from the top down; a path that a layer above replaced or removed is hidden.
+    """The paths that are visible when layers are read from the top down.
 
-    Everything that a layer says applies to the layers below it, not to itself.
+    A layer hides the paths that it replaces or removes in the layers below, never its own.
 
     Attributes:
-        full: more paths were met than are remembered; of the others nothing is known.
+        full: the limit on remembered paths was reached; further paths hide nothing.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -313,13 +313,13 @@ class Visibility:
         self._new_replaced: set[int] = set()
 
     def whiteout(self, path: str) -> bool:
-        """Take a member's path when it is a whiteout."""
+        """Record a path if it is a whiteout; return whether it is one."""
         folder, _, name = path.rpartition("/")
         if not name.startswith(_WHITEOUT):
             return False
         if name == _OPAQUE_WHITEOUT:
             self._new_emptied.add(folder)
-        elif not name.startswith(".wh..wh."):  # aufs keeps its own files under such names
+        elif not name.startswith(".wh..wh."):  # aufs uses these names for its own files
             hidden = name.removeprefix(_WHITEOUT)
             self._new_removed.add(f"{folder}/{hidden}" if folder else hidden)
         if len(self._new_removed) + len(self._new_emptied) > self._limits.whiteouts:
@@ -327,9 +327,9 @@ class Visibility:
         return True
 
     def take(self, member: Member, *, wanted: bool) -> None:
-        """Take a member that is no whiteout: it hides what has its name below.
+        """Record a member that is no whiteout: it hides the same path in the layers below.
 
-        A directory hides nothing, it merges with the one below.
+        A directory hides nothing; it merges with the directory below.
         """
         plain = not wanted and member.kind in ("file", "hardlink")
         if member.kind == "dir" or (plain and _NEVER_DIRECTORIES.search(member.path)):
@@ -349,7 +349,7 @@ class Visibility:
         )
 
     def next_layer(self) -> None:
-        """Go to the layer below."""
+        """Start the layer below."""
         self._removed |= self._new_removed
         self._emptied |= self._new_emptied
         self._replaced |= self._new_replaced

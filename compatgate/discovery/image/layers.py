@@ -1,4 +1,4 @@
-"""Read layers from the top down, each as a stream, and gather file by file what they tell."""
+"""Read layers from the top down, each as a stream, and gather findings file by file."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _MOST_NOTES = 200
 class WitnessKind(IntEnum):
     """Kinds of witnesses; the lower decides.
 
-    What a framework is installed with (wheels, conda) is what it loads; the distribution's
-    packages and the base image's variables come after the libraries that are there.
+    A framework loads the packages of its own installer (wheels, conda); the distribution's packages
+    and the base image's variables come after the library files.
     """
 
     FRAMEWORK = 0
@@ -51,15 +51,15 @@ class WitnessKind(IntEnum):
 
 
 class LayerFindings(Struct):
-    """Everything that was seen.
+    """The findings in all layers.
 
     Attributes:
-        observations: with the kind of their witness, in the order in which they were met.
-        majors: components of which a library's name tells only the major version.
+        observations: observations with the kind of their witness, in reading order.
+        majors: components of which a library's name states only the major version.
         codes: files with GPU code.
-        open: what could not be read, in sentences.
-        inventory: distributions, and the files that may be theirs.
-        unread: files that may hold GPU code and could not be read, and why.
+        open: sentences about files that could not be read.
+        inventory: distributions, and files that may belong to them.
+        unread: unreadable files that may hold GPU code, with the reason.
         jax_plugins: CUDA major of the plugin that JAX has, by the folder that both are in.
     """
 
@@ -72,16 +72,16 @@ class LayerFindings(Struct):
     jax_plugins: dict[str, str] = {}
 
     def add(self, witness: WitnessKind, observations: Iterable[Observation | None]) -> None:
-        """Take observations of one kind; None is passed over."""
+        """Add observations of one kind; ignore None."""
         self.observations += ((witness, o) for o in observations if o is not None)
 
     def add_distribution(self, name: str, path: str) -> None:
-        """Take a Python distribution that says something of another one."""
+        """Add a Python distribution that describes another one."""
         if match := _JAX_PLUGIN.fullmatch(name):
             self.jax_plugins[path.rsplit("/", 2)[0]] = match[1]
 
     def note(self, sentence: str) -> None:
-        """Say what could not be read, once."""
+        """Add a sentence about an unread file, without duplicates."""
         if len(self.open) < _MOST_NOTES and sentence not in self.open:
             self.open.append(sentence)
             if len(self.open) == _MOST_NOTES:
@@ -90,11 +90,11 @@ class LayerFindings(Struct):
     def findings(
         self, known: Packages = FILES_ARE_READ, toolkits: Mapping[str, str] | None = None
     ) -> Findings:
-        """Return all of it, the witness that decides first.
+        """Return all findings, the deciding witness first.
 
         Args:
-            known: what the facts say of packages.
-            toolkits: version of PTX to the first toolkit that had it.
+            known: facts about packages.
+            toolkits: PTX version to the first toolkit that supports it.
         """
         installed = self.inventory.installed(known, toolkits or {})
         self.add(WitnessKind.WHEEL, installed.observations)
@@ -117,7 +117,7 @@ class LayerFindings(Struct):
         )
 
     def _with_plugin(self, seen: Observation) -> Observation:
-        """JAX has no build label; its plugin, which may be met later, tells the CUDA."""
+        """Label JAX with the CUDA of its plugin, which may be read later than JAX."""
         if seen.component != "jax" or "+" in seen.version or not self.jax_plugins:
             return seen
         for folder, major in self.jax_plugins.items():
@@ -128,7 +128,7 @@ class LayerFindings(Struct):
     def _channels(self) -> dict[tuple[str, str], str]:
         """Return the labels of conda's records, by component and version.
 
-        A package of conda installs metadata as a wheel does; only the record tells them apart.
+        A conda package installs the metadata of a wheel; only conda's record distinguishes them.
         """
         found: dict[tuple[str, str], str] = {}
         for witness, seen in self.observations:
@@ -138,7 +138,7 @@ class LayerFindings(Struct):
         return found
 
     def components(self) -> set[str]:
-        """What has been seen; ``arch`` when GPU code has."""
+        """Return the components found so far; ``arch`` when GPU code was found."""
         found = {o.component for _, o in self.observations}
         return found | {"arch"} if self.codes else found
 
@@ -155,12 +155,12 @@ _LIBRARY_HELP = "the names of its libraries were read"
 
 
 class Scan:
-    """One image's layers.
+    """A scan of one image's layers.
 
     Attributes:
-        seen: what they tell.
-        count: layers that were begun.
-        verified: every layer that was begun was read to its end and is what its digest says.
+        seen: findings of the layers.
+        count: number of layers that were opened.
+        verified: every opened layer was read to its end and has its digest.
     """
 
     def __init__(self, signals: Signals, options: ImageOptions, deadline: Deadline) -> None:
@@ -175,13 +175,13 @@ class Scan:
         self._members = 0
         self._wanted = 0
         self._linked: dict[str, _Code] = {}  # code of this layer's files, for links
-        self._texts: dict[str, bytes] = {}  # metadata in caches, likewise
+        self._texts: dict[str, bytes] = {}  # metadata in caches, for links
 
     def read(self, layers: Sequence[Layer], registry: LayerSource) -> None:
-        """Read layers, the highest first, until what is needed has been seen.
+        """Read layers, the highest first, until all needed components were found.
 
         Raises:
-            CompatgateError: as reading a blob does, or a layer is no tar archive or too large.
+            CompatgateError: a blob cannot be read, or a layer is no tar archive or too large.
         """
         if len(layers) > self._options.limits.layers:
             raise too_large(f"the image has {len(layers)} layers")
@@ -193,7 +193,7 @@ class Scan:
             self._visibility.next_layer()
             if self._visibility.full:
                 self.seen.note(
-                    f"{layer.name} has so many files that not all are remembered; some below may "
+                    f"{layer.name} has too many files to remember; replaced files below may "
                     "count that it replaces"
                 )
             self._linked.clear()
@@ -208,7 +208,7 @@ class Scan:
                         self.verified = False
                         self.seen.note(
                             f"{layer.name} was read up to byte {blob.position} of "
-                            f"{layer.descriptor.size}, where everything needed had been seen; "
+                            f"{layer.descriptor.size}, where all needed components were found; "
                             "its digest was not checked"
                         )
                         return
@@ -295,7 +295,7 @@ class Scan:
                 self.seen.note(sentence)
 
     def _package_log(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
-        if content.left:  # rpm empties it when it closes the database
+        if content.left:  # rpm empties this log when it closes the database
             self.seen.note(
                 f"{origin} holds changes of the package database, which were not read; "
                 f"{_LIBRARY_HELP}"
@@ -321,7 +321,7 @@ class Scan:
             self.seen.codes.append(code)
 
     def _read_code(self, kind: FileKind, path: str, content: Content, origin: str) -> _Code | None:
-        """Read a library, program or kernel in one pass; None for what is none of them."""
+        """Read a library, program or kernel in one pass; return None for other files."""
         size = content.left
         head = content.read(min(len(_ELF), size))
         if head != _ELF and kind != "kernel":
@@ -341,14 +341,14 @@ class Scan:
 
 
 class _Code(Struct, frozen=True):
-    """What one file gave.
+    """The GPU code and links of one file.
 
     Attributes:
-        code: of the file.
-        library: what stands in a record; None for programs, and where the file could not be read.
-        unread: it, or its tables, could not be read.
-        why: it could not be read.
-        torch: what it asks torch for, and what it defines.
+        code: GPU code of the file.
+        library: entry for a record; None for programs and unreadable files.
+        unread: the file or its tables could not be read.
+        why: reason why the file could not be read.
+        torch: symbols that the file needs from torch, and symbols that it defines.
     """
 
     code: CodeFile
@@ -359,7 +359,7 @@ class _Code(Struct, frozen=True):
 
 
 def _open_once(begun: Readable) -> StreamOpener:
-    """Open a member of a stream, which passes once: what was missed of it stays missed."""
+    """Return an opener for a member of a stream, which can be read only once."""
 
     def opener(read: Callable[[Readable], None], /, *, whole: bool) -> None:
         if not whole:
@@ -387,13 +387,13 @@ _READERS: dict[FileKind, _Reader] = {
 
 
 class _PeekedContent:
-    """A content whose first bytes were taken."""
+    """A content that returns its peeked first bytes again."""
 
     def __init__(self, head: bytes, content: Content) -> None:
         self._head = head
         self._content = content
 
     def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; none at the end."""
+        """Return up to ``size`` bytes; ``b""`` at the end."""
         head, self._head = self._head[:size], self._head[size:]
         return head or self._content.read(size)

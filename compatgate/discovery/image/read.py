@@ -44,7 +44,7 @@ _DEEPEST_INDEX = 3
 
 
 class Resolved(Struct, frozen=True):
-    """An image that was found."""
+    """The manifest of an image, and the registry that has it."""
 
     registry: Registry
     digest: str
@@ -65,16 +65,16 @@ def read_image(
     Args:
         reference: ``registry.example/team/app:1.2``, ``app@sha256:...``.
         signals: the fact file ``image_signals``, as the catalog gives it.
-        platform: which image of an index is meant.
-        deadline_s: seconds that all of it may take.
-        options: layers, mirrors, TLS, cache, limits; None: everything as it is by default.
+        platform: platform of the image in an index.
+        deadline_s: time limit in seconds.
+        options: layers, mirrors, TLS, cache, limits; None: the defaults.
 
     Raises:
-        BadInput: the reference is none, the image is none, or is for another platform.
-        NotFound: the registry has no such image.
-        Unavailable: the registry does not answer, refuses, or the deadline passed.
-        Damaged: a manifest or blob is not what its digest says, or cannot be decompressed.
-        TooLarge: the image is larger than is read: a decompression bomb.
+        BadInput: the reference is malformed, is not of a container image, or of another platform.
+        NotFound: the registry does not have the image.
+        Unavailable: the registry does not answer or refuses, or the deadline has passed.
+        Damaged: a manifest or blob does not match its digest, or cannot be decompressed.
+        TooLarge: the image exceeds the limits: a decompression bomb.
     """
     options = _with_names(options or ImageOptions())
     name = parse_reference(reference)
@@ -106,7 +106,7 @@ def _read_image(
     options: ImageOptions,
     transport: Transport,
 ) -> tuple[ImageReading, bool]:
-    """Return the reading, and whether every byte that it rests on was verified."""
+    """Return the reading, and whether all its bytes were verified."""
     config = parse_config(found.registry.config(found.manifest.config), str(name))
     _check_platform(config, wanted, name)
     layers = [Layer(n, d) for n, d in enumerate(found.manifest.layers, 1)]
@@ -116,13 +116,13 @@ def _read_image(
     open_items: list[str] = []
     unread = {"auto": stated.accounted, "all": 0, "none": len(layers)}[options.layers]
     if options.layers == "none" and layers:
-        open_items.append("the layers were not read, as asked")
+        open_items.append("the layers were not read, as requested")
     chosen = layers[unread:][::-1]
     scan.read(chosen, found.registry)
     found_there = conclude_image(stated, scan.seen, options.arch_facts, options.packages)
     open_items += found_there.open
     if not found_there.observations:
-        open_items.append("nothing that is known to need a GPU was found in the image")
+        open_items.append("no component or package that needs a GPU was found in the image")
     elif not found_there.stack:
         open_items.append("no whole version of a component was found in the image")
     reading = ImageReading(
@@ -147,13 +147,13 @@ def conclude_image(
     facts: CudaArch | None,
     known: Packages = FILES_ARE_READ,
 ) -> Inspection:
-    """Return the stack that config and layers amount to.
+    """Conclude the stack from config and layers.
 
     Args:
-        stated: by the config; its architectures count where no file with GPU code was met.
-        seen: in the layers.
+        stated: statements of the config; its architectures count where no file has GPU code.
+        seen: findings in the layers.
         facts: where code runs; without them the code of several packages is not compared.
-        known: what the facts say of packages.
+        known: facts about packages.
     """
     seen.add(WitnessKind.CONFIG, stated.observations)
     toolkits = toolkits_of_ptx(facts) if facts else {}
@@ -177,7 +177,7 @@ def conclude_image(
 def resolve(
     registries: Sequence[Registry], name: Reference, wanted: Platform, deadline: Deadline
 ) -> Resolved:
-    """Find the manifest, at the first mirror that has it, else at the registry."""
+    """Find the manifest at the first mirror that has it, else at the registry."""
     for registry in registries:
         try:
             return _resolve_at(registry, name, wanted)
@@ -188,7 +188,7 @@ def resolve(
 
 
 def _digest_of_tag(registries: Sequence[Registry], name: Reference) -> str | None:
-    """What the tag stands for now, without fetching it; None where no place says."""
+    """Return the current digest of a tag without fetching the image; None if not known."""
     for registry in registries:
         try:
             return registry.digest_of(name.locator)
@@ -221,17 +221,17 @@ def _check_platform(config: Config, wanted: Platform, name: Reference) -> None:
 
 
 def _with_names(options: ImageOptions) -> ImageOptions:
-    """Canonical names of what is needed."""
+    """Return the options with canonical names of the needed components."""
     special = ("arch", CUDA_COMPAT)
     names = (n if n in special else resolve_component(n).component.name for n in options.needs)
     return replace(options, needs=tuple(dict.fromkeys(names)))
 
 
 class FolderFile(Struct, frozen=True):
-    """A file of the folder.
+    """A file of an image's folder.
 
     Attributes:
-        executable: any of its execute bits is set.
+        executable: any execute bit is set.
     """
 
     data: bytes
@@ -239,11 +239,11 @@ class FolderFile(Struct, frozen=True):
 
 
 class ImageFolder(Struct, frozen=True):
-    """The folder.
+    """A folder of an image.
 
     Attributes:
-        digest: of the image's manifest.
-        files: by path below the folder; empty where the image has no such folder.
+        digest: digest of the image's manifest.
+        files: files by path below the folder; empty where the image lacks the folder.
     """
 
     digest: str
@@ -264,19 +264,19 @@ def read_folder(
 
     Args:
         reference: ``registry.example/team/app:1.2``, ``app@sha256:...``.
-        path: of the folder, without leading slash.
-        most_files: that it may hold.
-        most_bytes: that they may have together.
-        platform: which image of an index is meant.
+        path: path of the folder, without leading slash.
+        most_files: largest number of files.
+        most_bytes: largest total size of the files.
+        platform: platform of the image in an index.
         options: mirrors, TLS, credentials, limits.
         deadline_s: seconds that all of it may take.
 
     Raises:
-        BadInput: the reference is none, or the folder holds a link or something else than files.
-        NotFound: the registry has no such image.
-        TooLarge: the folder, or the image, holds more than is read.
+        BadInput: the reference is malformed, or the folder holds a link or device.
+        NotFound: the registry does not have the image.
+        TooLarge: the folder or the image exceeds the limits.
         Unavailable: the registry does not answer in time, or refuses.
-        Damaged: a layer is not what its digest says.
+        Damaged: a layer does not match its digest.
     """
     options = options or ImageOptions()
     name = parse_reference(reference)
@@ -294,7 +294,7 @@ def read_folder(
 
 
 class _FolderReader:
-    """Takes the folder's files from the layers, the highest first."""
+    """Collects a folder's files from the layers, the highest first."""
 
     def __init__(
         self, path: str, most_files: int, most_bytes: int, options: ImageOptions, deadline: Deadline
@@ -310,7 +310,7 @@ class _FolderReader:
         self._visibility = Visibility(options.limits)
 
     def read(self, layer: Layer, registry: Registry) -> None:
-        """Read a layer to its end, so that it is known to be what its digest says."""
+        """Read a layer to its end, which verifies its digest."""
         with open_layer(layer, registry, self._budget) as (blob, feed):
             with layer.named():
                 for member, content in members(feed):
@@ -319,7 +319,7 @@ class _FolderReader:
             blob.drain()
         self._visibility.next_layer()
         if self._visibility.full:
-            raise too_large("the image has so many files that not all hidden ones are remembered")
+            raise too_large("the image has too many files to remember the hidden ones")
 
     def _take(self, member: Member, content: Content) -> None:
         self._members += 1
@@ -335,7 +335,7 @@ class _FolderReader:
     def _keep(self, member: Member, content: Content) -> None:
         below = member.path.removeprefix(f"{self._path}/")
         if member.kind != "file" or below == self._path or not _is_plain(below):
-            hint = "links and devices are not copied; put the file itself there"
+            hint = "links and devices are not copied; replace it with the file itself"
             raise BadInput(f"/{member.path} is not a plain file", field="image", hint=hint)
         data = content.read_all(self._left)
         if data is None or len(self.files) >= self._most_files:
@@ -346,5 +346,5 @@ class _FolderReader:
 
 
 def _is_plain(path: str) -> bool:
-    """Return whether a path leads nowhere else, and can be written."""
+    """Return whether a path stays within its folder and is valid."""
     return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

@@ -1,6 +1,6 @@
-"""Hold the result of reading an image, and find earlier results that answer the same question.
+"""Represent the result of reading an image, and find earlier results in the cache.
 
-Loads no client for registries: who only names or shows readings imports this alone.
+This module imports no registry client: code that only shows readings stays light.
 """
 
 from __future__ import annotations
@@ -22,21 +22,20 @@ from compatgate.discovery.stated_stack import attach_remarks
 
 
 class ImageReading(Struct, frozen=True):
-    """What an image holds.
+    """The stack of an image.
 
     Attributes:
-        reference: as it was asked for, in full.
-        digest: of the manifest that was read: of an index, the one for the platform.
+        reference: the requested reference, in full.
+        digest: digest of the manifest that was read; for an index that of the platform's manifest.
         index: digest of the index that the manifest was chosen from, None without.
-        platform: of the image, ``linux/amd64``.
+        platform: platform of the image, ``linux/amd64``.
         stack_body: the stack in the form of requests.
-        observations: each with the variable, label, or layer and file where it was seen.
-        conflicts: where they disagree, and which decides.
-        open: what could not be read or was left out, in sentences.
-        bytes_read: from the registry, for this call; 0 for manifest, config and layers that are
-            known from before.
-        layers: how many the image has.
-        layers_read: how many of them were read.
+        observations: observations whose origin is a variable, a label, or a layer and file.
+        conflicts: where witnesses disagree, and which decides.
+        open: sentences about parts that could not be read or were left out.
+        bytes_read: bytes read from the registry for this call; 0 for cached readings.
+        layers: number of layers of the image.
+        layers_read: number of layers that were read.
     """
 
     reference: str
@@ -53,15 +52,15 @@ class ImageReading(Struct, frozen=True):
 
     @property
     def pinned(self) -> str:
-        """Return the reference with a digest: a tag may be another image tomorrow."""
+        """Return the reference with its digest, since a tag may move."""
         return self.reference if "@" in self.reference else f"{self.reference}@{self.digest}"
 
     def to_request(self) -> dict[str, Any]:
-        """The stack in the form of requests, with what is open and where witnesses disagree."""
+        """Return the stack in the form of requests, with open questions and conflicts."""
         return attach_remarks(self.stack_body, self.open, self.conflicts)
 
     def to_json(self) -> dict[str, Any]:
-        """``{"stack", "observations", "conflicts", "open", "image"}``."""
+        """Return ``{"stack", "observations", "conflicts", "open", "image"}``."""
         return {
             "stack": self.stack_body,
             "observations": [o.to_json() for o in self.observations],
@@ -80,13 +79,13 @@ class ImageReading(Struct, frozen=True):
 
 
 def encode_reading(reading: ImageReading) -> dict[str, Any]:
-    """Return the reading in the form that is kept."""
+    """Encode a reading for the cache."""
     document: dict[str, Any] = msgspec.to_builtins(reading)
     return document
 
 
 def decode_reading(document: dict[str, Any]) -> ImageReading | None:
-    """Return a reading that was kept; None where it is of another form."""
+    """Decode a cached reading; return None for another form."""
     try:
         return msgspec.convert(document, ImageReading)
     except msgspec.ValidationError:
@@ -94,16 +93,16 @@ def decode_reading(document: dict[str, Any]) -> ImageReading | None:
 
 
 _READING_FORM = "packages/1"
-"""Grows with what a reading holds."""
+"""Version of the cached form; raise it when `ImageReading` changes."""
 
 
 class ReadingCache:
-    """Earlier readings, for one platform and one set of options.
+    """A cache of readings for one platform and one set of options.
 
     Args:
-        options: with the folder; without one nothing is found or kept.
-        platform: that is asked for; it chooses from an index.
-        signals: that readings depend on.
+        options: options with the cache folder; without a folder the cache is off.
+        platform: requested platform, which chooses from an index.
+        signals: published signals, which determine readings.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class ReadingCache:
         self._signals = signals
 
     def find(self, digest: str | None) -> ImageReading | None:
-        """Return the reading of an image or index; one of everything answers every question."""
+        """Return the reading of an image or index; one of all layers answers every question."""
         if not digest or not self._options.cache:
             return None
         for needs in dict.fromkeys(((), tuple(sorted(self._options.needs)))):
@@ -124,13 +123,13 @@ class ReadingCache:
         return None
 
     def keep(self, reading: ImageReading) -> None:
-        """Keep a reading whose every byte was verified."""
+        """Store a reading whose every byte was verified."""
         if self._options.cache:
             name = self._key(reading.digest, tuple(sorted(self._options.needs)))
             cache.write_entry(self._options.cache, name, encode_reading(reading))
 
     def keep_index(self, reading: ImageReading) -> None:
-        """Remember which image an index leads to, where that image's reading is kept."""
+        """Store the image that an index leads to, if that image's reading is stored."""
         if self._options.cache and reading.index and self.find(reading.digest):
             name = self._key(reading.index, tuple(sorted(self._options.needs)))
             if cache.read_entry(self._options.cache, name) is None:
@@ -138,7 +137,7 @@ class ReadingCache:
 
     @cached_property
     def _common(self) -> dict[str, Any]:
-        """Everything but the digest and the needs that a reading depends on."""
+        """Return everything that determines a reading, except its digest and needs."""
         return {
             "version": __version__,
             "platform": str(self._platform),

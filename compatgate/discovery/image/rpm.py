@@ -47,7 +47,7 @@ _LONGEST_VALUE = 256
 
 
 def package_of_header(header: bytes) -> tuple[str, str] | None:
-    """Name and version with release; None for a header that names no package.
+    """Return the name and version with release; None for a header that names no package.
 
     Raises:
         ValueError: the header is damaged.
@@ -76,12 +76,12 @@ def package_of_header(header: bytes) -> tuple[str, str] | None:
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _SQLITE_HEADER = 100
 _LARGEST_SQLITE = 40 * 1024 * 1024
-"""Bytes; it is in memory twice for a moment."""
+"""In bytes; the database is in memory twice for a moment."""
 _SQLITE_STEPS = 100_000
 
 
 def is_sqlite(data: bytearray) -> bool:
-    """Return whether this is an SQLite database."""
+    """Return whether the data is an SQLite database."""
     return data.startswith(_SQLITE_MAGIC) and len(data) >= _SQLITE_HEADER
 
 
@@ -89,7 +89,7 @@ def sqlite_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes
     """Yield the headers of all packages.
 
     Raises:
-        ValueError: the database is damaged, or has no such table.
+        ValueError: the database is damaged, or lacks the table.
     """
     if len(data) > _LARGEST_SQLITE:
         raise ValueError(f"it is larger than {_LARGEST_SQLITE} bytes")
@@ -105,7 +105,7 @@ def sqlite_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes
         return 0
 
     try:
-        # One in memory has no write-ahead log, which rpm asks for: rollback mode instead.
+        # A database in memory has no write-ahead log, which rpm sets: use rollback mode.
         # SQLite, "Database File Format", "File format version numbers".
         data[18:20] = b"\1\1"
         connection.deserialize(data)
@@ -131,15 +131,15 @@ _KEYDATA, _OFFPAGE = 1, 3
 _PAGE_HEADER = 26
 _OFFPAGE_SIZE = 12
 _COUNTER = 4
-"""Bytes of the value of key 0, which is no header but the last number given."""
+"""Bytes of the value of key 0: the last package number, not a header."""
 
 
 class _Pages(Struct):
-    """A database's pages.
+    """The pages of a database.
 
     Attributes:
-        order: ``<`` or ``>``, of its numbers.
-        taken: for each page whether it has been read as part of a chain.
+        order: byte order of numbers, ``<`` or ``>``.
+        taken: for each page whether it was read as part of a chain.
     """
 
     data: memoryview
@@ -149,7 +149,7 @@ class _Pages(Struct):
     taken: bytearray
 
     def page(self, number: int) -> memoryview:
-        """Return a page that says itself that it is this one."""
+        """Return a page, if its header has its number."""
         if not 0 < number < self.count:
             raise ValueError(f"its page {number} is not in the file")
         page = self.data[number * self.size : (number + 1) * self.size]
@@ -167,7 +167,7 @@ class _Pages(Struct):
 
 
 def is_berkeley(data: bytearray) -> bool:
-    """Return whether this is a Berkeley DB hash, of either byte order."""
+    """Return whether the data is a Berkeley DB hash, of either byte order."""
     return _byte_order(data) is not None
 
 
@@ -263,7 +263,7 @@ _BLOB_HEAD, _BLOB_TAIL = struct.Struct("<4sIII"), struct.Struct("<II4s")
 
 
 def is_ndb(data: bytearray) -> bool:
-    """Return whether this is an ndb database."""
+    """Return whether the data is an ndb database."""
     return data.startswith(_NDB_MAGIC)
 
 
@@ -282,7 +282,7 @@ def ndb_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
     if slots > len(data):
         raise ValueError("it ends early")
     view = memoryview(data)
-    left = len(data) - slots  # blobs do not overlap: all of them together are no larger
+    left = len(data) - slots  # blobs do not overlap: together they fit into the file
     for magic, number, first, count in _BLOB_HEAD.iter_unpack(view[_NDB_HEADER:slots]):
         if magic != b"Slot":
             raise ValueError("one of its slots is damaged")
@@ -308,7 +308,7 @@ def _ndb_blob(blob: memoryview, number: int) -> bytes:
 
 
 LARGEST_RPM = 64 * 1024 * 1024
-"""Bytes of the largest database that is read; it is in memory whole."""
+"""Bytes of the largest accepted database, which is in memory as a whole."""
 _Reader = Callable[[bytearray, Callable[[], None]], Iterator[bytes]]
 _FORMS: tuple[tuple[Callable[[bytearray], bool], _Reader], ...] = (
     (is_sqlite, sqlite_headers),
@@ -318,15 +318,15 @@ _FORMS: tuple[tuple[Callable[[bytearray], bool], _Reader], ...] = (
 
 
 def rpm_packages(data: bytearray, check: Callable[[], None]) -> Iterator[tuple[str, str]]:
-    """Yield names and versions with release, of a database in any of rpm's forms.
+    """Yield the names and versions (with release) in a database of any of rpm's forms.
 
     Args:
-        data: the file ``rpmdb.sqlite``, ``Packages`` or ``Packages.db``; it may be changed.
-        check: called now and then; raises when the time is over.
+        data: the file ``rpmdb.sqlite``, ``Packages`` or ``Packages.db``; may be modified.
+        check: called regularly; raises at the deadline.
 
     Raises:
-        ValueError: it is no such database, is damaged, or has what is not read; never is a part
-            of it passed over silently.
+        ValueError: the data is in none of these forms, is damaged, or has a part that cannot be
+            read; no part is skipped silently.
     """
     for recognises, headers in _FORMS:
         if recognises(data):

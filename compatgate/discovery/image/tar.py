@@ -1,7 +1,7 @@
 """Read tar archives from a stream, one header at a time, in bounded memory.
 
 The standard library's ``tarfile`` keeps every header that it has read, and reads an extended
-header whole whatever size it claims; a hostile layer must not decide how much memory is used.
+header as a whole whatever size it claims; a hostile layer must not decide the memory use.
 
 Source: POSIX.1-2017 ``pax`` ("pax Interchange Format", "ustar Interchange Format"), GNU tar
 ``src/tar.h`` (long names, base-256 numbers, sparse files).
@@ -19,10 +19,10 @@ BLOCK = 512
 
 
 class Feed:
-    """Bytes from pieces, taken in the lengths that are needed.
+    """A stream of bytes from pieces of any length.
 
     Attributes:
-        position: of the next byte.
+        position: offset of the next byte.
     """
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
@@ -46,7 +46,7 @@ class Feed:
         return b"".join(parts)
 
     def some(self, most: int) -> bytes:
-        """At least one and at most ``most`` bytes, none at the end."""
+        """Return at least one and at most ``most`` bytes, ``b""`` at the end."""
         if not self._more():
             return b""
         data = self._piece[self._at : self._at + most]
@@ -55,7 +55,7 @@ class Feed:
         return data
 
     def skip(self, count: int) -> int:
-        """Pass over bytes; returns how many were missing at the end."""
+        """Skip bytes; return how many were missing at the end."""
         while count and self._more():
             step = min(count, len(self._piece) - self._at)
             self._at += step
@@ -64,7 +64,7 @@ class Feed:
         return count
 
     def drain(self) -> None:
-        """Pass over everything that is left."""
+        """Skip all remaining bytes."""
         while self._more():
             self.position += len(self._piece) - self._at
             self._at = len(self._piece)
@@ -82,10 +82,10 @@ class Member(Struct):
     """A file, directory or link.
 
     Attributes:
-        path: without leading ``./`` and ``/``, and without trailing ``/``.
+        path: path without leading ``./`` and ``/``, and without trailing ``/``.
         kind: ``file``, ``dir``, ``symlink``, ``hardlink``, ``other``.
-        size: of its content in the archive.
-        executable: any of its execute bits is set.
+        size: bytes of content in the archive.
+        executable: any execute bit is set.
         link: path of the file that a hard link names.
     """
 
@@ -97,7 +97,7 @@ class Member(Struct):
 
 
 class Content:
-    """A member's content, read once; what is left of it is passed over."""
+    """A member's content, which can be read once; the rest is skipped."""
 
     def __init__(self, feed: Feed, member: Member) -> None:
         self.left = member.size
@@ -105,10 +105,10 @@ class Content:
         self._path = member.path
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return up to ``size`` bytes; none at the end.
+        """Return up to ``size`` bytes; ``b""`` at the end.
 
         Raises:
-            Damaged: the archive ends before.
+            Damaged: the archive ends within the content.
         """
         wanted = self.left if size < 0 else min(size, self.left)
         data = self._feed.take(wanted) if wanted <= BLOCK else self._feed.some(wanted)
@@ -118,7 +118,7 @@ class Content:
         return data
 
     def read_all(self, largest: int) -> bytes | None:
-        """Return the content whole, None when it is larger than ``largest`` bytes."""
+        """Return the whole content, None when it is larger than ``largest`` bytes."""
         if self.left > largest:
             return None
         parts = []
@@ -127,7 +127,7 @@ class Content:
         return b"".join(parts)
 
     def read_into_memory(self, largest: int) -> bytearray | None:
-        """Return the content whole as `read_all`, without ever being in memory twice."""
+        """Return the whole content as `read_all`, with one copy in memory."""
         if self.left > largest:
             return None
         data, at = bytearray(self.left), 0
@@ -138,7 +138,7 @@ class Content:
 
 
 LARGEST_EXTENSION = 1024 * 1024
-"""Bytes of an extended header; names have at most a few thousand."""
+"""Bytes of an extended header; names have a few thousand at most."""
 _ZEROS = bytes(BLOCK)
 _RECORDS = {
     b"path": "path",
@@ -149,10 +149,10 @@ _RECORDS = {
 
 
 def members(feed: Feed) -> Iterator[tuple[Member, Content]]:
-    """Yield the members of an archive; the content of each is there until the next is asked for.
+    """Yield the members of an archive; the content of each is valid until the next member.
 
     Raises:
-        Damaged: a header is, or the archive ends within a member.
+        Damaged: a header is damaged, or the archive ends within a member.
     """
     extended: dict[str, str] = {}
     while True:
@@ -209,11 +209,11 @@ def _member(block: bytes, kind: bytes, size: int, extended: dict[str, str]) -> M
     kinds = {b"1": "hardlink", b"2": "symlink", b"5": "dir"}
     word = "file" if kind in (b"0", b"\0", b"7", b"S") else kinds.get(kind, "other")
     if word == "file" and path.endswith("/"):
-        word = "dir"  # as the first tar wrote them
+        word = "dir"  # form of the first tar
     if text := extended.get("size"):
         size = _extended_size(text)
     if kind in b"123456" and kind:
-        size = 0  # links, devices and directories have no content, whatever they say
+        size = 0  # links, devices and directories have no content, whatever size they state
     link = ""
     if word == "hardlink":
         link = _clean_path(extended.get("linkpath") or _text(block[157:257]))
@@ -237,7 +237,7 @@ def _text(field: bytes) -> str:
 
 
 def _clean_path(path: str) -> str:
-    """``./usr//lib/`` and ``/usr/lib`` are ``usr/lib``; ``..`` goes no further than the root."""
+    """Return ``usr/lib`` for ``./usr//lib/`` and ``/usr/lib``; stop ``..`` at the root."""
     if path[:1] not in "./" and "//" not in path and "/." not in path and path[-1:] != "/":
         return path
     parts: list[str] = []
@@ -250,7 +250,7 @@ def _clean_path(path: str) -> str:
 
 
 def _extend(extended: dict[str, str], kind: bytes, feed: Feed, size: int) -> None:
-    """Read a pax or GNU header that says more of the next member."""
+    """Read a pax or GNU header with fields of the next member."""
     if size > LARGEST_EXTENSION:
         raise damaged(f"a layer has an extended header of {size} bytes")
     data = feed.take(size)
@@ -264,7 +264,7 @@ def _extend(extended: dict[str, str], kind: bytes, feed: Feed, size: int) -> Non
 
 
 def _records(data: bytes) -> Iterator[tuple[str, str]]:
-    """``30 path=...`` records; only names and sizes are wanted."""
+    """Read ``30 path=...`` records; return names and sizes only."""
     at = 0
     while at < len(data):
         digits, space, _ = data[at : at + 20].partition(b" ")
@@ -278,7 +278,7 @@ def _records(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _pass_sparse_map(feed: Feed, block: bytes) -> None:
-    """An old GNU sparse file: blocks with more of its map stand before the content."""
+    """Skip the blocks of an old GNU sparse file's map, before the content."""
     more = block[482]
     while more:
         block = feed.take(BLOCK)

@@ -24,15 +24,15 @@ _PREFIXES = ("nvidia.com/", "kubernetes.io/", "feature.node.kubernetes.io/pci-")
 
 
 class Snapshot(Struct, frozen=True):
-    """What AICR saw of a node and its cluster.
+    """A snapshot of a node and its cluster.
 
     Attributes:
-        node: that the snapshot was taken on; empty where it does not say.
-        report: of the node's GPUs; None where nvidia-smi did not answer there; ``why`` says more.
+        node: node of the snapshot; empty where the snapshot does not name it.
+        report: GPUs of the node; None where nvidia-smi did not answer; ``why`` explains.
         sku: token of the GPU's PCI device, ``h100``, which needs no driver.
-        nodes: of the cluster with their labels; empty where they are not all there.
+        nodes: nodes of the cluster with their labels; empty where the lists are incomplete.
         policy: the ``driver`` of the ClusterPolicy; empty without one.
-        notes: what it does not tell.
+        notes: sentences about missing information.
     """
 
     node: str
@@ -45,12 +45,12 @@ class Snapshot(Struct, frozen=True):
 
 
 def is_aicr(body: Body, kind: str) -> bool:
-    """Return whether an object is one of AICR's, of this kind or (a recipe) its result."""
+    """Return whether an object is AICR's and of this kind, or the result of a recipe."""
     group = text_of(body.get("apiVersion")).partition("/")[0]
     ours = group in _GROUPS or group.endswith(_OLD_GROUP)
     if body.get("kind") in (kind, f"{kind}Result"):
         return ours
-    # Test snapshots of AICR's own have no kind: measurements are their mark.
+    # AICR's test snapshots have no kind; measurements identify them.
     return kind == "Snapshot" and "kind" not in body and bool(items(body, "measurements"))
 
 
@@ -73,12 +73,12 @@ def read_snapshot(body: Body) -> Snapshot:
 
 
 def measurements_of(body: Body, kind: str, subtype: str) -> Body:
-    """Return the data of a measurement; empty where it was not made."""
+    """Return the data of a measurement; empty where the snapshot lacks it."""
     return part(_subtype(body, kind, subtype), "data")
 
 
 def unflattened(flat: Body, under: str) -> Body:
-    """Return values that are written as ``driver.version``, without what they are under."""
+    """Return values below a prefix of flattened keys (``driver.version``) without the prefix."""
     prefix = f"{under}."
     return {key[len(prefix) :]: value for key, value in flat.items() if key.startswith(prefix)}
 
@@ -93,14 +93,16 @@ def _subtype(body: Body, kind: str, name: str) -> Body:
 
 
 def _report(smi: Body, notes: list[str]) -> Report | None:
-    """Return the node's GPUs: AICR keeps the first one's name and how many there are."""
+    """Return the node's GPUs: AICR records the first GPU's name and the count."""
     product = text_of(smi.get("gpu.model"))
     if not product:
         return None
     count = _count(smi.get("gpu-count"))
     if count > 1:
-        notes.append(f"AICR keeps the name of the first of {count} GPUs; all are taken to be alike")
-    notes.append("AICR does not keep MIG devices; the GPU is taken to be whole")
+        notes.append(
+            f"AICR records the name of the first of {count} GPUs; assuming that all are alike"
+        )
+    notes.append("AICR does not record MIG devices; assuming that the GPU is whole")
     return Report(
         "AICR snapshot",
         driver=text_of(smi.get("driver") or smi.get("driver-version")) or None,
@@ -121,11 +123,13 @@ def _why_no_gpu(hardware: Body) -> str:
 
 
 def _nodes(body: Body, notes: list[str]) -> Iterator[Node]:
-    """Yield the cluster's nodes with the labels that matter, where every list of nodes is whole."""
+    """Yield the cluster's nodes with their GPU labels, if every list of nodes is complete."""
     labels = _subtype(body, "NodeTopology", "label")
     readings = list(_readings(labels))
     if any(_MORE_NODES.search(nodes) for _, _, nodes in readings):
-        notes.append("the lists of nodes are cut off; the cluster's nodes are not told by it")
+        notes.append(
+            "the snapshot's lists of nodes are truncated; the cluster's nodes are not known"
+        )
         return
     found: dict[str, dict[str, str]] = {}
     for key, value, nodes in readings:
@@ -137,7 +141,7 @@ def _nodes(body: Body, notes: list[str]) -> Iterator[Node]:
 
 
 def _readings(labels: Body) -> Iterator[tuple[str, str, str]]:
-    """Key, value and nodes of each label; older snapshots fold the value into the key."""
+    """Yield key, value and nodes of each label; older snapshots fold the value into the key."""
     entries = items(labels, "items")
     for entry in entries:
         key = text_of(part(entry, "context").get("key"))
@@ -153,7 +157,7 @@ def _readings(labels: Body) -> Iterator[tuple[str, str, str]]:
 
 
 def _unfolded(key: str, value: str) -> str:
-    """Return the label's own key; ``nvidia.com/gpu.present.true`` is the folded ``...present``."""
+    """Return the key without a folded value: ``nvidia.com/gpu.present`` of ``...present.true``."""
     suffix = f".{value}"
     return key.removesuffix(suffix) if value and key.endswith(suffix) else key
 

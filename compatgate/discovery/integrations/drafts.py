@@ -1,7 +1,7 @@
-"""Draft a target from other projects' files, one or several together, to review and import.
+"""Draft a target from other projects' files, for review and import.
 
-Nodes say what is, the operator what is meant. An AICR recipe says what a cluster is to be like,
-before it is.
+Nodes state the actual stack, the operator the declared one. An AICR recipe describes a cluster
+before its deployment.
 
 Sources: NVIDIA/aicr ``examples/recipes`` and ``recipes/components/gpu-operator/values.yaml``;
 ``criteria.accelerator`` is a token of ``pkg/recipe`` (``h100``, ``gb200``, ``any``).
@@ -40,14 +40,14 @@ _KNOWN = "AICR snapshots and recipes, ClusterPolicy, NVIDIADriver, Node"
 
 
 def read_drafts(texts: Iterable[tuple[str, str]], facts: Facts) -> Draft:
-    """Read files together.
+    """Read one or several files into one draft.
 
     Args:
         texts: origin (a file's name) and content of each.
-        facts: to resolve GPUs by.
+        facts: facts that resolve GPUs.
 
     Raises:
-        BadInput: a text is none of the known kinds, or they contradict each other in kind.
+        BadInput: a text is of no known kind, or the kinds do not combine.
     """
     snapshots: list[Snapshot] = []
     recipes: list[Body] = []
@@ -64,11 +64,14 @@ def read_drafts(texts: Iterable[tuple[str, str]], facts: Facts) -> Draft:
             elif body.get("kind") == "Node":
                 nodes.append(_node(body))
             else:
-                kind = text_of(body.get("kind")) or "something without a kind"
+                kind = text_of(body.get("kind")) or "an object without a kind"
                 group = text_of(body.get("apiVersion"))
-                raise BadInput(f"is {kind} {group}".strip(), field=origin, hint=f"read: {_KNOWN}")
+                raise BadInput(f"is {kind} {group}".strip(), field=origin, hint=f"give {_KNOWN}")
     if recipes and (snapshots or operators or nodes or len(recipes) > 1):
-        raise BadInput("a recipe is read alone", hint="snapshots and objects say what is there")
+        raise BadInput(
+            "a recipe cannot be combined with other files",
+            hint="give the recipe alone, or the snapshots and objects",
+        )
     if recipes:
         return read_recipe(recipes[0])
     nodes += [node for snapshot in snapshots for node in snapshot.nodes]
@@ -81,7 +84,7 @@ def read_drafts(texts: Iterable[tuple[str, str]], facts: Facts) -> Draft:
 
 
 def read_snapshot_pools(text: str, facts: Facts, *, origin: str) -> Draft | None:
-    """Return the node that an AICR snapshot was taken on; None where the text is something else.
+    """Return the pools of an AICR snapshot's node; None where the text is no snapshot.
 
     Raises:
         BadInput: the text is neither YAML nor JSON.
@@ -100,14 +103,14 @@ def _node(body: Body) -> Node:
 
 
 def _of_snapshots(snapshots: Sequence[Snapshot]) -> Operator:
-    """What the ClusterPolicy of the cluster says that a snapshot was taken of."""
+    """Return the driver in the ClusterPolicy of the snapshots' cluster."""
     found = [driver_of_settings(one.policy, "ClusterPolicy", "cluster-policy")
              for one in snapshots if one.policy]  # fmt: skip
     return Operator(tuple(found[:1]))
 
 
 def _of_snapshot(snapshot: Snapshot, operator: Operator, facts: Facts) -> Draft:
-    """Return the node that a snapshot was taken on; its own driver decides."""
+    """Draft the node of a snapshot; its loaded driver decides."""
     notes = list(snapshot.notes)
     if snapshot.report is None:
         why = {"driver": snapshot.why, **({} if snapshot.sku else {"gpu": snapshot.why})}
@@ -125,7 +128,7 @@ def _of_snapshot(snapshot: Snapshot, operator: Operator, facts: Facts) -> Draft:
 
 
 def _of_nodes(nodes: Sequence[Node], operator: Operator, facts: Facts) -> Draft:
-    """Return nodes grouped by what they have and what the operator is told to give them."""
+    """Draft pools of nodes by their GPUs and the driver that the operator declares for them."""
     notes, why, meant = list(operator.notes), dict[str, str](), []
     for node in nodes:
         declared = operator.for_node(node.labels) if operator.drivers else None
@@ -156,7 +159,7 @@ def _labelled(pool: ObservedPool, why: dict[str, str]) -> DraftPool:
 
 
 def _of_operator(operator: Operator) -> Draft:
-    """Without nodes: a pool for each driver, its GPU by the selector where that names one."""
+    """Draft a pool for each driver without nodes; a selector may name its GPU."""
     pools, notes = [], list(operator.notes)
     for one in operator.drivers:
         product = one.selector.get(_PRODUCT_LABEL)
@@ -177,11 +180,11 @@ def _differs(declared: DeclaredDriver, node: str, has: str | None) -> str:
 def _with_notes(draft: Draft, snapshots: Sequence[Snapshot]) -> Draft:
     if not snapshots:
         return draft
-    return Draft(draft.pools, (*draft.notes, "nodes are told by the labels in the snapshot"))
+    return Draft(draft.pools, (*draft.notes, "nodes come from the labels in the snapshot"))
 
 
 def _joined(drafts: Sequence[Draft]) -> Draft:
-    """Snapshots of several nodes: nodes that are alike are one pool."""
+    """Join drafts of several nodes: equal nodes become one pool."""
     found: dict[str, list[DraftPool]] = {}
     for draft in drafts:
         for pool in draft.pools:
@@ -191,15 +194,15 @@ def _joined(drafts: Sequence[Draft]) -> Draft:
 
 
 class DraftPool(Struct, frozen=True):
-    """A pool of which something may not be known.
+    """A pool with possibly unknown properties.
 
     Attributes:
         gpu: product in a form that `resolve_gpu` reads; None: not known.
         driver: version; None: not known.
-        os: of the nodes.
-        cpu: None where nothing says it.
-        count: nodes.
-        why: by property, why it is not known.
+        os: operating system of the nodes.
+        cpu: None where not known.
+        count: number of nodes.
+        why: reasons for unknown properties, by property.
     """
 
     name: str
@@ -212,31 +215,31 @@ class DraftPool(Struct, frozen=True):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What a target needs and this does not have."""
+        """Return the properties that a target needs and the pool lacks."""
         return tuple(name for name in ("gpu", "driver") if getattr(self, name) is None)
 
     def to_body(self) -> dict[str, Any]:
-        """Return the pool of a request or document; what is not known is left out."""
+        """Return the pool of a request or document without unknown properties."""
         body: dict[str, Any] = {"name": self.name, "gpu": self.gpu, "driver": self.driver}
         body |= {"os": self.os, "cpu": self.cpu, "count": self.count}
         return {key: value for key, value in body.items() if value is not None}
 
 
 class Draft(Struct, frozen=True):
-    """Pools, and what is to be known about them before they are believed.
+    """Drafted pools, with notes for the review.
 
     Attributes:
-        notes: in sentences: where it is from, what contradicts, what was left out.
+        notes: sentences about sources, contradictions and omissions.
     """
 
     pools: tuple[DraftPool, ...]
     notes: tuple[str, ...] = ()
 
     def filled(self, table: Gpus, **values: str | None) -> Draft:
-        """With what a person states: it decides, and what it contradicts is a note.
+        """Add a person's statements: they decide, and each contradiction becomes a note.
 
         Raises:
-            BadInput: a value is no GPU or no driver version.
+            BadInput: a value is not a GPU or not a driver version.
         """
         stated = {name: value for name, value in values.items() if value}
         if "gpu" in stated:
@@ -253,15 +256,15 @@ class Draft(Struct, frozen=True):
 
 
 def of_observed(pool: ObservedPool, why: dict[str, str] | None = None) -> DraftPool:
-    """Return a pool that was observed on nodes."""
+    """Draft a pool from observed nodes."""
     return DraftPool(pool.name, pool.gpu, pool.driver, pool.os, pool.cpu, pool.nodes, why or {})
 
 
 def draft_target(draft: Draft, name: str, table: Gpus) -> dict[str, Any]:
-    """The ``Target`` document; a property that is not known is left out, and import refuses it.
+    """Return the ``Target`` document without unknown properties; import refuses such a document.
 
     Raises:
-        BadInput: a GPU is none that the facts know.
+        BadInput: the facts do not know a GPU.
     """
     pools = [replace(pool, **_product(pool, table)).to_body() for pool in draft.pools]
     spec = {"pools": pools}
@@ -269,7 +272,7 @@ def draft_target(draft: Draft, name: str, table: Gpus) -> dict[str, Any]:
 
 
 def _product(pool: DraftPool, table: Gpus) -> dict[str, Any]:
-    """The product's own name, and the processor that it comes with where nothing tells it."""
+    """Add the product's name, and the processor of the product where none is known."""
     if pool.gpu is None:
         return {}
     try:
@@ -283,7 +286,7 @@ _OPERATOR = "gpu-operator"
 
 
 def read_recipe(body: Body) -> Draft:
-    """Return the pool that a recipe is for; the driver where the recipe itself names it."""
+    """Draft the pool of a recipe; the driver only where the recipe names one."""
     why: dict[str, str] = {}
     notes = [f"{name}: {value}" for name, value in _constraints(body) if "driver" in name.lower()]
     criteria = part(body, "criteria") or part(body, "spec", "criteria") or part(body, "request")
@@ -296,12 +299,12 @@ def read_recipe(body: Body) -> Draft:
         why["driver"] = declared.why
     named = "-".join(filter(None, (text_of(criteria.get("service")), accelerator))) or "recipe"
     pool = DraftPool(named.lower(), gpu, declared.version, why=why)
-    notes.append("a recipe says what is intended; what nodes have, a snapshot tells")
+    notes.append("a recipe states the intended stack; a snapshot shows the actual one")
     return Draft((pool,), tuple(notes))
 
 
 def _recipe_driver(body: Body) -> DeclaredDriver:
-    """By the operator's overrides, else (older recipes) by the driver's image or version."""
+    """Return the driver in the operator's overrides, else (older recipes) its image or version."""
     spec = part(body, "spec") if items(part(body, "spec"), "componentRefs") else body
     for component in items(spec, "componentRefs"):
         if component.get("name") == _OPERATOR:

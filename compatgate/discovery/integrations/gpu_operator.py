@@ -1,4 +1,4 @@
-"""Read the GPU Operator's objects: which driver it is told to put on which nodes.
+"""Read the GPU Operator's objects: the driver that they declare for each node.
 
 Sources: NVIDIA/gpu-operator ``api/nvidia/v1/clusterpolicy_types.go`` and
 ``api/nvidia/v1alpha1/nvidiadriver_types.go`` (fields, defaults, how an image's path is made of
@@ -24,14 +24,14 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]+", re.ASCII)
 
 
 class DeclaredDriver(Struct, frozen=True):
-    """A driver that the operator is told to install.
+    """A driver that the operator installs on some nodes.
 
     Attributes:
         origin: the object, ``NVIDIADriver h100``.
         version: None where it is not known; ``why`` says why.
-        selector: labels of the nodes that it is for.
+        selector: labels of the driver's nodes.
         affinity: required node affinity, as Kubernetes writes it.
-        note: what else is to be known; empty when nothing is.
+        note: a remark on the driver; may be empty.
     """
 
     origin: str
@@ -43,20 +43,20 @@ class DeclaredDriver(Struct, frozen=True):
     note: str = ""
 
     def takes(self, labels: Mapping[str, str]) -> bool:
-        """Return whether it is for a node with these labels."""
+        """Return whether the driver is for a node with these labels."""
         if any(labels.get(key) != value for key, value in self.selector.items()):
             return False
         return not self.affinity or any(_term(term, labels) for term in self.affinity)
 
 
 class Operator(Struct, frozen=True):
-    """What all objects together declare."""
+    """The drivers that all objects together declare."""
 
     drivers: tuple[DeclaredDriver, ...] = ()
     notes: tuple[str, ...] = ()
 
     def for_node(self, labels: Mapping[str, str]) -> DeclaredDriver | None:
-        """The driver of a node; one that is not known where several claim it, None for none."""
+        """Return the driver of a node; an unknown version where several claim the node, or None."""
         found = [one for one in self.drivers if one.takes(labels)]
         if len(found) < 2:
             return found[0] if found else None
@@ -66,7 +66,7 @@ class Operator(Struct, frozen=True):
 
 
 def is_operator(body: Body) -> bool:
-    """Return whether an object is one of the operator's."""
+    """Return whether an object belongs to the operator."""
     group = text_of(body.get("apiVersion")).partition("/")[0]
     return group == "nvidia.com" and body.get("kind") in (CLUSTER_POLICY, NVIDIA_DRIVER)
 
@@ -100,7 +100,7 @@ def read_operator(bodies: Iterable[Body]) -> Operator:
 
 
 def _agreed_driver(stated: Sequence[DeclaredDriver]) -> tuple[DeclaredDriver, ...]:
-    """Return the driver of the ClusterPolicy; of several only what all of them say."""
+    """Return the driver of the ClusterPolicy objects; not known where they differ."""
     first = stated[0]
     if len({one.version for one in stated}) == 1:
         return (first,)
@@ -119,7 +119,7 @@ def driver_of_settings(driver: Body, origin: str, name: str) -> DeclaredDriver:
         return DeclaredDriver(
             origin, name, why=f"{origin} leaves the driver to NVIDIADriver objects"
         )
-    version, why = _version(driver, origin, "the operator's own default is installed")
+    version, why = _version(driver, origin, "the operator installs its default version")
     return DeclaredDriver(origin, name, version, why)
 
 
@@ -133,7 +133,7 @@ def _driver_object(body: Body) -> DeclaredDriver | None:
     spec, origin = part(body, "spec"), f"{NVIDIA_DRIVER} {name}"
     kind = text_of(spec.get("driverType")) or "gpu"
     if kind == "vgpu-host-manager":
-        return None  # for hypervisors: no container runs on it
+        return None  # for hypervisors, which run no containers
     stated = isinstance(spec.get("nodeSelector"), dict)
     selector = {str(k): text_of(v) for k, v in part(spec, "nodeSelector").items()}
     required = part(spec, "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
@@ -151,7 +151,7 @@ def _driver_object(body: Body) -> DeclaredDriver | None:
 
 
 def _version(driver: Body, origin: str, without: str) -> tuple[str | None, str]:
-    """The version, or why it is not known; the image's tag names it where nothing else does."""
+    """Return the version or why it is not known; the image's tag is the last source."""
     text = text_of(driver.get("version"))
     if not text:
         tail = text_of(driver.get("image")).rpartition("/")[2]
@@ -174,7 +174,7 @@ def _term(term: Any, labels: Mapping[str, str]) -> bool:
     """
     expressions = items(term, "matchExpressions")
     if not expressions or items(term, "matchFields"):
-        return False  # fields name single nodes, which labels do not tell
+        return False  # fields select single nodes by name, which labels cannot decide
     return all(_expression(one, labels) for one in expressions)
 
 

@@ -1,4 +1,4 @@
-"""Evaluate an NFD spec on a pool, as far as a pool tells; report the rest as not checked.
+"""Evaluate an NFD spec on a pool; report what a pool does not tell as not checked.
 
 Sources: kubernetes-sigs/node-feature-discovery ``docs/usage/customization-guide.md`` (operators,
 "Fields", ``matchExpressions``, feature types), ``pkg/apis/nfd/nodefeaturerule/expression.go``;
@@ -33,10 +33,10 @@ _LABELS = ("local.label", "local.feature")
 
 
 class RuleResult(Struct, frozen=True):
-    """Whether a rule holds on a pool.
+    """The outcome of a rule on a pool.
 
     Attributes:
-        why: what fails, or what was not checked; empty where all holds.
+        why: expressions that fail or were not checked; empty where all hold.
     """
 
     rule: str
@@ -45,13 +45,13 @@ class RuleResult(Struct, frozen=True):
     why: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
-        """``{"rule", "pool", "outcome", "why"}``."""
+        """Return ``{"rule", "pool", "outcome", "why"}``."""
         return {"rule": self.rule, "pool": self.pool, "outcome": self.outcome,
                 "why": list(self.why)}  # fmt: skip
 
 
 class _TermResult(Struct, frozen=True):
-    """One answer while it is put together: None is "not known"."""
+    """The result of a term; ``holds`` is None for "not known"."""
 
     holds: bool | None
     why: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class _TermResult(Struct, frozen=True):
 def evaluate_spec(
     rules: Compatibility, pools: Iterable[Pool], table: Gpus, devices: Devices
 ) -> tuple[RuleResult, ...]:
-    """Return each rule of a set on each pool."""
+    """Evaluate each rule of a set on each pool."""
     return tuple(
         _evaluate_rule(rule, pool, _Node(pool, table, devices))
         for pool in pools
@@ -90,10 +90,10 @@ class _Node:
         self._labels = _labels(pool)
 
     def term(self, term: Term) -> _TermResult:
-        """Return whether a term holds."""
+        """Evaluate a term."""
         feature = term.feature.lower()
         if term.match_name is not None or not term.match_expressions:
-            return _unknown(f"{term.feature}: names of features")
+            return _unknown(f"{term.feature}: matchName")
         if feature == "pci.device":
             return self._pci(term.match_expressions)
         if feature == "kernel.loadedmodule":
@@ -105,7 +105,7 @@ class _Node:
         return _all([ask(name, one) for name, one in term.match_expressions.items()])
 
     def _pci(self, asked: Mapping[str, Expression]) -> _TermResult:
-        """Return one device must fit all of it; of a pool only the GPU is known."""
+        """Evaluate expressions that one PCI device must meet; a pool tells only its GPU."""
         listed = ", ".join(f"{name} {expression_text(one)}" for name, one in asked.items())
         gpu, what = self._pool.gpu, f"pci.device: {listed}"
         vendor = asked.get("vendor")
@@ -157,7 +157,7 @@ class _Node:
         return _operate(asked, self._labels[name], what)
 
     def _product(self, asked: Expression, what: str) -> _TermResult:
-        """Return labels spell products as nvidia-smi does; families are not told apart."""
+        """Evaluate a product label, spelled as nvidia-smi does; families are not distinguished."""
         gpu = self._pool.gpu
         if gpu is None or not gpu.product:
             return _unknown(what)
@@ -187,7 +187,7 @@ def _labels(pool: Pool) -> dict[str, str]:
 
 
 def _operate(asked: Expression, value: str, what: str) -> _TermResult:
-    """Return an operator on a value that is there."""
+    """Apply an operator to an existing value."""
     fits = expression_holds(asked, value)
     if fits is None:
         return _unknown(f"{what} {expression_text(asked)}")
@@ -219,7 +219,7 @@ def _unknown(what: str) -> _TermResult:
 
 
 def expression_holds(asked: Expression, value: str) -> bool | None:
-    """Return whether a value that is there fits; None where that is not told."""
+    """Return whether an existing value meets an expression; None where that is not decidable."""
     if asked.op in ("In", "NotIn"):
         return (value in asked.value) == (asked.op == "In") if asked.value else None
     if asked.op in ("Exists", "DoesNotExist"):
@@ -240,7 +240,7 @@ _BOUNDS: dict[str, tuple[Callable[[tuple[int, ...], tuple[int, ...]], bool], ...
 
 
 def _compared(asked: Expression, value: str) -> bool | None:
-    """Whole numbers, or versions where the type says so; regular expressions are not read."""
+    """Compare whole numbers, or versions by type; return None for regular expressions."""
     tests = _BOUNDS.get(asked.op)
     numbers = [_number(text, asked.type) for text in (value, *asked.value)]
     if tests is None or len(asked.value) != len(tests) or asked.type not in ("", "version"):
@@ -260,6 +260,6 @@ def _number(text: str, kind: str) -> tuple[int, ...] | None:
 
 
 def expression_text(asked: Expression) -> str:
-    """Return the expression in words, its first values."""
+    """Return the expression as text, with its first values."""
     values = ", ".join(asked.value[:4]) + (", ..." if len(asked.value) > 4 else "")
     return f"{asked.op} {values}".strip()

@@ -1,13 +1,13 @@
 """Read and write image-compatibility specs, ``v1alpha1``, of Node Feature Discovery (NFD).
 
-`spec_of_stack` writes what of a stack NFD can see on a node, and names what it cannot.
+`build_spec` writes the needs of a stack that NFD can see on a node, and names the others.
 ``matrix/nfd/devices.yaml`` has the PCI device ids of NVIDIA's GPUs.
 
 NFD's validator knows cpu, kernel, memory, network, pci, storage, system and usb of a node, and no
 labels: kubernetes-sigs/node-feature-discovery ``pkg/client-nfd/compat/node-validator`` registers
-no ``local`` source. So neither the driver's version nor GPU Feature Discovery's labels can be
-asked for; a rule that did would fail on every node. Rules have no ``matchAny`` either: with rules
-of that alone, releases up to 0.17 answer "matches" whatever the node has
+no ``local`` source. So a spec can require neither the driver's version nor labels of GPU Feature
+Discovery; a rule on them would fail on every node. Rules have no ``matchAny`` either: with rules
+of ``matchAny`` alone, releases up to 0.17 answer "matches" for every node
 (``nodefeaturerule/rule.go``, ``Execute`` without fail-fast).
 
 Sources: kubernetes-sigs/node-feature-discovery ``docs/usage/image-compatibility.md``,
@@ -44,10 +44,10 @@ _HINT = "see https://kubernetes-sigs.github.io/node-feature-discovery, Image Com
 
 
 class Expression(Struct, frozen=True, omit_defaults=True):
-    """What a value must be.
+    """A condition on a value.
 
     Attributes:
-        type: ``version`` makes numbers out of ``1.2.3``.
+        type: ``version`` compares ``1.2.3`` by its numbers.
     """
 
     op: str = ""
@@ -64,13 +64,13 @@ class Term(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Alternative(Struct, frozen=True, rename="camel"):
-    """One alternative."""
+    """One alternative of a rule."""
 
     match_features: tuple[Term, ...] = ()
 
 
 class Rule(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """All terms, and one of the alternatives where there are some, must hold."""
+    """A rule: all terms must hold, and one of the alternatives if there are any."""
 
     name: str
     match_features: tuple[Term, ...] = ()
@@ -87,33 +87,33 @@ class Compatibility(Struct, frozen=True, omit_defaults=True):
 
 
 class Spec(Struct, frozen=True):
-    """What an image asks of a node."""
+    """The requirements of an image on a node."""
 
     version: str
     compatibilities: tuple[Compatibility, ...]
 
 
 def read_spec(text: str, *, origin: str = "image-compatibility spec") -> Spec:
-    """Read a spec.
+    """Read an image-compatibility spec.
 
     Args:
         text: YAML or JSON.
-        origin: what to call it in errors.
+        origin: name of the text in errors.
 
     Raises:
-        BadInput: it is neither, of another version, or of another form.
+        BadInput: the text is neither YAML nor JSON, or has another version or form.
     """
     bodies = read_objects(text, origin)
     if len(bodies) != 1 or "compatibilities" not in bodies[0]:
-        raise BadInput("is no image-compatibility spec", field=origin, hint=_HINT)
+        raise BadInput("is not an image-compatibility spec", field=origin, hint=_HINT)
     version = bodies[0].get("version")
     if version != VERSION:
-        known = f"version {VERSION} is read"
-        raise BadInput(f"is of version {version!r}", field=origin, value=version, hint=known)
+        known = f"use version {VERSION}"
+        raise BadInput(f"has version {version!r}", field=origin, value=version, hint=known)
     try:
         spec = msgspec.convert(_without_nothing(bodies[0]), Spec, strict=False)
     except (msgspec.ValidationError, RecursionError) as error:
-        problem = f"is no image-compatibility spec: {error}"
+        problem = f"is not an image-compatibility spec: {error}"
         raise BadInput(problem, field=origin, hint=_HINT) from None
     if sum(len(one.rules) for one in spec.compatibilities) > MOST_RULES:
         raise BadInput(f"has more than {MOST_RULES} rules", field=origin)
@@ -123,7 +123,7 @@ def read_spec(text: str, *, origin: str = "image-compatibility spec") -> Spec:
 def write_spec(spec: Spec) -> str:
     """Return the spec as YAML.
 
-    Values are always quoted: 1e38 is a text to one reader of YAML and a number to Go's.
+    Values are always quoted: 1e38 is text to one YAML reader and a number to Go's.
     """
     import yaml
 
@@ -149,7 +149,7 @@ def write_spec(spec: Spec) -> str:
 
 
 def _without_nothing(value: Any) -> Any:
-    """Empty values of YAML stand for nothing, as they do for NFD."""
+    """Drop empty values of YAML, as NFD does."""
     if isinstance(value, dict):
         return {k: _without_nothing(v) for k, v in value.items() if v not in (None, "", "null")}
     if isinstance(value, list):
@@ -161,10 +161,10 @@ VENDOR = "10de"
 
 
 class DeviceRow(Struct, frozen=True):
-    """Devices that are one product.
+    """PCI devices of one product.
 
     Attributes:
-        gpu: how the product's names begin; empty where the facts have none.
+        gpu: prefix of the product's names; empty where the facts have none.
     """
 
     capability: str
@@ -173,17 +173,17 @@ class DeviceRow(Struct, frozen=True):
 
 
 class Devices(Struct, frozen=True):
-    """All rows."""
+    """The table of PCI devices."""
 
     devices: tuple[DeviceRow, ...]
 
     def capabilities(self) -> dict[str, Capability]:
-        """Capability of each device, ascending by id."""
+        """Return the compute capability of each device, ascending by id."""
         pairs = ((i, parse_capability(row.capability)) for row in self.devices for i in row.ids)
         return dict(sorted(pairs))
 
     def of_product(self, name: str) -> frozenset[str]:
-        """Return the ids that a product may have; empty where none is known."""
+        """Return the possible ids of a product; empty where none is known."""
         rows = (
             r for r in self.devices if r.gpu and (name == r.gpu or name.startswith(f"{r.gpu}-"))
         )
@@ -192,7 +192,7 @@ class Devices(Struct, frozen=True):
 
 @cache
 def load_devices() -> Devices:
-    """Return the table that travels with the program."""
+    """Load the table of devices in the package."""
     import yaml
 
     with open(os.path.join(locate("matrix"), "nfd", "devices.yaml"), encoding="utf-8") as file:
@@ -200,11 +200,11 @@ def load_devices() -> Devices:
 
 
 _CLASSES = ("0300", "0302")
-"""VGA and 3D controllers; NVIDIA's GPUs are one or the other."""
+"""PCI classes of NVIDIA's GPUs: VGA and 3D controllers."""
 
 
 class StackSpec(Struct, frozen=True):
-    """A spec, and what the stack needs that it does not say."""
+    """A spec, and the needs of the stack that the spec leaves out."""
 
     spec: Spec
     left_out: tuple[str, ...]
@@ -213,28 +213,28 @@ class StackSpec(Struct, frozen=True):
 def spec_of_stack(
     stack: Stack, facts: Facts, devices: Devices, *, platform: str = "linux/amd64"
 ) -> StackSpec:
-    """Write what a stack asks of a node.
+    """Write the requirements of a stack on a node.
 
     Args:
-        stack: of an image.
+        stack: stack of the image.
         facts: where code runs, and which driver CUDA needs.
         devices: PCI ids of GPUs.
-        platform: of the image.
+        platform: platform of the image.
 
     Raises:
-        Inconclusive: nothing of it can be asked for: NFD would find that every node fits.
+        Inconclusive: the spec would be empty, and every node would match.
     """
     stack = complete(stack)
     left_out = [*_driver_needs(stack, facts), *_unseen(stack)]
     if not (stack.components or stack.packages or stack.arch or stack.require):
-        hint = "an image without a CUDA component or GPU code asks nothing of a GPU node"
+        hint = "an image without a CUDA component or GPU code has no requirement on a GPU node"
         raise Inconclusive("the stack names nothing that needs a GPU", field="stack", hint=hint)
     if platform.startswith("linux/arm64") and _may_run_on_tegra(stack, facts):
         raise Inconclusive(
-            "the image may run on Jetson, whose GPU is no PCI device: no rule holds for all nodes",
+            "the image may run on Jetson, whose GPU is not a PCI device: no rule fits all nodes",
             field="platform",
             value=platform,
-            hint="state the code that it has with --stack arch=sm_90, if that is all",
+            hint="state the image's GPU code, such as --stack arch=sm_90",
         )
     gpu, unknown = _gpu_rule(stack, facts, devices)
     rules = (gpu, _module_rule())
@@ -245,14 +245,14 @@ def spec_of_stack(
 
 
 def _gpu_rule(stack: Stack, facts: Facts, devices: Devices) -> tuple[Rule, list[str]]:
-    """Return a GPU of NVIDIA is there; none of those that no code of the stack runs on."""
+    """Return the rule for an NVIDIA GPU, without GPUs that no code of the stack runs on."""
     asked = {"vendor": Expression("In", (VENDOR,)), "class": Expression("In", _CLASSES)}
     code = _code(stack, facts)
     if not code:
-        note = "GPU code: the stack states none, so any GPU of NVIDIA is taken to do"
+        note = "GPU code: the stack states none, so the rules accept any GPU of NVIDIA"
         return Rule("NVIDIA GPU", (Term("pci.device", asked),)), [note]
     if any(text.partition(": ")[0] not in COMPONENTS for text in stack.open):
-        note = "GPU code: not all of the image was read, so any GPU of NVIDIA is taken to do"
+        note = "GPU code: not all of the image was read, so the rules accept any GPU of NVIDIA"
         return Rule("NVIDIA GPU", (Term("pci.device", asked),)), [note]
     capabilities = devices.capabilities()
     useless = tuple(
@@ -299,13 +299,13 @@ def _may_run_on_tegra(stack: Stack, facts: Facts) -> bool:
 
 
 def _code(stack: Stack, facts: Facts) -> tuple[Arch, ...]:
-    """Return all GPU code of a stack, that of its packages' files included."""
+    """Return all GPU code of a stack, including the code in packages' files."""
     packages = [code for one in _measured(stack, facts) for code in one.carried]
     return tuple(dict.fromkeys([*(stack.arch or ()), *packages]))
 
 
 def _runs(stack: Stack, device: Pair, facts: Facts) -> bool:
-    """Tell whether loose code runs on a GPU, and something of each package that has any."""
+    """Return whether code outside packages runs on a GPU, and some code of each package."""
     if stack.arch and how_it_runs(stack.arch, device, facts.arch) is None:
         return False
     cuda = stack.get("cuda")
@@ -317,7 +317,7 @@ def _runs(stack: Stack, device: Pair, facts: Facts) -> bool:
 
 
 def _measured(stack: Stack, facts: Facts) -> list[GpuPackage]:
-    """The packages whose code has to run: not those that work without, nor NVIDIA's libraries."""
+    """Return the packages whose code has to run, without optional ones and NVIDIA's libraries."""
     finder = package_finder(facts, "linux", "x86_64", stack.get("python"))
     return [
         finder.of_stack(stack, name)

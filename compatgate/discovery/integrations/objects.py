@@ -1,4 +1,4 @@
-"""Read text of another project's tool as plain objects: YAML or JSON, bounded, scalars as text."""
+"""Read objects of other projects' tools from YAML or JSON: bounded, with scalars as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compatgate.strict_json import NOT_JSON
 
 Body = dict[str, Any]
 LARGEST = 32 * 1024 * 1024
-"""Bytes of the largest YAML file; snapshots of large clusters have some."""
+"""Bytes of the largest accepted YAML file; snapshots of large clusters reach some MB."""
 _HINT = (
     "give an AICR snapshot or recipe, ClusterPolicy and NVIDIADriver objects, or nodes, as"
     " kubectl get -o yaml or -o json prints them"
@@ -20,14 +20,14 @@ _HINT = (
 
 
 def read_objects(text: str, origin: str) -> tuple[Body, ...]:
-    """Return the objects of a text; the items of lists are objects of their own.
+    """Return the objects of a text; each item of a list is one object.
 
     Args:
         text: YAML (several documents too) or JSON.
-        origin: what to call it in errors.
+        origin: name of the text in errors.
 
     Raises:
-        BadInput: it is empty, neither, or holds something else than objects.
+        BadInput: the text is empty, neither YAML nor JSON, or holds other values than objects.
     """
     clean = text.lstrip("\ufeff").strip()
     if not clean:
@@ -35,7 +35,7 @@ def read_objects(text: str, origin: str) -> tuple[Body, ...]:
     documents = [_json(clean, origin)] if clean.startswith(("{", "[")) else _yaml(clean, origin)
     found = tuple(one for document in documents for one in _flat(document, origin))
     if not found:
-        raise BadInput("holds no object", field=origin, hint=_HINT)
+        raise BadInput("holds no objects", field=origin, hint=_HINT)
     return found
 
 
@@ -50,11 +50,11 @@ def _yaml(text: str, origin: str) -> list[Any]:
     import yaml
 
     if len(text) > LARGEST:
-        raise BadInput("is too long to be read as YAML", field=origin, hint="give JSON")
+        raise BadInput("is too long for YAML", field=origin, hint="give JSON")
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         _check_shape(yaml, text, loader)
-        # Every value stays the text that it is: the driver 550.10 is not the number 550.1.
+        # Keep every value as text: the driver 550.10 is not the number 550.1.
         return list(yaml.load_all(text, Loader=loader))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         where = " ".join(str(error).split())[:200]
@@ -62,15 +62,15 @@ def _yaml(text: str, origin: str) -> list[Any]:
 
 
 def _check_shape(yaml: Any, text: str, loader: Any) -> None:
-    """Refuse what costs more than it can be worth, before it is built.
+    """Refuse deep nesting and aliases before the objects are built.
 
     Raises:
-        ValueError: it is nested too deeply, or has aliases, which these tools never write.
+        ValueError: the text is nested too deeply, or has aliases, which these tools never write.
     """
     depth = 0
     for event in yaml.parse(text, Loader=loader):
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError("aliases are not read")
+            raise ValueError("aliases are not supported")
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > 64:
@@ -85,7 +85,7 @@ def _flat(document: Any, origin: str) -> Iterator[Body]:
             yield from _flat(item, origin)
         return
     if not isinstance(document, dict):
-        raise BadInput("is no object", field=origin, hint=_HINT)
+        raise BadInput("is not an object", field=origin, hint=_HINT)
     if str(document.get("kind", "")).endswith("List") and isinstance(document.get("items"), list):
         for item in document["items"]:
             yield from _flat(item, origin)
@@ -94,26 +94,26 @@ def _flat(document: Any, origin: str) -> Iterator[Body]:
 
 
 def part(body: Any, *path: str) -> Body:
-    """Return a nested object; empty where there is none, or something else."""
+    """Return a nested object; empty where the value is missing or no object."""
     for name in path:
         body = body.get(name) if isinstance(body, Mapping) else None
     return dict(body) if isinstance(body, Mapping) else {}
 
 
 def text_of(value: Any) -> str:
-    """Return a scalar as text; empty for nothing and for what is no scalar."""
+    """Return a scalar as text; empty for other values."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value).strip() if isinstance(value, (str, int, float)) else ""
 
 
 def is_true(value: Any, *, default: bool = False) -> bool:
-    """Return a flag, written as a boolean or as text."""
+    """Return a flag that is written as a boolean or as text."""
     text = text_of(value).lower()
     return default if text in ("", "null", "~") else text == "true"
 
 
 def items(body: Any, name: str) -> list[Body]:
-    """Return a list of objects; what in it is none is left out."""
+    """Return a list of objects without its other items."""
     value = body.get(name) if isinstance(body, Mapping) else None
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

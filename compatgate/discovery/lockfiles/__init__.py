@@ -1,1 +1,1 @@
-"""Read what a project has locked, in any lockfile format, as observations of its stack."""
+"""Read lockfiles of any format as observations of a project's stack."""

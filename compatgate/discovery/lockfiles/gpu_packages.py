@@ -1,4 +1,4 @@
-"""From locked packages to the GPU packages of a stack: every one of them, whatever its name."""
+"""Find the GPU packages of a stack among locked packages, whatever their names."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class GpuPackages(Struct, frozen=True):
     """The GPU packages of a lock, bill of materials or environment.
 
     Attributes:
-        observations: one for each with a version.
-        wheels: the file that each is installed from, where one is known; components included.
-        open: those without a version, in sentences.
-        origins: where the files of each are, by name; components included.
+        observations: one for each package with a version.
+        wheels: the installed file of each package and component, where known.
+        open: sentences about packages without a version.
+        origins: sources of the files of each package and component, by name.
     """
 
     observations: tuple[Observation, ...] = ()
@@ -37,14 +37,14 @@ class GpuPackages(Struct, frozen=True):
 def gpu_packages(
     packages: Sequence[Package], known: Packages, asked: Sequence[str] = ("",)
 ) -> GpuPackages:
-    """Find the packages that carry GPU code or are tied to CUDA, beside the components.
+    """Find the packages, other than components, that carry GPU code or depend on CUDA.
 
-    Packages that compile GPU code only for features that ask for it count beside others alone.
+    Packages that compile GPU code only for some features count only together with others.
 
     Args:
-        packages: decided ones.
-        known: what the facts say of packages and names.
-        asked: package indexes for packages without one of their own; ``""`` is the default one.
+        packages: decided packages.
+        known: facts about packages and names.
+        asked: package indexes for packages without an index; ``""`` is the default one.
     """
     observations: list[Observation] = []
     wheels: dict[str, Wheel] = {}
@@ -79,7 +79,7 @@ def gpu_packages(
 
 
 def is_gpu_package(package: Package, known: Packages) -> bool:
-    """Tell whether a package, which is no component nor a part of one, belongs into the stack."""
+    """Return whether a package, neither a component nor a part of one, belongs in the stack."""
     name = canonicalize_name(package.name)
     if stack_components.belongs_to_component(name):
         return False
@@ -94,7 +94,7 @@ def is_gpu_package(package: Package, known: Packages) -> bool:
 
 
 def _is_conda_gpu(package: Package, name: str, known: Packages) -> bool:
-    """Tell whether a conda package carries GPU code; CUDA's own libraries come with ``cuda``."""
+    """Return whether a conda package carries GPU code; CUDA's own libraries belong to ``cuda``."""
     if stack_components.conda_component(package) or stack_components.is_toolkit(name):
         return False
     if wheel_builds.uses_cuda(package.build):
@@ -103,7 +103,7 @@ def _is_conda_gpu(package: Package, name: str, known: Packages) -> bool:
 
 
 def _label(package: Package) -> str:
-    """Return the build that a package's own files or index name, where they name one."""
+    """Return the build label in a package's files or index, if any."""
     named = wheel_builds.labels_of_sources(package.sources)
     return named[0] if len(named) == 1 else ""
 
@@ -139,12 +139,12 @@ def _origin(package: Package, asked: Sequence[str]) -> Origin:
 
 
 def _is_better(wheel: Wheel, other: Wheel | None) -> bool:
-    """Tell whether a file says more of a part than another: a metapackage holds no library."""
+    """Return whether a file describes a part better than another: a metapackage has no library."""
     return other is None or ((other.file or "").endswith("-any.whl") and wheel.file is not None)
 
 
 def _wheel(package: Package) -> Wheel | None:
-    """Return the one wheel that fits; of several the installer chooses by its Python."""
+    """Return the only fitting wheel; among several the installer chooses by its Python."""
     if len(package.wheels) != 1:
         return None
     wheel = package.wheels[0]

@@ -1,4 +1,4 @@
-"""What a lockfile format has to give: packages as they are locked, and what is left open."""
+"""Define the interface of a lockfile format: locked packages and open questions."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ Ecosystem = Literal["pypi", "conda"]
 
 
 class Package(Struct, frozen=True):
-    """One package as a lock states it for the target's platform.
+    """A locked package for the target's platform.
 
     Attributes:
-        name: as the lock writes it.
-        origin: where it stands: ``uv.lock: torch``, ``requirements.txt:3``.
-        version: None where the lock does not settle on one.
-        specifier: what is asked for where there is no version: ``>=2.4``.
+        name: name as the lock writes it.
+        origin: place in the lock: ``uv.lock: torch``, ``requirements.txt:3``.
+        version: None where the lock does not choose one.
+        specifier: constraint in place of a version: ``>=2.4``.
         sources: URLs of its index and files; they may name the CUDA build.
         build: conda's build string.
         when: a condition that is not decided for this platform; the package counts as open.
-        selection: the extra, group or environment that must be asked for to get it.
+        selection: extra, group or environment that has to be selected for the package.
         labels: names of its wheel variants that fit the platform (PEP 825).
-        variants: properties of those: label -> ``nvidia :: sm_arch :: 90_real`` lines.
-        wheels: those that fit the platform, where the lock lists them.
+        variants: properties of the variants: label -> ``nvidia :: sm_arch :: 90_real`` lines.
+        wheels: wheels that fit the platform, where the lock lists them.
         depends: names of its direct dependencies, where the lock lists them.
-        index: URL of the package index that the lock names for it.
-        digests: SHA-256 that its files may have, where the lock states them without their names.
-        channel: of conda, that it comes from (``conda-forge``); empty where that is not stated.
+        index: URL of the package's index, where the lock names one.
+        digests: allowed SHA-256 of its files, where the lock states them without names.
+        channel: conda channel (``conda-forge``); empty where not stated.
     """
 
     name: str
@@ -55,14 +55,14 @@ class Package(Struct, frozen=True):
 
 
 class Contents(Struct, frozen=True):
-    """What a format reads from a file.
+    """The packages and open questions of a lockfile.
 
     Attributes:
-        packages: those that the target's platform gets, undecided ones included.
-        indexes: index URLs that hold for all packages.
-        asked: package indexes that an installer asks for packages without one of their own, in
-            order; ``""`` is its default one.
-        open: what the file leaves open beyond its packages.
+        packages: packages for the target's platform, undecided ones included.
+        indexes: index URLs for all packages.
+        asked: package indexes for packages without an index, in order; ``""`` is the installer's
+            default one.
+        open: open questions beyond the packages.
         conflicts: contradictions between the file and the target.
     """
 
@@ -74,15 +74,15 @@ class Contents(Struct, frozen=True):
 
 
 class Origin(Struct, frozen=True):
-    """Where the files of a package are, as a lock or bill of materials says it.
+    """The source of a package's files in a lock or bill of materials.
 
     Attributes:
-        name: normalised, as on the index: that of a component may be another one.
-        version: as it is written there, without a label that only an index names.
-        ecosystem: conda's packages are no wheels.
-        wheels: those that fit the platform, where they are listed; URLs, paths or names.
+        name: normalised name on the index, which may differ from the component's.
+        version: version as written there, without a label that only an index names.
+        ecosystem: conda packages are no wheels.
+        wheels: listed wheels that fit the platform; URLs, paths or names.
         indexes: package indexes to ask, in order; ``""`` is the installer's default one.
-        digests: SHA-256 that a wheel may have; empty where none are stated without their files.
+        digests: allowed SHA-256 of a wheel; empty where none are stated without files.
     """
 
     name: str
@@ -94,19 +94,19 @@ class Origin(Struct, frozen=True):
 
 
 class Selection(Struct, frozen=True):
-    """Optional parts of a lock that are installed: extras and dependency groups."""
+    """The selected optional parts of a lock: extras and dependency groups."""
 
     extras: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
 
 
 class LockFile(Struct, frozen=True):
-    """The file to read.
+    """A lockfile to read.
 
     Attributes:
-        name: its name, for messages and recognition; no folder.
-        text: its contents.
-        beside: reads a file that this one includes, by its path relative to this file's folder;
+        name: name for messages and recognition, without folder.
+        text: text of the file.
+        beside: function that reads an included file by its path relative to this file's folder;
             None where includes cannot be read.
     """
 
@@ -115,7 +115,7 @@ class LockFile(Struct, frozen=True):
     beside: Callable[[str], bytes] | None = None
 
     def may_end(self, *endings: str) -> bool:
-        """Whether the name ends so, or has no ending, as standard input: the content decides."""
+        """Return whether the name has one of these endings, or none, as standard input."""
         return "." not in self.name or self.name.endswith(endings)
 
 
@@ -123,7 +123,7 @@ class Format(Protocol):
     """One lockfile format."""
 
     name: str
-    """As messages and `LockReading.format` say it."""
+    """Name of the format in messages and in `LockReading.format`."""
 
     def recognises(self, file: LockFile) -> bool:
         """Return whether the file's name and content are of this format; never raises."""
@@ -133,26 +133,26 @@ class Format(Protocol):
         """Return the packages for a platform.
 
         Raises:
-            BadInput: malformed; names the file and, where it can, the line.
-            Inconclusive: a template, or nothing for this platform.
+            BadInput: the file is malformed; the field names the file and, where possible, the line.
+            Inconclusive: the file is a template, or has nothing for this platform.
         """
         ...
 
 
 class LockReading(Struct, frozen=True):
-    """What a lockfile says of a stack.
+    """The stack in a lockfile.
 
     Attributes:
         format: ``uv.lock``, ``requirements.txt``, ...
-        observations: what is locked, each with the place in the file.
+        observations: locked versions, with their places in the file.
         conflicts: contradictions within the file, or with the target, beyond those between two
             observations of one component, which `settle` finds.
-        open: what the lock does not decide, one sentence each; none may be taken for a pass.
+        open: sentences about undecided questions; none is a pass.
         arch: GPU code, where the chosen wheel variant states it (``sm_90``, ``compute_120``).
-        wheels: the file that a part is installed from, by name, where one is known.
-        origins: where the files of each GPU package and component are, by name.
-        unrelated: nothing in it, installed by default or not, is part of a GPU stack; that is
-            open as well.
+        wheels: installed files by the name of the part, where known.
+        origins: sources of the files of each GPU package and component, by name.
+        unrelated: no package of the lock, optional ones included, is part of a GPU stack; this is
+            an open question too.
     """
 
     format: str

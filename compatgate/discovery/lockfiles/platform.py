@@ -1,6 +1,6 @@
 """Evaluate environment markers for the target's platform, never for this machine.
 
-`python_conflict` tells whether a lock is for the target's Python at all.
+`find_python_conflict` checks whether a lock is for the target's Python.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compatgate.discovery.observations import Conflict
 from compatgate.errors import BadInput
 
 _PYTHONS = tuple(f"3.{minor}" for minor in range(7, 16))
-"""Pythons that a target may have, where it does not say."""
+"""Possible Pythons of a target that does not state one."""
 _SOME_PATCHES = (0, 99)
 """``3.11`` stands for its first and its last patch release."""
 _TRUE, _FALSE = "os_name != ''", "os_name == ''"
@@ -31,11 +31,11 @@ Subdir = Literal["linux-64", "linux-aarch64", "win-64", "win-arm64"]
 
 
 class Platform(Struct, frozen=True):
-    """Where the lock is to be installed.
+    """The platform of an installation.
 
     Attributes:
-        os: ``wsl`` installs as Linux does.
-        python: ``3.11`` or ``3.11.7``; None: not stated, and what depends on it stays open.
+        os: ``wsl`` installs the same files as Linux.
+        python: ``3.11`` or ``3.11.7``; None: not stated, and dependent markers stay open.
     """
 
     os: Os = "linux"
@@ -44,7 +44,7 @@ class Platform(Struct, frozen=True):
 
     @property
     def conda(self) -> Subdir:
-        """conda's name of this platform."""
+        """Return conda's name of this platform."""
         if self.os == "windows":
             return "win-arm64" if self.cpu == "aarch64" else "win-64"
         return "linux-aarch64" if self.cpu == "aarch64" else "linux-64"
@@ -54,7 +54,7 @@ class Platform(Struct, frozen=True):
         return f"{self.os} {self.cpu}{python}"
 
     def pythons(self) -> tuple[str, ...]:
-        """Full versions that this platform's Python may have.
+        """Return the possible full versions of this platform's Python.
 
         Raises:
             BadInput: ``python`` is not a version.
@@ -68,7 +68,7 @@ class Platform(Struct, frozen=True):
 
 
 def _environment(platform: Platform, python: str) -> dict[str, Any]:
-    """PEP 508's variables on this platform; releases of the operating system are not known."""
+    """Return PEP 508's variables on this platform, except unknown releases of the system."""
     windows = platform.os == "windows"
     machine = {"x86_64": "AMD64", "aarch64": "ARM64"}[platform.cpu] if windows else platform.cpu
     return {
@@ -88,14 +88,14 @@ def _environment(platform: Platform, python: str) -> dict[str, Any]:
 
 
 class Markers:
-    """Decides markers for one platform.
+    """An evaluator of markers for one platform.
 
     Args:
-        platform: the target's.
-        file: the lock's name, for messages.
-        requires_python: what the lock itself asks of Python; narrows an unknown one.
-        extras: those asked for.
-        groups: dependency groups asked for.
+        platform: platform of the target.
+        file: name of the lock in messages.
+        requires_python: the lock's constraint on Python; narrows an unknown Python.
+        extras: selected extras.
+        groups: selected dependency groups.
     """
 
     def __init__(
@@ -121,10 +121,10 @@ class Markers:
         self._environments = [{**_environment(platform, p), **sets} for p in allowed or possible]
 
     def decide(self, marker: str) -> bool | None:
-        """Return whether a marker holds; None: it depends on something that is not known.
+        """Return whether a marker holds; None where it depends on an unknown value.
 
         Raises:
-            BadInput: not a marker.
+            BadInput: the text is not a marker.
         """
         text = marker.strip()
         if not text:
@@ -134,7 +134,7 @@ class Markers:
         return self._known[text]
 
     def selected_by(self, marker: str, extras: Iterable[str], groups: Iterable[str] = ()) -> str:
-        """``extra gpu`` when asking for that makes a marker hold that does not; else nothing."""
+        """Return ``extra gpu`` when selecting it makes a marker hold; else ``""``."""
         if "extra" not in marker and "dependency_groups" not in marker:
             return ""
         wanted = [("extra", name) for name in extras] + [("group", name) for name in groups]
@@ -144,7 +144,7 @@ class Markers:
         return ""
 
     def _with(self, kind: str, name: str) -> Markers:
-        """These markers, with one more extra or group asked for."""
+        """Return markers with one more selected extra or group."""
         if (kind, name) not in self._others:
             platform, requires = self._made_for
             self._others[kind, name] = Markers(
@@ -158,7 +158,7 @@ class Markers:
 
     def _evaluate(self, text: str) -> bool | None:
         if "variant_" in text:
-            return None  # PEP 817's markers: decided when the wheel is chosen
+            return None  # PEP 817's markers are decided when the wheel is chosen
         try:
             parsed = Marker(self._settle_extras(text[:_LONGEST_MARKER]))
             answers = {parsed.evaluate(e, context="lock_file") for e in self._environments}
@@ -170,7 +170,7 @@ class Markers:
         return answers.pop() if len(answers) == 1 else None
 
     def _settle_extras(self, text: str) -> str:
-        """Several extras at once: `packaging` knows one, so each comparison is decided here."""
+        """Decide comparisons of extras, since `packaging` supports a single extra."""
 
         def decided(operator: str, name: str) -> str:
             return _TRUE if (name in self._extras) == (operator == "==") else _FALSE
@@ -191,7 +191,7 @@ def _allowed(pythons: tuple[str, ...], requires: str, file: str) -> tuple[str, .
 def python_conflict(
     markers: Markers, file: str, platform: Platform, requires: str
 ) -> tuple[Conflict, ...]:
-    """Return a conflict when the target's Python is outside what the lock was made for."""
+    """Return a conflict when the lock excludes the target's Python."""
     if markers.python_fits:
         return ()
     have = f"the target has {platform.python}" if platform.python else "no known Python is"

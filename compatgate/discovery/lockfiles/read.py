@@ -1,4 +1,4 @@
-"""From a lockfile to observations of a stack."""
+"""Read a lockfile into observations of a stack."""
 
 from __future__ import annotations
 
@@ -41,17 +41,18 @@ def read_lockfile(
     """Read a lockfile of any known format for one platform.
 
     Args:
-        path_or_name: a `Path` if the files that it includes may be read from its folder; text is
-            a name only (what a client sent), and its includes stay open.
-        data: the file.
-        platform: where it is to be installed.
-        known: which packages carry GPU code, and which do not.
-        extras: optional parts of the project that are installed as well.
-        groups: dependency groups (pixi: environments; conda-lock: categories) likewise.
+        path_or_name: a `Path` if included files may be read from its folder; text is the name of a
+            file from a client, whose includes stay open.
+        data: content of the file.
+        platform: platform of the installation.
+        known: packages with and without GPU code.
+        extras: selected optional parts of the project.
+        groups: selected dependency groups (pixi: environments; conda-lock: categories).
 
     Raises:
-        BadInput: not a lockfile, malformed, or too large; names the file and where it can the line.
-        Inconclusive: empty, a template, without any package, or not for this platform.
+        BadInput: the file is not a lockfile, malformed or too large; the field names the file and,
+            where possible, the line.
+        Inconclusive: the file is empty, a template, without packages, or not for this platform.
     """
     name = os.path.basename(os.fspath(path_or_name)) or "lockfile"
     text = decode(data, name)
@@ -70,23 +71,23 @@ def recognise(file: LockFile) -> Format:
     """Return the format of a file, by name and content.
 
     Raises:
-        BadInput: none; names those that are read.
+        BadInput: the format is unknown; the hint lists the known ones.
     """
     for known in FORMATS:
         if known.recognises(file):
             return known
-    hint = f"these are read: {', '.join(known.name for known in FORMATS)}"
-    raise BadInput("is not a lockfile that is read", field=file.name, hint=hint)
+    hint = f"use one of these formats: {', '.join(known.name for known in FORMATS)}"
+    raise BadInput("is not a lockfile in a known format", field=file.name, hint=hint)
 
 
 def _folder_of(path: Path) -> Callable[[str], bytes]:
-    """Reads files below the lockfile's folder; a link that leads out of it is refused."""
+    """Return a reader for files in the lockfile's folder that refuses links out of it."""
     folder = path.resolve().parent
 
     def read(relative: str) -> bytes:
         wanted = (folder / relative).resolve()
         if not wanted.is_relative_to(folder):
-            raise OSError(0, "it is not within the folder of the lockfile")
+            raise OSError(0, "it is outside of the lockfile's folder")
         return wanted.read_bytes()
 
     return read
@@ -125,14 +126,14 @@ def _reading(format_name: str, file: str, contents: Contents, known: Packages) -
 
 
 def _name_in_stack(package: Package, known: Packages) -> str:
-    """Return the name of a component or GPU package, or nothing."""
+    """Return the name of a component or GPU package, or ``""``."""
     if is_gpu_package(package, known):
         return canonicalize_name(package.name)
     return _is_component(package)
 
 
 def _is_component(package: Package) -> str:
-    """Return the component's name, or nothing."""
+    """Return the component's name, or ``""``."""
     if package.ecosystem == "conda":
         found = stack_components.conda_component(package)
         return found.name if found else ""
@@ -141,7 +142,7 @@ def _is_component(package: Package) -> str:
 
 
 def _undecided(packages: Sequence[Package], known: Packages) -> list[str]:
-    """Return parts that the platform may get, by conditions that it does not decide."""
+    """Return sentences about parts whose conditions the platform does not decide."""
     candidates: dict[str, list[str]] = {}
     for package in packages:
         component = _name_in_stack(package, known) if package.when else ""
@@ -153,7 +154,7 @@ def _undecided(packages: Sequence[Package], known: Packages) -> list[str]:
 
 
 def _only_selected(packages: Sequence[Package], file: str, known: Packages) -> list[str]:
-    """What is to say when nothing that is installed by default is part of a GPU stack."""
+    """Return sentences for a lock whose GPU stack is only in optional parts."""
     found: dict[str, str] = {}
     for package in packages:
         component = _name_in_stack(package, known) if package.selection else ""
@@ -171,7 +172,7 @@ def _unrelated(file: str) -> str:
 def _variants(
     packages: Sequence[Package],
 ) -> tuple[list[Observation], tuple[str, ...], list[str]]:
-    """Packages with wheel variants: one fitting variant decides, several are the host's choice."""
+    """Read wheel variants: a single fitting one decides; several stay open."""
     observations: list[Observation] = []
     arch: tuple[str, ...] = ()
     left: list[str] = []

@@ -18,16 +18,16 @@ from compatgate.discovery.observations import Conflict, Observation
 from compatgate.errors import BadInput
 
 _UNLABELLED = ("cuda", "cublas")
-"""Their versions are the toolkit's own: 12.4.127 needs no label to say CUDA 12."""
+"""Packages with the toolkit's version number: 12.4.127 states CUDA 12 without a label."""
 _PARTS = re.compile(r"tensorrt(?:-(?:cu\d{2}|lean|dispatch))*-(?:libs|bindings)")
 _JAX_PARTS = re.compile(r"jax-cuda(\d{2})-(?:plugin|pjrt)")
 
 
 class LockedComponents(Struct, frozen=True):
-    """What packages come to.
+    """The components among locked packages.
 
     Attributes:
-        of_index: components whose packages are all from the package index.
+        of_index: components whose packages all come from the package index.
     """
 
     observations: tuple[Observation, ...] = ()
@@ -37,15 +37,15 @@ class LockedComponents(Struct, frozen=True):
 
 
 _INDEX_HOSTS = ("pypi.org", "files.pythonhosted.org", "pypi.python.org")
-"""Where the package index and its files are; a mirror may serve other wheels."""
+"""Hosts of the package index and its files; a mirror may serve other wheels."""
 
 
 def is_from_index(package: Package, indexes: Sequence[str]) -> bool:
-    """Tell whether a package is from the package index, as far as the file says where it is from.
+    """Return whether a package is from the package index, by the URLs in the file.
 
     Args:
-        package: of the Python ecosystem.
-        indexes: index URLs that hold for all packages of the file.
+        package: package of the Python ecosystem.
+        indexes: index URLs for all packages of the file.
     """
     named = [url for url in package.sources if "/" in url or "\\" in url] or indexes
     return all(map(_is_at_index, named))
@@ -59,7 +59,7 @@ def _is_at_index(url: str) -> bool:
 
 
 def pypi_component(name: str) -> tuple[Component, tuple[int, ...] | None] | None:
-    """Return the component that a package on the index is, and the CUDA that its name states."""
+    """Return the component of a package on the index, and the CUDA that its name states."""
     canonical = canonicalize_name(name)
     if canonical in NOT_ON_INDEX or len(canonical) > 100 or not mention().search(canonical):
         return None
@@ -70,10 +70,10 @@ def pypi_component(name: str) -> tuple[Component, tuple[int, ...] | None] | None
 
 
 def belongs_to_component(name: str) -> bool:
-    """Tell whether a package is a component, or a part or stub of one.
+    """Return whether a package is a component, or a part or stub of one.
 
     Args:
-        name: normalised.
+        name: normalised name of the package.
     """
     return bool(
         pypi_component(name)
@@ -87,8 +87,8 @@ def observe_pypi(packages: Sequence[Package], indexes: Sequence[str]) -> LockedC
     """Return components among locked packages.
 
     Args:
-        packages: of the Python ecosystem, decided ones only.
-        indexes: index URLs that hold for all of them.
+        packages: decided packages of the Python ecosystem.
+        indexes: index URLs for all packages.
     """
     observations: list[Observation] = []
     conflicts: list[Conflict] = []
@@ -127,13 +127,13 @@ def observe_pypi(packages: Sequence[Package], indexes: Sequence[str]) -> LockedC
 
 
 def _without_cpu_jax(observations: list[Observation]) -> list[Observation]:
-    """Leave out JAX beside another framework: without a CUDA plugin it is a package for CPUs."""
+    """Drop JAX without a CUDA plugin next to another framework: it runs on the CPU."""
     others = any(is_framework(o.component) and o.component != "jax" for o in observations)
     return [o for o in observations if o.component != "jax"] if others else observations
 
 
 def _without_meta(observations: Sequence[Observation]) -> list[Observation]:
-    """Observations without those of a meta package whose own package is locked beside it."""
+    """Drop observations of meta packages whose main package is locked too."""
     brought = {
         (seen.component, seen.version.partition("+")[0])
         for seen in observations
@@ -151,9 +151,9 @@ def _observation(component: Component, package: Package, version: str, label: st
 def _pypi_label(
     component: Component, package: Package, indexes: Sequence[str]
 ) -> tuple[str, list[Conflict]]:
-    """Return the CUDA build: of the version, else of the package's own URLs, else of the index.
+    """Return the CUDA build in the version, else in the package's own URLs, else in the index.
 
-    An index for all packages speaks of PyTorch alone: what else is on it is the same everywhere.
+    An index for all packages decides for PyTorch alone: its other packages have one build.
     """
     own = wheel_builds.label_of_version(package.version or "")
     if component.kind != "framework":
@@ -188,7 +188,7 @@ def unpinned_message(name: str, package: Package) -> str:
 
 
 def _jax_label(packages: Sequence[Package]) -> str:
-    """JAX's CUDA is its plugin's, and was its jaxlib's label."""
+    """Return JAX's CUDA label: that of its plugin, in older releases that of jaxlib."""
     for package in packages:
         name = canonicalize_name(package.name)
         if match := _JAX_PARTS.fullmatch(name):
@@ -219,7 +219,7 @@ _EXACT = re.compile(
 
 
 def conda_component(package: Package) -> Component | None:
-    """Return the component that a conda package is; ONNX Runtime counts in its CUDA builds only."""
+    """Return the component of a conda package; ONNX Runtime counts only in CUDA builds."""
     name = package.name.lower()
     if name == "onnxruntime" and not wheel_builds.uses_cuda(package.build):
         return None
@@ -228,12 +228,12 @@ def conda_component(package: Package) -> Component | None:
 
 
 def is_toolkit(name: str) -> bool:
-    """Tell whether a package is a part of the CUDA toolkit, which ``cuda`` stands for."""
+    """Return whether a package is a part of the CUDA toolkit, which ``cuda`` represents."""
     return bool(_TOOLKIT.fullmatch(name))
 
 
 def observe_conda(packages: Sequence[Package]) -> LockedComponents:
-    """Return components among locked conda packages; decided ones only."""
+    """Return components among decided conda packages."""
     observations: list[Observation] = []
     left: list[str] = []
     builds = {package.name.lower(): package.build for package in packages}
@@ -260,7 +260,7 @@ def observe_conda(packages: Sequence[Package]) -> LockedComponents:
 
 
 def _is_exact(component: Component, package: Package) -> bool:
-    """Exact, or conda's fuzzy ``=12.1`` with as many numbers as the component's versions need."""
+    """Return whether a version is exact, or conda's ``=12.1`` with all significant numbers."""
     if not package.version:
         return False
     if not package.specifier:
@@ -286,7 +286,7 @@ def _with_conda_label(component: Component, package: Package, builds: dict[str, 
 
 
 def package_of_url(url: str, origin: str) -> Package | None:
-    """Return a package from its file's URL; None when the URL is not one of a conda package."""
+    """Return the package of a conda file's URL; None for other URLs."""
     path = url.split("#")[0].split("?")[0]
     match = _URL.fullmatch(path.rsplit("/", 1)[-1])
     if not match:
@@ -303,7 +303,7 @@ def package_of_url(url: str, origin: str) -> Package | None:
 
 
 def conda_subdir(url: str) -> str:
-    """``linux-64`` of a conda package's URL."""
+    """Return ``linux-64`` of a conda package's URL."""
     parts = url.split("#")[0].rsplit("/", 2)
     return parts[1] if len(parts) == 3 else ""
 
@@ -311,7 +311,7 @@ def conda_subdir(url: str) -> str:
 def channel_of(stated: str) -> str:
     """Return a channel's name: ``conda-forge`` of ``https://.../conda-forge/linux-64``.
 
-    What is below a label (``conda-forge/label/pytorch_rc``) is not what the channel publishes.
+    A label (``conda-forge/label/pytorch_rc``) stays in the name: its builds are others.
     """
     parts = [part for part in stated.rstrip("/").split("/") if part]
     if parts and _SUBDIR.fullmatch(parts[-1]):
@@ -320,7 +320,7 @@ def channel_of(stated: str) -> str:
 
 
 def package_of_spec(spec: str, origin: str) -> Package | None:
-    """Return a package from a match specification; None when it is none.
+    """Return the package of a match specification; None for other text.
 
     ``pytorch=2.4.1=py3.11_cuda12.1_cudnn9.1.0_0``, ``nvidia::cuda-version ==12.4``,
     ``python>=3.10``, ``pytorch[version='2.4.1', build='*cuda*']``. conda: ``=`` is a prefix

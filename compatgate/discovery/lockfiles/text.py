@@ -1,4 +1,4 @@
-"""From bytes to text, TOML and YAML: bounded, and with the file and line in every message."""
+"""Decode text, TOML and YAML from bytes: bounded, with the file and line in every message."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import yaml
 from compatgate.errors import BadInput, Inconclusive
 
 LARGEST_FILE = 32 * 1024 * 1024
-"""Bytes; the uv.lock of a monorepo with a thousand packages is about 5 MB."""
+"""In bytes; the uv.lock of a monorepo with a thousand packages is about 5 MB."""
 MOST_PACKAGES = 50_000
 _DEEPEST = 40
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-"""Reads every scalar as text: ``python: 3.10`` must not become 3.1."""
+"""YAML loader with scalars as text: ``python: 3.10`` must not become 3.1."""
 
 _TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}|\{%[^%]{0,200}%\}|<%[^%]{0,200}%>")
 _VARIABLE = re.compile(
@@ -32,8 +32,8 @@ def decode(data: bytes, name: str, largest: int = LARGEST_FILE) -> str:
     """Return the text of a file; PowerShell writes ``pip freeze > FILE`` as UTF-16.
 
     Raises:
-        BadInput: too large, or not text.
-        Inconclusive: nothing in it.
+        BadInput: the file is too large, or not text.
+        Inconclusive: the file is empty.
     """
     if len(data) > largest:
         raise BadInput(f"is larger than {largest >> 20} MiB", field=name)
@@ -45,15 +45,15 @@ def decode(data: bytes, name: str, largest: int = LARGEST_FILE) -> str:
     if "\0" in text:
         raise BadInput("is not text", field=name, hint="name a lockfile")
     if not text.strip():
-        raise Inconclusive("is empty", field=name, hint="have its tool write it again")
+        raise Inconclusive("is empty", field=name, hint="write it again with its tool")
     return text
 
 
 def refuse_template(text: str, name: str) -> None:
-    """Refuse a file that still has to be rendered.
+    """Refuse a template that was not rendered.
 
     Raises:
-        Inconclusive: ``{{ }}``, ``{% %}`` or ``<% %>`` stands in it; names the line.
+        Inconclusive: the text has ``{{ }}``, ``{% %}`` or ``<% %>``; the field names the line.
     """
     if match := _TEMPLATE.search(text):
         line = text.count("\n", 0, match.start()) + 1
@@ -62,10 +62,10 @@ def refuse_template(text: str, name: str) -> None:
 
 
 def refuse_variable(value: str, where: str) -> str:
-    """Return the value; a variable that is not filled in is refused, save in a URL's credentials.
+    """Return the value; refuse variables except in a URL's credentials.
 
     Raises:
-        Inconclusive: ``${VAR}`` or another placeholder stands in it.
+        Inconclusive: the value has ``${VAR}`` or another placeholder.
     """
     if match := _VARIABLE.search(_CREDENTIALS.sub("", value)):
         raise _template(match[0], where)
@@ -73,7 +73,7 @@ def refuse_variable(value: str, where: str) -> str:
 
 
 def _template(shown: str, where: str) -> Inconclusive:
-    hint = "render it, or give the lock that it makes"
+    hint = "render the template, or give the resulting lock"
     return Inconclusive(f"is a template: {shown!r} is not filled in", field=where, hint=hint)
 
 
@@ -81,7 +81,7 @@ def read_toml(text: str, name: str) -> dict[str, Any]:
     """Read TOML.
 
     Raises:
-        BadInput: not TOML; the field ends with the line.
+        BadInput: the text is not TOML; the field ends with the line.
     """
     if match := _LONG_KEY.search(text):
         line = text.count("\n", 0, match.start()) + 1
@@ -101,7 +101,8 @@ def read_yaml(text: str, name: str) -> Any:
     """Read one YAML document; every scalar is text.
 
     Raises:
-        BadInput: not YAML, nested too deeply, or with aliases; the field ends with the line.
+        BadInput: the text is not YAML, is nested too deeply, or has aliases; the field ends with
+            the line.
     """
     try:
         _check_events(text, name)
@@ -116,7 +117,7 @@ def read_yaml(text: str, name: str) -> Any:
 
 
 def _check_events(text: str, name: str) -> None:
-    """Depth and aliases before anything is built: libyaml's composer is recursive."""
+    """Check depth and aliases before building objects: libyaml's composer is recursive."""
     depth = 0
     for event in yaml.parse(text, _Loader):
         if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
@@ -133,7 +134,7 @@ def tables(value: Any, where: str, name: str) -> list[dict[str, Any]]:
     """Return a list of tables.
 
     Raises:
-        BadInput: something else; or more than can be a lock.
+        BadInput: the value is not a list of tables, or is too long for a lock.
     """
     if value is None:
         return []
@@ -148,8 +149,8 @@ def text_of(table: Mapping[str, Any], key: str, name: str, default: str = "") ->
     """Return a text of a table, without placeholders.
 
     Raises:
-        BadInput: it is something else.
-        Inconclusive: it is a placeholder.
+        BadInput: the value is not text.
+        Inconclusive: the value is a placeholder.
     """
     value = table.get(key, default)
     if not isinstance(value, str):

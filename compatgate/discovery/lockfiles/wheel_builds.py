@@ -1,7 +1,6 @@
 """Choose among the builds of a locked package: wheels for the platform, variants, CUDA labels.
 
-A label says for which CUDA a package was built, where an index, a file name or a build string
-says so.
+A label names the CUDA of a package's build; it comes from an index, a file name or a build string.
 
 Sources: PEP 427 (names of wheels), PEP 425 (tags), PEP 825 (variant labels; a draft in 2026).
 """
@@ -35,7 +34,7 @@ _PLAIN_CUDA = re.compile(r"(?:^|[_*\-])(?:cuda|gpu)(?:[_*\-]|$|py)")
 
 
 def label_of_url(url: str) -> str:
-    """``cu121`` for an index or wheel URL below ``/whl/cu121``; ``""`` where it says nothing."""
+    """Return ``cu121`` for an index or wheel URL below ``/whl/cu121``; ``""`` without a label."""
     try:
         path = unquote(urlsplit(url).path)
     except ValueError:
@@ -45,13 +44,13 @@ def label_of_url(url: str) -> str:
 
 
 def label_of_version(version: str) -> str:
-    """``cu121`` for ``2.4.1+cu121``; ``""`` without a label that names an accelerator."""
+    """Return ``cu121`` for ``2.4.1+cu121``; ``""`` without a label of an accelerator."""
     match = _LOCAL_LABEL.search(version)
     return match["label"].lower() if match and _ACCELERATOR.match(match["label"]) else ""
 
 
 def labels_of_sources(urls: Iterable[str]) -> tuple[str, ...]:
-    """The distinct labels that URLs name, in order: a wheel's own version before its folder."""
+    """Return the distinct labels in URLs: a wheel's version comes before its folder."""
     found: dict[str, None] = {}
     for url in urls:
         named = file_version(url)
@@ -62,7 +61,7 @@ def labels_of_sources(urls: Iterable[str]) -> tuple[str, ...]:
 
 
 def file_version(url: str) -> tuple[str, str] | None:
-    """Name and version from the name of a wheel or sdist: ``("torch", "2.4.1+cu121")``."""
+    """Return name and version in the name of a wheel or sdist: ``("torch", "2.4.1+cu121")``."""
     name = unquote(url.split("#")[0].split("?")[0]).replace("\\", "/").rsplit("/", 1)[-1]
     try:
         if name.endswith(".whl"):
@@ -77,7 +76,7 @@ def file_version(url: str) -> tuple[str, str] | None:
 
 
 def without_variant(wheel: str) -> tuple[str, str]:
-    """Return a wheel's name as PEP 427 has it, and its variant label (PEP 825), ``""`` without one.
+    """Split a wheel's name into the name of PEP 427 and the variant label (PEP 825) or ``""``.
 
     The label is one more part, last: ``torch-2.8.0-cp311-cp311-manylinux_2_28_x86_64-cu128.whl``.
     """
@@ -94,7 +93,7 @@ def label_of_conda_build(build: str) -> str:
     """Return the label of a conda build string, as PyPI's wheels write it.
 
     ``py3.11_cuda12.1_cudnn8.9.2_0`` is ``cu121``, ``cuda126_py311h...`` is ``cu126``,
-    ``py3.11_cpu_0`` is ``cpu``; ``""`` where it says nothing.
+    ``py3.11_cpu_0`` is ``cpu``; ``""`` without a label.
     """
     text = build.lower()
     if match := _CONDA_CUDA.search(text):
@@ -103,7 +102,7 @@ def label_of_conda_build(build: str) -> str:
 
 
 def label_of_conda_framework(build: str, channel: str = "") -> str:
-    """Return the label of a framework that a channel of conda built, told apart from PyPI's wheels.
+    """Return the label of a framework's conda build, which differs from labels of PyPI's wheels.
 
     ``cuda126_py312h...`` is ``conda.cu126``, and ``conda.forge.cu126`` where the channel is
     conda-forge; ``h955ad1f_0`` is ``conda``, ``py3.11_cpu_0`` is ``cpu``.
@@ -113,7 +112,7 @@ def label_of_conda_framework(build: str, channel: str = "") -> str:
 
 
 def uses_cuda(build: str) -> bool:
-    """Return whether a conda build string says CUDA at all, with or without its version."""
+    """Return whether a conda build string names CUDA, with or without its version."""
     text = build.lower()
     return bool(_PLAIN_CUDA.search(text)) or label_of_conda_build(text).startswith("cu")
 
@@ -135,9 +134,9 @@ class Wheel(Struct, frozen=True):
     """A wheel that a lock names.
 
     Attributes:
-        url: or its path.
-        label: of its variant, ``""`` without one.
-        sha256: in hexadecimal, ``""`` where the lock does not state it.
+        url: URL or path.
+        label: label of the variant, ``""`` without one.
+        sha256: hexadecimal digest, ``""`` where the lock does not state it.
     """
 
     url: str
@@ -179,14 +178,14 @@ def _sha256(item: Mapping[str, Any]) -> str:
 
 
 def no_wheel(table: Mapping[str, Any], wheels: Sequence[Wheel], platform: Platform) -> str:
-    """What is undecided of a package that has wheels, but none for the platform, and no source."""
+    """Return the undecided condition of a package without a source or a wheel for the platform."""
     if wheels or not table.get("wheels") or table.get("sdist"):
         return ""
-    return f"there is a wheel for {platform}, which the lock does not have"
+    return f"a wheel exists for {platform}, which the lock lacks"
 
 
 def _fits(name: str, platform: Platform) -> bool:
-    """Return whether a wheel's tags allow the platform; a Python that is not stated allows all."""
+    """Return whether a wheel's tags allow the platform; without a stated Python any tag fits."""
     parts = name.removesuffix(".whl").split("-")
     if len(parts) < 5:
         return False
@@ -224,7 +223,7 @@ def variants_of(
     """Return the labels of the fitting variant wheels, and the properties of each.
 
     ``variants-json`` of a package is ``{"variants": {label: {namespace: {feature: [value]}}}}``;
-    where it only names a URL, the properties are not in the lock.
+    with a URL alone the lock lacks the properties.
     """
     labels = tuple(dict.fromkeys(wheel.label for wheel in wheels if wheel.label))
     table = value.get("variants") if isinstance(value, dict) else None
@@ -247,12 +246,12 @@ def _variant_lines(properties: dict[str, Any]) -> list[str]:
 
 
 def cuda_of(properties: Sequence[str]) -> str:
-    """``12.8`` of ``nvidia :: cuda_version_lower_bound :: 12.8``."""
+    """Return ``12.8`` of ``nvidia :: cuda_version_lower_bound :: 12.8``."""
     return next(iter(_variant_values(properties, "cuda_version_lower_bound")), "")
 
 
 def arch_of(properties: Sequence[str]) -> tuple[str, ...]:
-    """``sm_90`` of ``nvidia :: sm_arch :: 90_real``, ``compute_120`` of ``120_virtual``."""
+    """Return ``sm_90`` of ``nvidia :: sm_arch :: 90_real``, ``compute_120`` of ``120_virtual``."""
     found = []
     for value in _variant_values(properties, "sm_arch"):
         if match := _CUDA_ARCH.fullmatch(value):

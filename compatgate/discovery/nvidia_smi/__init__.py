@@ -1,7 +1,7 @@
-"""Read what ``nvidia-smi`` printed, in any of its formats, or explain the error that it printed.
+"""Read the output of ``nvidia-smi`` in any of its formats, or explain its error.
 
-The table, ``-q``, ``-q -x``, ``--query-gpu=... --format=csv`` and ``-L`` are recognised by what
-they look like; a file may hold several of them, and each supplies what the others lack.
+The table, ``-q``, ``-q -x``, ``--query-gpu=... --format=csv`` and ``-L`` are recognised by their
+form; a file may hold several of them, and each supplies values that the others lack.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _PARSERS = (
     formats.parse_csv,
     formats.parse_table,
 )
-"""Best witness of product names first: the table cuts them off."""
+"""Parsers, the best witness of product names first: the table truncates names."""
 LONGEST = 16 * 1024 * 1024
-"""Characters of the longest output that is read; a host with 16 GPUs prints 2 MB of XML."""
+"""Characters of the longest accepted output; a host with 16 GPUs prints 2 MB of XML."""
 
 
 def parse_nvidia_smi(text: str, *, origin: str = "nvidia-smi") -> Report:
     """Read the output of ``nvidia-smi``.
 
     Args:
-        text: everything that it printed, errors included; surrounding text is ignored.
-        origin: what to call the text in errors, a file name as a rule.
+        text: the whole output, errors included; surrounding text is ignored.
+        origin: name of the text in errors, usually a file name.
 
     Returns:
-        The driver, the CUDA version that it reports, and the devices.
+        The driver, its CUDA version, and the devices.
 
     Raises:
-        BadInput: nothing was printed, an error was, or it is not output of ``nvidia-smi``.
+        BadInput: the output is empty, an error, or not of ``nvidia-smi``.
     """
     if len(text) > LONGEST:
         raise BadInput("is too long to be output of nvidia-smi", field=origin)
@@ -60,7 +60,7 @@ def _nothing_found(text: str, origin: str, reports: list[Report]) -> CompatgateE
     return BadInput(
         "is not output of nvidia-smi",
         field=origin,
-        hint="give what nvidia-smi, nvidia-smi -q, nvidia-smi -q -x or nvidia-smi -L prints",
+        hint="give the output of nvidia-smi, nvidia-smi -q, nvidia-smi -q -x or nvidia-smi -L",
     )
 
 
@@ -126,7 +126,7 @@ _LIBRARY_VERSION = re.compile(r"NVML library version:\s*(\S+)")
 
 
 def explain_failure(text: str) -> BadInput | None:
-    """Return the error that was printed, in words; None when none is known in the text."""
+    """Return the explanation of a known error in the text; None without one."""
     for pattern, problem, hint in _FAILURES:
         if re.search(pattern, text, re.IGNORECASE):
             if library := _LIBRARY_VERSION.search(text):

@@ -23,10 +23,10 @@ _XML_START, _XML_END = "<nvidia_smi_log", "</nvidia_smi_log>"
 
 
 def parse_xml(text: str) -> Report | None:
-    """Read the document; None when there is none in the text.
+    """Read the XML document; return None when the text has none.
 
     Raises:
-        BadInput: it is cut off or otherwise not well-formed.
+        BadInput: the document is truncated or not well-formed.
     """
     start = text.find(_XML_START)
     if start < 0:
@@ -42,7 +42,7 @@ def parse_xml(text: str) -> Report | None:
         parser.Parse(document, True)
     except expat.ExpatError as error:
         raise BadInput(
-            f"the XML of nvidia-smi is not whole: {error}", hint="run nvidia-smi -q -x again"
+            f"the XML of nvidia-smi is incomplete: {error}", hint="run nvidia-smi -q -x again"
         ) from None
     windows = any(model in ("WDDM", "TCC", "MCDM") for model in reader.models)
     return Report(
@@ -56,7 +56,7 @@ def parse_xml(text: str) -> Report | None:
 
 
 class _XmlReader:
-    """Collects the few elements that matter, by their path below the root."""
+    """A parser that collects the needed elements by their path below the root."""
 
     def __init__(self) -> None:
         self.driver: str | None = None
@@ -127,7 +127,7 @@ _REPORT_ATTACHED = re.compile(r"^\s*Attached GPUs\s*:\s*(\d+)", re.MULTILINE)
 
 
 def parse_report(text: str) -> Report | None:
-    """Read the report; None when there is none in the text."""
+    """Read the indented report; return None when the text has none."""
     if not _REPORT_START.search(text):
         return None
     driver, cuda, attached = (
@@ -203,7 +203,7 @@ _LIST_MIG = re.compile(r"\s*MIG (\d+c\.)?(\S+)\s+Device\s+\d+:(?:.*UUID:\s*([^)\
 
 
 def parse_list(text: str) -> Report | None:
-    """Read the list; None when there is none in the text."""
+    """Read the list; return None when the text has none."""
     devices: list[Device] = []
     for line in text.splitlines():
         if match := _LIST_GPU.fullmatch(line):
@@ -223,7 +223,7 @@ _CSV_PRODUCT = re.compile(r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|Orin|Thor|
 
 
 def parse_csv(text: str) -> Report | None:
-    """Read the rows; None when there are none in the text."""
+    """Read the rows; return None when the text has none."""
     lines = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
     for position, cells in enumerate(lines):
         header = [cell.partition("[")[0].rstrip().lower() for cell in cells]
@@ -237,7 +237,7 @@ def parse_csv(text: str) -> Report | None:
 
 
 def _guess_csv_header(cells: list[str]) -> list[str]:
-    """Which column is which without a header; empty when there is no product or nothing else."""
+    """Guess the columns of CSV without a header; empty without a product and another value."""
     header = [""] * len(cells)
     for position, cell in enumerate(cells):
         for column, pattern in (
@@ -298,7 +298,7 @@ _TABLE_WINDOWS = re.compile(r"TCC/WDDM|WDDM|Driver-Model|MCDM")
 
 
 def parse_table(text: str) -> Report | None:
-    """Read the table; None when there is none in the text."""
+    """Read the table; return None when the text has none."""
     header = _TABLE_HEADER.search(text)
     if header is None:
         return None
@@ -315,7 +315,7 @@ def parse_table(text: str) -> Report | None:
 
 
 def _table_system(text: str, tool: str | None, driver: str | None) -> str:
-    """WSL runs a Linux nvidia-smi on the Windows driver: their versions differ."""
+    """Return the system; under WSL the versions of nvidia-smi and driver differ."""
     if _TABLE_WINDOWS.search(text):
         return "windows"
     return "wsl" if tool and driver and tool != driver else "linux"

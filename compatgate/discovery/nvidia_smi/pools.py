@@ -1,6 +1,6 @@
-"""Turn a report of ``nvidia-smi`` into pools, and say where it and the facts disagree.
+"""Turn a report of ``nvidia-smi`` into pools, and find contradictions to the facts.
 
-Products come first: the table cuts names off, and most formats do not name MIG profiles.
+Products come first: the table truncates names, and most formats do not name MIG profiles.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from compatgate.discovery.observations import DRIVER_CUDA, Conflict, ObservedPoo
 from compatgate.errors import BadInput
 
 _USABLE = (0.88, 1.03)
-"""Memory that is reported, relative to what the product is sold with."""
+"""Reported memory as a share of the product's nominal memory."""
 
 
 class Product(Struct, frozen=True):
-    """What a device is, as `resolve_gpu` reads it, and what could not be told.
+    """The product of a device, in a form that `resolve_gpu` reads.
 
     Attributes:
         gpu: product, or ``sm_80`` where only the compute capability is certain.
-        note: what the output does not show; empty when nothing is missing.
+        note: sentence on missing information; empty when complete.
     """
 
     gpu: str
@@ -35,7 +35,7 @@ def identify(device: Device, table: Gpus) -> Product:
     """Return the product of a device.
 
     Raises:
-        BadInput: its name is cut off and fits products of different compute capability.
+        BadInput: the name is truncated and fits products of different compute capability.
     """
     if device.cut_off:
         return _completed(device, table)
@@ -60,10 +60,10 @@ def _completed(device: Device, table: Gpus) -> Product:
     candidates = " or ".join(gpu.name for gpu in found[:4]) or "no known product"
     advice = "nvidia-smi -q and nvidia-smi -L print names in full"
     if len(capabilities) == 1:
-        note = f"'{device.name}' is cut off and may be {candidates}; {advice}"
+        note = f"'{device.name}' is truncated and may be {candidates}; {advice}"
         return Product(f"sm_{show(capabilities.pop()).replace('.', '')}", note)
     raise BadInput(
-        f"the product name '{device.name}' is cut off and may be {candidates}",
+        f"the product name '{device.name}' is truncated and may be {candidates}",
         field="gpu",
         value=device.name,
         hint=f"{advice}; or state it: --pool gpu=...",
@@ -81,7 +81,7 @@ def _holds(gpu: Gpu, memory_mib: int | None) -> bool:
 
 
 def profile_of(part: Slice, device: Device, gpu: Gpu) -> str | None:
-    """Return the MIG profile of a slice, None where the output does not tell two apart.
+    """Return the MIG profile of a slice, None where several profiles fit the output.
 
     The memory part is NVIDIA's own formula (NVIDIA/go-nvlib, pkg/nvlib/device/mig_profile.go): the
     slice's share of the memory in eighths, rounded up, of the size that the product is sold with.
@@ -100,7 +100,7 @@ def profile_of(part: Slice, device: Device, gpu: Gpu) -> str | None:
 
 
 class Pools(Struct, frozen=True):
-    """The pools of a host, one per kind of GPU, and notes on what could not be told."""
+    """The pools of a host, one per kind of GPU, with notes on missing information."""
 
     pools: tuple[ObservedPool, ...]
     notes: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ def observed_pools(report: Report, table: Gpus) -> Pools:
     """Group the devices of a report; a MIG slice is a kind of its own.
 
     Raises:
-        BadInput: a product name is cut off and fits products that differ.
+        BadInput: a product name is truncated and fits different products.
     """
     counts: dict[str, int] = {}
     notes: list[str] = []
@@ -162,10 +162,10 @@ def _short(gpu: str, table: Gpus) -> str:
 
 
 def disagreements(report: Report, facts: Facts) -> tuple[Conflict, ...]:
-    """Where the CUDA version that is printed is not the one of the driver.
+    """Return conflicts between the printed CUDA version and the driver's.
 
     ``nvidia-smi`` prints the CUDA version of the libcuda that its process loads: inside a container
-    with a forward-compatibility package that is the package's, not the host driver's.
+    with a forward-compatibility package it is the package's version, not the host driver's.
     """
     if not report.driver or not report.cuda or report.os != "linux":
         return ()

@@ -1,4 +1,4 @@
-"""What one output of ``nvidia-smi`` says, whatever its form."""
+"""Represent the output of ``nvidia-smi`` in any of its formats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 NODE_LABELS = "node labels"
-"""Form of a report that no nvidia-smi printed: a Kubernetes node's labels describe its GPUs."""
+"""Form of a report from the labels of a Kubernetes node."""
 
 _ABSENT = frozenset({"", "n/a", "[n/a]", "err!", "not found", "[not supported]", "none", "unknown"})
 
@@ -18,8 +18,8 @@ class Slice(Struct, frozen=True):
 
     Attributes:
         profile: ``1g.10gb`` where the output names it (only ``-L`` does).
-        memory_mib: its memory, in MiB.
-        engines: its copy engines; on Ampere and Hopper as many as its compute slices.
+        memory_mib: memory in MiB.
+        engines: number of copy engines; on Ampere and Hopper as many as its compute slices.
         uuid: ``MIG-...``.
     """
 
@@ -30,13 +30,13 @@ class Slice(Struct, frozen=True):
 
 
 class Device(Struct, frozen=True):
-    """A GPU as reported.
+    """A reported GPU.
 
     Attributes:
-        name: product name as printed; the table cuts it off (``NVIDIA A100 80G...``).
+        name: printed product name; the table truncates it (``NVIDIA A100 80G...``).
         bus: PCI address or index, to join outputs of the same host.
         memory_mib: total memory, in MiB.
-        capability: compute capability where asked for (``compute_cap``).
+        capability: compute capability where the query has it (``compute_cap``).
         mig: MIG mode is on now.
         uuid: ``GPU-...``.
     """
@@ -62,9 +62,9 @@ class Report(Struct, frozen=True):
         form: ``table``, ``-q``, ``-q -x``, ``csv`` or ``-L``, joined with ``+``; `NODE_LABELS`.
         driver: kernel driver.
         cuda: CUDA version that the loaded user-mode driver reports.
-        tool: version of nvidia-smi itself; under WSL it differs from the driver.
+        tool: version of nvidia-smi; under WSL it differs from the driver.
         os: ``linux``, ``windows`` or ``wsl``.
-        attached: GPUs that the host has, where the output counts them.
+        attached: number of GPUs of the host, where the output has it.
     """
 
     form: str
@@ -77,7 +77,7 @@ class Report(Struct, frozen=True):
 
     @staticmethod
     def joined(reports: Sequence[Report]) -> Report:
-        """Return several outputs of one host as one; earlier ones are the better witnesses."""
+        """Join several outputs of one host; values of earlier ones decide."""
         best = next(report for report in reports if report.devices)
         others = [report for report in reports if report is not best]
         devices = best.devices
@@ -96,7 +96,7 @@ class Report(Struct, frozen=True):
 
 
 def _completed(device: Device, other: Device) -> Device:
-    """Return a device with what another output of the same host says in addition."""
+    """Complete a device with values of another output of the same host."""
     return replace(
         device,
         name=other.name if device.cut_off and not other.cut_off else device.name,
@@ -122,12 +122,12 @@ def _first(values: Iterable[str | None]) -> str | None:
 
 
 def stated(text: str | None) -> str | None:
-    """Return a value as printed, None where nvidia-smi prints that it has none."""
+    """Return a printed value, None where nvidia-smi prints that it has none."""
     clean = (text or "").strip()
     return None if clean.lower() in _ABSENT else clean
 
 
 def mib(text: str | None) -> int | None:
-    """``40960MiB`` or ``40960 MiB`` in MiB."""
+    """Read ``40960MiB`` or ``40960 MiB``, in MiB."""
     digits = (text or "").strip().removesuffix("MiB").strip()
     return int(digits) if digits.isdecimal() else None

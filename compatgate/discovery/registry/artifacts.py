@@ -1,7 +1,8 @@
 """Attach artifacts to images in registries, and fetch what is attached.
 
-`attach` pushes, `fetch_attachments` lists and fetches. A registry that knows OCI 1.1 keeps the list
-itself; for others it is kept under a tag that is made of the image's digest.
+`attach_artifact` pushes, `fetch_attachments` lists and fetches. A registry with OCI 1.1 keeps
+the list
+itself; for others a tag made of the image's digest holds the list.
 
 Sources: opencontainers/image-spec ``manifest.md`` ("Guidelines for artifact usage") and
 ``image-index.md``; opencontainers/distribution-spec ``spec.md``, "Pushing blobs", "Pushing
@@ -47,9 +48,9 @@ class Attachment(Struct, frozen=True):
     """One layer of an artifact that refers to an image.
 
     Attributes:
-        digest: of the artifact's manifest.
-        image: digest that it refers to.
-        annotations: of the artifact.
+        digest: digest of the artifact's manifest.
+        image: digest of the image.
+        annotations: annotations of the artifact.
     """
 
     digest: str
@@ -59,16 +60,16 @@ class Attachment(Struct, frozen=True):
 
 
 class ImageLocation(Struct, frozen=True):
-    """An image in its registry, never at a mirror: what is attached is nowhere else."""
+    """An image in its registry, never at a mirror, which has no attachments."""
 
     registry: Registry
     name: Reference
 
     def digests(self, platform: str) -> tuple[str, ...]:
-        """Return the image's digest; of an index also that of its image for a platform.
+        """Return the image's digest; for an index also that of its image for a platform.
 
         Raises:
-            NotFound: there is no such image.
+            NotFound: the registry does not have the image.
         """
         found = self.registry.manifest(self.name.locator)
         document = parse_manifest(found.data, found.media_type, str(self.name))
@@ -76,7 +77,7 @@ class ImageLocation(Struct, frozen=True):
             return (found.digest,)
         try:
             child = choose_manifest(document, parse_platform(platform), str(self.name))
-        except BadInput:  # what refers to the index may still be of use
+        except BadInput:  # artifacts of the index alone are still useful
             return (found.digest,)
         return (found.digest, child.digest)
 
@@ -88,7 +89,7 @@ def open_location(
     """Open an image's registry, with the user's credentials.
 
     Raises:
-        BadInput: the reference is none, or its registry may not be asked.
+        BadInput: the reference is malformed, or its registry is not allowed.
     """
     options = options or ImageOptions()
     name = parse_reference(reference)
@@ -106,18 +107,18 @@ def attach(
     """Push an artifact that refers to an image; the same artifact again changes nothing.
 
     Args:
-        place: whose repository the image is in.
-        image: digest of its manifest or index.
+        place: registry and repository of the image.
+        image: digest of the image's manifest or index.
         kind: artifact type.
-        layers: what it holds.
-        annotations: of the artifact, shown in lists.
+        layers: layers of the artifact.
+        annotations: annotations of the artifact, shown in lists.
 
     Returns:
         The digest of the artifact's manifest.
 
     Raises:
         NotFound: the image is not in this repository.
-        Unavailable: the registry does not answer, or does not let it be.
+        Unavailable: the registry does not answer, or refuses.
     """
     registry = place.registry
     found = registry.manifest(image)
@@ -135,21 +136,21 @@ def attach(
 def fetch_attachments(
     place: ImageLocation, image: str, kind: str, media_type: str
 ) -> Iterator[Attachment]:
-    """Yield the layers of a type, of artifacts of a kind that refer to an image.
+    """Yield the layers of one media type from artifacts of one kind that refer to an image.
 
     Raises:
-        BadInput: there are more than anybody reads.
-        Damaged: one is not what its digest says.
+        BadInput: the image has too many artifacts.
+        Damaged: an artifact does not match its digest.
         Unavailable: the registry does not answer.
     """
     listed = list_referrers(place.registry, image, kind)
     if len(listed) > _MOST_ARTIFACTS:
-        hint = "name the one that is meant as a file"
+        hint = "download the right one and give it as a file"
         raise BadInput(f"{image} has {len(listed)} artifacts", field="image", hint=hint)
     for one in listed:
         try:
             found = place.registry.manifest(one.digest, one.size)
-        except NotFound:  # a tag's list outlives what it names
+        except NotFound:  # a tag's list may name deleted artifacts
             continue
         artifact = decode_manifest(found.data, Artifact, f"the artifact {one.digest}")
         said = artifact.annotations or {}
@@ -166,7 +167,7 @@ T = TypeVar("T")
 
 
 class ArtifactLayer(Struct, frozen=True):
-    """What an artifact holds."""
+    """A layer of an artifact."""
 
     data: bytes
     media_type: str
@@ -174,7 +175,7 @@ class ArtifactLayer(Struct, frozen=True):
 
 
 class ArtifactDescriptor(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Names a blob or manifest."""
+    """The digest and size of a blob or manifest."""
 
     media_type: str
     digest: str
@@ -184,7 +185,7 @@ class ArtifactDescriptor(Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class Artifact(Struct, frozen=True, rename="camel"):
-    """A manifest that was read."""
+    """The manifest of an artifact."""
 
     layers: list[ArtifactDescriptor] = []
     artifact_type: str = ""
@@ -194,12 +195,12 @@ class Artifact(Struct, frozen=True, rename="camel"):
 
     @property
     def kind(self) -> str:
-        """Return its artifact type; before OCI 1.1 the config's."""
+        """Return the artifact type; before OCI 1.1 the config's media type."""
         return self.artifact_type or (self.config.media_type if self.config else "")
 
 
 class ArtifactIndex(Struct, frozen=True, rename="camel"):
-    """A list of artifacts that was read."""
+    """A list of artifacts."""
 
     schema_version: int
     manifests: list[ArtifactDescriptor]
@@ -241,10 +242,10 @@ def encode_index(manifests: Sequence[ArtifactDescriptor]) -> bytes:
 
 
 def decode_manifest(data: bytes, kind: type[T], what: str) -> T:
-    """Return a manifest or list, checked as far as it is used.
+    """Decode a manifest or list, and check the fields in use.
 
     Raises:
-        Damaged: not JSON of that form.
+        Damaged: the data is not JSON of that form.
     """
     try:
         return msgspec.json.decode(data, type=kind)
@@ -253,20 +254,20 @@ def decode_manifest(data: bytes, kind: type[T], what: str) -> T:
 
 
 def valid_descriptors(descriptors: Sequence[ArtifactDescriptor]) -> list[ArtifactDescriptor]:
-    """Return those that name something."""
+    """Return the descriptors with a valid digest."""
     return [found for found in descriptors if is_digest(found.digest) and found.size >= 0]
 
 
 PAUSES_S = (0.2, 0.6)
-"""Before an artifact is pushed once more."""
+"""Seconds before each further attempt to push an artifact."""
 _PUSH_VERB = "written to"
 
 
 def push_blob(registry: Registry, data: bytes, digest: str) -> None:
-    """Push a blob, unless it is there.
+    """Push a blob that the registry lacks.
 
     Raises:
-        Unavailable: the registry does not answer, or not let it be.
+        Unavailable: the registry does not answer, or refuses.
     """
     with registry.send("HEAD", registry.url(f"blobs/{digest}"), {}) as answer:
         if answer.status == 200:
@@ -283,11 +284,11 @@ def push_blob(registry: Registry, data: bytes, digest: str) -> None:
 
 
 def push_manifest(registry: Registry, data: bytes, media_type: str, locator: str) -> Response:
-    """Push a manifest under a tag or its digest; the answer is closed, its headers are there.
+    """Push a manifest under a tag or its digest; return the closed answer for its headers.
 
     Raises:
-        Unavailable: the registry does not answer, or not let it be.
-        BadInput: it takes no manifests of this form.
+        Unavailable: the registry does not answer, or refuses.
+        BadInput: the registry accepts no manifests of this form.
     """
     url = registry.url(f"manifests/{locator}")
     with registry.send("PUT", url, {"Content-Type": media_type}, data) as answer:
@@ -306,12 +307,12 @@ def push_all(
 ) -> Response:
     """Push an artifact's blobs, then its manifest under its digest.
 
-    While others push the same blobs, registries refuse a manifest for want of them: what is refused
-    is tried again.
+    While others push the same blobs, registries refuse a manifest because blobs are missing: a
+    refused manifest is pushed again.
 
     Raises:
-        Unavailable: the registry does not answer, or not let it be.
-        BadInput: it takes no manifests of this form.
+        Unavailable: the registry does not answer, or refuses.
+        BadInput: the registry accepts no manifests of this form.
     """
     for pause in PAUSES_S:
         with suppress(BadInput):
@@ -329,7 +330,7 @@ def _push_once(
 
 
 SETTLE_S = 0.3
-"""What others need at most between reading such a list and writing it."""
+"""Longest expected time in seconds between another client's read and write of a list."""
 _MOST_PAGES = 20
 _ATTEMPTS = 10
 _MOST_TROUBLES = 3
@@ -337,11 +338,11 @@ _NEXT = re.compile(r'<([^<>]+)>\s*;\s*rel="?next"?')
 
 
 def list_referrers(registry: Registry, digest: str, kind: str) -> list[ArtifactDescriptor]:
-    """The artifacts of a kind that refer to an image; of the registry's list, else of the tag's.
+    """Return the artifacts of a kind that refer to an image, by the registry's or the tag's list.
 
     Raises:
         Unavailable: the registry does not answer.
-        Damaged: its list cannot be read.
+        Damaged: the list cannot be read.
     """
     found = _registry_referrers(registry, digest, kind)
     if found is None:
@@ -350,10 +351,10 @@ def list_referrers(registry: Registry, digest: str, kind: str) -> list[ArtifactD
 
 
 def list_by_tag(registry: Registry, digest: str, own: ArtifactDescriptor) -> None:
-    """Add an artifact to the list that a tag holds, where the registry keeps none itself.
+    """Add an artifact to the list of a tag, where the registry keeps no list itself.
 
-    Whoever read the list before may write it after, without this one; so it is looked at again when
-    they have had the time to.
+    Another client may have read the list before and may write it later without this artifact, so
+    check the list again after `SETTLE_S`.
 
     Raises:
         Unavailable: the registry does not answer, or others kept overwriting it.
@@ -368,19 +369,19 @@ def list_by_tag(registry: Registry, digest: str, own: ArtifactDescriptor) -> Non
         except (
             BadInput,
             Unavailable,
-        ) as error:  # registries stumble over a tag that is just being written
+        ) as error:  # registries fail while the tag is being written
             troubles += 1
             if troubles > _MOST_TROUBLES or isinstance(error, TimedOut):
                 raise
         time.sleep(SETTLE_S * random.uniform(1, 2 + attempt))  # noqa: S311 - not all at once again
-    what = f"others write the list of {digest} at the same time"
+    what = f"other clients keep changing the list of {digest}"
     raise Unavailable(what, field="image", hint="try again")
 
 
 def _registry_referrers(
     registry: Registry, digest: str, kind: str
 ) -> list[ArtifactDescriptor] | None:
-    """None where the registry has no such list."""
+    """Return the registry's own list; None where the registry keeps none."""
     url = registry.url(f"referrers/{digest}?artifactType={quote(kind, safe='')}")
     found: list[ArtifactDescriptor] = []
     for _ in range(_MOST_PAGES):
@@ -397,7 +398,7 @@ def _registry_referrers(
         if following is None:
             return found
         url = urljoin(url, following[1])
-    raise Unavailable(f"{digest} has more artifacts than are read", field="image")
+    raise Unavailable(f"{digest} has too many artifacts", field="image")
 
 
 def _tag_referrers(registry: Registry, digest: str) -> list[ArtifactDescriptor]:

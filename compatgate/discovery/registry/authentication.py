@@ -35,7 +35,7 @@ _TOKEN_USER = "<token>"  # noqa: S105 - the protocol's name for "the secret is a
 
 
 class Credentials(Struct, frozen=True):
-    """What a registry, or its token service, is told.
+    """Credentials for a registry or its token service.
 
     Attributes:
         identity_token: a refresh token, instead of name and password.
@@ -50,7 +50,7 @@ class Credentials(Struct, frozen=True):
 
     @property
     def basic(self) -> str:
-        """Value of an ``Authorization`` header."""
+        """Return the value of an ``Authorization`` header."""
         pair = f"{self.username}:{self.password}".encode()
         return f"Basic {base64.b64encode(pair).decode()}"
 
@@ -63,18 +63,18 @@ def find_credentials(
     helpers: bool = True,
     environment: Mapping[str, str] | None = None,
 ) -> Credentials | None:
-    """What the user's files and helpers have for a registry; None without.
+    """Return the credentials of the user's files and helpers for a registry; None without any.
 
     Args:
-        reference: the image that is to be read.
-        deadline: helpers must answer before.
-        folder: of ``config.json``; None: the usual places, in their order.
+        reference: reference of the image.
+        deadline: time limit for helpers.
+        folder: folder of ``config.json``; None: the usual places, in their order.
         helpers: whether helper programs may be run.
         environment: None: this process's.
 
     Raises:
         BadInput: a file is not JSON, or an entry is malformed.
-        Unavailable: a helper that is configured cannot be run or fails.
+        Unavailable: a configured helper cannot be run or fails.
     """
     environment = os.environ if environment is None else environment
     for path in [os.path.join(folder, "config.json")] if folder else _config_paths(environment):
@@ -118,7 +118,7 @@ def _read_file(path: str) -> dict[str, Any] | None:
 def _from_document(
     document: dict[str, Any], path: str, reference: Reference, deadline: Deadline, helpers: bool
 ) -> Credentials | None:
-    """A helper of this registry decides over the store for all, and that over what is written."""
+    """Return credentials of the registry's helper, else the common store, else the file."""
     by_registry = document.get("credHelpers")
     helper = by_registry.get(reference.registry) if isinstance(by_registry, dict) else None
     helper = helper or document.get("credsStore")
@@ -138,7 +138,7 @@ def _from_document(
 
 
 def _keys(reference: Reference) -> Iterator[str]:
-    """Yield keys that stand for a repository, the most specific first."""
+    """Yield the keys of a repository, the most specific first."""
     parts = reference.repository.split("/")
     for count in range(len(parts), -1, -1):
         yield "/".join([reference.registry, *parts[:count]])
@@ -170,7 +170,7 @@ def _entry(entry: dict[str, Any], where: str) -> Credentials | None:
 def _ask_helper(
     helper: str, path: str, reference: Reference, deadline: Deadline
 ) -> Credentials | None:
-    """Ask ``docker-credential-NAME``; None when it has nothing for this registry."""
+    """Ask ``docker-credential-NAME``; return None when it has no credentials for the registry."""
     if not _HELPER.fullmatch(helper):
         raise BadInput(f"{helper!r} is not the name of a credential helper", field=path)
     program = f"docker-credential-{helper}"
@@ -213,7 +213,7 @@ class Challenge(Struct, frozen=True):
     """One challenge of a ``WWW-Authenticate`` header.
 
     Attributes:
-        scheme: in lower case.
+        scheme: scheme in lower case.
     """
 
     scheme: str
@@ -221,10 +221,10 @@ class Challenge(Struct, frozen=True):
 
 
 class Fetch(Protocol):
-    """Fetches a small document: body by URL, headers and (for a POST) form."""
+    """A function that fetches a small document by URL, headers and (for a POST) form."""
 
     def __call__(self, url: str, headers: dict[str, str], form: bytes | None) -> tuple[int, bytes]:
-        """Status and body."""
+        """Return status and body."""
 
 
 def parse_challenges(header: str) -> list[Challenge]:
@@ -255,13 +255,13 @@ def authorize(
 
     Args:
         header: ``WWW-Authenticate`` of the refusal.
-        repository: to be pulled.
-        credentials: of the registry; None: it is asked as anybody.
-        fetch: how the token service is asked.
-        plain_http: hosts that may be told credentials without TLS, besides loopback.
+        repository: repository to pull from.
+        credentials: credentials for the registry; None: anonymous.
+        fetch: function that asks the token service.
+        plain_http: hosts that may receive credentials without TLS, besides loopback.
 
     Returns:
-        Value of an ``Authorization`` header.
+        The value of an ``Authorization`` header.
 
     Raises:
         Unavailable: credentials are missing or refused, or the challenge is of no known kind.
@@ -271,15 +271,15 @@ def authorize(
         return f"Bearer {_fetch_token(bearer, repository, credentials, fetch, plain_http)}"
     if "basic" in challenges:
         if credentials is None or not credentials.username:
-            raise access_refused("the registry asks for a name and a password")
+            raise access_refused("the registry requires a name and a password")
         return credentials.basic
     raise access_refused(
-        f"the registry asks for an unknown kind of authentication: {header[:100]!r}"
+        f"the registry requires an unknown kind of authentication: {header[:100]!r}"
     )
 
 
 def access_refused(problem: str) -> Unavailable:
-    """Return the error for an image that one is not allowed to read."""
+    """Return the error for an image without permission to read."""
     return Unavailable(
         problem, field="image", hint="run docker login for it, or check the name of the image"
     )
@@ -333,4 +333,4 @@ def _read_token(body: bytes, service: str) -> str:
         token = document.get("token") or document.get("access_token")
         if isinstance(token, str) and re.fullmatch(r"[\x21-\x7e]+", token):
             return token
-    raise Unavailable(f"the token service {service} answers without a token", field="image")
+    raise Unavailable(f"the token service {service} returned no token", field="image")

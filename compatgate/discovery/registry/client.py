@@ -1,4 +1,4 @@
-"""Read manifests and blobs of a registry by digest, every byte of them verified.
+"""Read manifests and blobs of a registry by digest, and verify every byte.
 
 Source: opencontainers/distribution-spec ``spec.md``, "Pulling manifests" and "Pulling blobs".
 """
@@ -25,7 +25,7 @@ LARGEST_CONFIG = 16 * 1024 * 1024
 
 
 class ManifestBytes(Struct, frozen=True):
-    """A manifest as the registry sent it, with the digest of these bytes."""
+    """The bytes of a manifest, with their digest."""
 
     digest: str
     media_type: str
@@ -33,14 +33,14 @@ class ManifestBytes(Struct, frozen=True):
 
 
 class Registry:
-    """One place that serves a repository: a registry or a mirror of it.
+    """A server of a repository: a registry or a mirror.
 
     Args:
         base: URL without the API's path.
-        reference: whose repository is meant.
-        transport: that requests go through.
+        reference: reference of an image in the repository.
+        transport: transport of the requests.
         credentials: called when the registry asks for them.
-        plain_http: hosts that may be told credentials without TLS, besides loopback.
+        plain_http: hosts that may receive credentials without TLS, besides loopback.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Registry:
 
         Args:
             locator: tag or digest.
-            size: that it should have, where that is known.
+            size: expected size in bytes, where known.
 
         Raises:
-            NotFound: there is none.
-            Damaged: its digest or size is another.
+            NotFound: the repository does not have the manifest.
+            Damaged: digest or size differ.
         """
         with self._get(f"manifests/{locator}", {"Accept": ACCEPT}, f"image {locator}") as answer:
             data = answer.read_all(LARGEST_MANIFEST)
@@ -85,10 +85,10 @@ class Registry:
         return ManifestBytes(digest, media_type, data)
 
     def digest_of(self, locator: str) -> str | None:
-        """The digest that a tag stands for, without a body; None where the registry does not say.
+        """Return the digest of a tag without a body; None where the registry does not say.
 
         Raises:
-            NotFound: there is none.
+            NotFound: the repository does not have the tag.
         """
         headers = {"Accept": ACCEPT}
         path = f"manifests/{locator}"
@@ -97,11 +97,11 @@ class Registry:
         return digest if is_digest(digest) else None
 
     def config(self, descriptor: Descriptor) -> bytes:
-        """Return a small blob, whole.
+        """Return a whole small blob.
 
         Raises:
-            BadInput: it is larger than configs are.
-            Damaged: it is not what its descriptor says.
+            BadInput: the blob is too large for a config.
+            Damaged: the blob does not match its descriptor.
         """
         if descriptor.size > LARGEST_CONFIG:
             what = f"the config has {descriptor.size} bytes, more than is read"
@@ -114,7 +114,7 @@ class Registry:
 
     @contextmanager
     def blob(self, descriptor: Descriptor) -> Iterator[Blob]:
-        """Open a blob; leaving ends the connection, wherever the reading stopped."""
+        """Open a blob; close the connection at the end of the block."""
         headers = {"Accept-Encoding": "identity"}
         with self._get(f"blobs/{descriptor.digest}", headers, descriptor.digest) as answer:
             yield Blob(answer, descriptor)
@@ -129,22 +129,22 @@ class Registry:
         raise self.refusal(answer, what)
 
     def url(self, path: str) -> str:
-        """Return the address of something in the repository."""
+        """Return the URL of a path in the repository."""
         return f"{self.base}/v2/{self._repository}/{path}"
 
     def send(
         self, method: str, url: str, headers: dict[str, str], body: bytes | None = None
     ) -> Response:
-        """A request with what the registry wants to know of who asks, whatever it answers then.
+        """Send a request with authentication, and return the answer of any status.
 
         Args:
-            method: of HTTP.
-            url: of the repository, or where the registry led from it.
-            headers: besides those of authentication, which go to the registry alone.
-            body: to be sent.
+            method: method of HTTP.
+            url: URL in the repository, or the target of the registry's answer.
+            headers: headers besides those of authentication, which go to the registry alone.
+            body: body of the request.
 
         Raises:
-            Unavailable: no answer, or no credentials for what is asked.
+            Unavailable: the registry does not answer, or credentials are missing.
         """
         own = urlsplit(url)[:2] == urlsplit(self.base)[:2]
         for attempt in range(2):
@@ -168,23 +168,23 @@ class Registry:
             return answer.status, answer.read_all(authentication.LARGEST_TOKEN)
 
     def lead(self, answer: Response) -> str:
-        """Where an answer leads on to.
+        """Return the URL in an answer's ``Location``.
 
         Raises:
-            Unavailable: nowhere, or to where nothing may be sent.
+            Unavailable: the answer has no location, or one that may not be used.
         """
         location = answer.headers.get("Location")
         if not location:
-            raise Unavailable(f"{self.base} does not say where to send to", field="image")
+            raise Unavailable(f"{self.base} does not say where to upload", field="image")
         target = urljoin(answer.url, location)
         self._transport.check_lead(answer.url, target)
         return target
 
     def refusal(self, answer: Response, what: str, verb: str = "read") -> CompatgateError:
-        """Return the error for an answer that is none of those that were hoped for."""
+        """Return the error for an unexpected answer."""
         if answer.status in (401, 403):
             return authentication.access_refused(
-                f"{self.base} does not let {self._repository} be {verb}"
+                f"{self.base} does not allow {self._repository} to be {verb}"
             )
         if answer.status == 404:
             hint = "check the name, the tag and whether it was deleted"
@@ -196,14 +196,14 @@ class Registry:
 def registries_of(
     reference: Reference, transport: Transport, options: ImageOptions
 ) -> list[Registry]:
-    """Where an image may be read from, mirrors first.
+    """Return the servers of an image, mirrors first.
 
     Raises:
-        BadInput: the registry is not one of those that may be asked.
+        BadInput: the registry is not allowed.
     """
     if options.registries is not None and reference.registry not in options.registries:
         raise BadInput(
-            f"images of {reference.registry} may not be read here",
+            f"images of {reference.registry} are not allowed here",
             field="image",
             value=str(reference),
             hint=f"allowed: {', '.join(sorted(options.registries)) or 'none'}",
@@ -226,7 +226,7 @@ def registries_of(
 def _lookup(
     base: str, origin: str, reference: Reference, transport: Transport, options: ImageOptions
 ) -> Callable[[], Credentials | None]:
-    """A mirror is told the credentials that are kept for the mirror, never the registry's."""
+    """Return a function that finds credentials: a mirror receives its own, never the registry's."""
     if base != origin:
         host = base.partition("://")[2].partition("/")[0]
         reference = Reference(host, reference.repository)
@@ -240,10 +240,10 @@ def _lookup(
 
 
 class Blob:
-    """A blob that is read once, front to back; its end is reached only if it is what it should be.
+    """A blob that is read once, in order, and verified at its end.
 
     Attributes:
-        verified: it was read to its end, and digest and size are right.
+        verified: the blob was read to its end, and digest and size are right.
     """
 
     def __init__(self, response: Response, descriptor: Descriptor) -> None:
@@ -254,7 +254,7 @@ class Blob:
         self._hash = hashlib.new(descriptor.digest.partition(":")[0])
 
     def read(self, size: int = CHUNK, /) -> bytes:
-        """Return the next bytes; none at the end.
+        """Return the next bytes; ``b""`` at the end.
 
         Raises:
             Damaged: the blob is truncated, too long, or has another digest.
@@ -272,7 +272,7 @@ class Blob:
         return data
 
     def drain(self) -> None:
-        """Read what is left, to verify it."""
+        """Read the remaining bytes, to verify the blob."""
         while self.read():
             pass
 

@@ -1,4 +1,4 @@
-"""Bound what reading an image may take: options, one deadline, and the errors for going over.
+"""Bound the reading of an image: options, limits, one deadline, and errors for exceeding them.
 
 The deadline is one time limit for everything, whatever the registry does.
 """
@@ -28,18 +28,18 @@ GIB = 1024**3
 
 
 class Limits(Struct, frozen=True):
-    """How much is taken from an image before it counts as hostile.
+    """Limits on an image; a larger image counts as hostile.
 
     Attributes:
-        unpacked: bytes of all layers, decompressed.
-        ratio: decompressed bytes for one compressed byte of a layer; asked from `ratio_from` on,
+        unpacked: decompressed bytes of all layers.
+        ratio: decompressed bytes for one compressed byte of a layer; checked from `ratio_from` on,
             since small layers of zeros are harmless and compress a thousandfold.
-        ratio_from: bytes of a layer, decompressed.
-        layers: of one image.
+        ratio_from: decompressed bytes of a layer.
+        layers: layers of one image.
         members: files of all layers.
-        wanted: files of all layers that may tell something.
-        remembered: paths that may hide something below; 1,000,000 are some 80 MB.
-        whiteouts: of all layers; they are remembered.
+        wanted: files of all layers that are read.
+        remembered: remembered paths that may hide others; 1,000,000 take some 80 MB.
+        whiteouts: remembered whiteouts of all layers.
         window: bytes of the largest zstd window, which is in memory.
     """
 
@@ -60,23 +60,23 @@ class ImageOptions(Struct, frozen=True):
     Attributes:
         layers: ``auto`` reads every layer that the config does not account for, ``all`` every
             layer, ``none`` the config alone.
-        needs: components, as ``("cudnn", "torch")``; reading stops when each has been seen in a
-            layer. Empty: everything is wanted.
-        mirrors: registry to base URLs that are tried before it.
-        plain_http: registries, besides those on loopback, that are spoken to without TLS.
+        needs: components, as ``("cudnn", "torch")``; reading stops when each was found in a layer.
+            Empty: read all layers.
+        mirrors: registry to base URLs that are tried first.
+        plain_http: registries, besides those on loopback, that are used without TLS.
         unverified_tls: registries whose certificate is not checked.
         ca_file: PEM file of the authorities to trust instead of the system's.
-        registries: the only registries that may be asked; None: any.
+        registries: allowed registries; None: any.
         internal: whether a registry may redirect to, or name as token service, addresses that are
             not public (this machine, private networks, a cloud's metadata service), other than
-            where it is itself.
-        networks: addresses that are not public, and that a registry may lead to all the same.
+            its own.
+        networks: private addresses that a registry may redirect to.
         docker_config: folder of Docker's ``config.json``; None: ``DOCKER_CONFIG``, else the user's.
         helpers: whether credential helpers may be run.
-        cache: folder of earlier readings; None: none is used or kept.
+        cache: folder of earlier readings; None disables the cache.
         arch_facts: where code runs, to compare the GPU code of several distributions.
-        packages: what the facts say of packages, to name those that matter whatever their files.
-        limits: how much is taken from an image.
+        packages: facts about packages, to name those that matter whatever their files.
+        limits: limits on the image.
     """
 
     layers: Layers = "auto"
@@ -99,7 +99,7 @@ class ImageOptions(Struct, frozen=True):
 def options_from_environment(
     environment: Mapping[str, str] | None = None, *, cache: str | None = None
 ) -> ImageOptions:
-    """Return the settings that ``COMPATGATE_REGISTRY_MIRRORS`` and ``COMPATGATE_REGISTRY_CA`` make.
+    """Return the options of ``COMPATGATE_REGISTRY_MIRRORS`` and ``COMPATGATE_REGISTRY_CA``.
 
     Args:
         environment: None: this process's.
@@ -135,14 +135,14 @@ def parse_mirrors(text: str) -> dict[str, tuple[str, ...]]:
 
 
 class Deadline:
-    """A time limit that also ends what waits for a socket.
+    """A time limit that also ends waiting for a socket.
 
-    A socket's own timeout starts anew with every byte; a server that sends one byte a second would
-    never meet it. At the deadline every watched socket is shut down, so that whoever reads from it
-    goes on at once.
+    A socket's own timeout restarts with every byte; a server that sends one byte a second would
+    never reach it. At the deadline every watched socket is shut down, so that its reader continues
+    at once.
 
     Args:
-        seconds: from now.
+        seconds: seconds from now.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -162,14 +162,14 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Return seconds that are left, never less than 0."""
+        """Return the remaining seconds, never less than 0."""
         return max(0.0, self._end - time.monotonic())
 
     def check(self, what: str) -> None:
-        """Go on only while there is time.
+        """Raise an error once the deadline has passed.
 
         Raises:
-            TimedOut: the time is over.
+            TimedOut: the deadline has passed.
         """
         if not self.left:
             raise self.error(what)
@@ -177,9 +177,9 @@ class Deadline:
     def error(self, what: str) -> TimedOut:
         """Return the error for a deadline that has passed."""
         return TimedOut(
-            f"{what} took longer than the {self.seconds:g} seconds that were allowed",
+            f"{what} took longer than the allowed {self.seconds:g} seconds",
             field="image",
-            hint="allow more time, or use a registry or mirror that is nearer",
+            hint="allow more time, or use a nearer registry or mirror",
         )
 
     def watch(self, sock: socket.socket) -> None:
@@ -199,11 +199,11 @@ class Deadline:
 
 
 def damaged(problem: str) -> Damaged:
-    """Return the error for bytes that are not what they should be."""
-    hint = "nothing of it was kept; push the image again, or check the mirror or proxy between"
+    """Return the error for bytes that do not match their digest or size."""
+    hint = "nothing was stored; push the image again, or check the mirror or proxy"
     return Damaged(problem, field="image", hint=hint)
 
 
 def too_large(problem: str) -> TooLarge:
-    """Return the error for an image that takes more than is allowed."""
-    return TooLarge(problem, field="image", hint="nothing of it was kept")
+    """Return the error for an image that exceeds the limits."""
+    return TooLarge(problem, field="image", hint="nothing was stored")

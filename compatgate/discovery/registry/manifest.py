@@ -1,4 +1,4 @@
-"""Parse manifests, indexes and configs, as far as they are needed.
+"""Parse the needed fields of manifests, indexes and configs.
 
 Sources: opencontainers/image-spec ``manifest.md``, ``image-index.md``, ``config.md``,
 ``descriptor.md``; distribution/distribution ``docs/content/spec/manifest-v2-2.md`` (Docker).
@@ -31,7 +31,7 @@ _DEFAULT_VARIANTS = {("arm64", "v8"), ("amd64", "v1"), ("arm", "v7")}
 
 
 class Platform(Struct, frozen=True):
-    """Where an image runs: ``linux/amd64``, ``linux/arm64/v8``."""
+    """The platform of an image: ``linux/amd64``, ``linux/arm64/v8``."""
 
     os: str = ""
     architecture: str = ""
@@ -41,7 +41,7 @@ class Platform(Struct, frozen=True):
         return "/".join(filter(None, (self.os or "?", self.architecture or "?", self.variant)))
 
     def fits(self, wanted: Platform) -> bool:
-        """Return whether it is what is wanted; what either leaves open fits."""
+        """Return whether the platform matches a wanted one; an empty part matches any."""
         pairs = ((self.os, wanted.os), (self.architecture, wanted.architecture))
         if any(mine and theirs and mine != theirs for mine, theirs in pairs):
             return False
@@ -49,7 +49,7 @@ class Platform(Struct, frozen=True):
 
 
 class Descriptor(Struct, frozen=True, rename="camel"):
-    """Names a blob or manifest by its digest and size."""
+    """The digest and size of a blob or manifest."""
 
     digest: str
     size: int
@@ -58,7 +58,7 @@ class Descriptor(Struct, frozen=True, rename="camel"):
 
 
 class History(Struct, frozen=True):
-    """How a step of the image was made; most steps make a layer."""
+    """A build step of the image; most steps make a layer."""
 
     created_by: str = ""
     empty_layer: bool = False
@@ -82,7 +82,7 @@ class Config(Struct, frozen=True):
 
     @property
     def platform(self) -> Platform:
-        """As stated; parts that are not stated are empty."""
+        """Return the stated platform; parts that are not stated are empty."""
         return normal_platform(Platform(self.os, self.architecture, self.variant))
 
 
@@ -107,7 +107,7 @@ def parse_platform(text: str) -> Platform:
     """Read ``linux/amd64``, ``linux/arm64/v8`` or ``linux/aarch64``.
 
     Raises:
-        BadInput: it is none.
+        BadInput: the text is not a platform.
     """
     parts = text.strip().lower().split("/")
     if len(parts) not in (2, 3) or not all(part.isalnum() or "_" in part for part in parts):
@@ -117,7 +117,7 @@ def parse_platform(text: str) -> Platform:
 
 
 def normal_platform(platform: Platform) -> Platform:
-    """Return the platform in Go's words, without the variant that is meant anyway."""
+    """Return the platform with Go's names and without a default variant."""
     cpu = _ARCHITECTURES.get(platform.architecture, platform.architecture)
     variant = "" if (cpu, platform.variant) in _DEFAULT_VARIANTS else platform.variant
     return Platform(platform.os, cpu, variant)
@@ -127,13 +127,13 @@ def parse_manifest(data: bytes, media_type: str, name: str) -> Manifest | list[D
     """Read a manifest, or the descriptors of an index.
 
     Args:
-        data: whose digest was verified.
-        media_type: that the registry sent it with.
-        name: for messages.
+        data: verified bytes of the manifest.
+        media_type: media type in the registry's answer.
+        name: name of the image in messages.
 
     Raises:
-        BadInput: it is something else than a container image.
-        Damaged: it is not JSON, or names impossible blobs.
+        BadInput: the data is not of a container image.
+        Damaged: the data is not JSON, or names impossible blobs.
     """
     document = _decode(data, _Document, f"the manifest of {name}")
     if (
@@ -141,9 +141,7 @@ def parse_manifest(data: bytes, media_type: str, name: str) -> Manifest | list[D
         or "schemaVersion1" in media_type
         or "v1+prettyjws" in media_type
     ):
-        raise _not_image(
-            name, "its manifest is of schema 1, which registries gave up; push it again"
-        )
+        raise _not_image(name, "its manifest has the obsolete schema 1; push it again")
     if document.manifests is not None:
         if document.layers is not None or document.config is not None:
             raise Damaged(f"{name}: it is both an index and a manifest", field="image")
@@ -161,7 +159,7 @@ def parse_config(data: bytes, name: str) -> Config:
     """Read an image's config.
 
     Raises:
-        Damaged: it is not JSON of that form.
+        Damaged: the data is not JSON of that form.
     """
     return _decode(data, Config, f"the config of {name}")
 
@@ -170,7 +168,7 @@ def choose_manifest(descriptors: Sequence[Descriptor], wanted: Platform, name: s
     """Return the manifest of an index for a platform.
 
     Raises:
-        BadInput: it has none; the hint names those that it has.
+        BadInput: the index lacks the platform; the hint names its platforms.
     """
     for descriptor in descriptors:
         if descriptor.platform and normal_platform(descriptor.platform).fits(wanted):
@@ -193,14 +191,16 @@ def choose_manifest(descriptors: Sequence[Descriptor], wanted: Platform, name: s
 
 
 def _is_image_platform(platform: Platform) -> bool:
-    """Attestations stand in an index as ``unknown/unknown``."""
+    """Return whether a platform is of an image; attestations have ``unknown/unknown``."""
     return platform.os != "unknown"
 
 
 def _check(descriptors: Sequence[Descriptor], name: str) -> None:
     for descriptor in descriptors:
         if not is_digest(descriptor.digest) or descriptor.size < 0:
-            what = f"{name}: {descriptor.digest[:100]!r}, {descriptor.size} bytes, is no blob"
+            what = (
+                f"{name}: {descriptor.digest[:100]!r}, {descriptor.size} bytes, is not a valid blob"
+            )
             raise Damaged(what, field="image")
 
 

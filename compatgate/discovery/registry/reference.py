@@ -30,7 +30,7 @@ class Reference(Struct, frozen=True):
 
     Attributes:
         registry: as written, with its port; ``docker.io`` when none is.
-        repository: ``library/ubuntu``.
+        repository: repository, as ``library/ubuntu``.
         tag: ``latest`` when neither tag nor digest is written; None with a digest alone.
         digest: ``sha256:...``; decides over the tag.
     """
@@ -42,12 +42,12 @@ class Reference(Struct, frozen=True):
 
     @property
     def host(self) -> str:
-        """Where the registry answers, with its port."""
+        """Return the registry's host with its port."""
         return _DOCKER_HUB_HOST if self.registry == DOCKER_HUB else self.registry
 
     @property
     def locator(self) -> str:
-        """What the manifest is asked for by: the digest, else the tag."""
+        """Return the digest, else the tag, which names the manifest."""
         return self.digest or self.tag or "latest"
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ def parse_reference(text: str) -> Reference:
         text: ``pytorch/pytorch:2.4.1-cuda12.4-cudnn9-runtime``, ``localhost:5000/app@sha256:...``.
 
     Raises:
-        BadInput: it is none; says which part is wrong.
+        BadInput: the text is not a reference; the message names the wrong part.
     """
     rest = text.strip().removeprefix("docker://")
     if not rest:
@@ -90,12 +90,12 @@ def parse_reference(text: str) -> Reference:
 
 
 def is_digest(text: str) -> bool:
-    """Return whether it is a digest of a kind that is verified."""
+    """Return whether the text is a digest of a supported algorithm."""
     return _DIGEST.fullmatch(text) is not None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, with or without port, is this machine; Docker speaks plain HTTP to it."""
+    """Return whether a host, with or without port, is this machine; Docker uses HTTP there."""
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) and host[-1] != "]" else host
     name = name.strip("[]").lower()
     if name == "localhost":

@@ -1,7 +1,6 @@
 """Speak HTTP with registries: streamed bodies, bounded redirects, one deadline, counted bytes.
 
-`Guard` says where a registry may send its reader: a redirect must not reach what only this
-network sees.
+`AddressGuard` checks redirects: they must not reach private addresses of this network.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from compatgate.errors import BadInput, Unavailable
 
 MOST_REDIRECTS = 5
 CHUNK = 256 * 1024
-"""Bytes that are asked of a socket at a time."""
+"""Bytes per read from a socket."""
 _CONNECT_SECONDS = 15.0
 _STALL_SECONDS = 60.0
 _ATTEMPTS = 3
@@ -39,7 +38,7 @@ _MOVED = (301, 302, 303, 307, 308)
 
 
 class Response:
-    """An answer whose body is read as it comes; closing it ends the connection."""
+    """An answer whose body is read as it arrives; closing it ends the connection."""
 
     def __init__(self, raw: urllib3.BaseHTTPResponse, url: str, transport: Transport) -> None:
         self.status = raw.status
@@ -55,7 +54,7 @@ class Response:
         self.close()
 
     def read(self, size: int = CHUNK, /) -> bytes:
-        """What has come, up to ``size`` bytes; none at the end of the body.
+        """Return received bytes, at most ``size``; ``b""`` at the end of the body.
 
         Raises:
             Unavailable: the connection broke, or the deadline has passed.
@@ -74,7 +73,7 @@ class Response:
         """Return a small body.
 
         Raises:
-            BadInput: it is larger than ``largest`` bytes.
+            BadInput: the body is larger than ``largest`` bytes.
         """
         parts = bytearray()
         while data := self.read():
@@ -85,16 +84,16 @@ class Response:
         return bytes(parts)
 
     def close(self) -> None:
-        """End the connection; what was not read is never fetched."""
+        """Close the connection; unread bytes are never fetched."""
         self._raw.close()
         self._raw.release_conn()
 
 
 class Transport:
-    """Requests to registries, token services and where they redirect to.
+    """A transport for requests to registries, token services and redirects.
 
     Attributes:
-        bytes_read: of all bodies so far.
+        bytes_read: bytes of all bodies so far.
     """
 
     def __init__(self, options: ImageOptions, deadline: Deadline) -> None:
@@ -114,7 +113,7 @@ class Transport:
     def open(
         self, url: str, headers: dict[str, str], *, body: bytes | None = None, method: str = "GET"
     ) -> Response:
-        """Send a request; redirects of a GET or HEAD are followed.
+        """Send a request; follow redirects of a GET or HEAD.
 
         ``Authorization`` goes to the host of ``url`` only: object stores refuse a request that
         carries another server's token.
@@ -138,10 +137,10 @@ class Transport:
         raise Unavailable(what, field="image", hint="the registry or its mirror is misconfigured")
 
     def check_lead(self, url: str, target: str) -> None:
-        """Make sure that a server may lead on to another place.
+        """Check the target of a redirect.
 
         Raises:
-            Unavailable: it is no place for HTTP, or leaves TLS.
+            Unavailable: the target is not for HTTP, or leaves TLS.
         """
         scheme, host = urlsplit(target)[:2]
         if scheme not in ("http", "https") or not host:
@@ -151,7 +150,7 @@ class Transport:
             raise Unavailable(what, field="image")
 
     def _send(self, url: str, headers: dict[str, str], body: bytes | None, method: str) -> Response:
-        """Return one request; a connection that fails, or a server that is busy, is asked again."""
+        """Send one request; retry failed connections and busy servers."""
         for attempt in range(_ATTEMPTS):
             last = attempt == _ATTEMPTS - 1
             self._guard.check_name(url)
@@ -200,7 +199,7 @@ class Transport:
         settings: dict[str, Any] = {"cert_reqs": "CERT_NONE" if unverified else "CERT_REQUIRED"}
         if self._options.ca_file and not unverified:
             if not os.path.isfile(self._options.ca_file):
-                what = "there is no such file of certificate authorities"
+                what = "the file of certificate authorities does not exist"
                 raise BadInput(what, field="ca_file", value=self._options.ca_file)
             settings["ca_certs"] = self._options.ca_file
         if unverified:
@@ -210,14 +209,14 @@ class Transport:
             if proxy
             else urllib3.PoolManager(maxsize=2, **settings)
         )
-        # A proxy is the operator's choice, and looks for itself where it connects to.
+        # A proxy is the operator's choice, and checks its own connections.
         guard = Guard(ImageOptions()) if proxy else self._guard
         manager.pool_classes_by_scheme = _watched_pools(self.deadline, guard)
         return manager
 
 
 def _watched_pools(deadline: Deadline, guard: Guard) -> dict[str, Any]:
-    """Return pools whose connections lead where they may, and end at the deadline."""
+    """Return pools whose connections reach only allowed addresses, and end at the deadline."""
 
     class Plain(HTTPConnection):
         def connect(self) -> None:
@@ -248,7 +247,9 @@ def _host(url: str) -> str:
 
 def _unreachable(url: str, error: Exception) -> Unavailable:
     reason = str(getattr(error, "reason", None) or error)
-    text = re.sub(r"^(<[^>]*>|\w+\(host=.*?\)): ", "", reason)  # urllib3 begins with its own object
+    text = re.sub(
+        r"^(<[^>]*>|\w+\(host=.*?\)): ", "", reason
+    )  # urllib3's messages begin with its own object
     hint = (
         "give the registry's certificate authority as a file, or name the registry as unverified"
         if isinstance(error, SSLError)
@@ -263,13 +264,13 @@ _LOW = 2**32 - 1
 
 
 class Guard:
-    """Refuses every address that is not public, but where a registry or mirror itself is.
+    """A guard that refuses private addresses, except those of registries and mirrors.
 
-    Names are looked at before, what they resolve to before connecting, and the address that was
-    connected to before a request is sent: what a name resolves to may change in between.
+    The guard checks a name before a request, its addresses before connecting, and the address of
+    the connection before sending: the resolution of a name may change in between.
 
     Args:
-        options: whether there is anything to guard; the registries, mirrors and networks.
+        options: whether the guard is on; the registries, mirrors and networks.
     """
 
     def __init__(self, options: ImageOptions) -> None:
@@ -280,31 +281,31 @@ class Guard:
         self._trusted = {urlsplit(place).hostname for place in places}
 
     def check_name(self, url: str) -> None:
-        """Look at a URL before it is asked.
+        """Check a URL before a request.
 
         Raises:
-            Unavailable: it names this machine, or an address that is not public.
+            Unavailable: the URL names this machine, or an address that is not public.
         """
         host = urlsplit(url).hostname or ""
         self._check(host, "127.0.0.1" if host == "localhost" else host)
 
     def check_addresses(self, host: str, port: int | None) -> None:
-        """Look at what a name resolves to, before it is connected to.
+        """Check the addresses of a name before connecting.
 
         Raises:
-            Unavailable: an address of it is not public.
+            Unavailable: an address is not public.
         """
         if self._free(host):
             return
-        with suppress(OSError, UnicodeError):  # whoever connects is told why
+        with suppress(OSError, UnicodeError):  # connecting reports the reason
             for *_, address in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM):
                 self._check(host, str(address[0]))
 
     def check_peer(self, host: str, sock: socket.socket) -> None:
-        """Look at where a connection leads.
+        """Check the address of a connection.
 
         Raises:
-            Unavailable: to an address that is not public.
+            Unavailable: the address is not public.
         """
         try:
             self._check(host, sock.getpeername()[0])
@@ -324,7 +325,7 @@ class Guard:
 
 
 def _read_address(text: str) -> _Address | None:
-    """An address, without what wraps an IPv4 address into one of IPv6; None: it is a name."""
+    """Read an address, and unwrap IPv4 addresses within IPv6; return None for a name."""
     try:
         address = ip_address(text.strip("[]").partition("%")[0])
     except ValueError:
@@ -342,7 +343,7 @@ def _is_public(address: _Address) -> bool:
 
 
 def _redirect_refused(host: str) -> Unavailable:
-    what = f"the server leads to {host}, which is not a public address"
+    what = f"the server redirects to {host}, which is not a public address"
     hint = (
         "its token service or store of files is misconfigured, or is in a private network: "
         "allow that one with serve --registry-network (images) or --index-network (wheels)"

@@ -1,8 +1,8 @@
 """Read CycloneDX in JSON and XML through ``cyclonedx-python-lib``, and write an inspected stack.
 
-A stack is written as a CycloneDX 1.6 document in JSON. What has no place of its own in the
-format (GPU code, forward compatibility, what is left open) is a property of the document, so
-that reading it again gives the same stack, and no pass for what was not known.
+A stack is written as a CycloneDX 1.6 document in JSON. The format has no field for GPU code,
+forward compatibility and open questions: a property of the document holds them, so that reading
+the document gives the same stack with the same open questions.
 
 Sources: https://cyclonedx.org/specification/overview/, https://cyclonedx.org/docs/1.6/json/.
 """
@@ -42,7 +42,7 @@ _JSON = re.compile(r'"bomFormat"\s*:\s*"CycloneDX"')
 _MARKER = "uv:package:marker"
 """uv exports a lock for every platform, and says so in a property."""
 STACK = "compatgate:stack"
-"""A property of the document: what ``inspect`` found that is no component, as a JSON object."""
+"""The document's property for findings of ``inspect`` that are no components, a JSON object."""
 _TEXTS = ("cuda-compat", "cuda-compat-use", *NEEDS_URL)
 _BY_NAME = ("wheels", "measured")
 _STACK_KEYS = (*_TEXTS, "arch", "require", "open", "conflicts", "unread", *_BY_NAME)
@@ -56,14 +56,14 @@ _COMPONENT_KEYS = (
     "components",
     "properties",
 )
-"""What is read of a component; licences and hashes need not hold for it to be read."""
+"""Fields of a component that are read; errors in licences and hashes do not matter."""
 
 
 class CycloneDxJson:
     """A CycloneDX document in JSON."""
 
     def recognises(self, text: str) -> bool:
-        """``"bomFormat": "CycloneDX"``."""
+        """Look for ``"bomFormat": "CycloneDX"``."""
         return text.lstrip()[:1] == "{" and bool(_JSON.search(text))
 
     def read(self, text: str, name: str) -> Bill:
@@ -91,7 +91,7 @@ class CycloneDxXml:
     """A CycloneDX document in XML."""
 
     def recognises(self, text: str) -> bool:
-        """CycloneDX's name space on its ``bom``."""
+        """Look for CycloneDX's name space on a ``bom`` element."""
         return text.lstrip()[:1] == "<" and bool(_XML.search(text[:20_000]))
 
     def read(self, text: str, name: str) -> Bill:
@@ -115,7 +115,7 @@ def _stack_property(properties: Any, name: str) -> dict[str, Any]:
     """Return the part of the stack that ``inspect --format cyclonedx`` wrote as a property.
 
     Raises:
-        BadInput: it is not what that writes.
+        BadInput: the property is malformed.
     """
     stated = [
         item.get("value")
@@ -135,7 +135,7 @@ def _stack_property(properties: Any, name: str) -> dict[str, Any]:
 
 
 def _components(value: Any, name: str) -> list[dict[str, Any]]:
-    """Components that may matter, or hold one that may, with the properties that are read."""
+    """Return components that may matter, or contain one that may, with the fields that are read."""
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -156,7 +156,7 @@ def _bill(title: str, deserialise: Any, name: str, *, listed: bool | None = None
         parts = tuple(_parts(bom))
     except BadInput:
         raise
-    except Exception as error:  # whatever the library meets in a document from outside
+    except Exception as error:  # the library raises errors of many types for malformed documents
         problem = f"is not a CycloneDX document: {type(error).__name__}: {str(error)[:200]}"
         raise BadInput(problem, field=name) from None
     if len(parts) > MOST_PARTS:
@@ -185,11 +185,11 @@ _TYPES = {"framework": "framework", "runtime": "platform"}
 
 
 def to_cyclonedx(what: str, inspection: Inspection) -> Json:
-    """Return the document; the same inspection always gives the same one.
+    """Write an inspection as CycloneDX; the same inspection gives the same document.
 
     Args:
-        what: that was inspected, for people.
-        inspection: of it.
+        what: name of the inspected file, folder or image.
+        inspection: the result of the inspection.
     """
     stack = inspection.stack
     names = in_order(name for name in stack if name not in SPECIAL)
@@ -210,7 +210,7 @@ def to_cyclonedx(what: str, inspection: Inspection) -> Json:
                     {"type": "application", "name": "compatgate", "version": __version__}
                 ]
             },
-            # With more than the name, a folder "torch" is no component when it is read again.
+            # With a suffix, a folder "torch" does not become a component when the document is read.
             "component": {
                 "type": "application",
                 "bom-ref": "inspected",
@@ -245,11 +245,11 @@ def _component(name: str, version: str, observations: Iterable[Observation]) -> 
 
 
 def _ecosystem(name: str, version: str) -> str:
-    """Return ``pypi`` for frameworks and packages, save what a channel of conda built."""
+    """Return ``pypi`` for frameworks and packages, except builds of conda channels."""
     of_pypi = (is_framework(name) or name not in COMPONENTS) and "+conda" not in version
     return "pypi" if of_pypi and name != "tritonserver" else "generic"
 
 
 def _text(place: str) -> str:
-    """Return the names of files need not be text."""
+    """Return a place as valid text; names of files may hold other bytes."""
     return place.encode("utf-8", "backslashreplace").decode()

@@ -1,7 +1,7 @@
-"""Say what a reader of bills of materials gives, and bound what it takes from outside.
+"""Define the interface of a reader of bills of materials, and bound its input.
 
-`may_be_component` is the first look at a part: most of an image's thousands of packages are no
-part of a GPU stack. The libraries that read the formats may be missing.
+`component_filter` filters parts first: most of an image's thousands of packages are no part of a
+GPU stack. The libraries that read the formats are optional.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Part(Struct, frozen=True):
     """One component of a bill of materials.
 
     Attributes:
-        ref: its bom-ref or SPDXID.
-        name: as the document writes it.
-        purl: its package URL; empty without one.
-        marker: the environment marker under which it is installed, where the document says.
+        ref: bom-ref or SPDXID.
+        name: name as the document writes it.
+        purl: package URL; empty without one.
+        marker: environment marker for the installation, where the document has one.
     """
 
     ref: str
@@ -38,12 +38,12 @@ class Part(Struct, frozen=True):
 
 
 class Bill(Struct, frozen=True):
-    """A document's parts.
+    """The parts of a document.
 
     Attributes:
         format: ``CycloneDX 1.6``, ``SPDX 2.3``.
-        parts: those that may be components; others may have been left out.
-        listed: whether the document lists anything at all.
+        parts: possible components; other parts may be missing.
+        listed: whether the document lists any part.
         rest: parts of a stack that are no components, as ``inspect`` writes them.
     """
 
@@ -54,7 +54,7 @@ class Bill(Struct, frozen=True):
 
 
 class Reader(Protocol):
-    """One standard in one notation."""
+    """A reader of one standard in one notation."""
 
     def recognises(self, text: str) -> bool:
         """Return whether the text is of this standard and notation; never raises."""
@@ -70,15 +70,15 @@ class Reader(Protocol):
 
 
 class SbomReading(Struct, frozen=True):
-    """What a bill of materials says of a stack.
+    """The stack in a bill of materials.
 
     Attributes:
         format: standard and version.
-        observations: each with the file and its bom-ref or SPDXID.
+        observations: observations whose origin is the file and a bom-ref or SPDXID.
         conflicts: contradictions beyond those that `settle` finds.
-        open: what the document does not decide; none may be taken for a pass.
+        open: sentences about undecided questions; none is a pass.
         rest: the rest of the stack in the form of requests: ``arch``, ``cuda-compat``, ...
-        origins: where the files of each GPU package are, by name.
+        origins: sources of the files of each GPU package, by name.
     """
 
     format: str
@@ -90,7 +90,7 @@ class SbomReading(Struct, frozen=True):
 
 
 LARGEST_FILE = 64 * 1024 * 1024
-"""Bytes; the SPDX document of a CUDA image with every file listed is about 40 MB."""
+"""In bytes; the SPDX document of a CUDA image with every file listed is about 40 MB."""
 MOST_PARTS = 200_000
 DEEPEST = 100
 
@@ -99,7 +99,7 @@ def import_library(module: str) -> Any:
     """Return a module of the ``sbom`` extra.
 
     Raises:
-        BadInput: it is not installed; names the extra.
+        BadInput: the module is not installed; the hint names the extra.
     """
     try:
         return import_module(module)
@@ -110,10 +110,10 @@ def import_library(module: str) -> Any:
 
 
 def read_json(text: str, name: str) -> dict[str, Any]:
-    """Return a JSON object, not nested too deeply.
+    """Read a JSON object.
 
     Raises:
-        BadInput: something else.
+        BadInput: the text is not a JSON object, or is nested too deeply.
     """
     try:
         document = msgspec.json.decode(text)
@@ -129,7 +129,7 @@ def check_depth(document: Any, name: str) -> None:
     """Refuse a document that is nested too deeply for a recursive reader.
 
     Raises:
-        BadInput: it is.
+        BadInput: the document is nested deeper than `MOST_LEVELS`.
     """
     level, depth = [document], 0
     while level:
@@ -146,10 +146,10 @@ def check_depth(document: Any, name: str) -> None:
 
 
 def read_xml(text: str, name: str) -> Any:
-    """Return the root element; documents with a type declaration or entities are refused.
+    """Return the root element; refuse documents with a type declaration or entities.
 
     Raises:
-        BadInput: not XML, a type declaration, or nested too deeply.
+        BadInput: the text is not XML, has a type declaration, or is nested too deeply.
     """
     parser = import_library("defusedxml.ElementTree")
     refused = import_library("defusedxml.common").DefusedXmlException
@@ -170,11 +170,11 @@ def read_xml(text: str, name: str) -> Any:
 
 
 _OF_PYTHON = re.compile(r"pkg:(?:pypi|conda)/", re.IGNORECASE)
-"""Packages that may carry GPU code whatever they are called."""
+"""Prefixes of packages that may carry GPU code under any name."""
 
 
 def may_be_component(*texts: object) -> bool:
-    """Tell whether a name or a package URL could be one of a component or GPU package."""
+    """Return a test for names and package URLs of possible components and GPU packages."""
     known = mention()
     return any(
         isinstance(text, str) and bool(_OF_PYTHON.search(text) or known.search(text))

@@ -50,7 +50,7 @@ READERS: tuple[Reader, ...] = (
     SpdxTagValue(),
     SpdxYaml(),
 )
-"""Every standard and notation."""
+"""Readers of all standards and notations."""
 
 
 def read_sbom(
@@ -64,23 +64,24 @@ def read_sbom(
     """Read a bill of materials.
 
     Args:
-        path_or_name: for messages; nothing but ``data`` is read.
+        path_or_name: name of the document in messages.
         data: a CycloneDX document (JSON, XML) or an SPDX 2.x one (JSON, YAML, XML, tag-value).
-        known: which packages of the index carry GPU code.
+        known: packages of the index that carry GPU code.
         signals: the fact file ``image_signals``, which names packages of Linux distributions.
-        platform: decides the markers that uv writes beside its components; without it a component
-            counts whatever its marker says.
+        platform: decides the markers that uv writes for components; without a platform every
+            component counts.
 
     Raises:
-        BadInput: neither, malformed, too large, or the ``sbom`` extra is not installed.
-        Inconclusive: empty, or it lists nothing.
+        BadInput: the document has another format, is malformed or too large, or the ``sbom``
+            extra is not installed.
+        Inconclusive: the document is empty or lists no component.
     """
     name = os.path.basename(os.fspath(path_or_name)) or "sbom"
     text = decode(data, name, LARGEST_FILE)
     reader = next((reader for reader in READERS if reader.recognises(text)), None)
     if reader is None:
-        hint = "CycloneDX (JSON, XML) and SPDX 2.x (JSON, YAML, XML, tag-value) are read"
-        raise BadInput("is not a bill of materials that is read", field=name, hint=hint)
+        hint = "give CycloneDX (JSON, XML) or SPDX 2.x (JSON, YAML, XML, tag-value)"
+        raise BadInput("is not a bill of materials in a known format", field=name, hint=hint)
     bill = reader.read(text, name)
     if not bill.listed:
         hint = "point the generator at the image or environment"
@@ -104,7 +105,7 @@ def read_sbom(
 def _measured(
     parts: Iterable[Part], measured: Mapping[str, Any], seen: Iterable[Observation], file: str
 ) -> list[Observation]:
-    """Return parts whose own files were read: they are packages, whatever their names say."""
+    """Observe parts with a record of their files as packages, whatever their names."""
     known = {one.component for one in seen}
     found: dict[str, Observation] = {}
     for part in parts:
@@ -130,11 +131,11 @@ _COMMON_WORDS = frozenset({"ort", "tf", "python3"})
 
 
 class BillComponents(Struct, frozen=True):
-    """What the parts come to.
+    """The components among the parts of a bill.
 
     Attributes:
-        origins: where the files of GPU packages are, by name.
-        of_index: components whose packages are all from the package index.
+        origins: sources of the files of GPU packages, by name.
+        of_index: components whose packages all come from the package index.
     """
 
     observations: tuple[Observation, ...] = ()
@@ -150,10 +151,10 @@ def observe_parts(
     """Return components among the parts of a bill of materials.
 
     Args:
-        parts: of the document.
-        file: its name, for the origin ``sbom.json: pkg:pypi/torch@2.4.1``.
-        signals: which packages of Linux distributions tell something.
-        known: which packages of the index carry GPU code.
+        parts: parts of the document.
+        file: name of the document, for the origin ``sbom.json: pkg:pypi/torch@2.4.1``.
+        signals: packages of Linux distributions and their components.
+        known: packages of the index that carry GPU code.
     """
     python: list[Package] = []
     conda_packages: list[Package] = []
@@ -196,7 +197,7 @@ def observe_parts(
 
 
 def _parse_purl(text: str) -> Any:
-    """Return a package URL; None when it is none."""
+    """Parse a package URL; return None for other text."""
     if not text:
         return None
     try:
@@ -221,7 +222,7 @@ def _package_of_purl(purl: Any, origin: str, part: Part) -> Package:
 def _by_name(
     name: str, version: str, origin: str, left: list[str], confidence: Any
 ) -> list[Observation]:
-    """A part that only its name identifies: NVIDIA's archives, and parts without package URL."""
+    """Observe a part by its name alone: NVIDIA's archives, and parts without package URL."""
     text = name.rsplit("/", 1)[-1].lower()
     if len(text) > 60 or text in _COMMON_WORDS or not may_be_component(text):
         return []
@@ -243,6 +244,6 @@ def _by_name(
 
 
 def _without_guesses(found: Sequence[Observation]) -> tuple[Observation, ...]:
-    """What is known by name only is left out where a package URL says the component's version."""
+    """Drop observations by name alone where a package URL states the component's version."""
     known = {o.component for o in found if o.confidence == "metadata"}
     return tuple(o for o in found if o.confidence == "metadata" or o.component not in known)

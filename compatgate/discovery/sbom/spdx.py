@@ -1,4 +1,4 @@
-"""SPDX 2.x in JSON, YAML, XML and tag-value, through ``spdx-tools``.
+"""Read SPDX 2.x in JSON, YAML, XML and tag-value through ``spdx-tools``.
 
 Source: https://spdx.github.io/spdx-spec/v2.3/. SPDX 3 is refused: the library cannot read it.
 """
@@ -30,21 +30,21 @@ _XML = (re.compile(r"<Document\b"), re.compile(r"<(?:spdxVersion|SPDXID)>"))
 _TAG_VALUE = re.compile(r"^SPDXVersion:\s*SPDX-", re.MULTILINE)
 _ABOUT = ("spdxVersion", "SPDXID", "name", "dataLicense", "documentNamespace", "creationInfo")
 _KEPT = ("SPDXID", "name", "versionInfo", "downloadLocation", "externalRefs")
-"""What is read of a package; files, relationships and licences need not hold for it to be read."""
+"""Fields of a package that are read; errors in files, relationships and licences do not matter."""
 
 
 class SpdxJson:
     """An SPDX document in JSON."""
 
     def recognises(self, text: str) -> bool:
-        """SPDX's version or identifiers; version 3 too, so that it can be refused by name."""
+        """Look for SPDX's version or identifiers, version 3 included: `read` refuses it by name."""
         return text.lstrip()[:1] == "{" and bool(_JSON.search(text) or _SPDX3.search(text[:50_000]))
 
     def read(self, text: str, name: str) -> Bill:
         """Return every package."""
         if _SPDX3.search(text[:50_000]):
             hint = "write SPDX 2.3 or CycloneDX"
-            raise BadInput("is SPDX 3, which is not read", field=name, hint=hint)
+            raise BadInput("is SPDX 3, which is not supported", field=name, hint=hint)
         return _from_dict(read_json(text, name), name)
 
 
@@ -52,7 +52,7 @@ class SpdxYaml:
     """An SPDX document in YAML."""
 
     def recognises(self, text: str) -> bool:
-        """SPDX's version or identifier at the top level."""
+        """Look for SPDX's version or identifier at the top level."""
         return text.lstrip()[:1] not in ("{", "<") and bool(_YAML.search(text))
 
     def read(self, text: str, name: str) -> Bill:
@@ -67,11 +67,11 @@ class SpdxXml:
     """An SPDX document in XML."""
 
     def recognises(self, text: str) -> bool:
-        """Return a ``Document`` with SPDX's version or identifier."""
+        """Look for a ``Document`` element with SPDX's version or identifier."""
         return text.lstrip()[:1] == "<" and all(x.search(text) for x in _XML)
 
     def read(self, text: str, name: str) -> Bill:
-        """Return every package; the library reads files only."""
+        """Return every package, through a temporary file, as the library reads files only."""
         read_xml(text, name)
         parser = import_library("spdx_tools.spdx.parser.xml.xml_parser")
         descriptor, path = tempfile.mkstemp(suffix=".spdx.xml")
@@ -87,7 +87,7 @@ class SpdxTagValue:
     """An SPDX document as tags and values."""
 
     def recognises(self, text: str) -> bool:
-        """Return the tag of SPDX's version."""
+        """Look for the tag of SPDX's version."""
         return bool(_TAG_VALUE.search(text[:100_000]))
 
     def read(self, text: str, name: str) -> Bill:
@@ -121,7 +121,7 @@ def _bill(parse: Callable[[], Any], name: str) -> Bill:
     except error_class as error:
         problem = f"is not an SPDX document: {'; '.join(error.get_messages())[:300]}"
         raise BadInput(problem, field=name) from None
-    except Exception as error:  # whatever the library meets in a document from outside
+    except Exception as error:  # the library raises errors of many types for malformed documents
         problem = f"is not an SPDX document: {type(error).__name__}: {str(error)[:200]}"
         raise BadInput(problem, field=name) from None
     if len(parts) > MOST_PARTS:

@@ -36,7 +36,7 @@ DAMAGE = (
     RuntimeError,
     ValueError,
 )
-"""What the standard library raises for damaged, encrypted or unusual zip files."""
+"""Errors that the standard library raises for damaged, encrypted or unusual zip files."""
 
 
 LARGEST_METADATA = 4 * 1024 * 1024
@@ -44,14 +44,14 @@ LARGEST_RECORD = 64 * 1024 * 1024
 
 
 class Limits(Struct, frozen=True):
-    """How much is taken from a wheel before it counts as hostile.
+    """Limits on the content of a wheel; a larger wheel counts as hostile.
 
     Attributes:
-        members: files in it.
-        member: bytes of one file that is read, decompressed.
-        total: bytes of all files that are read, decompressed.
-        ratio: decompressed bytes for one compressed byte; asked from `ratio_from` on.
-        ratio_from: bytes of a member, decompressed.
+        members: number of files.
+        member: decompressed bytes of one file that is read.
+        total: decompressed bytes of all files that are read.
+        ratio: decompressed bytes for one compressed byte; checked from `ratio_from` on.
+        ratio_from: decompressed bytes of a member.
     """
 
     members: int = 100_000
@@ -62,7 +62,7 @@ class Limits(Struct, frozen=True):
 
 
 class Identity(Struct, frozen=True):
-    """What a wheel says of itself.
+    """The package, version and requirements in a wheel's metadata.
 
     Attributes:
         package: normalised name.
@@ -78,10 +78,10 @@ class Identity(Struct, frozen=True):
 
 
 def name_and_version(wheel: str) -> tuple[str, str]:
-    """Normalised name and version of a wheel's file name.
+    """Return the normalised name and version in a wheel's file name.
 
     Raises:
-        BadInput: it is not the name of a wheel.
+        BadInput: the name is not that of a wheel.
     """
     try:
         name, version, _, _ = parse_wheel_filename(wheel)
@@ -95,7 +95,7 @@ def identity_of(metadata: bytes, label: str) -> Identity:
     """Read a ``METADATA`` file.
 
     Raises:
-        BadInput: it lacks name or version.
+        BadInput: the file lacks name or version.
     """
     headers = BytesHeaderParser().parsebytes(metadata)
     name, version = headers.get("Name"), headers.get("Version")
@@ -117,11 +117,11 @@ class Archive:
 
     Args:
         file: the wheel.
-        label: its file name.
-        limits: on what is taken from it.
+        label: file name of the wheel.
+        limits: limits on the wheel's content.
 
     Raises:
-        BadInput: it is no wheel, is damaged, or takes more than is allowed.
+        BadInput: the file is no wheel, is damaged, or exceeds the limits.
     """
 
     def __init__(self, file: ByteFile, label: str, limits: Limits | None = None) -> None:
@@ -137,16 +137,16 @@ class Archive:
     def read_member(
         self, member: zipfile.ZipInfo, read: Callable[[IO[bytes]], None], *, whole: bool = True
     ) -> None:
-        """Have a member read, and compare it with its CRC-32 and its digest in ``RECORD``.
+        """Read a member, and compare it with its CRC-32 and its digest in ``RECORD``.
 
         Args:
-            member: of `members`.
-            read: is given the decompressed bytes, once and in order.
-            whole: read to the end; otherwise ``read`` may leave off, and nothing is compared.
+            member: one of `members`.
+            read: receives the decompressed bytes, once and in order.
+            whole: read to the end; otherwise ``read`` may stop early, and nothing is compared.
 
         Raises:
             BadInput: the member is damaged.
-            Damaged: it is not what ``RECORD`` says.
+            Damaged: the member does not match ``RECORD``.
         """
         path = f"{self.label}: {member.filename}"
         with wheel_errors(path), self._zip.open(member) as opened:
@@ -168,11 +168,11 @@ class Archive:
             )
 
     def check_sizes(self, members: Sequence[zipfile.ZipInfo]) -> None:
-        """Refuse members that would take too much, before any is read.
+        """Refuse members that exceed the limits, before any is read.
 
         Raises:
-            BadInput: one of them, or all together, are larger than allowed, or compressed as no
-                program is.
+            BadInput: one member, or all together, are too large, or their compression ratio is
+                implausible.
         """
         limits = self._limits
         for member in members:
@@ -181,7 +181,7 @@ class Archive:
             most = limits.ratio * max(member.compress_size, 1)
             if member.file_size > max(limits.ratio_from, most):
                 what = f"has {member.file_size} bytes compressed to {member.compress_size}"
-                raise self._refused(member, f"{what}: no program compresses so well")
+                raise self._refused(member, f"{what}: a compression bomb")
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise self._refused(member, f"is compressed by method {member.compress_type}")
         total = sum(member.file_size for member in members)
@@ -210,7 +210,7 @@ class Archive:
         return self._small(found[0], LARGEST_METADATA)
 
     def _record(self) -> Mapping[str, bytes]:
-        """SHA-256 of each member, as ``RECORD`` has them: base64 for URLs, without padding."""
+        """Return the SHA-256 of each member in ``RECORD``: URL-safe base64 without padding."""
         found = [m for m in self.members if _in_dist_info(m.filename, "RECORD")]
         if not found:
             return {}
@@ -235,7 +235,7 @@ class Archive:
 
 
 class _Digested:
-    """A stream that hashes what passes."""
+    """A stream that hashes the bytes that are read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -254,10 +254,10 @@ class _Digested:
 
 @contextmanager
 def wheel_errors(label: str) -> Iterator[None]:
-    """Turn what the standard library raises for damaged zip files into one error.
+    """Turn the standard library's errors for damaged zip files into one error.
 
     Raises:
-        BadInput: it is damaged.
+        BadInput: the wheel is damaged or cannot be read.
     """
     try:
         yield

@@ -21,14 +21,14 @@ from compatgate.errors import BadInput, CompatgateError, Damaged, NotFound, Unav
 
 HASHED_CHUNK = 256 * 1024
 LARGEST_READ = 64 * 1024 * 1024
-"""Bytes of one read: the table of contents of a wheel is read at once."""
+"""Bytes of one read: the table of contents of a wheel is one read."""
 
 
 class ByteFile(Protocol):
     """A file that `zipfile` can read.
 
     Attributes:
-        size: in bytes.
+        size: size in bytes.
     """
 
     size: int
@@ -46,11 +46,11 @@ class ByteFile(Protocol):
         """Return True."""
 
     def plan(self, end: int) -> None:
-        """Say that the bytes up to ``end`` will be read in order."""
+        """Announce that the bytes up to ``end`` will be read in order."""
 
 
 class Seekable(RawIOBase):
-    """A file with a position and a size; how its bytes are read is for others to say."""
+    """A base for files with a position and a size; subclasses read the bytes."""
 
     size: int
 
@@ -71,7 +71,7 @@ class Seekable(RawIOBase):
         return self.position
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go to a position, which may lie behind the end."""
+        """Go to a position, which may be behind the end."""
         start = {SEEK_CUR: self.position, SEEK_END: self.size}.get(whence, 0)
         if start + offset < 0:
             raise ValueError("a position before the beginning")
@@ -79,7 +79,7 @@ class Seekable(RawIOBase):
         return self.position
 
     def plan(self, end: int) -> None:
-        """Say that the bytes up to ``end`` will be read in order."""
+        """Announce that the bytes up to ``end`` will be read in order."""
 
     def _count(self, size: int) -> int:
         """Return how many bytes a read of ``size`` gives."""
@@ -93,8 +93,8 @@ class LocalFile(Seekable):
     """A file on this machine.
 
     Raises:
-        BadInput: it cannot be read.
-        NotFound: there is no such file.
+        BadInput: the file cannot be read.
+        NotFound: the file does not exist.
     """
 
     def __init__(self, path: str) -> None:
@@ -121,15 +121,15 @@ class LocalFile(Seekable):
 
 
 class HashedFile(Seekable):
-    """A file whose bytes, once `begin` was called, are all read and hashed, each once, in order.
+    """A file whose bytes are all read and hashed in order after `begin`.
 
-    Whoever reads must go forward; what it leaves out is read as well.
+    Readers must go forward; skipped bytes are read too.
 
     Args:
-        file: to read from.
+        file: file to read from.
 
     Attributes:
-        heard: is told how many bytes were read that were not read before.
+        heard: callback that receives the number of newly read bytes.
     """
 
     def __init__(self, file: ByteFile) -> None:
@@ -142,11 +142,11 @@ class HashedFile(Seekable):
         self.size = file.size
 
     def plan(self, end: int) -> None:
-        """Pass it on; while all bytes are hashed, everything is read in order."""
+        """Pass the plan on; while bytes are hashed, plan to the end of the file."""
         self._file.plan(end if self._hashed is None else self.size)
 
     def begin(self) -> None:
-        """Hash from now on, from the first byte."""
+        """Start to hash, from the first byte."""
         self._hashed = 0
         self._file.plan(self.size)
 
@@ -165,7 +165,7 @@ class HashedFile(Seekable):
         return data
 
     def finish(self) -> str:
-        """Read what is left; the SHA-256 of the whole file."""
+        """Read the remaining bytes; return the SHA-256 of the whole file."""
         self._pass_to(self.size)
         return self._hash.hexdigest()
 
@@ -187,19 +187,19 @@ class HashedFile(Seekable):
 
 LARGEST_FILE = 64 * 1024**3
 WHOLE = 64 * 1024 * 1024
-"""Bytes of the largest file that is taken from a server without ranges, in memory."""
+"""Bytes of the largest file that is read into memory from a server without ranges."""
 _WINDOW = 256 * 1024
 _GAP = 1024 * 1024
-"""Bytes that are read and dropped rather than asked for anew."""
+"""Longest gap in bytes that is read and dropped instead of a new request."""
 _RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
 
 
 class Patience(Struct, frozen=True):
-    """How often a connection that breaks is made anew.
+    """A retry policy for broken connections.
 
     Attributes:
-        attempts: without a byte between them.
-        seconds: before the second attempt; twice as long before each further one.
+        attempts: attempts without a received byte between them.
+        seconds: pause before the second attempt; doubled before each further one.
     """
 
     attempts: int = 5
@@ -209,20 +209,20 @@ class Patience(Struct, frozen=True):
 class RangeFile(Seekable):
     """A file on a web server.
 
-    One connection reads on from where it is; a jump asks for another range. A broken connection is
-    made anew for what is left.
+    One connection reads in order; a jump requests another range. A broken connection is replaced
+    for the remaining bytes.
 
     Args:
-        transport: that asks.
-        url: of the file.
-        label: its name, for messages.
-        size: in bytes, as the index states it; None: not stated.
-        headers: of each request, such as ``Authorization``.
-        patience: with connections that break.
+        transport: transport of the requests.
+        url: URL of the file.
+        label: name of the file in messages.
+        size: size in bytes by the index; None: not stated.
+        headers: headers of each request, as ``Authorization``.
+        patience: retry policy for broken connections.
 
     Raises:
-        NotFound: there is no such file.
-        Unavailable: no answer, or no file of that kind.
+        NotFound: the server does not have the file.
+        Unavailable: the server does not answer, or not with the file.
         Damaged: the server contradicts itself or the index.
     """
 
@@ -252,15 +252,15 @@ class RangeFile(Seekable):
         self._begin()
 
     def plan(self, end: int) -> None:
-        """Ask for everything up to ``end`` when the next range is asked for."""
+        """Extend the next request of a range to ``end``."""
         self._planned = end
 
     def read(self, size: int = -1, /) -> bytes:
         """Return bytes from the position on, fewer at the end.
 
         Raises:
-            Unavailable: the connection broke and could not be made anew.
-            Damaged: the server sends something else than it was asked for.
+            Unavailable: the connection broke and could not be replaced.
+            Damaged: the server sends other bytes than requested.
         """
         count = self._count(size)
         parts = bytearray()
@@ -269,12 +269,12 @@ class RangeFile(Seekable):
         return bytes(parts)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._hang_up()
         super().close()
 
     def _some(self, count: int) -> bytes:
-        """At least one byte from the position on."""
+        """Return at least one byte from the position on."""
         start, cached = self._cache
         if not start <= self.position < start + len(cached):
             self._cache = start, cached = self.position, self._fetched(count)
@@ -283,7 +283,7 @@ class RangeFile(Seekable):
         return data
 
     def _fetched(self, count: int) -> bytes:
-        """What a server sends from the position on, with new connections where one breaks."""
+        """Return bytes from the server, with new connections after a break."""
         if self._memory is not None:
             self._memory.seek(self.position)
             return self._memory.read(max(count, CHUNK))
@@ -310,12 +310,12 @@ class RangeFile(Seekable):
             raise self._damaged("the server sends more than the range that was asked for")
         if self._at == self._stop and self._response:
             if "Content-Length" in self._response.headers:
-                self._response.read(1)  # its end: the connection can be used again
+                self._response.read(1)  # at the end the connection can be reused
             self._hang_up()
         return data
 
     def _reach(self, count: int) -> None:
-        """Have a connection at the position."""
+        """Connect at the position, or skip bytes up to it."""
         gap = self.position - self._at
         if self._response and 0 <= gap <= _GAP and self.position < self._stop:
             while gap and (data := self._response.read(min(gap, CHUNK))):
@@ -328,10 +328,10 @@ class RangeFile(Seekable):
         self._ask(self.position, min(end, self.size))
 
     def _ask(self, start: int, end: int) -> None:
-        """Ask for bytes, and look at what the server says that it sends.
+        """Request bytes, and check the range in the server's answer.
 
         Raises:
-            Damaged: it is not what was asked for, or the file has changed meanwhile.
+            Damaged: the answer has another range, or the file has changed.
         """
         response = self._open(f"bytes={start}-{end - 1}")
         said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
@@ -349,7 +349,7 @@ class RangeFile(Seekable):
         self._response, self._at, self._stop = response, start, end
 
     def _begin(self) -> None:
-        """Learn the size, and whether the server knows ranges."""
+        """Find out the size, and whether the server supports ranges."""
         response = self._open("bytes=0-0")
         with response:
             said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
@@ -369,7 +369,7 @@ class RangeFile(Seekable):
         self.size = size
 
     def _take_whole(self, response: Response) -> None:
-        """Take a small file of a server without ranges into memory."""
+        """Read a small file of a server without ranges into memory."""
         length = response.headers.get("Content-Length", "")
         large = length.isdigit() and int(length) > WHOLE
         data = bytearray()
@@ -400,19 +400,21 @@ class RangeFile(Seekable):
             raise self._damaged("the server sends it encoded although that was not asked for")
         response.close()
         if response.status in (404, 410):
-            raise NotFound("there is no such file on the server", field=self.label)
+            raise NotFound("the server does not have this file", field=self.label)
         what = f"the server answers with status {response.status}"
         raise Unavailable(what, field=self.label, hint="check the URL and its credentials")
 
     def _said(self, error: CompatgateError, where: str = "") -> CompatgateError:
-        """Return an error of the transport, which speaks of registries, as one of this file."""
+        """Return an error of the transport, worded for registries, as an error of this file."""
         error.field = self.label
         error.problem += where
-        error.hint = "check the network and the proxy; what was measured is kept, so run it again"
+        error.hint = (
+            "check the network and the proxy, then run the command again; finished parts are kept"
+        )
         return error
 
     def _damaged(self, problem: str) -> Damaged:
-        hint = "check the mirror or proxy between; no record was made"
+        hint = "check the mirror or proxy; no record was written"
         return Damaged(problem, field=self.label, hint=hint)
 
     def _hang_up(self) -> None:

@@ -1,4 +1,4 @@
-"""What a shared library of Linux calls itself, needs, asks for and defines: its dynamic tables.
+"""Read the dynamic tables of Linux libraries: soname, needed libraries and symbols.
 
 Source: System V ABI ("Dynamic Section", "Symbol Table"), Linux Standard Base ("Symbol Versioning").
 """
@@ -27,7 +27,7 @@ _TABLES = (".dynamic", ".dynstr", ".dynsym", ".gnu.version", ".gnu.version_r")
 
 
 class _KeptFile:
-    """Bytes that can be had, as a file that can seek."""
+    """The kept bytes of a stream as a seekable file."""
 
     def __init__(self, stream: TableBytes) -> None:
         self._stream = stream
@@ -44,17 +44,17 @@ class _KeptFile:
 
 
 def read_elf_tables(stream: TableBytes, label: str) -> LibraryTables:
-    """Read the tables from what was kept; what was missed is fetched by reading once more.
+    """Read the tables from kept bytes; fetch missed ones by reading the file once more.
 
     Args:
         stream: bytes of the file.
-        label: for messages.
+        label: name of the file in messages.
 
     Raises:
-        BadInput: they are damaged.
+        BadInput: the tables are damaged.
     """
     if stream.kept(0, 6) != ELF_MAGIC + b"\2\1":
-        return LibraryTables()  # 32-bit or big-endian: no CUDA has that
+        return LibraryTables()  # 32-bit or big-endian: CUDA supports neither
     source = Source(_KeptFile(stream), label, size=stream.size, seekable=True)
     sections = read_sections(source, 0, stream.size)
     if sections is None:
@@ -85,7 +85,7 @@ def _read(stream: TableBytes, places: Mapping[str | None, tuple[int, int]]) -> L
     """Read the tables.
 
     Raises:
-        Missed: bytes of theirs were not kept.
+        Missed: bytes of the tables were not kept.
     """
     data = {name: _all(stream, *places[name]) for name in _TABLES if name in places}
     names = data.get(".dynstr", b"")
@@ -112,7 +112,7 @@ def _all(stream: TableBytes, start: int, end: int) -> bytes:
 def _versions_in_names(
     data: dict[str, bytes], names: bytes
 ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """Versions in names of symbols, undefined ones by the library that has to define them."""
+    """Return versions in names of symbols; undefined ones by the library that must define them."""
     if not VERSIONED_SYMBOL.search(names):
         return {}, ()
     files = _files_of_versions(data.get(".gnu.version_r", b""), names)
@@ -136,7 +136,7 @@ def _versions_in_names(
 
 
 def _files_of_versions(table: bytes, names: bytes) -> dict[int, str]:
-    """Version index to the library that has to define it, from ``.gnu.version_r``."""
+    """Map each version index to the library that must define it, from ``.gnu.version_r``."""
     files: dict[int, str] = {}
     place = 0
     for _ in range(_MOST):
@@ -159,7 +159,7 @@ def _files_of_versions(table: bytes, names: bytes) -> dict[int, str]:
 
 
 def _symbols(data: dict[str, bytes], names: bytes) -> Iterator[tuple[bytes, bool, int]]:
-    """Name of each dynamic symbol, whether it is undefined, and its binding."""
+    """Yield the name of each dynamic symbol, whether it is undefined, and its binding."""
     table = _whole(data.get(".dynsym", b""), 24)
     for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table):
         yield _name(names, name), section == 0, info >> 4

@@ -1,6 +1,6 @@
-"""Ask package indexes which wheels a release has, with address, digest and metadata.
+"""Ask package indexes for the wheels of a release: address, digest and metadata.
 
-Sources: PEP 503 and 691 (simple API as HTML and JSON), 658 and 714 (metadata beside the wheel),
+Sources: PEP 503 and 691 (simple API as HTML and JSON), 658 and 714 (metadata files),
 700 (sizes); pip's documentation, "Configuration" (files, ``PIP_INDEX_URL``); uv's
 ``UV_DEFAULT_INDEX``.
 """
@@ -34,22 +34,22 @@ LARGEST_METADATA = 4 * 1024 * 1024
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
 _NO_HASH = ("", "true")
 _MAY_LINK_TO = {"https": ("https",), "http": ("https", "http"), "file": ("https", "http", "file")}
-"""Schemes of files by that of the page: none leads out of TLS, or into this machine's files."""
+"""Allowed schemes of files by the page's scheme: no link leaves TLS or reaches local files."""
 
 
 class IndexFile(Struct, frozen=True):
-    """A wheel, as an index lists it.
+    """A wheel in the listing of an index.
 
     Attributes:
         name: file name.
         url: ``https``, ``http`` or ``file``; without credentials.
-        sha256: as the index states it.
-        size: in bytes.
-        metadata: SHA-256 of its metadata, which is at ``url`` + ``.metadata``; ``""`` where it is
-            there and no digest is stated; None where it is not there.
+        sha256: digest by the index.
+        size: size in bytes.
+        metadata: SHA-256 of the metadata file at ``url`` + ``.metadata``; ``""`` where the index
+            states no digest; None where the index has no metadata file.
         credentials: ``user:password`` for the server.
-        uploaded: ISO time at which the index received it; ``""`` where it does not say.
-        yanked: its maker asks not to install it any more.
+        uploaded: ISO time of the upload; ``""`` where not stated.
+        yanked: the publisher has withdrawn the wheel.
     """
 
     name: str
@@ -63,7 +63,7 @@ class IndexFile(Struct, frozen=True):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return headers of a request for it."""
+        """Return headers for a request of the wheel."""
         if not self.credentials:
             return {}
         encoded = base64.b64encode(unquote(self.credentials).encode()).decode("ascii")
@@ -73,11 +73,11 @@ class IndexFile(Struct, frozen=True):
 def configured_indexes(
     environment: Mapping[str, str] | None = None, files: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """Return the indexes that pip or uv are set up with, PyPI without a setting.
+    """Return the indexes in the configuration of pip or uv, PyPI without one.
 
     Args:
         environment: None: this process's.
-        files: pip's configuration files, later ones win; None: those that pip reads.
+        files: pip's configuration files, later ones win; None: the default ones of pip.
     """
     variables = os.environ if environment is None else environment
     settings = _pip_settings(_pip_files(variables) if files is None else files)
@@ -95,7 +95,7 @@ def configured_indexes(
 
 
 def _unnamed(url: str) -> str:
-    """``https://...`` of uv's ``name=https://...``."""
+    """Return ``https://...`` of uv's ``name=https://...``."""
     name, equals, rest = url.partition("=")
     return rest if equals and "/" not in name and "://" in rest else url
 
@@ -121,17 +121,17 @@ def _pip_settings(files: Sequence[str]) -> dict[str, str]:
         try:
             parser.read(path, encoding="utf-8")
         except (configparser.Error, UnicodeDecodeError, OSError):
-            continue  # pip itself says so
+            continue  # pip reports the error itself
     sections = [name for name in ("global", "install", "download") if parser.has_section(name)]
     return {key: value for name in sections for key, value in parser.items(name)}
 
 
 class PackageIndex:
-    """The indexes that are asked, in order.
+    """Package indexes in the order of requests.
 
     Args:
-        urls: of simple indexes; ``file:`` too.
-        transport: that asks.
+        urls: URLs of simple indexes; ``file:`` too.
+        transport: transport of the requests.
     """
 
     def __init__(self, urls: Sequence[str], transport: Transport) -> None:
@@ -139,13 +139,13 @@ class PackageIndex:
         self._transport = transport
 
     def wheels(self, package: str, version: str) -> list[IndexFile]:
-        """List the wheels of a release, on the first index that has any.
+        """List the wheels of a release on the first index that has any.
 
-        A version without a label also means the only labelled one, as pip reads it.
+        A version without a label also matches the only labelled one, as in pip.
 
         Raises:
-            NotFound: no index has a wheel of it.
-            BadInput: it is not a version, or several labelled builds fit.
+            NotFound: no index has a wheel of the release.
+            BadInput: ``version`` is not a version, or several labelled builds match.
             Unavailable: an index does not answer.
         """
         wanted = _version(version)
@@ -171,10 +171,10 @@ class PackageIndex:
         raise NotFound(f"the index {what}", field=f"{package}=={version}", hint=hint)
 
     def files(self, url: str, package: str) -> list[IndexFile]:
-        """List all wheels of a package on one index; none where it does not know it.
+        """List all wheels of a package on one index; return none for unknown packages.
 
         Raises:
-            Unavailable: it does not answer, or not as an index does.
+            Unavailable: the index does not answer, or not like an index.
         """
         base, credentials = _split_credentials(url)
         page = f"{base.rstrip('/')}/{canonicalize_name(package)}/"
@@ -188,10 +188,10 @@ class PackageIndex:
         return list(_listed_file(raw, page, credentials))
 
     def metadata(self, file: IndexFile) -> bytes | None:
-        """Return the metadata of a wheel that the index keeps beside it; None where it does not.
+        """Return the metadata file of a wheel; None where the index has none.
 
         Raises:
-            Damaged: it has another digest than the index states.
+            Damaged: the file has another digest than the index states.
             Unavailable: the index does not answer.
         """
         if file.metadata is None:
@@ -230,10 +230,10 @@ class PackageIndex:
 
 
 def choose_wheel(files: Sequence[IndexFile], platform: Platform) -> list[IndexFile]:
-    """Choose the wheel that a platform installs; none where none fits.
+    """Choose the wheel that a platform installs; None where no wheel fits.
 
-    Without one for its Python, the one for the newest Python counts; of several for different
-    releases of the C library, the newest one.
+    Without a wheel for the platform's Python, choose the one for the newest Python; among several
+    releases of the C library, the newest.
     """
     fitting = _fitting(files, platform) or _fitting(files, Platform(platform.os, platform.cpu))
     return sorted(fitting, key=lambda file: _newness(file.name))[-1:]
@@ -296,7 +296,7 @@ def _listed_file(raw: list[dict[str, Any]], page: str, credentials: str) -> Iter
 
 
 def digest_of_fragment(fragment: str) -> str | None:
-    """SHA-256 of ``sha256=...``, None without one."""
+    """Return the SHA-256 of ``sha256=...``, None without one."""
     return _digest(fragment.removeprefix("sha256=")) if fragment.startswith("sha256=") else None
 
 
@@ -318,19 +318,19 @@ def _from_json(data: bytes, page: str) -> list[dict[str, Any]]:
         document = msgspec.json.decode(data)
         files = document["files"]
     except (msgspec.DecodeError, RecursionError, KeyError, TypeError, UnicodeDecodeError):
-        raise Unavailable("the index answers with something else", field=page) from None
+        raise Unavailable("the index does not answer like a package index", field=page) from None
     return [item for item in files if isinstance(item, dict)] if isinstance(files, list) else []
 
 
 class _Links(HTMLParser):
-    """The links of a page of a simple index."""
+    """A parser for the links of an index page."""
 
     def __init__(self) -> None:
         super().__init__()
         self.files: list[dict[str, Any]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take a link."""
+        """Add a link to the list."""
         found = dict(attrs)
         if tag == "a" and found.get("href"):
             value = found.get("data-core-metadata", found.get("data-dist-info-metadata"))

@@ -1,7 +1,7 @@
-"""Measure a wheel: what it requires, links against and has GPU code for, from its own bytes.
+"""Measure a wheel: its requirements, links and GPU code, from the bytes of the wheel.
 
-The wheel is on a package index, at a URL or in a file. It is read in place: its table of
-contents, its metadata, then the members that may hold GPU code or link against CUDA, each as a
+The wheel is on a package index, at a URL or in a file, and is read in place: the table of
+contents, the metadata, then the members that may hold GPU code or link against CUDA, each as a
 stream.
 """
 
@@ -46,20 +46,20 @@ from compatgate.errors import Damaged
 
 
 class Progress(Protocol):
-    """Is told how a measurement goes on."""
+    """A listener for the progress of a measurement."""
 
     def begin(self, wheel: str, size: int) -> None:
-        """Begin a wheel, of which about ``size`` bytes will be read."""
+        """Start a wheel, of which about ``size`` bytes will be read."""
 
     def member(self, path: str, size: int) -> None:
-        """Begin a member, of ``size`` bytes as stored."""
+        """Start a member of ``size`` stored bytes."""
 
     def advance(self, size: int) -> None:
         """Count bytes that were read."""
 
 
 class NoProgress:
-    """No progress is shown."""
+    """A listener that ignores progress."""
 
     def begin(self, wheel: str, size: int) -> None:
         """Do nothing."""
@@ -72,22 +72,22 @@ class NoProgress:
 
 
 SMALL_WHEEL = 64 * 1024 * 1024
-"""Bytes of a wheel that is read as a whole, to compare its digest."""
+"""Largest size in bytes of a wheel that is always read as a whole, to verify its digest."""
 SHARE_READ_WHOLE = 0.75
-"""Share of a wheel from which on it is read as a whole, to compare its digest."""
+"""Share of needed bytes from which on a wheel is read as a whole, to verify its digest."""
 WORTH_KEEPING = 1024 * 1024
-"""Bytes of a member, as stored, from which on what it gave is kept at once."""
+"""Stored bytes of a member from which on its result is cached at once."""
 
 
 class MeasureOptions(Struct, frozen=True):
-    """How wheels are measured.
+    """Options of a measurement.
 
     Attributes:
-        toolkits: PTX version, as ``8.7``, to the toolkit that had it first.
-        cache: folder of earlier measurements; None: none is used or kept.
-        limits: on what is taken from a wheel.
-        patience: with connections that break.
-        whole: read the whole wheel, and compare its digest, whatever its size.
+        toolkits: PTX version, as ``8.7``, to the first toolkit that supports it.
+        cache: folder of earlier measurements; None disables the cache.
+        limits: limits on the wheel's content.
+        patience: retry policy for broken connections.
+        whole: read the whole wheel, and verify its digest, whatever its size.
     """
 
     toolkits: Mapping[str, str] = {}
@@ -110,8 +110,8 @@ def measure_path(path: str, options: MeasureOptions, progress: Progress | None =
     """Measure a wheel in a file, offline.
 
     Raises:
-        BadInput: it is no wheel, or damaged.
-        NotFound: there is no such file.
+        BadInput: the file is no wheel, or damaged.
+        NotFound: the file does not exist.
     """
     with closing(LocalFile(path)) as file:
         wheel = IndexFile(os.path.basename(path), "")
@@ -125,12 +125,12 @@ def measure_file(
     options: MeasureOptions,
     progress: Progress | None = None,
 ) -> Record:
-    """Measure a wheel that an index lists, or of which only the URL is known.
+    """Measure a wheel that an index lists, or that only a URL names.
 
     Raises:
-        BadInput: it is no wheel, or damaged.
-        Damaged: it is not what the index or the server says.
-        NotFound: there is no such wheel.
+        BadInput: the file is no wheel, or damaged.
+        Damaged: the wheel does not match the index or the server.
+        NotFound: the server does not have the wheel.
         Unavailable: the server does not answer.
     """
     memory = WheelCache(options.cache, wheel.sha256)
@@ -158,7 +158,7 @@ def measure_file(
 
 
 def record_of(digest: str, options: MeasureOptions) -> Record | None:
-    """Return the record of a wheel that was measured before, by its SHA-256."""
+    """Return the cached record of a wheel by its SHA-256."""
     known = WheelCache(options.cache, digest).record()
     return _finish(known, options) if known is not None else None
 
@@ -167,7 +167,7 @@ def wheel_at(url: str) -> IndexFile:
     """Describe a wheel by its URL, which may end in ``#sha256=...``.
 
     Raises:
-        BadInput: it does not end in the name of a wheel.
+        BadInput: the URL does not end in the name of a wheel.
     """
     address, fragment = urldefrag(url)
     parts = urlsplit(address)
@@ -183,7 +183,7 @@ def wheel_at(url: str) -> IndexFile:
 
 
 class _Measurement:
-    """One wheel, from its table of contents to its record."""
+    """The measurement of one wheel, from its table of contents to its record."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class _Measurement:
         return _finish(record, self._options)
 
     def _identified(self, archive: Archive) -> Identity:
-        """What the wheel says of itself; its name, its metadata and the index have to agree."""
+        """Return the wheel's identity; its name, its metadata and the index have to agree."""
         name, version = name_and_version(self._wheel.name)
         for said in filter(None, (archive.identity, self._stated)):
             if said.package != name or Version(said.version) != Version(version):
@@ -234,9 +234,9 @@ class _Measurement:
         return found is not None
 
     def _reads_whole(self, file: HashedFile, members: Sequence[ZipInfo]) -> bool:
-        """Whether all bytes are read: where most of them are needed, or where it costs little.
+        """Return whether to read all bytes: where most are needed, or the wheel is small.
 
-        What an earlier attempt has measured is not read again, so that nothing is left to compare.
+        Members with a cached result are not read again, so the digest cannot be verified then.
         """
         if self._options.whole or not self._wheel.url or file.size <= SMALL_WHEEL:
             return True
@@ -252,7 +252,7 @@ class _Measurement:
                 result = read_kernels(archive, member)
             else:
                 result = self._read_library(archive, member)
-            # Until all bytes were compared, a digest that somebody claims is nobody's.
+            # A stated digest counts only once all bytes were compared.
             if member.compress_size >= WORTH_KEEPING and not self._options.whole:
                 self._memory.keep_member(member.filename, member.CRC, member.file_size, result)
             self._take(member.filename, result)
@@ -305,13 +305,13 @@ class _Measurement:
 
 
 def _chosen(members: Sequence[ZipInfo]) -> list[ZipInfo]:
-    """Return the members that may hold GPU code or link against something."""
+    """Return the members that may hold GPU code or link against GPU libraries."""
     kinds = (is_any_library, names.is_kernel_file)
     return [m for m in members if m.file_size and any(kind(m.filename) for kind in kinds)]
 
 
 def _end_of_run(members: Sequence[ZipInfo], number: int) -> int:
-    """Where the members end that stand close together, from this one on."""
+    """Return the end of a run of adjacent members, from this one on."""
     end = 0
     for member in members[number:]:
         if end and member.header_offset - end > 1024 * 1024:
@@ -321,5 +321,5 @@ def _end_of_run(members: Sequence[ZipInfo], number: int) -> int:
 
 
 def _finish(record: Record, options: MeasureOptions) -> Record:
-    """Return the record with the toolkits of its PTX, which are facts and may be mended."""
+    """Add the toolkits of PTX to a record; they are facts, which may change."""
     return replace(record, libraries=with_toolkits(record.libraries, options.toolkits))

@@ -1,12 +1,12 @@
 """Read the members of a wheel: shared objects, and GPU code in files of its own.
 
 A shared object is read in one pass: GPU code, needed libraries, telling symbols. A member of a
-wheel cannot seek. What the tables of an ELF file need is mostly in its first and last bytes, and
+wheel cannot seek. The tables of an ELF file are mostly in its first and last bytes, and
 the headers of a PE file come first and name the place of its tables; those bytes are kept while
-the stream passes. A file that is laid out otherwise is read a second time for what was missed.
+the stream passes. A file with another layout is read a second time for the missed bytes.
 
-Cubins, fatbinaries, PTX and static libraries come as files of their own: a package such as
-flashinfer-cubin has thousands of them, and the files of a folder count as one.
+Cubins, fatbinaries, PTX and static libraries are separate files: flashinfer-cubin has thousands,
+so the files of a folder are listed as one.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 LARGEST_SEARCHED = 2 * 1024 * 1024
-"""Bytes of a file from which on reading its tables costs less than searching it for names."""
+"""Bytes of a file from which on reading its tables is cheaper than searching for names."""
 
 
 class StreamOpener(Protocol):
-    """Opens a member of a wheel and has it read from its beginning."""
+    """A function that opens a member of a wheel and reads it from its beginning."""
 
     def __call__(self, read: Callable[[Readable], None], /, *, whole: bool) -> None:
-        """Read the member; ``whole``: to its end, and compare it with its digest."""
+        """Read the member; ``whole``: read to its end, and verify its digest."""
 
 
 class LibraryReading(Struct, frozen=True):
-    """What one shared object gave.
+    """The links and GPU code of one shared object.
 
     Attributes:
-        complete: all its tables could be read.
-        code: every entry of its GPU code.
-        torch: what it asks torch for, and what it defines.
+        complete: all tables could be read.
+        code: all entries of GPU code.
+        torch: symbols that the object needs from torch, and symbols that it defines.
     """
 
     library: Library
@@ -72,19 +72,18 @@ def read_library(
     """Read a shared object.
 
     Args:
-        path: inside the wheel.
-        size: in bytes, decompressed.
-        opener: opens it; more than once where its tables are not where they usually are.
-        label: for messages.
-        named_only: leave the tables of a file alone that holds no GPU code and names no library of
-            GPUs, as most do not; it matters to nobody. Large files are not searched for names: what
-            they may open is not told then.
+        path: path inside the wheel.
+        size: decompressed size in bytes.
+        opener: opens the member; called again where the tables have an unusual place.
+        label: name in messages.
+        named_only: skip the tables of a file that holds no GPU code and names no GPU library. Large
+            files are not searched for names, and libraries that they may open are not known then.
 
     Returns:
-        What it holds; None when it is no ELF or PE file.
+        The links and GPU code; None when the member is no ELF or PE file.
 
     Raises:
-        BadInput: it is damaged.
+        BadInput: the member is damaged.
     """
     searched = not named_only or size <= LARGEST_SEARCHED
     stream = WindowedStream(size, lambda read: opener(read, whole=False), search=searched)
@@ -109,21 +108,21 @@ def read_library(
 
 
 def read_open_library(path: str, file: BinaryIO, size: int, label: str) -> LibraryReading | None:
-    """Read a shared object that can seek: its tables alone, not the code between them.
+    """Read a seekable shared object: its tables alone, not the code between them.
 
-    What it may open at run time (``opens``) stands anywhere in its data, and is not searched.
+    The data is not searched for libraries that the object opens at run time (``opens``).
 
     Args:
-        path: inside the package.
-        file: open, at its beginning.
-        size: in bytes.
-        label: for messages.
+        path: path inside the package.
+        file: open file at its beginning.
+        size: size in bytes.
+        label: name in messages.
 
     Returns:
-        What it holds; None when it is no ELF or PE file.
+        The links and GPU code; None when the file is no ELF or PE file.
 
     Raises:
-        BadInput: it is damaged.
+        BadInput: the file is damaged.
     """
     if not _exactly(file, len(ELF)).startswith((ELF, PE)):
         return None
@@ -158,9 +157,9 @@ def _tables(stream: TableBytes, label: str) -> LibraryTables:
 
 
 def _names_in_data(named: set[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return names that a file has in its data, without those it is linked against.
+    """Return names in a file's data without those of its linked libraries.
 
-    The case of the names of DLLs does not matter.
+    Names of DLLs are compared without case.
     """
     linked = {name.lower() if name.lower().endswith(".dll") else name for name in known}
     return tuple(sorted(name for name in named if not {name, name.lower()} & linked))
@@ -174,7 +173,7 @@ def _exactly(file: Readable, count: int) -> bytes:
 
 
 class _OpenBytes:
-    """An open file, all of which can be had."""
+    """An open file whose bytes are all available."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self.size = size
@@ -187,21 +186,21 @@ class _OpenBytes:
     again = kept
 
     def fetch_all(self, ranges: Sequence[tuple[int, int]], /) -> None:
-        """Do nothing: what cannot be read is not there."""
+        """Do nothing: bytes that cannot be read do not exist."""
 
 
 FEW_FILES = 8
-"""Files of a folder and kind that are listed one by one."""
+"""Most files of a folder and kind that are listed one by one."""
 MOST_LINES = 40
-"""Groups of files that are listed; more of them are put together, folder by folder."""
+"""Most groups of files that are listed; further ones are merged folder by folder."""
 
 
 class KernelFiles(Struct, frozen=True):
-    """Files of GPU code, put together.
+    """Files of GPU code, grouped for a record.
 
     Attributes:
-        paths: of all of them.
-        libraries: as they stand in the record.
+        paths: paths of all files.
+        libraries: entries for the record.
     """
 
     paths: frozenset[str]
@@ -211,7 +210,7 @@ class KernelFiles(Struct, frozen=True):
 def read_kernels(archive: Archive, member: ZipInfo) -> MemberResult:
     """Read one file of GPU code.
 
-    A file that is named like one and is none holds nothing: ``.o`` and ``.a`` are ordinary names.
+    Return nothing for other files with such an ending: ``.o`` and ``.a`` are ordinary names.
     """
     found: list[GpuCode] = []
     size = member.file_size
@@ -233,7 +232,7 @@ def read_kernels(archive: Archive, member: ZipInfo) -> MemberResult:
 
 
 def library_of_code(path: str, code: GpuCode) -> Library | None:
-    """Describe a file that is nothing but GPU code; None where it has none."""
+    """Describe a file of GPU code; None where it has none."""
     if not code.entries:
         return None
     units = code.units
@@ -249,7 +248,7 @@ def library_of_code(path: str, code: GpuCode) -> Library | None:
 
 
 def kernel_files(libraries: Sequence[Library]) -> KernelFiles:
-    """Put the files of GPU code together, by folder and kind."""
+    """Group the files of GPU code by folder and kind."""
     files = [library for library in libraries if is_kernel_file(library.path)]
     groups: dict[str, list[Library]] = {}
     for file in files:
@@ -268,7 +267,7 @@ def _group(path: str) -> str:
 
 
 def _merge_folders(groups: dict[str, list[Library]]) -> dict[str, list[Library]]:
-    """Put folders together, deepest first, until they are few enough to be read."""
+    """Merge folders, deepest first, until `MOST_LINES` groups remain."""
     while len(groups) > MOST_LINES:
         depth = max(pattern.count("/") for pattern in groups)
         if depth < 2:

@@ -1,6 +1,6 @@
-"""Tell by names alone: libraries and files of GPUs, alternatives, and the torch of a build.
+"""Recognise libraries and files of GPUs, alternatives, and the torch of a build by names.
 
-`concerns_gpus` and the functions below say which libraries the record of a package lists, and how.
+`is_gpu_library` and the functions below choose the libraries in the record of a package.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _FAMILIES = (
 )
 _NAME = rf"lib(?:{'|'.join(_FAMILIES)})[A-Za-z0-9_+-]{{0,60}}"
 OF_GPUS = re.compile(_NAME)
-"""Beginning of the name of a library of CUDA, ROCm, torch, JAX or what is built on them."""
+"""Pattern for names of libraries of CUDA, ROCm, torch, JAX and their dependents."""
 NAME_IN_DATA = re.compile(rb"lib[A-Za-z0-9_+-]{2,63}\.so(?:\.\d{1,4}){0,4}\x00")
-"""Name of a library where data holds it as a whole, as an argument of ``dlopen``."""
+"""Pattern for a whole name of a library in data, as an argument of ``dlopen``."""
 _OF_GPUS_ON_WINDOWS = re.compile(
     rf"(?i:(?:lib)?(?:{'|'.join(_FAMILIES)})[A-Za-z0-9_.+-]{{0,60}}\.dll)"
 )
@@ -53,26 +53,26 @@ SYSTEM = re.compile(
     r"|bcrypt|bcryptprimitives|crypt32|secur32|dbghelp|psapi|version|winmm|setupapi|iphlpapi"
     r"|userenv|powrprof|cfgmgr32|mswsock|synchronization|dxgi|dxcore|d3d1[12]|python3\d*)\.dll))"
 )
-"""The C and C++ runtime of the system; on Windows also parts of the system, and Python."""
+"""Pattern for the C and C++ runtime; on Windows also for system libraries and Python."""
 
 
 def is_of_gpus(soname: str) -> bool:
-    """Tell whether a library has to do with GPUs, by its name: a soname or that of a DLL."""
+    """Return whether a soname or the name of a DLL belongs to a GPU library."""
     return bool(OF_GPUS.match(soname) or _OF_GPUS_ON_WINDOWS.fullmatch(soname))
 
 
 def is_kernel_file(path: str) -> bool:
-    """Tell whether a member is GPU code that a program loads, by its name."""
+    """Return whether a member's name is that of GPU code."""
     return path.endswith((".cubin", ".fatbin", ".ptx", ".a", ".o"))
 
 
 def is_loaded_kernel(path: str) -> bool:
-    """Tell whether a file is GPU code that a program loads as it is, by its name."""
+    """Return whether a file's name is that of GPU code that a program loads directly."""
     return path.endswith((".cubin", ".fatbin", ".ptx"))
 
 
 def is_kernel_source(path: str) -> bool:
-    """Tell whether a member is CUDA source, by its name."""
+    """Return whether a member's name is that of CUDA source."""
     return path.endswith((".cu", ".cuh"))
 
 
@@ -97,9 +97,9 @@ _FOLDER = re.compile(r"(?:sm|cu|cuda|rocm|arch|compute)[_-]?\d{2,3}[af]?(?:_\d)?
 
 
 def alternatives(paths: Iterable[str]) -> tuple[tuple[str, ...], ...]:
-    """Groups of libraries of which a program loads one.
+    """Group the libraries of which a program loads one.
 
-    Those are libraries of one folder whose names differ in the number of a CUDA or ROCm release
+    A group has libraries of one folder whose names differ in the number of a CUDA or ROCm release
     alone (``libbitsandbytes_cuda126.so``), and libraries of one name in sibling folders that are
     named after an architecture or a release (``sm90/common_ops.abi3.so``).
     """
@@ -114,9 +114,9 @@ def alternatives(paths: Iterable[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def torch_of_build(requires: Sequence[str], version: str) -> str | None:
-    """The torch release that a wheel was built for, as ``2.8``, from its pins or its local label.
+    """Return the torch release of a wheel's build, as ``2.8``, from its pins or local label.
 
-    A label is like that of ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
+    Labels look like ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
     """
     for text in requires:
         if (release := _pinned_torch(text)) is not None:
@@ -139,12 +139,12 @@ def _pinned_torch(text: str) -> str | None:
 
 
 def concerns_gpus(library: Library) -> bool:
-    """Tell whether a library has to do with GPUs: by its code, its links or its own name."""
+    """Return whether a library concerns GPUs, by its code, its links or its name."""
     return is_tied(library) or any(is_of_gpus(name) for name in library.opens)
 
 
 def is_tied(library: Library) -> bool:
-    """Tell whether a library has GPU code or is linked against what has; opening is not enough."""
+    """Return whether a library has GPU code or GPU links; ``dlopen`` does not count."""
     named = (library.soname or file_name(library.path), *library.needs)
     return bool(
         library.carries_code
@@ -155,11 +155,11 @@ def is_tied(library: Library) -> bool:
 
 
 def linked_outside(shared: Sequence[Library], listed: Sequence[Library]) -> list[Library]:
-    """Return the listed libraries without what they need of others that the package brings.
+    """Return the listed libraries without needed libraries of the same package.
 
     Args:
-        shared: every shared object of the package.
-        listed: those that stand in its record.
+        shared: all shared objects of the package.
+        listed: shared objects in the package's record.
     """
     paths = {library.path for library in listed}
     others = [library for library in shared if library.path not in paths]
@@ -171,7 +171,7 @@ def linked_outside(shared: Sequence[Library], listed: Sequence[Library]) -> list
 
 
 def with_toolkits(libraries: Sequence[Library], toolkits: Mapping[str, str]) -> tuple[Library, ...]:
-    """Return libraries with the toolkits of their PTX, which are facts and may be mended."""
+    """Add the toolkits of PTX to libraries; they are facts, which may change."""
     return tuple(
         replace(one, ptx_cuda=one.ptx_cuda or toolkits.get(one.ptx_isa or "")) for one in libraries
     )

@@ -1,9 +1,8 @@
-"""Find records for packages that have none: among earlier measurements, else measure now.
+"""Find records for packages without one: in earlier measurements, else measure now.
 
-The wheel is looked for on the index that a lock names, or on the asker's own indexes. What is
-kept is kept by digest for ever, so a digest has to be more than a claim: a wheel that the asker's
-own index lists with its digest is read in parts; every other one is read whole and its digest
-compared.
+The wheel comes from the index that a lock names, or from the user's own indexes. Records are
+stored by digest without expiry, so each digest must be verified: a wheel whose digest the user's
+own index states is read in parts; every other wheel is read as a whole and its digest compared.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ from compatgate.discovery.wheels.measure import MeasureOptions, Progress, measur
 from compatgate.errors import BadInput, CompatgateError, Damaged, NotFound, Unavailable
 
 LONGEST_S = 900.0
-"""Seconds that one wheel may take."""
+"""Time limit for one wheel, in seconds."""
 _PYPI = "pypi.org"
 _LONGEST_WHY = 500
 
 
 class WheelSources(Struct, frozen=True):
-    """Where wheels may be read.
+    """The sources of wheels.
 
     Attributes:
-        indexes: the asker's own, in order. They are the default ones, and stand for PyPI.
-        others: indexes and URLs that a lock names may be asked, too.
-        transport: how servers are asked, and where they may lead.
-        seconds: that one wheel may take.
+        indexes: the user's own indexes, in order; they replace PyPI.
+        others: whether indexes and URLs in a lock are sources too.
+        transport: options of requests and redirects.
+        seconds: time limit for one wheel.
     """
 
     indexes: tuple[str, ...]
@@ -55,11 +54,11 @@ class WheelSources(Struct, frozen=True):
 
 
 class PackageRequest(Struct, frozen=True):
-    """A package whose record is wanted.
+    """A package whose record is requested.
 
     Attributes:
-        package: as the stack has it.
-        origin: where its files are; of a package that was only stated, its version alone.
+        package: the package of the stack.
+        origin: source of its files; for a package that was only stated, the version alone.
     """
 
     package: OpenPackage
@@ -67,24 +66,24 @@ class PackageRequest(Struct, frozen=True):
 
     @property
     def platform(self) -> Platform:
-        """Return the platform whose wheel is wanted."""
+        """Return the platform of the requested wheel."""
         python = self.package.python
         return Platform(self.package.os, self.package.cpu, python.text if python else None)
 
     @property
     def release(self) -> str:
-        """Return the release as an installer asks for it."""
+        """Return the release in the form of an installer."""
         return f"{self.origin.name}=={self.origin.version}"
 
 
 class MeasureResult(Struct, frozen=True):
-    """What became of a package that had no record.
+    """The result for a package without a record.
 
     Attributes:
-        record: None where there is none.
-        fresh: its wheel was read now.
-        why: there is none, in words.
-        transient: it may be had when asked again.
+        record: None where no record was found or measured.
+        fresh: the wheel was read now.
+        why: reason why no record exists.
+        transient: a later attempt may succeed.
     """
 
     wanted: PackageRequest
@@ -95,7 +94,7 @@ class MeasureResult(Struct, frozen=True):
 
 
 def request_of(package: OpenPackage) -> PackageRequest:
-    """Describe a package that no file says more of than its stack."""
+    """Describe a package by its stack alone."""
     wheel = package.wheel
     digests = (wheel.sha256,) if wheel and wheel.sha256 else ()
     indexes = (wheel.index if wheel else "",)
@@ -106,16 +105,16 @@ def request_of(package: OpenPackage) -> PackageRequest:
 def find_known(
     wanted: PackageRequest, sources: WheelSources, options: MeasureOptions, *, aged: bool
 ) -> Record | None:
-    """Return the record of an earlier measurement; nothing is asked of a network.
+    """Return the record of an earlier measurement without any request.
 
     Args:
         wanted: the package.
-        sources: an earlier choice of a wheel depends on the indexes.
-        options: with the folder of earlier measurements.
-        aged: an earlier choice counts, however old it is.
+        sources: sources of wheels, which determine an earlier choice.
+        options: options with the cache folder.
+        aged: accept an earlier choice of any age.
 
     Raises:
-        BadInput: what its wheel carries cannot all be read.
+        BadInput: the wheel has libraries that cannot be read.
     """
     locked = _locked_file(wanted)
     digests = [locked.sha256] if locked and locked.sha256 else []
@@ -139,14 +138,14 @@ def measure_now(
     """Measure the wheel of a package, from the index that lists it.
 
     Raises:
-        BadInput: it is no package of an index, its index may not be asked, or what its wheel
-            carries cannot all be read.
-        Damaged: a wheel is not what the lock, the index or the server says.
-        NotFound: there is no wheel for the platform.
+        BadInput: the package is not from an index, its index is not allowed, or its wheel has
+            libraries that cannot be read.
+        Damaged: a wheel does not match the lock, the index or the server.
+        NotFound: no wheel fits the platform.
         Unavailable: a server does not answer.
     """
     if wanted.origin.ecosystem != "pypi":
-        raise BadInput("packages of conda are not read, wheels alone are", field=wanted.release)
+        raise BadInput("only wheels are measured, not conda packages", field=wanted.release)
     failed: CompatgateError | None = None
     with (
         Deadline(sources.seconds) as deadline,
@@ -157,7 +156,7 @@ def measure_now(
                 return _measure_at(place, wanted, sources, options, transport, progress)
             except (NotFound, Unavailable) as error:
                 failed = failed or error
-    raise failed or NotFound("no index is named that lists it", field=wanted.release)
+    raise failed or NotFound("no index is configured for it", field=wanted.release)
 
 
 def find_or_measure(
@@ -168,14 +167,14 @@ def find_or_measure(
     *,
     network: bool = True,
 ) -> MeasureResult:
-    """Find or measure a record; whatever goes wrong is said, never raised."""
+    """Find or measure a record; report every error in the result."""
     try:
         if known := find_known(wanted, sources, options, aged=not network):
             return MeasureResult(wanted, known)
         if not network:
             return MeasureResult(wanted, why="no earlier measurement of its wheel is kept here")
         return MeasureResult(wanted, measure_now(wanted, sources, options, progress), fresh=True)
-    except Exception as error:  # a hostile wheel stops no other answer
+    except Exception as error:  # a hostile wheel must not stop the other answers
         transient = isinstance(error, Unavailable)
         return MeasureResult(wanted, why=explain_failure(error, wanted), transient=transient)
 
@@ -202,7 +201,7 @@ def measure_all(
                 return
             results[number] = find_or_measure(item, sources, options, progress, network=network)
 
-    # An interrupted command does not wait for its threads.
+    # An interrupted command must not wait for its threads.
     threads = [threading.Thread(target=work, daemon=True) for _ in wanted[:at_once]]
     for thread in threads:
         thread.start()
@@ -212,7 +211,7 @@ def measure_all(
 
 
 def explain_failure(error: Exception, wanted: PackageRequest) -> str:
-    """Say in a finding why there is no record."""
+    """Return a finding's text on why no record exists."""
     if not isinstance(error, CompatgateError):
         return f"its wheel could not be read ({type(error).__name__})"
     about = error.field or ""
@@ -221,10 +220,10 @@ def explain_failure(error: Exception, wanted: PackageRequest) -> str:
 
 
 class _WheelPlace(Struct, frozen=True):
-    """An index that is asked, or the wheel at its own URL.
+    """An index, or a wheel at a URL.
 
     Attributes:
-        own: the asker's, who vouches for the digests that it states.
+        own: the user's own index, whose digests are trusted.
     """
 
     index: str = ""
@@ -233,7 +232,7 @@ class _WheelPlace(Struct, frozen=True):
 
 
 def _wheel_places(wanted: PackageRequest, sources: WheelSources) -> Iterator[_WheelPlace]:
-    """List where to look, in order: the indexes, then the URL that the lock states."""
+    """List the places of a wheel in order: indexes, then the URL in the lock."""
     own = tuple(url.rstrip("/") for url in sources.indexes)
     for named in wanted.origin.indexes:
         url = named.rstrip("/")
@@ -241,7 +240,7 @@ def _wheel_places(wanted: PackageRequest, sources: WheelSources) -> Iterator[_Wh
             same = [one for one in own if without_credentials(one) == url]
             yield from (_WheelPlace(one, own=True) for one in same or own)
         elif not sources.others:
-            what = f"its index {without_credentials(url)} is not one that is read here"
+            what = f"its index {without_credentials(url)} is not allowed here"
             raise BadInput(what, field=wanted.release)
         elif urlsplit(url).scheme in ("https", "http", "file"):
             yield _WheelPlace(url)
@@ -272,10 +271,10 @@ def _measure_at(
 
 
 def _listed(index: PackageIndex, wanted: PackageRequest) -> IndexFile:
-    """Choose the wheel on an index: the locked one, else the one that an installer takes.
+    """Choose the wheel on an index: the locked one, else the installer's choice.
 
     Raises:
-        NotFound: there is none.
+        NotFound: the index has no such wheel.
     """
     files = index.wheels(wanted.origin.name, wanted.origin.version)
     locked, wheel, digests = _locked_file(wanted), wanted.package.wheel, wanted.origin.digests
@@ -294,7 +293,7 @@ def _listed(index: PackageIndex, wanted: PackageRequest) -> IndexFile:
 
 
 def _verified(file: IndexFile, wanted: PackageRequest) -> IndexFile:
-    """Return a wheel with the digest that the lock states for it.
+    """Return a wheel with the digest in the lock.
 
     Raises:
         Damaged: the index states another one.
@@ -308,7 +307,7 @@ def _verified(file: IndexFile, wanted: PackageRequest) -> IndexFile:
 
 
 def _locked_file(wanted: PackageRequest) -> IndexFile | None:
-    """Return the wheel that an installer takes of those that the lock lists."""
+    """Return the installer's choice among the wheels in the lock."""
     files = [
         IndexFile(_name_of(wheel.url), wheel.url.partition("#")[0], sha256=wheel.sha256 or None)
         for wheel in wanted.origin.wheels
@@ -323,7 +322,7 @@ def _name_of(url: str) -> str:
 
 
 def _is_of(record: Record, wanted: PackageRequest) -> bool:
-    """Tell whether a record is of the package and release: a digest alone may be of any wheel."""
+    """Return whether a record matches package and release; a digest may belong to another wheel."""
     same = Version(record.version).public == Version(wanted.package.version.public).public
     return same and record.package == wanted.origin.name
 
@@ -331,10 +330,10 @@ def _is_of(record: Record, wanted: PackageRequest) -> bool:
 def _named_as_in_stack(record: Record, wanted: PackageRequest) -> Record:
     """Return the record under the name and version of the stack.
 
-    A component has its own name, and the build may be named by the index alone.
+    A component has another name than its package, and only the index may name the build.
 
     Raises:
-        BadInput: what the wheel carries cannot all be read.
+        BadInput: the wheel has libraries that cannot be read.
     """
     if record.unread:
         names = ", ".join(path.rpartition("/")[2] for path in record.unread[:3])

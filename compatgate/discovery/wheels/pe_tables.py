@@ -1,4 +1,4 @@
-"""What a library of Windows calls itself, needs, asks for and defines: imports and exports.
+"""Read the import and export tables of Windows libraries: names, needed libraries and symbols.
 
 The names of DLLs stand where those of shared objects do. Libraries that are loaded when they are
 first used (``/DELAYLOAD``) are none that the loader must find; their names are data. A linker puts
@@ -41,20 +41,20 @@ _OF_NVIDIA = re.compile(r"(?i:nv\w+\.dll)")
 
 
 def read_pe_tables(stream: TableBytes, label: str) -> LibraryTables:
-    """Read the tables from what was kept; what was missed is fetched by reading once more.
+    """Read the tables from kept bytes; fetch missed ones by reading the file once more.
 
     Args:
         stream: bytes of the file.
-        label: for messages.
+        label: name of the file in messages.
 
     Raises:
-        BadInput: they are damaged.
+        BadInput: the tables are damaged.
     """
     file = object_files.parse_pe_file(
         stream.again(0, min(object_files.LARGEST_PE_HEADERS, stream.size)), label
     )
     if not file.wide:
-        return LibraryTables()  # 32-bit: no CUDA has that any more
+        return LibraryTables()  # 32-bit: CUDA no longer supports it
     for address in filter(None, (file.exports, file.imports)):
         part = file.part_at(address)
         if part is None or part.end > stream.size:
@@ -77,10 +77,10 @@ def read_pe_tables(stream: TableBytes, label: str) -> LibraryTables:
 
 
 class _Image:
-    """A PE file in memory, as far as its tables go.
+    """The tables of a PE file in memory.
 
     Attributes:
-        missing: places of bytes that its tables point to and that are not here.
+        missing: places of bytes that the tables point to and that were not kept.
 
     Raises:
         Missed: bytes of the places were not kept.
@@ -103,7 +103,7 @@ class _Image:
         """Read the tables.
 
         Raises:
-            BadInput: they are damaged.
+            BadInput: the tables are damaged.
             Missed: some bytes are `missing`.
         """
         soname, exported = self._exports()
@@ -138,10 +138,10 @@ class _Image:
         return soname or None, [self._text(address) for address in addresses]
 
     def _imports(self) -> Iterator[tuple[str, int]]:
-        """Yield each library that the loader must find, with the address of what it asks for."""
+        """Yield each library that the loader must find, with the address of its symbols."""
         rows = list(self._rows()) if self._file.imports else []
         for _, name in rows:
-            with suppress(MissedBytes):  # all that are missing are read together
+            with suppress(MissedBytes):  # read all missing names together
                 self._text(name)
         for thunks, name in rows:
             yield self._text(name).decode("utf-8", "replace"), thunks
@@ -157,7 +157,7 @@ class _Image:
         raise damaged(self._label, 0, f"more than {MOST_LIBRARIES} imported libraries")
 
     def _imported(self, thunks: int) -> list[bytes]:
-        """Return the names that are taken from one library; what has a number only has none."""
+        """Return the names that are imported from one library, without imports by number."""
         found: list[bytes] = []
         for number in range(MOST_SYMBOLS + 1):
             value: int = struct.unpack("<Q", self._at(thunks + 8 * number, 8))[0]
@@ -188,7 +188,7 @@ class _Image:
         raise damaged(self._label, 0, f"the name at address {address:#x} has no end")
 
     def _piece(self, address: int, count: int) -> tuple[bytes, int]:
-        """Return the piece that has an address, and where in it."""
+        """Return the piece at an address, and the offset in it."""
         part = self._file.part_at(address)
         if part is not None:
             offset = part.start + address - part.address
@@ -198,15 +198,15 @@ class _Image:
         raise self._missed(address, count)
 
     def _missed(self, address: int, count: int) -> MissedBytes:
-        """Note what is to be read to the end of the section, or as far as names and tables go.
+        """Add the missing bytes at an address to `missing`, to the end of the section or window.
 
         Raises:
-            BadInput: the file has no such bytes.
+            BadInput: the file has no bytes at the address.
         """
         part = self._file.part_at(address)
         start = part.start + address - part.address if part else 0
         if part is None or start + count > part.end:
-            what = f"its tables point to address {address:#x}, where nothing is"
+            what = f"its tables point to address {address:#x}, outside of the file"
             raise damaged(self._label, 0, what)
         self.missing.add((start, min(start + max(count, _WINDOW), part.end)))
         return MissedBytes()

@@ -29,12 +29,12 @@ _PART_OF_NAME = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 
 
 class _Plan(Struct, frozen=True):
-    """What of a file is worth keeping.
+    """The parts of a file that are kept.
 
     Attributes:
-        head: bytes of its beginning.
-        tail: bytes of its end.
-        dynamic: place of its dynamic section, or of the tables of a PE file; empty without one.
+        head: number of first bytes.
+        tail: number of last bytes.
+        dynamic: place of the dynamic section, or of the tables of a PE file; empty without one.
     """
 
     head: int = 0
@@ -43,14 +43,14 @@ class _Plan(Struct, frozen=True):
 
 
 def _plan(head: bytes, size: int) -> _Plan:
-    """Read from the first bytes of a file where its tables may stand."""
+    """Find the place of a file's tables in its first bytes."""
     return _plan_pe(head) if head.startswith(object_files.PE_MAGIC) else _plan_elf(head, size)
 
 
 def _plan_pe(head: bytes) -> _Plan:
-    """Read from the headers of a PE file where its tables stand: all of them, or to the next look.
+    """Find the place of a PE file's tables in its headers.
 
-    The headers are kept as well.
+    The headers are kept too.
     """
     least, tail = min(_LEAST_HEAD, HEAD), min(_LEAST_TAIL, TAIL)
     try:
@@ -63,10 +63,10 @@ def _plan_pe(head: bytes) -> _Plan:
 
 
 def _plan_elf(head: bytes, size: int) -> _Plan:
-    """Read from the program headers of an ELF file where its tables may stand.
+    """Find the possible place of an ELF file's tables in its program headers.
 
-    Linkers put them into the first segment, which has no code where code is kept apart; patchelf
-    puts new ones into a segment at the end.
+    Linkers put tables into the first segment, which has no code where code is separate; patchelf
+    puts new tables into a segment at the end.
     """
     loads: list[tuple[int, int, int]] = []
     dynamic = range(0)
@@ -93,21 +93,21 @@ def _plan_elf(head: bytes, size: int) -> _Plan:
 
 
 class MissedBytes(Exception):
-    """Bytes were asked for that were not kept."""
+    """Requested bytes were not kept."""
 
 
 class WindowedStream:
-    """A stream whose first and last bytes stay.
+    """A stream that keeps its first and last bytes.
 
-    Memory is bounded by `HEAD`, `TAIL` and what `fetch_all` is asked for.
+    Memory is bounded by `HEAD`, `TAIL` and the ranges for `fetch_all`.
 
     Args:
-        size: in bytes.
-        reopen: has a function read the same file from its beginning.
-        search: look for names of libraries in what passes.
+        size: size in bytes.
+        reopen: calls a function with the same file at its beginning.
+        search: search the data for names of libraries.
 
     Attributes:
-        named: libraries of GPUs that its data names.
+        named: names of GPU libraries in the data.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class WindowedStream:
         self.named: set[str] = set()
         self._file: Readable | None = None
         self._start = b""
-        self._head: list[bytes] = []  # joined when it is asked for
+        self._head: list[bytes] = []  # joined on request
         self._head_size = 0
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
@@ -135,7 +135,7 @@ class WindowedStream:
         self._wanted: _Plan | None = None
 
     def begin(self, file: Readable, start: bytes) -> None:
-        """Read from a file, of which some bytes were taken already."""
+        """Read from a file whose first bytes were already taken."""
         self._file, self._start = file, start
         self._is_windows = start.startswith(object_files.PE_MAGIC)
 
@@ -162,10 +162,10 @@ class WindowedStream:
         return data
 
     def kept(self, offset: int, count: int) -> bytes:
-        """Return bytes that passed; fewer at the end of the file or of what was kept.
+        """Return kept bytes; fewer at the end of the file or of a kept part.
 
         Raises:
-            Missed: none of them was kept.
+            Missed: no byte was kept.
         """
         count = max(min(count, self.size - offset), 0)
         found = b""
@@ -177,7 +177,7 @@ class WindowedStream:
         return found
 
     def fetch(self, offset: int, count: int) -> bytes:
-        """Return bytes that passed, read a second time where they were not kept; fewer at the end.
+        """Return bytes, read a second time where they were not kept; fewer at the end.
 
         Raises:
             Missed: the file was read again too often already.
@@ -189,7 +189,7 @@ class WindowedStream:
             return self.kept(offset, count)
 
     def again(self, offset: int, count: int) -> bytes:
-        """As `fetch`, but nothing where the file was read again too often already."""
+        """Return bytes as `fetch`, or ``b""`` where the file was read too often already."""
         try:
             return self.fetch(offset, count)
         except MissedBytes:
@@ -223,7 +223,7 @@ class WindowedStream:
         return [(0, data) for data in self._head] + [*tail, self._dynamic, *self._extra]
 
     def _watch(self, data: bytes) -> None:
-        """Keep the dynamic section, which often stands far from both ends; a header says where."""
+        """Keep the dynamic section, which is often far from both ends; a header has its place."""
         if self._wanted is None:
             if self._head_size < _HEADERS:
                 return
@@ -235,7 +235,7 @@ class WindowedStream:
             self._dynamic[1].extend(data[first : wanted.stop - self._seen])
 
     def _search(self, data: bytes) -> None:
-        """Find the names of libraries, also where one begins in what passed before."""
+        """Find names of libraries, also across the border of two pieces."""
         window = self._last + data
         if self._is_windows:
             self.named.update(filter(is_of_gpus, _dll_names(window)))
@@ -255,7 +255,7 @@ _STEM = re.compile(rb"[A-Za-z0-9_.+-]{2,63}\Z")
 
 
 def _dll_names(window: bytes) -> Iterator[str]:
-    """Yield the names of DLLs that data holds as a whole, as arguments of ``LoadLibrary``.
+    """Yield whole names of DLLs in data, as arguments of ``LoadLibrary``.
 
     Both forms are found, in single bytes (``LoadLibraryA``) and in UTF-16 (``LoadLibraryW``).
     """

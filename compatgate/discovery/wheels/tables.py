@@ -1,10 +1,10 @@
-"""Hold what the tables of a shared object say, and what its symbols ask torch for and define.
+"""Represent the tables of a shared object, and the symbols that it needs from torch or defines.
 
-libtorch and libc10 have no symbol versions. An extension that was built for another torch asks
-for a C++ symbol that this one does not define, and stops when it is imported.
+libtorch and libc10 have no symbol versions. An extension that was built for another torch
+needs a C++ symbol that the installed torch does not define, and its import fails.
 
-On Windows the import table says which library has to define a symbol, and the compiler is
-Microsoft's: its names begin with ``?`` and name the innermost scope first, up to ``@@``.
+On Windows the import table names the library that must define a symbol. Names of Microsoft's
+compiler begin with ``?`` and name the innermost scope first, up to ``@@``.
 
 Source: System V ABI ("Symbol Table"); Itanium C++ ABI ("Mangling"); Microsoft, "Decorated Names".
 """
@@ -31,9 +31,9 @@ class TorchSymbols(Struct, frozen=True):
     """C++ symbols of torch in one shared object.
 
     Attributes:
-        abi: as a record has it; None where it asks torch for nothing.
-        asks: undefined symbols that have to be there, mangled.
-        defines: hashes of those that it defines; they hold within one process.
+        abi: ABI in the form of a record; None where the object needs nothing from torch.
+        asks: mangled undefined symbols that torch must define.
+        defines: hashes of defined symbols; valid within one process.
     """
 
     abi: TorchAbi | None = None
@@ -45,10 +45,10 @@ NO_TORCH_SYMBOLS = TorchSymbols()
 
 
 def torch_symbols(names: bytes, symbols: Iterable[tuple[bytes, bool, int]]) -> TorchSymbols:
-    """Read what symbols say of torch.
+    """Find torch's symbols in a library of Linux.
 
     Args:
-        names: the table of names as a whole, for a first look.
+        names: the whole table of names, for a quick test.
         symbols: name, whether it is undefined, and its binding.
     """
     if not _TORCH.search(names) and not _TORCH_C.search(names):
@@ -68,11 +68,11 @@ def torch_symbols(names: bytes, symbols: Iterable[tuple[bytes, bool, int]]) -> T
 
 
 def windows_symbols(imported: Iterable[bytes], exported: Iterable[bytes]) -> TorchSymbols:
-    """Read what the tables of a library of Windows say of torch.
+    """Find torch's symbols in the tables of a Windows library.
 
     Args:
-        imported: names that it takes from libraries of torch.
-        exported: names that it defines.
+        imported: names that the library imports from torch.
+        exported: names that the library defines.
     """
     asks, stable = set(), False
     for name in imported:
@@ -98,18 +98,18 @@ def _abi(undefined: set[bytes], *, stable: bool) -> TorchAbi | None:
 
 
 LARGEST_TABLES = 64 * 1024 * 1024
-"""Bytes of the tables that are read of one ELF file."""
+"""Largest size in bytes of one ELF file's tables."""
 LARGEST_PE_TABLES = 40 * 1024 * 1024
-"""Bytes of the tables that are read of one PE file, which are kept in one piece."""
+"""Largest size in bytes of one PE file's tables, which are kept in one piece."""
 VERSIONED_SYMBOL = re.compile(rb"_{0,2}nv[A-Za-z]{3,60}_(\d{1,2}_\d{1,2})")
-"""Name of a symbol that holds its version: ``__nvJitLinkCreate_12_4``."""
+"""Pattern for symbols with a version in their name: ``__nvJitLinkCreate_12_4``."""
 
 
 class LibraryTables(Struct):
-    """What the dynamic tables of an ELF file, or the import and export tables of a PE file, say.
+    """The dynamic tables of an ELF file, or the import and export tables of a PE file.
 
     Attributes:
-        complete: all of them could be read.
+        complete: all tables could be read.
     """
 
     soname: str | None = None
@@ -121,22 +121,22 @@ class LibraryTables(Struct):
 
 
 class TableBytes(Protocol):
-    """Bytes of a file that has passed as a stream, or that is open.
+    """The bytes of an open file, or of a stream that has passed.
 
     Attributes:
-        size: of the file.
+        size: size of the file in bytes.
     """
 
     size: int
 
     def kept(self, offset: int, count: int, /) -> bytes:
-        """Return bytes; fewer at the end of the file or of what was kept."""
+        """Return kept bytes; fewer at the end of the file or of a kept part."""
 
     def again(self, offset: int, count: int, /) -> bytes:
-        """Return bytes, nothing where they cannot be had."""
+        """Return bytes, ``b""`` where they are not available."""
 
     def fetch_all(self, ranges: Sequence[tuple[int, int]], /) -> None:
-        """Have these bytes kept as well."""
+        """Keep these bytes too."""
 
 
 def ordered_versions(versions: Iterable[str]) -> tuple[str, ...]:

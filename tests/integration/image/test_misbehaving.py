@@ -171,7 +171,7 @@ def test_the_deadline_is_kept_however_the_registry_is_slow(fake, refused, layer,
     reference = fake.image(whole)
     fake.answers[f"/v2/app/blobs/{whole.digest}"] = answer
     start = time.monotonic()
-    error = refused(reference, Unavailable, "longer than the 0.7 seconds", deadline_s=0.7)
+    error = refused(reference, Unavailable, "longer than the allowed 0.7 seconds", deadline_s=0.7)
     assert time.monotonic() - start < 3
     assert error.exit_code == 3
 

@@ -81,7 +81,7 @@ def test_a_registry_with_a_password_is_read_with_docker_s_credentials(
 ) -> None:
     registry = start_registry(password=True)
     image = registry.push(env={"CUDA_VERSION": "12.4.1"})
-    with pytest.raises(Unavailable, match="asks for a name and a password"):
+    with pytest.raises(Unavailable, match="requires a name and a password"):
         read(image.reference)
     entry = {"auth": base64.b64encode(b"reader:secret").decode()}
     config = {"auths": {registry.host: entry}}
@@ -89,7 +89,7 @@ def test_a_registry_with_a_password_is_read_with_docker_s_credentials(
     assert read(image.reference).stack_body["cuda"] == "12.4.1"
     config["auths"][registry.host]["auth"] = base64.b64encode(b"reader:wrong").decode()
     (tmp_path / "docker" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(Unavailable, match="does not let team/app1 be read"):
+    with pytest.raises(Unavailable, match="does not allow team/app1 to be read"):
         read(image.reference)
 
 
@@ -140,5 +140,5 @@ def test_a_mirror_is_asked_first_and_the_registry_after_it(registry, read, fake)
 
 
 def test_registries_that_are_not_allowed_are_not_asked(registry, read) -> None:
-    with pytest.raises(BadInput, match="may not be read here"):
+    with pytest.raises(BadInput, match="are not allowed here"):
         read(f"{registry.host}/app:1", registries=frozenset({"registry.example"}))

@@ -170,7 +170,7 @@ def redirected(fake) -> Callable[[str], str]:
 @pytest.mark.parametrize("host", ["localhost", "10.11.12.13", "169.254.169.254", "2130706433"])
 def test_a_redirect_to_an_address_that_is_not_public_is_refused(serving, fake, redirected, host):
     problem = refused(ask(serving(fake.host), image=redirected(host)), 503)
-    assert f"leads to {host}, which is not a public address" in problem["detail"]
+    assert f"redirects to {host}, which is not a public address" in problem["detail"]
     assert "--registry-network" in problem["hint"]
     assert not any(path == "/elsewhere" for _, path, _ in fake.asked)
 
@@ -186,7 +186,7 @@ def test_a_token_service_at_an_address_that_is_not_public_is_refused(serving, fa
     reference = fake.image(layer_of(TORCH))
     fake.answers |= {path: challenge for path in fake.answers if "/manifests/" in path}
     problem = refused(ask(serving(fake.host), image=reference), 503)
-    assert "leads to 10.11.12.13, which is not a public address" in problem["detail"]
+    assert "redirects to 10.11.12.13, which is not a public address" in problem["detail"]
 
 
 @pytest.mark.parametrize("variable", [True, False])

@@ -159,7 +159,7 @@ def test_an_index_that_the_asker_names_is_not_asked(serving, index):
         wheel = {"file": NAME, "index": other.index}
         stack = {**STACK, "wheels": {"gpu-pkg": wheel}}
         (message,) = said(until(server, failed, stack=stack), "CG410")
-        assert f"its index {other.index} is not one that is read here" in message
+        assert f"its index {other.index} is not allowed here" in message
         assert other.paths == []
         assert index.paths == []
 
@@ -197,7 +197,7 @@ def test_an_index_leads_to_no_address_that_is_not_public_unless_the_operator_all
         assert until(server, is_decided)["allowed"]
         return
     (message,) = said(until(server, failed), "CG410")
-    assert "leads to localhost, which is not a public address" in message
+    assert "redirects to localhost, which is not a public address" in message
     assert not any(path.startswith("/files/") for path in index.paths)
 
 

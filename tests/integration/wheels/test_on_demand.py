@@ -268,7 +268,7 @@ def test_a_file_that_is_gone_leaves_the_package_open(server, check, tmp_path):
     server.files_at = "../../gone"
     text = lock.read_text().replace("/files/", "/gone/")
     lock.write_text(text)
-    opens_by_name(check(lock), "there is no such file on the server")
+    opens_by_name(check(lock), "the server does not have this file")
 
 
 def test_a_wheel_for_another_platform_leaves_the_package_open(server, check, tmp_path):

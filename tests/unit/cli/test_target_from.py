@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parents[2] / "fixtures" / "neighbours"
 def test_a_document_is_printed_with_its_remarks_as_comments(capsys) -> None:
     assert main(["target", "from", str(FOLDER / "aicr-snapshot-gb200.yaml"), "--name", "gb"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("# AICR keeps the name of the first of 4 GPUs")
+    assert out.startswith("# AICR records the name of the first of 4 GPUs")
     assert "  - name: gb200\n    gpu: GB200\n    driver: 580.82.07\n" in out
 
 
@@ -37,7 +37,7 @@ def test_what_is_not_known_is_named_and_may_be_stated(capsys) -> None:
     assert main(["target", "from", recipe, "--name", "next", *stated]) == 0
     result = capsys.readouterr()
     assert '"driver": "595.91.07"' in result.out
-    assert "note: a recipe says what is intended" in result.err
+    assert "note: a recipe states the intended" in result.err
 
 
 def test_standard_input_is_read(capsys, monkeypatch) -> None:
@@ -64,7 +64,7 @@ def test_check_takes_a_snapshot_as_a_probe(capsys) -> None:
     assert main([*probe, "--stack", "cuda=13.0,arch=sm_100"]) == 0
     result = capsys.readouterr()
     assert "GB200, driver 580.82.07" in result.out
-    assert "note: AICR does not keep MIG devices" in result.err
+    assert "note: AICR does not record MIG devices" in result.err
     assert main([*probe, "--stack", "cuda=12.4,arch=sm_80"]) == 1
 
 

@@ -120,5 +120,5 @@ def test_what_is_not_there_or_cannot_be_inspected_is_refused(tmp_path):
     with pytest.raises(BadInput, match="neither a file nor a folder"):
         inspect_path(os.devnull)
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(BadInput, match="no ELF or PE file"):
+    with pytest.raises(BadInput, match="not an ELF or PE file"):
         inspect_path(str(tmp_path / "text"))

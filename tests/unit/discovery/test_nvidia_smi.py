@@ -87,7 +87,7 @@ def test_other_text_is_not_taken_for_output_of_nvidia_smi(text: str) -> None:
 
 
 def test_a_cut_off_xml_document_is_refused() -> None:
-    with pytest.raises(BadInput, match="not whole"):
+    with pytest.raises(BadInput, match="incomplete"):
         parse_nvidia_smi(read("xml-r535-a100-mig.xml")[:900])
 
 

@@ -24,6 +24,6 @@ FORMATS: tuple[Format, ...] = (
     CondaEnvironment(),
     RequirementsTxt(),
 )
-"""Every format, the more particular ones first."""
+"""All formats, the most specific first."""
 
 __all__ = ["FORMATS"]

@@ -1,6 +1,6 @@
 """Read the files of conda and pixi: environment.yml, explicit lists, conda-lock.yml, pixi.lock.
 
-* environment.yml names what an environment is asked to hold, and what pip adds to it. Source:
+* environment.yml names the packages of an environment, and those that pip adds. Source:
   conda's "Creating an environment file manually", and its match specifications
   (https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html).
 * An explicit list is ``@EXPLICIT`` and one URL a line, as ``conda list --explicit`` writes it.
@@ -42,13 +42,13 @@ class CondaEnvironment:
     name = "environment.yml"
 
     def recognises(self, file: LockFile) -> bool:
-        """Return a YAML file with dependencies."""
+        """Look for a YAML file with dependencies."""
         if not file.may_end(".yml", ".yaml"):
             return False
         return bool(_ENVIRONMENT_SHAPE.search(file.text) or _ENVIRONMENT_NAME.fullmatch(file.name))
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
-        """conda's and pip's packages."""
+        """Return the packages of conda and of pip."""
         document = read_yaml(file.text, file.name)
         stated = document.get("dependencies") if isinstance(document, dict) else None
         if not isinstance(stated, list):
@@ -87,7 +87,9 @@ def _pip_entries(item: dict[str, Any], file: LockFile) -> list[str]:
     if set(item) != {"pip"} or not isinstance(lines, list):
         if "pip" in item and not lines:
             return []
-        raise BadInput("only pip may have dependencies of its own", field=file.name, value=item)
+        raise BadInput(
+            "only pip may have a nested list of dependencies", field=file.name, value=item
+        )
     if not all(isinstance(line, str) for line in lines):
         raise BadInput("pip's dependencies must be text", field=file.name)
     return [line.replace("\n", " ") for line in lines]
@@ -105,7 +107,7 @@ def _entry_place(package: Package, file: LockFile) -> Package:
 
 
 def _entry_lines(text: str) -> dict[str, int]:
-    """Return the line of each item of a list, found again in the text."""
+    """Find the line of each item of a list in the text."""
     found: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         item = line.split(" #")[0].strip()
@@ -124,11 +126,11 @@ class CondaExplicit:
     name = "conda explicit list"
 
     def recognises(self, file: LockFile) -> bool:
-        """Return the line ``@EXPLICIT``."""
+        """Look for the line ``@EXPLICIT``."""
         return bool(_EXPLICIT_MARK.search(file.text))
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
-        """Return every package, if they are for the platform."""
+        """Return every package if the list is for the platform."""
         packages: list[Package] = []
         subdirs: set[str] = set()
         pip: list[str] = []
@@ -141,7 +143,9 @@ class CondaExplicit:
             package = stack_components.package_of_url(line, f"{file.name}:{number}")
             if package is None or not stack_components.conda_subdir(line):
                 hint = "after @EXPLICIT each line is the URL of a package"
-                raise BadInput("is not a package's URL", field=f"{file.name}:{number}", hint=hint)
+                raise BadInput(
+                    "is not the URL of a package", field=f"{file.name}:{number}", hint=hint
+                )
             packages.append(package)
             subdirs.add(stack_components.conda_subdir(line))
             if len(packages) > MOST_PACKAGES:
@@ -164,7 +168,7 @@ class CondaLock:
     name = "conda-lock.yml"
 
     def recognises(self, file: LockFile) -> bool:
-        """conda-lock's name, or its metadata and packages."""
+        """Look for conda-lock's name, or its metadata and packages."""
         return bool(_LOCK_NAME.fullmatch(file.name)) or (
             file.may_end(".yml", ".yaml") and all(s.search(file.text) for s in _LOCK_SHAPE)
         )
@@ -176,7 +180,7 @@ class CondaLock:
             raise BadInput("is not a conda-lock file", field=file.name)
         if str(document.get("version", "1")) != "1":
             problem = f"has version {document['version']!r} of conda-lock's format"
-            raise BadInput(problem, field=file.name, hint="version 1 is read")
+            raise BadInput(problem, field=file.name, hint="use version 1")
         entries = tables(document["package"], "package", file.name)
         own = [e for e in entries if e.get("platform") in (platform.conda, "noarch")]
         if entries and not own:
@@ -222,7 +226,7 @@ class PixiLock:
     name = "pixi.lock"
 
     def recognises(self, file: LockFile) -> bool:
-        """pixi's name, or its environments and packages."""
+        """Look for pixi's name, or its environments and packages."""
         return file.name.lower() == "pixi.lock" or (
             file.may_end(".lock") and all(shape.search(file.text) for shape in _PIXI_SHAPE)
         )
@@ -233,8 +237,8 @@ class PixiLock:
         version = str(document.get("version")) if isinstance(document, dict) else ""
         environments = document.get("environments") if isinstance(document, dict) else None
         if version not in _PIXI_VERSIONS or not isinstance(environments, dict):
-            hint = f"versions {', '.join(_PIXI_VERSIONS)} are read"
-            raise BadInput("is not a pixi lock that is read", field=file.name, hint=hint)
+            hint = f"use one of the versions {', '.join(_PIXI_VERSIONS)}"
+            raise BadInput("is not a pixi lock of a known version", field=file.name, hint=hint)
         known = _known_pixi_version(tables(document.get("packages"), "packages", file.name))
         wanted = selection.extras | selection.groups or {_PIXI_DEFAULT}
         found: list[Package] = []

@@ -1,4 +1,4 @@
-"""pdm.lock: packages with groups and markers.
+"""Read pdm.lock: packages with groups and markers.
 
 Source: https://pdm-project.org/latest/usage/lockfile/ and the files that PDM writes (4.x).
 """
@@ -24,7 +24,7 @@ class PdmLock:
     name = "pdm.lock"
 
     def recognises(self, file: LockFile) -> bool:
-        """PDM's name, or its header or metadata."""
+        """Look for PDM's name, header or metadata."""
         return file.name.lower() == "pdm.lock" or (
             file.may_end(".lock") and bool(_SHAPE.search(file.text))
         )

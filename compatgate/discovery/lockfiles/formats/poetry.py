@@ -1,4 +1,4 @@
-"""poetry.lock: packages with their groups and, from format 2.1, their markers.
+"""Read poetry.lock: packages with their groups and, from format 2.1, their markers.
 
 Source: https://python-poetry.org/docs/repositories/ (sources) and the files that Poetry writes;
 1.x wrote formats 1.0 to 2.0, without markers of the packages themselves.
@@ -24,7 +24,7 @@ class PoetryLock:
     name = "poetry.lock"
 
     def recognises(self, file: LockFile) -> bool:
-        """Poetry's name, or its header or metadata."""
+        """Look for Poetry's name, header or metadata."""
         return file.name.lower() == "poetry.lock" or (
             file.may_end(".lock", ".toml") and bool(_SHAPE.search(file.text))
         )
@@ -51,7 +51,7 @@ class PoetryLock:
 
 
 def _as_specifier(python: str) -> str:
-    """Poetry's caret and alternatives are not PEP 440; what cannot be said is not narrowed."""
+    """Return Poetry's constraint as a PEP 440 specifier; ``""`` where PEP 440 has no equivalent."""
     if match := re.fullmatch(r"\^(\d+)\.(\d+)(?:\.\d+)?", python.strip()):
         return f">={python.strip()[1:]},<{int(match[1]) + 1}"
     return "" if re.search(r"[\^|*]|~(?!=)", python) else python
@@ -96,7 +96,7 @@ def _package(
 
 
 def _files(files: Any, source: Any) -> list[dict[str, Any]]:
-    """Return the files in the form of other locks' wheels; one from a URL of its own has that."""
+    """Return the files in the form of other locks' wheels, with a file's own URL where stated."""
     named = named_files(files)
     if len(named) == 1 and isinstance(source, dict) and source.get("type") == "url":
         return [{**named[0], "url": str(source.get("url", ""))}]
@@ -109,7 +109,7 @@ def _index(source: dict[str, Any]) -> str:
 
 
 def _decided(entry: dict[str, Any], groups: set[str], markers: Markers) -> tuple[str, bool | None]:
-    """The marker, one for all groups or one for each, and whether it holds for any of them."""
+    """Return the marker (one for all groups or one each), and whether it holds for any group."""
     stated = entry.get("markers", "")
     if isinstance(stated, str):
         return stated, markers.decide(stated)
@@ -130,12 +130,12 @@ def _selection(
 
 
 def _one_file(files: list[Any]) -> list[str]:
-    """Return the names of the wheels; on PyTorch's index they carry the build's label."""
+    """Return the names of the wheels; those of PyTorch's index have the build's label."""
     return [str(f["file"]) for f in files if isinstance(f, dict) and "file" in f and "+" in str(f)]
 
 
 def _edges(entries: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Markers under which other packages ask for each package."""
+    """Return the markers under which other packages require each package."""
     found: dict[str, list[str]] = {}
     for entry in entries:
         dependencies = entry.get("dependencies")
@@ -147,7 +147,7 @@ def _edges(entries: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def _undecided_edge(asked: list[str], markers: Markers) -> str:
-    """Before format 2.1 only dependents say for which platform; the project itself may ask too."""
+    """Return an undecided condition: before format 2.1 only dependents state platforms."""
     if not asked or any(markers.decide(marker) for marker in asked):
         return ""
     return f"{asked[0]}, or the project itself asks for it (lock again with Poetry 2)"

@@ -1,4 +1,4 @@
-"""pylock.toml (PEP 751), checked by `packaging.pylock`; wheel variants as PEP 825 drafts them.
+"""Read pylock.toml (PEP 751), checked by `packaging.pylock`; wheel variants as PEP 825 drafts them.
 
 Source: https://packaging.python.org/en/latest/specifications/pylock-toml/.
 """
@@ -32,7 +32,7 @@ class PylockToml:
     name = "pylock.toml"
 
     def recognises(self, file: LockFile) -> bool:
-        """Return the standard's names, or its version and packages."""
+        """Look for the standard's names, or its version and packages."""
         return bool(_NAME.fullmatch(file.name)) or all(s.search(file.text) for s in _SHAPE)
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
@@ -66,12 +66,12 @@ def _validate(document: dict[str, Any], file: str) -> None:
         raise BadInput(f"has a version that is not read: {error}", field=file) from None
     except PylockValidationError as error:
         raise BadInput(f"is not a pylock file: {str(error)[:300]}", field=file) from None
-    except Exception as error:  # the library lets some wrong types through
+    except Exception as error:  # the library accepts some wrong types
         raise BadInput(f"is not a pylock file: {str(error)[:300]}", field=file) from None
 
 
 def _without_labels(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document with variant wheels under the names that the library knows."""
+    """Return the document with names of variant wheels that the library accepts."""
     packages = document.get("packages")
     if not isinstance(packages, list):
         return document
@@ -146,7 +146,7 @@ def _names(document: dict[str, Any], key: str) -> list[str]:
 def _environments(
     value: Any, file: str, markers: Markers, platform: Platform
 ) -> tuple[Conflict, ...]:
-    """Return a conflict when the lock says for which environments it is, and the target is none."""
+    """Return a conflict when the lock names environments and the target matches none."""
     stated = [str(marker) for marker in value] if isinstance(value, list) else []
     if not stated or any(markers.decide(marker) is not False for marker in stated):
         return ()

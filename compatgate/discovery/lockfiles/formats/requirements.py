@@ -1,6 +1,6 @@
 """Read requirements.txt, as pip-compile, ``uv export`` and people write it.
 
-`Lines` joins continuations and follows includes.
+`RequirementLines` joins continuations and follows includes.
 
 Source: pip's "Requirements File Format"
 (https://pip.pypa.io/en/stable/reference/requirements-file-format/).
@@ -58,7 +58,7 @@ class Line(Struct, frozen=True):
     Attributes:
         origin: file and line.
         option: ``-i``, ``-e``, ...; empty for a requirement.
-        constraint: it stands in a constraints file.
+        constraint: whether the line is in a constraints file.
     """
 
     origin: str
@@ -68,7 +68,7 @@ class Line(Struct, frozen=True):
 
 
 class Lines:
-    """Reads a requirements file and what it includes; `unread` names includes that were not."""
+    """The lines of a requirements file and its includes; `unread` names unread includes."""
 
     def __init__(self, file: LockFile) -> None:
         self._file = file
@@ -76,7 +76,7 @@ class Lines:
         self.unread: list[str] = []
 
     def __iter__(self) -> Iterator[Line]:
-        """Return every line, those of includes in their place.
+        """Yield every line, with those of includes in their place.
 
         Raises:
             BadInput: an unknown option, an include outside the folder or too many of them.
@@ -100,7 +100,7 @@ class Lines:
             elif option in INDEX or option in ("-e", "--editable"):
                 yield Line(origin, value, option, constraint)
             elif option not in _IGNORED:
-                hint = "a requirements file has one requirement or option a line"
+                hint = "write one requirement or option a line"
                 raise BadInput(f"{option!r} is not an option", field=origin, hint=hint)
 
     def _include(
@@ -111,7 +111,7 @@ class Lines:
             self.unread.append(f"{value!r}, included at {origin}, was not read")
             return
         if path.startswith(("/", "..")) or ":" in path or "\0" in path or not value:
-            problem = f"{value!r} is not within the folder of {self._file.name}"
+            problem = f"{value!r} is outside of the folder of {self._file.name}"
             raise BadInput(problem, field=origin, hint="copy it there, or compile one file")
         if (path, constraint) in self._seen:
             return
@@ -128,7 +128,7 @@ class Lines:
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
-    """Yield number and text of each logical line; comments and empty lines left out."""
+    """Yield number and text of each logical line without comments and empty lines."""
     pending: list[str] = []
     first = 1
     for number, raw in enumerate(text.splitlines(), 1):
@@ -164,7 +164,7 @@ _FILE = re.compile(r"(?:[a-z+]+://|\.{0,2}/|[\w./\\\-+]+\.(?:whl|tar\.gz|zip)\b)
 
 
 class _Requirement(NamedTuple):
-    """A requirement, as far as it can be read from one line."""
+    """The parts of a requirement in one line."""
 
     name: str
     version: str | None = None
@@ -179,7 +179,7 @@ class RequirementsTxt:
     name = "requirements.txt"
 
     def recognises(self, file: LockFile) -> bool:
-        """Return a telling name, or lines that all look like requirements."""
+        """Look for a usual name, or lines that all look like requirements."""
         if _NAME.fullmatch(file.name):
             return True
         lines = [line for line in file.text.splitlines() if line.strip()][:200]
@@ -190,7 +190,7 @@ class RequirementsTxt:
         )
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
-        """Requirements whose markers hold, with versions from constraints where they have none."""
+        """Return requirements whose markers hold, with versions from constraints."""
         markers = Markers(platform, file=file.name)
         lines = Lines(file)
         packages: list[Package] = []
@@ -223,7 +223,7 @@ class RequirementsTxt:
 
 
 def _package(line: Line, markers: Markers) -> Package | None:
-    """Return the package of a line; None when its marker does not hold, or it is a folder."""
+    """Return the package of a line; None for folders, and where the marker does not hold."""
     text = refuse_variable(_PER_REQUIREMENT.sub("", line.text).strip(), line.origin)
     if len(text) > _LONGEST:
         raise BadInput(f"is longer than {_LONGEST} characters", field=line.origin)
@@ -271,7 +271,7 @@ def _requirement(text: str, line: Line) -> _Requirement | None:
 
 
 def _file(text: str, line: Line) -> _Requirement | None:
-    """Return a wheel or archive by its URL or path; a folder or repository says no component."""
+    """Return a wheel or archive by its URL or path; a folder or repository names no component."""
     url, _, marker = text.partition(" ;")
     named = wheel_builds.file_version(url.strip())
     if named:
@@ -285,7 +285,7 @@ def _file(text: str, line: Line) -> _Requirement | None:
 
 
 def _pin(specifier: SpecifierSet) -> str | None:
-    """Return the one version that ``==`` without a wildcard, or ``===``, leaves."""
+    """Return the single version that ``==`` without a wildcard, or ``===``, allows."""
     for clause in specifier:
         if clause.operator in ("==", "===") and not clause.version.endswith(".*"):
             return clause.version

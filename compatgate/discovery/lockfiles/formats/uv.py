@@ -1,4 +1,4 @@
-"""uv.lock: a resolution for every platform at once, of which the target gets one path.
+"""Read uv.lock: a resolution for every platform at once, of which the target gets one path.
 
 Source: https://docs.astral.sh/uv/concepts/projects/layout/#the-lockfile and the files that uv
 writes: ``version = 1``; a package's ``dependencies`` name version and source where there are forks.
@@ -28,7 +28,7 @@ _MOST_SELECTIONS = 30
 
 
 class Reached(Struct, frozen=True):
-    """How a package is reached: by a path that holds, or by one that is not decided."""
+    """The way to a package: a path that holds, or one with an undecided condition."""
 
     when: str = ""
     selection: str = ""
@@ -40,15 +40,15 @@ class UvLock:
     name = "uv.lock"
 
     def recognises(self, file: LockFile) -> bool:
-        """uv's name, or its table of packages with sources."""
+        """Look for uv's name, or its table of packages with sources."""
         return bool(_NAME.fullmatch(file.name) or _SHAPE.search(file.text[:100_000]))
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
-        """Return the packages that the target's platform is given."""
+        """Return the packages for the target's platform."""
         document = read_toml(file.text, file.name)
         version = document.get("version", 1)
         if version != _NEWEST_VERSION:
-            hint = f"version {_NEWEST_VERSION} is read"
+            hint = f"use version {_NEWEST_VERSION}"
             raise BadInput(f"has version {version!r} of uv's format", field=file.name, hint=hint)
         graph = _Graph(document, file.name, platform, selection)
         reached = graph.walk()
@@ -57,7 +57,7 @@ class UvLock:
 
 
 class _Graph:
-    """Packages and the edges between them."""
+    """The graph of packages and their dependencies."""
 
     def __init__(
         self, document: dict[str, Any], file: str, platform: Platform, selection: Selection
@@ -76,7 +76,7 @@ class _Graph:
         self.conflicts = python_conflict(markers, file, platform, self._requires)
 
     def walk(self) -> dict[int, Reached]:
-        """Every package that the platform gets; without a component those of each selection."""
+        """Return every package for the platform; without a component those of each selection."""
         extras, groups = self._selection.extras, self._selection.groups
         roots = self._roots()
         found = self._walk(extras, groups, Reached(), roots)
@@ -94,7 +94,7 @@ class _Graph:
         return found
 
     def package(self, node: int, how: Reached, platform: Platform) -> Package:
-        """Return a package as `Contents` has it."""
+        """Return a package as `LockContents` has it."""
         table = self.packages[node]
         name, file = text_of(table, "name", self._file), self._file
         source = table.get("source")
@@ -140,7 +140,7 @@ class _Graph:
     def _follow(
         self, edge: dict[str, Any], when: str, markers: Markers, queue: deque[tuple[int, str, str]]
     ) -> None:
-        """Queue what an edge leads to, if its marker may hold."""
+        """Queue the packages of an edge, if its marker may hold."""
         marker = text_of(edge, "marker", self._file)
         holds = markers.decide(marker)
         if holds is False:
@@ -153,7 +153,7 @@ class _Graph:
                 queue.append((node, extra, when or undecided))
 
     def _candidates(self, edge: dict[str, Any], markers: Markers) -> Iterator[tuple[int, str]]:
-        """Packages that an edge means; the fork for the platform where it does not say which."""
+        """Return the packages of an edge; the platform's fork where the edge does not name one."""
         nodes = self._by_name.get(text_of(edge, "name", self._file), [])
         for key in ("version", "source"):
             if key in edge:
@@ -180,7 +180,7 @@ class _Graph:
     def _root_edges(
         self, extras: frozenset[str], groups: frozenset[str], roots: list[int]
     ) -> list[dict[str, Any]]:
-        """What the project itself asks for; a script's manifest, or everything without either."""
+        """Return requirements of the project or script; all packages without either."""
         edges = tables(self._manifest.get("requirements"), "manifest", self._file)
         edges = [{k: v for k, v in e.items() if k in ("name", "marker", "extra")} for e in edges]
         for node in roots:
@@ -196,7 +196,7 @@ class _Graph:
         return edges
 
     def _roots(self) -> list[int]:
-        """The project at the lock's folder and the members asked for; without it all members."""
+        """Return the project and its selected members; all members without a project."""
         members = self._members()
         asked = [node for node in members if self._name(node) in self._selection.groups]
         own = [n for n, package in enumerate(self.packages) if _is_root(package.get("source"))]
@@ -212,7 +212,7 @@ class _Graph:
         return text_of(self.packages[node], "name", self._file)
 
     def _others(self) -> list[tuple[str, str]]:
-        """Extras, groups and members of the workspace that were not asked for."""
+        """Return extras, groups and members of the workspace that were not selected."""
         found: dict[tuple[str, str], None] = {}
         roots = self._roots()
         for node in roots:
@@ -227,7 +227,7 @@ class _Graph:
         return list(found)[:_MOST_SELECTIONS]
 
     def _markers(self, extras: frozenset[str], groups: frozenset[str]) -> Markers:
-        """uv writes an extra of a conflict as ``extra-7-trainer-cu124``, with the name's length."""
+        """Return markers with uv's extras of conflicts: ``extra-7-trainer-cu124``."""
         names = [self._name(node) for node in self._roots()]
         encoded = {f"extra-{len(name)}-{name}-{extra}" for name in names for extra in extras}
         encoded |= {f"group-{len(name)}-{name}-{group}" for name in names for group in groups}

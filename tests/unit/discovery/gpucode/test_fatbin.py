@@ -109,7 +109,7 @@ def test_more_entries_than_any_library_has_are_refused(entry, fatbin):
 
 @pytest.mark.parametrize("data", [b"", b"M" + bytes(100), b"hello world", bytes(4096)])
 def test_something_else_is_refused(data):
-    with pytest.raises(BadInput, match=r"is (empty|no ELF or PE file)"):
+    with pytest.raises(BadInput, match=r"is (empty|not an ELF or PE file)"):
         _read(data)
 
 

@@ -82,7 +82,7 @@ def test_link_time_code_is_listed_and_does_not_run(read, elf, fatbin, entry):
 def test_bytes_in_a_code_section_that_are_no_fatbinary_are_damage(read, elf, fatbin, entry):
     good = fatbin(entry("sass", 80))
     for data in (b"\x11" * 128 + good, good + b"\x11" * 128, good + b"\x11" * 128 + good):
-        with pytest.raises(BadInput, match="no fatbinary begins here"):
+        with pytest.raises(BadInput, match="expected a fatbinary"):
             read(elf(DOTnv_fatbin=data))
 
 

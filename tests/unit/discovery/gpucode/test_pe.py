@@ -70,7 +70,7 @@ def test_what_a_linker_pads_a_section_with_is_no_code(read, fatbin, entry):
 def test_names_that_delvewheel_put_behind_the_code_are_no_code(read, fatbin, entry):
     names = bytes(40) + b"cudart64_12-0fa7eb792d3f.dll\0msvcp140-0fa7eb79.dll\0"
     assert _names(read(make_dll(code=fatbin(entry("sass", 80)) + names))) == ["sm_80"]
-    with pytest.raises(BadInput, match="no fatbinary begins here"):
+    with pytest.raises(BadInput, match="expected a fatbinary"):
         read(make_dll(code=fatbin(entry("sass", 80)) + b"x" * 600))
 
 
@@ -114,7 +114,7 @@ _CODE = _SECTIONS + 40
         (_PE + 24, struct.pack("<H", 0x107), "optional header of kind 0x107"),
         (_CODE + 8, struct.pack("<III", 1 << 31, 4096, 1 << 31), "should reach to byte"),
         (_CODE + 20, struct.pack("<I", 0xFFFF0000), "should reach to byte"),
-        (_CODE + 20, struct.pack("<I", 64), "no fatbinary begins here"),
+        (_CODE + 20, struct.pack("<I", 64), "expected a fatbinary"),
     ],
 )
 def test_headers_that_lie_are_damage(read, fatbin, entry, place, value, message):

@@ -180,11 +180,11 @@ def test_an_identity_token_is_exchanged() -> None:
         ('Bearer realm="file:///etc/passwd"', 200, b"", "names no token service"),
         ('Bearer realm="https://a/t"', 401, b"", "refuses these credentials"),
         ('Bearer realm="https://a/t"', 500, b"", "answers 500"),
-        ('Bearer realm="https://a/t"', 200, b"{}", "without a token"),
-        ('Bearer realm="https://a/t"', 200, b'{"token": "a\\r\\nb"}', "without a token"),
+        ('Bearer realm="https://a/t"', 200, b"{}", "returned no token"),
+        ('Bearer realm="https://a/t"', 200, b'{"token": "a\\r\\nb"}', "returned no token"),
         ("Negotiate abc=1", 200, b"", "unknown kind"),
         ("", 200, b"", "unknown kind"),
-        ('Basic realm="x"', 200, b"", "asks for a name and a password"),
+        ('Basic realm="x"', 200, b"", "requires a name and a password"),
     ],
 )
 def test_what_cannot_be_answered_is_said(header, status, body, problem) -> None:

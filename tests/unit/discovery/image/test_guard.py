@@ -46,7 +46,7 @@ def guard() -> Guard:
     ],
 )
 def test_what_is_not_public_is_refused(guard, url):
-    with pytest.raises(Unavailable, match="leads to"):
+    with pytest.raises(Unavailable, match="redirects to"):
         guard.check_name(url)
 
 
@@ -69,7 +69,7 @@ def test_a_name_that_resolves_to_this_machine_is_refused_once_connected(guard):
     server = socket.create_server(("127.0.0.1", 0))
     with server, socket.create_connection(server.getsockname()) as connection:
         guard.check_peer("registry.example", connection)
-        with pytest.raises(Unavailable, match=r"leads to blobs\.example"):
+        with pytest.raises(Unavailable, match=r"redirects to blobs\.example"):
             guard.check_peer("blobs.example", connection)
 
 
@@ -81,7 +81,7 @@ def test_what_a_name_resolves_to_is_looked_at_before_it_is_connected_to(number):
         port = server.getsockname()[1]
         with Transport(options, deadline) as transport, pytest.raises(Unavailable) as caught:
             transport.open(f"http://{number}:{port}/", {})
-        assert f"leads to {number}, which is not a public address" in caught.value.problem
+        assert f"redirects to {number}, which is not a public address" in caught.value.problem
         with pytest.raises(TimeoutError):
             server.accept()
 

@@ -82,9 +82,9 @@ def test_what_is_no_platform_is_refused(text: str) -> None:
         (b'{"schemaVersion": 1}', BadInput, "schema 1"),
         (b'{"schemaVersion": 2, "mediaType": "x/y"}', BadInput, "x/y"),
         (b'{"manifests": [], "layers": []}', Damaged, "both an index and a manifest"),
-        (b'{"config": {"digest": "md5:1", "size": 1}, "layers": []}', Damaged, "is no blob"),
-        (b'{"config": {"digest": "sha256:%s", "size": -1}, "layers": []}' % (b"0" * 64),
-         Damaged, "is no blob"),
+        (b'{"config": {"digest": "md5:1", "size": 1}, "layers": []}', Damaged, "not a valid blob"),
+        (b'{"config": {"digest": "sha256:%s", "size": -1}, "layers": []}' % (b"0" * 64), Damaged,
+         "not a valid blob"),
         (b'{"config": {"digest": "sha256:%s", "size": 1, "mediaType": "application/helm"},'
          b'"layers": []}' % (b"0" * 64), BadInput, "application/helm"),
         (b"[]", Damaged, "cannot be read"),
@@ -116,7 +116,7 @@ def test_a_deadline_ends_who_waits_for_a_socket() -> None:
         deadline.watch(mine)
         assert mine.recv(1) == b""
         assert time.monotonic() - start < 2
-        with pytest.raises(Unavailable, match=r"longer than the 0\.2 seconds"):
+        with pytest.raises(Unavailable, match=r"longer than the allowed 0\.2 seconds"):
             deadline.check("reading")
 
 

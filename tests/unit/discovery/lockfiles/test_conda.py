@@ -88,13 +88,13 @@ def test_an_explicit_list_gives_each_url(stack):
 
 
 def test_in_an_explicit_list_everything_is_a_url(read):
-    with pytest.raises(BadInput, match="not a package's URL") as caught:
+    with pytest.raises(BadInput, match="not the URL of a package") as caught:
         read("explicit.txt", "@EXPLICIT\npytorch=2.4.1\n")
     assert caught.value.field == "explicit.txt:2"
 
 
 def test_the_fragment_of_a_url_is_no_part_of_its_path(read):
-    with pytest.raises(BadInput, match="not a package's URL"):
+    with pytest.raises(BadInput, match="not the URL of a package"):
         read("explicit.txt", "@EXPLICIT\ncuda-version-12.4-h3060b56_3.conda#a/b/c\n")
 
 
@@ -113,7 +113,7 @@ def test_another_environment_of_pixi_is_read_when_it_is_asked_for(stack):
 
 def test_a_newer_pixi_lock_is_refused(files: Path, read):
     text = (files / "conda/pixi.lock").read_text().replace("version: 6", "version: 99", 1)
-    with pytest.raises(BadInput, match="not a pixi lock that is read"):
+    with pytest.raises(BadInput, match="not a pixi lock of a known version"):
         read("pixi.lock", text)
 
 

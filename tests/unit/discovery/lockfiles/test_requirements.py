@@ -182,7 +182,7 @@ def test_includes_and_constraints_are_followed_within_the_folder(tmp_path):
 def test_an_include_outside_the_folder_is_refused(tmp_path, target):
     (tmp_path / "secret.txt").write_text("torch==1.0\n")
     path = write(tmp_path / "project", requirements_txt=f"-r {target}\n")
-    with pytest.raises(BadInput, match="not within the folder") as caught:
+    with pytest.raises(BadInput, match="outside of the folder") as caught:
         read_path(path)
     assert caught.value.field == "requirements.txt:1"
 

@@ -48,7 +48,7 @@ def test_on_arm_the_same_lock_has_no_nvidia_packages(read):
 def test_a_build_without_a_wheel_for_the_platform_stays_open(read):
     reading = read("torch-explicit/uv.lock", target="linux aarch64 3.11")
     assert reading.observations == ()
-    assert "2.4.1+cu121 if there is a wheel for linux aarch64" in reading.open[0]
+    assert "2.4.1+cu121 if a wheel exists for linux aarch64" in reading.open[0]
 
 
 def test_windows_gets_no_linux_packages(stack):

@@ -28,5 +28,5 @@ def test_a_lock_says_the_same_without_its_name(path):
 
 @pytest.mark.parametrize("text", ["hello world\n", "torch\n", "{}\n", "a: b\n", "<xml/>\n"])
 def test_a_text_that_pins_nothing_is_no_lock(text):
-    with pytest.raises(BadInput, match="is not a lockfile that is read"):
+    with pytest.raises(BadInput, match="is not a lockfile in a known format"):
         read_lockfile("standard input", text.encode(), known=PACKAGES, platform=Platform())

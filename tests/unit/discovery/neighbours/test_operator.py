@@ -41,7 +41,7 @@ def test_the_published_samples_are_read() -> None:
     assert read_operator(sample("nvidiadriver.yaml")).drivers[0].version == "570.148.08"
     newer = read_operator(sample("clusterpolicy.yaml")).drivers[0]
     assert newer.version is None
-    assert "operator's own default" in newer.why
+    assert "operator installs its default" in newer.why
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,11 @@ def test_the_published_samples_are_read() -> None:
         ({"version": "latest"}, None, "'latest' is not a driver's version"),
         ({"version": "580", "usePrecompiled": "true"}, None, "precompiled driver of branch 580"),
         ({"version": "580"}, None, "'580' is not a driver's version"),
-        ({"image": "driver", "repository": "nvcr.io/nvidia"}, None, "operator's own default"),
+        (
+            {"image": "driver", "repository": "nvcr.io/nvidia"},
+            None,
+            "operator installs its default",
+        ),
         ({"enabled": "false", "version": "580.82.07"}, None, "installed by something else"),
         ({"enabled": False}, None, "installed by something else"),
     ],

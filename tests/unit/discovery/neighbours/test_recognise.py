@@ -61,7 +61,7 @@ def test_without_nvidia_smi_the_driver_is_not_known(facts: Facts) -> None:
 def test_cut_off_lists_of_nodes_are_not_counted(facts: Facts) -> None:
     draft = read(facts, sample("aicr-topology.yaml"))
     assert draft.pools[0].missing == ("gpu", "driver")
-    assert any("cut off" in note for note in draft.notes)
+    assert any("truncated" in note for note in draft.notes)
 
 
 @pytest.mark.parametrize("lossless", [True, False], ids=["items", "folded"])
@@ -123,7 +123,7 @@ def test_what_the_operator_leaves_open_the_labels_may_tell(facts: Facts) -> None
     drivers = {pool.name: pool.driver for pool in draft.pools}
     assert sorted(map(str, drivers.values())) == ["570.86.15", "None"]
     [unknown] = [pool for pool in draft.pools if pool.driver is None]
-    assert "operator's own default" in unknown.why["driver"]
+    assert "operator installs its default" in unknown.why["driver"]
 
 
 def test_a_selector_names_the_gpu_where_no_node_does(facts: Facts) -> None:
@@ -166,13 +166,13 @@ def gate_documents(facts: Facts):
         ("", "is empty"),
         ("{", "is not JSON"),
         ("a: [", "is not YAML"),
-        ("- 1", "is no object"),
-        ("a: &x 1\nb: *x", "aliases are not read"),
-        ("[" * 80 + "]" * 80, "holds no object"),
+        ("- 1", "is not an object"),
+        ("a: &x 1\nb: *x", "aliases are not supported"),
+        ("[" * 80 + "]" * 80, "holds no objects"),
         ("a:\n" + "".join(f"{' ' * n}b:\n" for n in range(1, 90)), "nested too deeply"),
         ("kind: Pod\napiVersion: v1", "is Pod v1"),
         ("kind: Snapshot\napiVersion: velero.io/v1", "is Snapshot velero.io/v1"),
-        ("kind: NodeList\nitems: []", "holds no object"),
+        ("kind: NodeList\nitems: []", "holds no objects"),
     ],
 )
 def test_other_texts_are_refused_by_name(facts: Facts, text, problem) -> None:
@@ -181,7 +181,7 @@ def test_other_texts_are_refused_by_name(facts: Facts, text, problem) -> None:
 
 
 def test_a_recipe_beside_something_else_is_refused(facts: Facts) -> None:
-    with pytest.raises(BadInput, match="a recipe is read alone"):
+    with pytest.raises(BadInput, match="a recipe cannot be combined"):
         read(facts, sample("aicr-recipe-gb200.yaml"), sample("nvidiadriver.yaml"))
 
 

@@ -75,7 +75,7 @@ def test_what_nfd_cannot_see_is_said_and_not_asked_for(facts: Facts) -> None:
 
 def test_an_image_that_was_not_read_whole_excludes_no_gpu(facts: Facts) -> None:
     body = {"cuda": "12.4", "arch": ["sm_80"]}
-    found = written(facts, **body, open=["the layers were not read, as asked"])
+    found = written(facts, **body, open=["the layers were not read, as requested"])
     assert "device" not in asked(found)
     assert any("not all of the image was read" in text for text in found.left_out)
     assert "device" in asked(written(facts, **body, open=["cudnn: only the major is known"]))
@@ -110,10 +110,13 @@ def test_a_spec_is_read_as_it_was_written(facts: Facts) -> None:
     ("text", "problem"),
     [
         ("", "is empty"),
-        ("version: v1", "is no image-compatibility spec"),
-        ("version: v1\ncompatibilities: []", "of version 'v1'"),
-        ("version: v1alpha1\ncompatibilities: 3", "is no image-compatibility spec"),
-        ("version: v1alpha1\ncompatibilities: [{rules: [{}]}]", "is no image-compatibility spec"),
+        ("version: v1", "is not an image-compatibility spec"),
+        ("version: v1\ncompatibilities: []", "has version 'v1'"),
+        ("version: v1alpha1\ncompatibilities: 3", "is not an image-compatibility spec"),
+        (
+            "version: v1alpha1\ncompatibilities: [{rules: [{}]}]",
+            "is not an image-compatibility spec",
+        ),
     ],
 )
 def test_other_texts_are_refused(text, problem) -> None:

@@ -165,7 +165,7 @@ def test_a_node_whose_gpus_are_not_named_is_no_pool(
         ("{}", "no node is labelled|names no node"),
         ('{"kind": "List", "items": []}', "names no node"),
         ('{"kind": "Pod", "metadata": {"name": "p"}}', "is a Pod"),
-        ('{"kind": "Node", "metadata": {"labels": 7}}', "is no node"),
+        ('{"kind": "Node", "metadata": {"labels": 7}}', "is not a node"),
         ('"text"', "neither"),
         ("[1, 2]", "neither"),
         ("a: [", "neither YAML nor labels"),

@@ -249,4 +249,4 @@ def test_without_the_extra_the_error_names_it(read, monkeypatch):
 def test_a_system_package_whose_version_cannot_be_read_is_said(read):
     reading = read("sbom.json", _bom(_component("pkg:deb/ubuntu/libcudnn9-cuda-12@unknown")))
     assert reading.observations == ()
-    assert "'unknown' is no version of cudnn" in reading.open[0]
+    assert "'unknown' is not a version of cudnn" in reading.open[0]

@@ -198,7 +198,7 @@ def test_a_section_of_tables_that_does_not_fit_is_damage():
 def test_names_that_are_nowhere_are_damage():
     data = make_dll(imports=[("cudart64_12.dll", ["f"])])
     old = struct.pack("<I", data.index(b"cudart64_12.dll") - 1024 + 4096)
-    with pytest.raises(BadInput, match="point to address 0x7ffffff0, where nothing is"):
+    with pytest.raises(BadInput, match="point to address 0x7ffffff0, outside of the file"):
         read(data.replace(old, struct.pack("<I", 0x7FFFFFF0)))
 
 

@@ -125,4 +125,4 @@ def test_a_gpu_that_the_facts_do_not_know_keeps_its_name(concluded: Any) -> None
 def test_a_node_without_gpus_has_none(concluded: Any) -> None:
     assert concluded(labels={"kubernetes.io/os": "linux"}) == NodeConclusion(None, (), ())
     present = concluded(labels={"nvidia.com/gpu.present": "true"})
-    assert "no label of GPU Feature Discovery names it" in present.disagreements[0]
+    assert "no label of GPU Feature Discovery names" in present.disagreements[0]
