@@ -284,9 +284,9 @@ def test_with_whole_all_bytes_are_read_and_compared(server, measure):
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("gpu-pkg", "not a release of a package"),
-        ("gpu-pkg>=1.0", "not a release of a package"),
-        ("gpu-pkg==1.*", "not a release of a package"),
+        ("gpu-pkg", "is not a release of a package"),
+        ("gpu-pkg>=1.0", "is not a release of a package"),
+        ("gpu-pkg==1.*", "is not a release of a package"),
         ("ftp://x.example/a-1.0-py3-none-any.whl", "is not the URL of a wheel"),
         ("no-such-file-1.0-py3-none-any.whl", "no such file"),
     ],
