@@ -1,4 +1,4 @@
-"""The vendors' facts: reads ``matrix/facts`` into the tables of `compatgate.core.facts`."""
+"""Read the vendors' facts in ``matrix/facts`` into the tables of `compatgate.core.facts`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["load_facts", "open_library", "read_source", "source_names"]
 
 
 def open_library(overlays: Sequence[str] | None = None) -> Library:
-    """Return the catalog with operators' files laid over it.
+    """Open the catalog with the operators' overlays.
 
     Args:
         overlays: files or directories; None: those of ``COMPATGATE_FACTS``.
@@ -30,14 +30,14 @@ def open_library(overlays: Sequence[str] | None = None) -> Library:
 
 
 def load_facts(overlays: Sequence[str] | None = None) -> Facts:
-    """Return all facts; each table is read when it is first asked for.
+    """Load all facts; each table is read on first use.
 
     Args:
-        overlays: files or directories laid over the shipped facts; None: ``COMPATGATE_FACTS``.
+        overlays: files or directories that extend the shipped facts; None: ``COMPATGATE_FACTS``.
 
     Raises:
         BadInput: an overlay is malformed; names file, path and value.
-        CatalogError: (from a table) the facts of this installation were changed.
+        CatalogError: (from a table) the installed facts were modified.
     """
     library = open_library(overlays)
     labels = tuple(overlay.label for overlay in library.overlays)
@@ -57,15 +57,15 @@ def source_names() -> tuple[str, ...]:
 
 
 def read_source(name: str, overlays: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return a fact file whole, every field and note of it, overlays laid over it.
+    """Return a fact file with every field and note, overlays applied.
 
     Raises:
-        NotFound: there is no such file.
+        NotFound: no fact file has this name.
     """
     library = open_library(overlays)
     if name not in library.names:
         raise NotFound(
-            f"there are no facts named {name!r}",
+            f"no facts are named {name!r}",
             field="facts",
             value=name,
             hint=f"one of {', '.join(library.names)}",

@@ -22,14 +22,14 @@ from compatgate.errors import BadInput
 
 Record = dict[str, Any]
 _OF_GPUS = frozenset({"gpus", "gpu_peaks"})
-"""Files whose records are named by GPUs."""
+"""Files whose records are named after GPUs."""
 
 
 def source_of(name: str, known: tuple[str, ...]) -> str:
-    """Find the fact file of a table, by its name or by any spelling of a framework's name.
+    """Find the fact file of a table by its name or by any spelling of a framework's name.
 
     Raises:
-        BadInput: there is no such table; names the nearest.
+        BadInput: no table has this name; the hint names the nearest.
     """
     by_title = {sources.title(source): source for source in reversed(known)}
     found = by_title.get(name) or by_title.get(_canonical(name))
@@ -38,7 +38,7 @@ def source_of(name: str, known: tuple[str, ...]) -> str:
     near = get_close_matches(name, by_title, n=3, cutoff=0.5)
     tables = [sources.title(one) for one in known if not one.startswith("packages/")]
     hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(tables)}"
-    raise BadInput(f"there are no facts named {name!r}", field="table", value=name, hint=hint)
+    raise BadInput(f"no facts are named {name!r}", field="table", value=name, hint=hint)
 
 
 def _canonical(name: str) -> str:
@@ -49,25 +49,25 @@ def _canonical(name: str) -> str:
 
 
 def lists(source: str, document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return the lists of a fact file whose records can be named, and their keys."""
+    """Return the lists of a fact file whose records have a natural key, with that key."""
     schema = read_schema(source)
     keys = {name: natural_key(of_property(schema, name)) for name in document}
     return {name: key for name, key in keys.items() if key}
 
 
 def name_of(record: Record, key: tuple[str, ...]) -> str:
-    """What a record is called: its key's values."""
+    """Return the name of a record: the values of its key."""
     return " ".join(str(record[field]) for field in key)
 
 
 def find(source: str, document: Mapping[str, Any], wanted: str) -> dict[str, list[Record]]:
-    """Return records that a text names, per list.
+    """Return the records that a text names, for each list.
 
-    A record answers to its key, to one field of it, to the series it belongs to (``12.4`` finds
-    12.4.0 and 12.4.1), and a GPU to every spelling of its name.
+    A text matches a record by its key, by one field of the key, or by its series (``12.4`` finds
+    12.4.0 and 12.4.1). A GPU matches in every spelling of its name.
 
     Raises:
-        BadInput: none does; names the nearest.
+        BadInput: no record matches; the hint names the nearest.
     """
     for matches in (_exactly, _in_series):
         found = {
@@ -124,8 +124,8 @@ class FactSet(Struct, frozen=True):
 
     Attributes:
         name: as a person wrote it.
-        facts: for the rules.
-        documents: every fact file, parsed, overlays laid over it.
+        facts: the tables that rules read.
+        documents: every fact file, parsed, overlays applied.
     """
 
     name: str
@@ -134,7 +134,7 @@ class FactSet(Struct, frozen=True):
 
 
 class FieldChange(Struct, frozen=True):
-    """A value that differs; None where there is none."""
+    """A value that differs between two sets; None where a set lacks the field."""
 
     path: str
     before: Any
@@ -142,11 +142,11 @@ class FieldChange(Struct, frozen=True):
 
 
 class RecordChange(Struct, frozen=True):
-    """A record that only one side has, or that differs.
+    """A record that only one set has, or that differs.
 
     Attributes:
         facts: fact file, ``frameworks/torch``.
-        part: list of it, ``releases``; ``""`` for what is not in a list of records.
+        part: list in the file, ``releases``; ``""`` for fields outside of lists of records.
         key: name of the record.
     """
 
@@ -158,10 +158,10 @@ class RecordChange(Struct, frozen=True):
 
 
 def open_set(name: str) -> FactSet:
-    """Read one side: ``shipped``, overlays (separated like ``PATH``), or a whole folder of facts.
+    """Read a set of facts: ``shipped``, overlays (separated like ``PATH``) or a whole folder.
 
     Raises:
-        BadInput: there is no such file or folder, or it is malformed.
+        BadInput: the file or folder does not exist, or it is malformed.
         CatalogError: a whole folder is malformed.
     """
     if name == SHIPPED:
@@ -176,7 +176,7 @@ def open_set(name: str) -> FactSet:
 
 
 def _is_whole(path: str) -> bool:
-    """Tell whether a folder holds every table, and is no overlay."""
+    """Tell whether a folder holds every table; otherwise it is an overlay."""
     files = {table.source for table in build.TABLES.values()}
     return os.path.isdir(path) and all(
         os.path.isfile(os.path.join(path, f"{name}{sources.SUFFIX}")) for name in files
@@ -184,7 +184,7 @@ def _is_whole(path: str) -> bool:
 
 
 def _read(name: str, overlays: list[str] | tuple[str, ...]) -> FactSet:
-    """Read all of it at once: where a folder takes the place of the shipped one, that ends."""
+    """Read every table now: a folder replaces the shipped facts only while it is being read."""
     library = Library(find_overlays(overlays))
     for source in library.names:
         for table in build.typed(source):
@@ -200,7 +200,7 @@ def _read(name: str, overlays: list[str] | tuple[str, ...]) -> FactSet:
 
 
 def differences(before: FactSet, after: FactSet) -> list[RecordChange]:
-    """List what differs, fact file by fact file."""
+    """List the records that differ, fact file by fact file."""
     names = sorted({*before.documents, *after.documents})
     return [
         change
@@ -239,7 +239,7 @@ def _of_list(
 
 
 def compare(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
-    """List the values that differ; lists of named things are compared by their names."""
+    """List the values that differ; lists of named objects are compared by name."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in dict.fromkeys([*before, *after]):
             yield from compare(before.get(name), after.get(name), f"{path}.{name}".lstrip("."))

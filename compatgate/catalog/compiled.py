@@ -1,8 +1,8 @@
 """Compile tables to MessagePack with the digests of their sources, and cache them for the user.
 
-The wheel carries compiled tables; checkouts and overlays use the user's cache directory. There
-a table's file name is a digest of its sources and of the adapters, so that it never goes stale
-and two versions of compatgate do not disturb each other.
+The wheel carries compiled tables; checkouts and overlays use the user's cache directory. A cached
+table's file name is a digest of its sources and of the adapters: an entry never goes stale, and two
+versions of compatgate do not disturb each other.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from compatgate.core.digest import combined
 from compatgate.errors import CatalogError, CompatgateError
 
 SCHEMA = 1
-"""Version of the compiled form; another one is not read."""
+"""Version of the compiled format; other versions are not read."""
 
 
 class Compiled(msgspec.Struct, frozen=True, array_like=True):
     """A compiled table.
 
     Attributes:
-        schema: version of this form.
+        schema: version of this format.
         table: name of the table.
-        code: digest of the adapters that made it.
+        code: digest of the adapters that built it.
         sources: SHA-256 per source file, overlays included.
         payload: the table, encoded.
     """
@@ -44,10 +44,10 @@ class Compiled(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a wheel carries.
+    """The list of compiled tables in a wheel.
 
     Attributes:
-        schema: version of the compiled form.
+        schema: version of the compiled format.
         digest: of the whole catalog, ``sha256:...``.
         sources: SHA-256 per source file.
         tables: SHA-256 per compiled table.
@@ -60,7 +60,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def file_name(table: str) -> str:
-    """Return file name of a compiled table."""
+    """Return the file name of a compiled table."""
     return table.replace("/", "-") + ".msgpack"
 
 
@@ -86,12 +86,12 @@ def compile_table(
 
 
 def decode(compiled: Compiled, kind: type[Any]) -> Any:
-    """Return the table itself."""
+    """Decode the table."""
     return msgspec.msgpack.decode(compiled.payload, type=kind)
 
 
 def write(directory: str, name: str, compiled: Compiled) -> None:
-    """Write a compiled table so that nobody ever sees half of it.
+    """Write a compiled table atomically.
 
     Raises:
         OSError: the directory cannot be written.
@@ -100,7 +100,7 @@ def write(directory: str, name: str, compiled: Compiled) -> None:
 
 
 def write_bytes(directory: str, name: str, data: bytes) -> None:
-    """Write a file so that nobody ever sees half of it.
+    """Write a file atomically.
 
     Raises:
         OSError: the directory cannot be written.
@@ -118,7 +118,7 @@ def write_bytes(directory: str, name: str, data: bytes) -> None:
 
 
 def read(path: str) -> Compiled | None:
-    """Return a compiled table, None when there is none or it is not one."""
+    """Read a compiled table; None when the file is missing or unreadable."""
     try:
         with open(path, "rb") as file:
             compiled = msgspec.msgpack.decode(file.read(), type=Compiled)
@@ -128,7 +128,7 @@ def read(path: str) -> Compiled | None:
 
 
 def read_digests(path: str) -> dict[str, str] | None:
-    """Read digests by name, None when there are none or the file is damaged."""
+    """Read digests by name; None when the file is missing or damaged."""
     try:
         with open(path, "rb") as file:
             return msgspec.msgpack.decode(file.read(), type=dict[str, str])
@@ -137,10 +137,10 @@ def read_digests(path: str) -> dict[str, str] | None:
 
 
 def read_manifest(directory: str) -> Manifest:
-    """Return the manifest of a wheel.
+    """Read the manifest of a wheel.
 
     Raises:
-        CatalogError: it is damaged.
+        CatalogError: the file is damaged.
     """
     path = os.path.join(directory, "manifest.msgpack")
     try:
@@ -150,26 +150,26 @@ def read_manifest(directory: str) -> Manifest:
 
 
 def damaged(path: str) -> CatalogError:
-    """Return the error for a file of the wheel that is not as it was built."""
+    """Return the error for a file of the wheel that was modified."""
     return CatalogError(
-        "does not belong to the facts that it was built from",
+        "does not match the facts it was built from",
         field=path,
         value=path,
-        hint="the installation was changed; reinstall compatgate",
+        hint="the installation was modified; reinstall compatgate",
     )
 
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _MOST_FORMS = 7
-"""Earlier forms of a table that are kept: other overlays, other versions of compatgate."""
+"""Cached versions per table, for other overlays and other versions of compatgate."""
 _SETTLED_S = 2
-"""Seconds after which a file that changed is not expected to change within the same tick."""
+"""Seconds after a change; by then a second change gets another timestamp."""
 _CODE = ("catalog/build", "core/facts", "core/versions.py", "core/components.py", "core/gpus.py")
 
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """Digest of everything that turns a file into a table, by size and time of change."""
+    """Return a digest of the code that builds tables, by file size and modification time."""
     stamps = {path: _stamp(path) for name in _CODE for path in _python_files(name)}
     return combined({"schema": str(SCHEMA), **stamps})
 
@@ -190,7 +190,7 @@ def _stamp(path: str) -> str:
 
 
 def cache_directory() -> str:
-    """Where compiled tables are kept."""
+    """Return the folder of cached tables."""
     if sys.platform == "linux":  # as platformdirs would answer, without the time to import it
         base = os.environ.get("XDG_CACHE_HOME", "")
         if not os.path.isabs(base):
@@ -202,7 +202,7 @@ def cache_directory() -> str:
 
 
 def find_cached(table: str, digests: dict[str, str]) -> Compiled | None:
-    """Return the table as compiled earlier from exactly these sources by exactly this code."""
+    """Return a cached table that exactly these sources and this code produced."""
     found = read(os.path.join(cache_directory(), _cached_name(table, digests)))
     if found is None or found.sources != digests or found.code != code_digest():
         return None
@@ -210,7 +210,7 @@ def find_cached(table: str, digests: dict[str, str]) -> Compiled | None:
 
 
 def store_cached(compiled: Compiled) -> bool:
-    """Keep a table for the next process; False where the directory cannot be written."""
+    """Cache a table for other processes; return False where the directory cannot be written."""
     name = _cached_name(compiled.table, compiled.sources)
     try:
         write(cache_directory(), name, compiled)
@@ -221,7 +221,7 @@ def store_cached(compiled: Compiled) -> bool:
 
 
 def _prune(table: str, newest: str) -> None:
-    """Forget the oldest forms of a table."""
+    """Remove the oldest cached versions of a table."""
     prefix = file_name(table).removesuffix("msgpack")
     paths = [
         os.path.join(cache_directory(), name)
@@ -233,10 +233,10 @@ def _prune(table: str, newest: str) -> None:
 
 
 def file_digests(paths: Mapping[str, str]) -> dict[str, str]:
-    """SHA-256 of files by name, read again only when one of them changed.
+    """Return the SHA-256 of files by name; read a file only when it changed.
 
-    As version control does, files are told apart by size, inode and both times. What changed in the
-    last seconds is not kept: it may change again within the same tick of the clock.
+    As in version control, size, inode and both timestamps identify a version of a file. Files that
+    changed within the last seconds are not cached: the next change may have the same timestamp.
 
     Raises:
         CatalogError: a file cannot be read.

@@ -1,4 +1,4 @@
-"""Load tables from the wheel, the cache, or the fact files with overlays laid over them.
+"""Load tables from the wheel, the cache, or the fact files with overlays.
 
 `compile_all` compiles the whole catalog for a wheel; the build hook ``hatch_build.py`` calls it.
 """
@@ -22,10 +22,10 @@ from compatgate.errors import BadInput, CompatgateError
 
 
 class Library:
-    """The catalog as one process sees it; every table is read at most once.
+    """The catalog of one process; every table is read at most once.
 
     Args:
-        overlays: operators' files, in the order in which they are laid over the shipped ones.
+        overlays: operators' files, in order; later ones win.
     """
 
     def __init__(self, overlays: Sequence[Overlay] = ()) -> None:
@@ -38,7 +38,7 @@ class Library:
 
     @property
     def digest(self) -> str:
-        """Content digest of all facts, overlays included."""
+        """Return the content digest of all facts, overlays included."""
         if self._manifest and not self.overlays:
             return self._manifest.digest
         shipped = self._manifest.sources if self._manifest else self._all_digests()
@@ -46,30 +46,30 @@ class Library:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The fact files, without their ending; those that only an overlay has among them."""
+        """Return the names of all fact files without suffix, including those only in overlays."""
         return tuple(sorted({*sources.names(), *(overlay.target for overlay in self.overlays)}))
 
     def load(self, name: str, kind: type[Any]) -> Any:
         """Return a table, decoded.
 
         Raises:
-            CatalogError: it does not belong to its source, or its source is malformed.
+            CatalogError: the table does not match its source, or the source is malformed.
         """
         return form.decode(self.compiled(name), kind)
 
     def document(self, name: str) -> dict[str, Any]:
-        """Return a fact file whole, every field and note, overlays laid over it."""
+        """Return a fact file with every field and note, overlays applied."""
         whole: dict[str, Any] = self.load(f"source/{name}", dict[str, Any])
         return whole
 
     def check_overlays(self) -> None:
-        """Compile every table that an overlay touches, so that its mistakes show at once."""
+        """Compile every table that an overlay changes, so that its mistakes are reported now."""
         for target in {overlay.target for overlay in self.overlays}:
             for name in build.typed(target) or [f"source/{target}"]:
                 self.compiled(name)
 
     def compiled(self, name: str) -> Compiled:
-        """Return a table in its compiled form."""
+        """Return a compiled table."""
         if name not in self._compiled:
             self._compiled[name] = self._find(name)
         return self._compiled[name]
@@ -102,17 +102,17 @@ class Library:
 
 
 def _laid_over(overlays: Sequence[Overlay]) -> dict[str, str]:
-    """Digests of overlays; their order counts."""
+    """Return the digests of overlays; the order counts."""
     return {f"overlay {n} {o.label}": o.digest for n, o in enumerate(overlays)}
 
 
 def catalog_digest(digests: dict[str, str]) -> str:
-    """Return the digest that verdicts name."""
+    """Return the digest that verdicts show."""
     return f"sha256:{combined(digests)}"
 
 
 def compile_source(name: str, overlays: Sequence[Overlay], digests: dict[str, str]) -> Compiled:
-    """Compile a table from its file, with overlays laid over it."""
+    """Compile a table from its file, overlays applied."""
     whole = read_document(build.table(name).source, overlays)
     try:
         return form.compile_table(name, whole, digests, form.code_digest())
@@ -126,7 +126,7 @@ def compile_source(name: str, overlays: Sequence[Overlay], digests: dict[str, st
 
 
 def read_document(source: str, overlays: Sequence[Overlay] = ()) -> dict[str, Any]:
-    """A fact file parsed, with overlays laid over it; they may also bring a whole new one."""
+    """Parse a fact file and apply overlays; an overlay may be a whole new file."""
     path = sources.source_path(source)
     new = bool(overlays) and not sources.ships(source)
     shipped = {} if new else sources.parse(sources.read_bytes(path), path)
@@ -134,7 +134,7 @@ def read_document(source: str, overlays: Sequence[Overlay] = ()) -> dict[str, An
 
 
 def _packaged(directory: str, manifest: Manifest, name: str, digest: str) -> Compiled:
-    """Return a table of the wheel; its source and itself must be as they were built."""
+    """Return a table of the wheel; the table and its source must be unmodified."""
     path = os.path.join(directory, form.file_name(name))
     source = build.table(name).source
     if manifest.sources.get(source) != digest:
@@ -148,10 +148,10 @@ def _packaged(directory: str, manifest: Manifest, name: str, digest: str) -> Com
 
 
 def compile_all(directory: str) -> Manifest:
-    """Write every table and the manifest into a directory; the same facts give the same bytes.
+    """Write every table and the manifest to a directory; equal facts give equal bytes.
 
     Raises:
-        CatalogError: a fact file does not have the shape that its adapter reads.
+        CatalogError: a fact file does not have the structure that its adapter expects.
     """
     os.makedirs(directory, exist_ok=True)
     digests = {name: sources.file_digest(sources.source_path(name)) for name in sources.names()}
@@ -164,7 +164,7 @@ def compile_all(directory: str) -> Manifest:
 
 
 def table_names() -> list[str]:
-    """Typed tables, and each fact file as it is."""
+    """Return the names of the typed tables and of the parsed fact files."""
     names = sources.names()
     typed = [table for name in names for table in build.typed(name)]
     return [*typed, *(f"source/{name}" for name in names)]

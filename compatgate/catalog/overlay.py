@@ -1,9 +1,9 @@
-"""Operators' own facts, laid over the shipped ones.
+"""Apply operators' own facts (overlays) to the shipped ones.
 
-An overlay has the format of the file that it speaks to. Its records are matched by their natural
-key (``x-key`` in the schema): one that is there already is changed field by field, another one is
-added, one with ``remove: true`` is taken away. A list without a natural key is one value. A
-framework that is not shipped is a whole file of its own.
+An overlay has the format of the file that it changes. Its records are matched by natural key
+(``x-key`` in the schema): an existing record is changed field by field, a new one is added, and
+``remove: true`` removes one. A list without a natural key is a single value. An overlay for a
+framework that is not shipped is a complete fact file.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _BEFORE = {
     "cupy": "cupy",
     "tensorrt": "tensorrt",
 }
-"""Formats of before ``facts/framework/v1``, and the component that each spoke of."""
+"""Formats older than ``facts/framework/v1``, and the component of each."""
 
 
 class Overlay(NamedTuple):
-    """A file to lay over a shipped one.
+    """A file that changes a shipped fact file.
 
     Attributes:
-        path: where it lies.
-        target: the shipped fact file that it speaks to, without its ending.
+        path: location of the overlay.
+        target: the fact file that it changes, without suffix.
         digest: SHA-256 of its content.
     """
 
@@ -48,15 +48,15 @@ class Overlay(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Return file name and short digest, as verdicts name it."""
+        """Return file name and short digest, as verdicts show them."""
         return f"{os.path.basename(self.path)}@{self.digest[:12]}"
 
 
 def find_overlays(paths: Sequence[str] | None) -> tuple[Overlay, ...]:
-    """Return the overlay files named, or those of ``COMPATGATE_FACTS`` (separated like ``PATH``).
+    """Find the named overlay files, or those of ``COMPATGATE_FACTS`` (separated like ``PATH``).
 
     Raises:
-        BadInput: a file or directory does not exist, or does not say which facts it speaks to.
+        BadInput: a file or directory does not exist, or a file does not name the facts it changes.
     """
     if paths is None:
         paths = [p for p in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if p]
@@ -88,7 +88,7 @@ def _overlay(path: str) -> Overlay:
 
 
 def _target(path: str, data: bytes) -> str:
-    """Return the fact file that an overlay speaks to: by its ``schema`` line, else by its name."""
+    """Return the fact file that an overlay changes, by its ``schema`` line, else by its name."""
     stated = _SCHEMA.search(data)
     if stated and stated[1] == b"framework":
         return f"frameworks/{_component(path, data)}"
@@ -96,7 +96,7 @@ def _target(path: str, data: bytes) -> str:
         return f"packages/{_package(path, data)}"
     if stated and (component := _BEFORE.get(stated[1].decode())):
         raise BadInput(
-            f"schema facts/{stated[1].decode()}/v1 is not read any more",
+            f"schema facts/{stated[1].decode()}/v1 is no longer supported",
             field=path,
             value=stated[1].decode(),
             hint=f"write schema: facts/framework/v1 and component: {component}, and name the "
@@ -109,20 +109,20 @@ def _target(path: str, data: bytes) -> str:
         named = stated[1].decode()
     if named not in known:
         raise BadInput(
-            "does not say which facts it speaks to",
+            "does not name the facts it changes",
             field=path,
             value=named,
-            hint=f"begin it with schema: facts/NAME/v1, NAME one of {', '.join(_schemas())}",
+            hint=f"start the file with schema: facts/NAME/v1, NAME one of {', '.join(_schemas())}",
         )
     return known[named]
 
 
 def _package(path: str, data: bytes) -> str:
-    """Return the package that an overlay has records of; it need not be one that is shipped."""
+    """Return the package whose records an overlay has, shipped or new."""
     stated = _PACKAGE.search(data)
     if not stated:
         hint = "add a line such as package: xformers"
-        raise BadInput("does not say which package it speaks of", field=path, value=None, hint=hint)
+        raise BadInput("does not name its package", field=path, value=None, hint=hint)
     return stated[1].decode()
 
 
@@ -131,13 +131,13 @@ def _schemas() -> list[str]:
 
 
 def _component(path: str, data: bytes) -> str:
-    """Return the framework that an overlay speaks of; it need not be one that is shipped."""
+    """Return the framework that an overlay describes, shipped or new."""
     from compatgate.core.components import resolve_component
 
     stated = _COMPONENT.search(data)
     if not stated:
         raise BadInput(
-            "does not say which framework it speaks of",
+            "does not name its framework",
             field=path,
             value=None,
             hint="add a line such as component: torch",
@@ -151,7 +151,7 @@ def _component(path: str, data: bytes) -> str:
         ) from error
     if name != named:
         raise BadInput(
-            f"{named!r} is called {name} here",
+            f"{named!r} is an alias of {name}",
             field=f"{path}: component",
             value=named,
             hint=f"write component: {name}",
@@ -160,10 +160,10 @@ def _component(path: str, data: bytes) -> str:
 
 
 def merged(source: str, shipped: dict[str, Any], overlays: Iterable[Overlay]) -> dict[str, Any]:
-    """Return a shipped file with operators' files laid over it, the last one on top.
+    """Apply operators' files to a shipped file; the last one wins.
 
     Raises:
-        BadInput: an overlay is malformed; every mistake is named by file, path and value.
+        BadInput: an overlay is malformed; each mistake has its file, path and value.
     """
     from compatgate.catalog.schema import errors, read_schema
 
@@ -171,7 +171,7 @@ def merged(source: str, shipped: dict[str, Any], overlays: Iterable[Overlay]) ->
     for overlay in overlays:
         document = _parse(overlay)
         touched: dict[str, Any] = {}
-        whole = not shipped  # a file of its own has to say everything
+        whole = not shipped  # a new file must be complete
         shipped = _lay_over(shipped, document, schema, touched, overlay.path)
         problems: list[CompatgateError] = [
             BadInput(reason, field=f"{overlay.path}: {where}".rstrip(": "), value=value)
@@ -180,7 +180,7 @@ def merged(source: str, shipped: dict[str, Any], overlays: Iterable[Overlay]) ->
         if len(problems) == 1:
             raise problems[0]
         if problems:
-            raise ManyProblems(f"{overlay.path} cannot be used, nothing was changed", problems)
+            raise ManyProblems(f"{overlay.path} cannot be used; no facts were changed", problems)
     return shipped
 
 
@@ -200,7 +200,7 @@ def _lay_over(
     touched: dict[str, Any],
     path: str,
 ) -> dict[str, Any]:
-    """Lay sections over sections; ``touched`` gathers what the overlay has a hand in."""
+    """Merge an overlay's sections into the base; collect changed values in ``touched``."""
     from compatgate.catalog.schema import natural_key, of_items, of_property
 
     result = dict(base)
@@ -218,7 +218,7 @@ def _lay_over(
 
 
 class _Rows:
-    """Records of a list, by their natural key."""
+    """Records of a list, by natural key."""
 
     def __init__(
         self, records: list[Any], key: tuple[str, ...], schema: dict[str, Any], where: str
@@ -231,15 +231,15 @@ class _Rows:
         if missing:
             needed = ", ".join(self.key)
             raise BadInput(
-                f"a record without {missing[0]}",
+                f"a record lacks {missing[0]}",
                 field=self.where,
                 value=record,
-                hint=f"records here are told apart by {needed}",
+                hint=f"records of this list are identified by {needed}",
             )
         return tuple(record[field] for field in self.key)
 
     def lay_over(self, records: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Return all records, and those that were changed or added."""
+        """Return all records, and the changed or added ones."""
         touched = []
         for record in records:
             name = self._name(record)
@@ -256,5 +256,5 @@ class _Rows:
         if self.rows.pop(name, None) is None:
             shown = ",".join(f"{k}={v}" for k, v in zip(self.key, name, strict=True))
             raise BadInput(
-                "there is no such record to remove", field=f"{self.where}[{shown}]", value=shown
+                "the record to remove does not exist", field=f"{self.where}[{shown}]", value=shown
             )

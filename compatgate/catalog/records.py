@@ -1,8 +1,8 @@
-"""Records of packages: what their wheels were measured to hold, one YAML file a package.
+"""Read, write and check the records of measured wheels, one YAML file per package.
 
-Each file below ``matrix/facts/packages/`` has the name of its package, and records in the form that
-``compatgate facts measure`` prints, newest release first. Its statements, of releases that have no
-wheel to measure, are written by hand.
+Each file below ``matrix/facts/packages/`` is named after its package. It holds records in the
+format that ``compatgate facts measure`` prints, newest release first, and statements, written by
+hand, about releases without a wheel to measure.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def names() -> tuple[str, ...]:
 
 
 def read_package(name: str) -> tuple[Record, ...]:
-    """Read the records of a package; none where it has no file.
+    """Read the records of a package; empty without a file.
 
     Raises:
         CatalogError: the file is malformed.
@@ -72,7 +72,7 @@ def _document(name: str) -> dict[str, Any]:
 
 
 def write_package(name: str, records: Iterable[Record]) -> None:
-    """Write the records of a package; those of other wheels and what is stated of it stay."""
+    """Write records of a package; keep the records of other wheels and all statements."""
     merged = {record.wheel: record for record in (*read_package(name), *records)}
     statements = _document(name).get("statements", ())
     os.makedirs(directory(), exist_ok=True)
@@ -87,13 +87,13 @@ def to_yaml(
     *,
     with_sources: bool = False,
 ) -> str:
-    """Write records as a file of `directory`.
+    """Return records as the YAML text of a package's file.
 
     Args:
-        name: of the package.
-        records: of its wheels.
-        statements: about it, as they are in the file.
-        with_sources: each record says where it was read; its digest proves it either way.
+        name: name of the package.
+        records: records of its wheels.
+        statements: statements, as in the file.
+        with_sources: write the source of each record; the digest identifies the wheel either way.
     """
     left_out = ("package",) if with_sources else ("package", "source")
     import yaml
@@ -113,7 +113,7 @@ def to_yaml(
 
 
 def problems() -> Iterator[Problem]:
-    """Check every file of records: its schema, its name, and what must agree within a record."""
+    """Check every file of records: schema, name and consistency of each record."""
     for name in names():
         path = _path(name)
         document = sources.parse(sources.read_bytes(path), path)
@@ -122,7 +122,9 @@ def problems() -> Iterator[Problem]:
         if wrong:
             continue
         if document["package"] != name:
-            yield Problem("package-name", f"packages/{name}", f"it is of {document['package']}")
+            yield Problem(
+                "package-name", f"packages/{name}", f"the file is about {document['package']}"
+            )
         seen: set[str] = set()
         for record in read_package(name):
             yield from _of_record(record, seen)
@@ -148,14 +150,14 @@ def _of_statement(name: str, row: dict[str, Any]) -> Iterator[Problem]:
     if least and last and parse_capability(least) > parse_capability(last):
         yield Problem("package-capability", subject, f"{least} is above {last}")
     if row.get("fixed") and not row.get("builds"):
-        yield Problem("package-builds", subject, "it names no builds, so none can be fixed")
+        yield Problem("package-builds", subject, "names no builds, so no fix is possible")
 
 
 def overlaid_problems(documents: Mapping[str, dict[str, Any]]) -> Iterator[Problem]:
-    """Check what overlays bring, and that each measured record is of a wheel of its own.
+    """Check records from overlays, and that each record has its own wheel.
 
     Args:
-        documents: every fact file by name, overlays laid over it.
+        documents: every fact file by name, overlays applied.
     """
     digests: dict[str, str] = {}
     for name, document in documents.items():
@@ -168,21 +170,21 @@ def overlaid_problems(documents: Mapping[str, dict[str, Any]]) -> Iterator[Probl
                 yield from _of_record(record, set())
             other = digests.setdefault(record.sha256 or record.wheel, record.wheel)
             if other != record.wheel:
-                what = f"it has the SHA-256 of {other}: a copy was not measured"
+                what = f"has the same SHA-256 as {other}: each record needs its own wheel"
                 yield Problem("package-digest", f"{name} {record.wheel}", what)
 
 
 def _of_record(record: Record, seen: set[str]) -> Iterator[Problem]:
     subject = f"packages/{record.package} {record.wheel}"
     if record.wheel in seen:
-        yield Problem("package-wheel", subject, "it has two records")
+        yield Problem("package-wheel", subject, "has two records")
     try:
         package, version, _, _ = parse_wheel_filename(record.wheel)
     except InvalidWheelFilename:
-        yield Problem("package-wheel", subject, "it is not the file name of a wheel")
+        yield Problem("package-wheel", subject, "is not the file name of a wheel")
         return
     if package != record.package or version != Version(record.version):
-        yield Problem("package-wheel", subject, f"its name says {package} {version}")
+        yield Problem("package-wheel", subject, f"the file name says {package} {version}")
     paths = {library.path for library in record.libraries}
     for group in record.alternatives:
         if missing := sorted(set(group) - paths):
@@ -214,7 +216,7 @@ def _path(name: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Lists for tuples, which YAML would write as a type of its own."""
+    """Replace tuples with lists; YAML would tag tuples as a Python type."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,4 +1,4 @@
-"""The JSON Schemas of the fact files, and their errors in an operator's words."""
+"""Read the JSON Schemas of the fact files and explain their errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Schema = dict[str, Any]
 
 
 def directory() -> str:
-    """Return the directory of the schemas."""
+    """Return the folder of the schemas."""
     return os.path.join(resources.locate("matrix"), "schema", "facts")
 
 
@@ -29,7 +29,7 @@ def read_schema(source: str) -> Schema:
 
 
 def natural_key(schema: Schema) -> tuple[str, ...]:
-    """Return the fields that name a record of a list; empty where the list is one value."""
+    """Return the fields that identify a record of a list; empty where the list is one value."""
     for choice in (schema, *schema.get("anyOf", ())):
         if key := choice.get("x-key"):
             return tuple(key)
@@ -45,7 +45,7 @@ def of_items(schema: Schema) -> Schema:
 
 
 def of_property(schema: Schema, name: str) -> Schema:
-    """Return the schema of a field, empty where it is not described."""
+    """Return the schema of a field; empty without one."""
     for choice in (schema, *schema.get("anyOf", ())):
         if isinstance(found := choice.get("properties", {}).get(name), dict):
             return found
@@ -53,12 +53,12 @@ def of_property(schema: Schema, name: str) -> Schema:
 
 
 def errors(source: str, document: Any, *, partial: bool = False) -> Iterator[tuple[str, Any, str]]:
-    """What a schema objects to: place, value and reason.
+    """Yield schema errors: path, value and reason.
 
     Args:
-        source: the fact file.
-        document: its content, parsed.
-        partial: only some of its sections are there.
+        source: name of the fact file.
+        document: parsed content.
+        partial: accept missing sections.
     """
     from jsonschema import Draft202012Validator
     from referencing import Registry, Resource
@@ -72,7 +72,7 @@ def errors(source: str, document: Any, *, partial: bool = False) -> Iterator[tup
 
 
 def _partial(schema: Schema) -> Schema:
-    """Return a schema that asks for no section, and for no number of records."""
+    """Return the schema without required sections and minimum lengths."""
     sections = {
         name: {rule: value for rule, value in section.items() if rule != "minItems"}
         for name, section in schema["properties"].items()
@@ -97,21 +97,21 @@ def place(document: Any, path: list[Any], schema: Schema) -> str:
 
 
 def label(record: Any, key: tuple[str, ...]) -> str:
-    """``cuda=12.4.1``: the name of a record; empty where it has none."""
+    """Return the name of a record, ``cuda=12.4.1``; empty without a key."""
     if not isinstance(record, dict):
         return ""
     return ",".join(f"{field}={record[field]}" for field in key if field in record)
 
 
 def _reason(error: Any) -> str:
-    """Return the schema's own words for what is expected, where it has any."""
+    """Explain an error in the schema's own words, where it has any."""
     if error.validator == "anyOf" and error.context:
         return _reason(max(error.context, key=lambda e: (e.validator == "pattern", -len(e.path))))
     if error.validator == "enum":
         return f"{error.instance!r} is not one of {', '.join(map(str, error.validator_value))}"
     wanted = error.schema.get("description") if isinstance(error.schema, dict) else None
     if isinstance(error.instance, (int, float)) and error.validator == "type":
-        return f"{error.instance!r} is a number here, put the text in quotes (12.10 becomes 12.1)"
+        return f"{error.instance!r} is a number in YAML; quote the text (12.10 becomes 12.1)"
     if wanted and error.validator in ("pattern", "type"):
         return f"{error.instance!r} is not {wanted}"
     message: str = error.message

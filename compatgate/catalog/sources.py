@@ -1,4 +1,4 @@
-"""The fact files themselves: finding, hashing and parsing them."""
+"""Find, hash and parse the fact files."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from compatgate.errors import CatalogError
 
 SUFFIX = ".yaml"
 FOLDERS = {"frameworks": "framework", "packages": "packages"}
-"""Folders of fact files that share a form: its schema, its adapter and the kind of its tables."""
+"""Folders of fact files with a common format, mapped to its schema, adapter and kind of table."""
 NOT_FACTS = frozenset({"exceptions"})
-"""Files beside the facts that say how the facts are checked."""
+"""Files in the folder of facts that configure checks."""
 
 
 ROOT = "COMPATGATE_FACTS_ROOT"
-"""Names another folder of fact files, instead of the shipped one: for tests, which must not change
-their answers with every release that is added. It is no interface: overlays are."""
+"""Variable that names a folder of facts to use instead of the shipped one. For tests, whose answers
+must not change with every added release; operators use overlays."""
 
 
 _ROOTED: ContextVar[str | None] = ContextVar("rooted", default=None)
 
 
 def replaced() -> str | None:
-    """Return another folder that is read instead of the shipped facts, compiled ones included."""
+    """Return the folder that replaces the shipped facts (and compiled tables), if any."""
     return _ROOTED.get() or os.environ.get(ROOT) or None
 
 
 @contextmanager
 def rooted(folder: str) -> Iterator[None]:
-    """Read a whole folder of facts, such as that of another release, while the block lasts."""
+    """Use another whole folder of facts, such as that of another release, inside the block."""
     token = _ROOTED.set(folder)
     try:
         yield
@@ -54,13 +54,13 @@ def source_path(name: str) -> str:
 
 
 def paths() -> dict[str, str]:
-    """Return paths of the shipped fact files, by name."""
+    """Return the paths of the shipped fact files by name."""
     folder = facts_dir()
     return {name: os.path.join(folder, name) + SUFFIX for name in names()}
 
 
 def names() -> tuple[str, ...]:
-    """Name the shipped fact files, without their ending: ``nccl``, ``frameworks/torch``."""
+    """Return the names of the shipped fact files: ``nccl``, ``frameworks/torch``."""
     found = [stem for stem in _stems("") if stem not in NOT_FACTS]
     for folder in FOLDERS:
         found += [f"{folder}/{stem}" for stem in _stems(folder)]
@@ -76,18 +76,18 @@ def _stems(folder: str) -> list[str]:
 
 
 def ships(name: str) -> bool:
-    """Say whether a fact file is shipped, and not brought by an overlay alone."""
+    """Tell whether a fact file is shipped, not only in an overlay."""
     return os.path.exists(source_path(name))
 
 
 def form(name: str) -> str:
-    """Name the form of a fact file, and so its schema: that of its folder, else its own."""
+    """Return the format of a fact file, which names its schema: the folder's, else its own."""
     folder, _, rest = name.rpartition("/")
     return FOLDERS[folder] if folder else rest
 
 
 def title(name: str) -> str:
-    """Name a fact file as people do: ``torch`` for ``frameworks/torch``."""
+    """Return the short name of a fact file: ``torch`` for ``frameworks/torch``."""
     return name.rpartition("/")[2]
 
 
@@ -101,17 +101,19 @@ def read_bytes(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise CatalogError(f"cannot read it: {error.strerror}", field=path, value=path) from error
+        raise CatalogError(
+            f"cannot read the file: {error.strerror}", field=path, value=path
+        ) from error
 
 
 def file_digest(path: str) -> str:
-    """SHA-256 of a file's content."""
+    """Return the SHA-256 of a file's content."""
     return sha256(read_bytes(path))
 
 
 @lru_cache(maxsize=1)
 def _loader() -> type[Any]:
-    """Return the C form of SafeLoader, for which a date is a text like any other version."""
+    """Return the C SafeLoader, changed to read dates as text like any version."""
     import yaml
 
     class Loader(yaml.CSafeLoader):

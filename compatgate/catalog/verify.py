@@ -1,4 +1,4 @@
-"""Whether the facts hold together: schemas, and what must agree between the files."""
+"""Verify the facts: schemas, and consistency between the files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ EXCEPTIONS = "exceptions"
 
 
 class Origins(Struct, frozen=True):
-    """Where the facts are from.
+    """Counts of facts by origin.
 
     Attributes:
         measured: records of wheels, each with the wheel's SHA-256.
-        statements: by confidence: ``published``, ``metadata`` (read from a release) or ``derived``
-            (concluded by others, and so never a reason to deny).
+        statements: count by confidence: ``published``, ``metadata`` (read from a release) or
+            ``derived`` (concluded by others, so never a reason to deny).
     """
 
     measured: int
@@ -28,7 +28,7 @@ class Origins(Struct, frozen=True):
 
 
 def origins(overlays: Sequence[str] | None = None) -> Origins:
-    """Count what is measured, published, read from releases and derived.
+    """Count facts that are measured, published, read from releases or derived.
 
     Raises:
         BadInput: an overlay is malformed.
@@ -57,13 +57,13 @@ def _confidences(value: Any) -> Iterator[str]:
 
 
 def verify(overlays: Sequence[str] | None = None) -> list[Problem]:
-    """Check every fact file, overlays laid over them, and every record of a package.
+    """Check every fact file, overlays applied, and every record of a package.
 
-    Findings that are known to be true stand with a reason in ``matrix/facts/exceptions.yaml``;
-    one of those that nothing meets any more is a problem itself.
+    ``matrix/facts/exceptions.yaml`` lists known problems with a reason. An exception that matches
+    no problem is a problem, too.
 
     Returns:
-        Problems, none when all is well.
+        Problems; empty when the facts are consistent.
 
     Raises:
         BadInput: an overlay is malformed.
@@ -73,7 +73,7 @@ def verify(overlays: Sequence[str] | None = None) -> list[Problem]:
     excepted = _parse(EXCEPTIONS)
     wrong += _schema(EXCEPTIONS, excepted)
     if wrong:
-        return wrong  # the tables cannot be trusted to be readable
+        return wrong  # malformed tables may not be readable
     context = Context(load_facts(overlays), documents)
     found = [problem for check in all_checks() for problem in check(context)]
     found += records.problems()
@@ -100,7 +100,7 @@ def _without_exceptions(found: list[Problem], excepted: list[dict[str, Any]]) ->
     known = {(entry["check"], entry["subject"]) for entry in excepted}
     met = {(problem.check, problem.subject) for problem in found}
     stale = [
-        Problem("exceptions", f"{check} {subject}", "nothing meets this exception any more")
+        Problem("exceptions", f"{check} {subject}", "this exception matches no problem")
         for check, subject in sorted(known - met)
     ]
     return [p for p in found if (p.check, p.subject) not in known] + stale

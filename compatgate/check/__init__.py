@@ -1,1 +1,1 @@
-"""Provide the command ``check``, from options and files to a verdict in any format."""
+"""Run the command ``check``, from options and files to a verdict in any format."""

@@ -1,4 +1,4 @@
-"""Answer ``check --batch``: a file of questions, line by line in constant memory."""
+"""Answer ``check --batch``: read questions line by line, in constant memory."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def run_batch(args: argparse.Namespace) -> int:
     """Answer every line.
 
     Returns:
-        2 if a line was in error, else 1 if one was denied, else 3 if one had no decision, else 0.
+        2 if a line is malformed, else 1 if one was denied, else 3 if one had no decision, else 0.
 
     Raises:
-        BadInput: the file cannot be read, or options contradict it.
-        Unavailable: the gate does not answer; the lines before were answered.
+        BadInput: the file cannot be read, or options contradict the batch.
+        Unavailable: the gate does not answer; earlier lines were answered.
     """
     from compatgate.check.deciders import decider_for
 
@@ -55,7 +55,7 @@ def _answer(line: bytes, number: int, decider: Decider, decode: Any) -> tuple[in
         try:
             body = decode(line)
         except NOT_JSON as error:
-            hint = 'one JSON object a line, like {"pool": {...}, "stack": {...}}'
+            hint = 'one JSON object per line, like {"pool": {...}, "stack": {...}}'
             raise BadInput(f"the line is not JSON: {error}", hint=hint) from None
         if not isinstance(body, dict):
             raise BadInput("must be a JSON object", value=body)
@@ -68,7 +68,7 @@ def _answer(line: bytes, number: int, decider: Decider, decode: Any) -> tuple[in
 
 
 def _problem(error: CompatgateError) -> dict[str, Any]:
-    """Return the error as REST would answer it (RFC 9457)."""
+    """Return the error in the form of the REST API (RFC 9457)."""
     return {
         "type": f"https://compatgate.dev/problems/{error.slug}",
         "title": error.slug.replace("-", " ").capitalize(),
@@ -80,7 +80,7 @@ def _problem(error: CompatgateError) -> dict[str, Any]:
 
 
 def _lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines; blank ones at the end are no questions."""
+    """Yield numbered lines, without blank lines at the end."""
     blank: list[tuple[int, bytes]] = []
     try:
         with open(STDIN if path == "-" else path, "rb", closefd=path != "-") as file:
@@ -102,13 +102,13 @@ def _refuse(args: argparse.Namespace) -> None:
     given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
     if given:
         raise BadInput(
-            "every line of a batch has its own question",
+            "excludes options for the question: each line of the batch has its own",
             field="--batch",
             hint=f"leave out {', '.join(given)}",
         )
     if args.output or any(form not in ("text", "json") for form in args.format):
         raise BadInput(
-            "a batch answers in JSON lines on standard output",
+            "a batch prints JSON lines on standard output",
             field="--output" if args.output else "--format",
             value=args.output or args.format,
         )

@@ -1,4 +1,4 @@
-"""Run ``compatgate check``: may this stack run there?"""
+"""Run ``compatgate check``: decide whether a stack may run on a target or pool."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ exit status:
   0  allowed      1  denied      2  bad input or usage      3  no decision
 
 examples:
-  a described pool; needs no server and no database
+  a pool description; needs no server and no database
     compatgate check --pool driver=535.104.05,gpu=A100-SXM4-80GB \\
                      --stack torch=2.4.1+cu121,cudnn=9.1.0
   a target of the blessed matrix, in CI
     compatgate check --target prod-a100 --server https://gate.example --format github \\
                      --stack cuda=12.4,cudnn=9.1.0,arch=sm_80+compute_90
-  what if the driver were newer?
+  the same target with a newer driver
     compatgate check --target prod-a100 --stack cuda=12.8 --set driver=570.124.06
-  what would it have said on the 3rd?
+  the verdict of an earlier day
     compatgate check --target prod-a100 --stack cuda=12.4,torch=2.4.1+cu124 --at 2026-11-03
   the GPUs of another host
     ssh node17 nvidia-smi -q | compatgate check --nvidia-smi - --stack cuda=12.4
@@ -39,7 +39,7 @@ examples:
   a lockfile, with reports for a code host and for people
     compatgate check --target prod-a100 --lock uv.lock --format github \\
                      --format sarif=compatgate.sarif --format markdown=comment.md
-  a lockfile whose newest packages have no record yet
+  a lockfile with packages that have no record yet
     compatgate check --pool driver=580.95.05,gpu=L4 --lock uv.lock --read-wheels
   many questions, one JSON line each
     compatgate check --batch questions.jsonl > verdicts.jsonl
@@ -47,29 +47,29 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command: where, what, who decides, and the form of the answer."""
+    """Add the options: target or pool, stack, decider and output."""
     parser.epilog = _EXAMPLES
-    add_where(parser.add_argument_group("where it is to run"))
-    what = parser.add_argument_group("what is to run")
+    add_where(parser.add_argument_group("target or pool"))
+    what = parser.add_argument_group("stack")
     _what(what)
     _files(what)
-    who = parser.add_argument_group("who decides (default: the facts; for --target the database)")
+    who = parser.add_argument_group("decider (default: the facts; for --target the database)")
     add_who(who)
     who.add_argument(
         "--at",
         metavar="REVISION|TIME",
-        help="what would have been said: the matrix of that revision, or the matrix, evidence"
-        " and waivers of that time, such as 2026-11-03 (its end), by today's facts; not logged",
+        help="decide by an older matrix with today's facts: a revision, or a time such as"
+        " 2026-11-03 (end of day) with the evidence and waivers of that time; not logged",
     )
-    answer = parser.add_argument_group("the answer")
+    answer = parser.add_argument_group("output")
     answer.add_argument(
         "--format",
         metavar="NAME[=FILE]",
         action="append",
         default=[],
         type=_form,
-        help=f"{', '.join(FORMATS)}; with a file it goes there; may be repeated (text)."
-        " github also writes the job summary and the step's outputs",
+        help=f"output format (default: text), one of {', '.join(FORMATS)}; may name a file, may be"
+        " repeated; github also writes the job summary and the step's outputs",
     )
     answer.add_argument(
         "--output",
@@ -79,8 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     answer.add_argument(
         "--show-at",
         metavar="FILE[:LINE]",
-        help="where sarif, github and gitlab-codequality show what no lockfile says, such as the"
-        " Dockerfile of --image",
+        help="where sarif, github and gitlab-codequality show findings outside of lockfiles, such"
+        " as the Dockerfile of --image",
     )
     answer.add_argument(
         "--fail-open",
@@ -90,13 +90,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     answer.add_argument(
         "--batch",
         metavar="FILE.jsonl",
-        help='answer a file ("-": standard input) of request bodies as in POST /api/v1/gate, one'
-        " JSON verdict a line, in order",
+        help='read request bodies of POST /api/v1/gate, one per line, from a file ("-": standard'
+        " input) and print one JSON verdict per line, in order",
     )
 
 
 def _form(text: str) -> str:
-    """Return the type of ``--format``."""
+    """Check a value of ``--format``."""
     from argparse import ArgumentTypeError
 
     if text.partition("=")[0] not in FORMATS or text.endswith("="):
@@ -105,20 +105,20 @@ def _form(text: str) -> str:
 
 
 def add_where(group: argparse._ArgumentGroup) -> None:
-    """The options that say where something is to run."""
+    """Add the options that name a target or a pool."""
     group.add_argument("--target", metavar="NAME", help="target of the blessed matrix")
     group.add_argument(
         "--pool",
         metavar="driver=V,gpu=G[,os=O]",
         action="append",
         default=[],
-        help="a described pool (gpu: product or compute capability; os: linux, windows or wsl);"
-        " with --probe, --nvidia-smi or --node-labels it overrides or chooses what they say",
+        help="pool description (gpu: product or compute capability; os: linux, windows or wsl);"
+        " overrides or selects the pools of --probe, --nvidia-smi or --node-labels",
     )
     group.add_argument(
         "--nvidia-smi",
         metavar="FILE",
-        help='GPUs and driver from what nvidia-smi printed ("-": standard input)',
+        help='GPUs and driver from the output of nvidia-smi ("-": standard input)',
     )
     group.add_argument(
         "--node-labels",
@@ -129,8 +129,8 @@ def add_where(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--probe",
         metavar="FILE",
-        help="GPUs, driver and stack from what compatgate probe wrote, or GPUs and driver from an"
-        ' AICR snapshot ("-": standard input)',
+        help="GPUs, driver and stack from the output of compatgate probe, or GPUs and driver from"
+        ' an AICR snapshot ("-": standard input)',
     )
 
 
@@ -147,7 +147,7 @@ def _what(group: argparse._ArgumentGroup) -> None:
         metavar="NAME=VALUE,...",
         action="append",
         default=[],
-        help="what if: a component or a property of the pool set to another value; an empty value"
+        help="change a component or a property of the pool for this question; an empty value"
         " removes a component; may be repeated",
     )
 
@@ -156,17 +156,17 @@ def _files(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--image",
         metavar="REF",
-        help="the stack in an image, read from its registry without pulling it; what it shows wins"
-        " over what is stated",
+        help="stack in an image, read from its registry without pulling it; wins over stated"
+        " versions",
     )
     group.add_argument(
         "--lock",
         metavar="FILE",
         action="append",
         default=[],
-        help="the stack in a lockfile (requirements.txt, uv.lock, poetry.lock, pdm.lock,"
-        ' pylock.toml, conda\'s; "-": standard input); what it leaves open is unknown, never a'
-        " pass; may be repeated, and each is a question of its own",
+        help="stack in a lockfile (requirements.txt, uv.lock, poetry.lock, pdm.lock, pylock.toml,"
+        ' conda\'s; "-": standard input); unpinned versions are unknown, never a pass; may be'
+        " repeated, one question per lockfile",
     )
     group.add_argument(
         "locks", metavar="LOCKFILE", nargs="*", help="lockfile, as commit hooks pass it"
@@ -174,8 +174,7 @@ def _files(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--skip-unrelated",
         action="store_true",
-        help="pass over lockfiles without any component of a GPU stack, and say so, instead of"
-        " exiting with 3",
+        help="skip lockfiles without GPU components, with a note, instead of exiting with 3",
     )
     group.add_argument(
         "--sbom",
@@ -186,12 +185,12 @@ def _files(group: argparse._ArgumentGroup) -> None:
 
 
 def add_wheels(group: argparse._ActionsContainer) -> None:
-    """Add the options that say whether wheels without a record are measured."""
+    """Add the options for measuring wheels without a record."""
     group.add_argument(
         "--read-wheels",
         action="store_true",
-        help="measure the wheels of GPU packages without a record, from the index that the lockfile"
-        " names or the one that pip and uv are set up with; what is measured is kept for ever",
+        help="measure wheels of GPU packages without a record, from the lockfile's index or that of"
+        " pip and uv; measurements are cached permanently",
     )
     group.add_argument(
         "--cached-wheels",
@@ -201,7 +200,7 @@ def add_wheels(group: argparse._ActionsContainer) -> None:
 
 
 def add_who(group: argparse._ArgumentGroup) -> None:
-    """The options that say who knows targets and facts."""
+    """Add the options for the source of targets and facts."""
     add_server(group, what="targets", timeout_s=10)
     group.add_argument("--bundle", metavar="FILE", help="use a bundle")
     group.add_argument(
@@ -211,15 +210,15 @@ def add_who(group: argparse._ArgumentGroup) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Answer the question, one for each lockfile, or a file of them.
+    """Answer one question, one per lockfile, or a batch.
 
     Returns:
-        0 allowed, 1 denied, 2 bad input, 3 no decision; of several the worst. ``--fail-open``
+        0 allowed, 1 denied, 2 bad input, 3 no decision; the worst of several. ``--fail-open``
         turns 3 into 0.
 
     Raises:
-        BadInput: an option, a file or a value in it is wrong.
-        NotFound: there is no such target.
+        BadInput: an option, a file or a value in a file is malformed.
+        NotFound: the target does not exist.
     """
     _complete(args)
     try:
@@ -286,7 +285,7 @@ def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:
         verdict = decider.decide(question.bodies, question.records)
         first = question.file or next(iter(read), "")
         at = fallback or (Place(first) if first else None)
-        file = question.file.encode("utf-8", "replace").decode()  # a name need not be text
+        file = question.file.encode("utf-8", "replace").decode()  # names may not be valid text
         answers.append(Answer(verdict, file, question.places, at, decider.link(verdict)))
     return answers
 
@@ -298,7 +297,7 @@ def _target_pools(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _complete(args: argparse.Namespace) -> None:
-    """Take what was not given from the environment, and refuse what contradicts itself."""
+    """Read missing options from the environment, and refuse contradictions."""
     args.lock = [*args.lock, *args.locks]
     if [*args.lock, args.sbom].count("-") > 1:
         raise BadInput("standard input can be read once", field="--lock")
@@ -308,27 +307,27 @@ def _complete(args: argparse.Namespace) -> None:
             "a server decides with its own facts", field="--facts", hint="leave out --server"
         )
     if args.bundle and args.facts:
-        raise BadInput("a bundle brings its own facts", field="--facts", hint="leave out --bundle")
+        raise BadInput("a bundle has its own facts", field="--facts", hint="leave out --bundle")
     args.target_server = None if args.facts else server
     if (args.read_wheels or args.cached_wheels) and (
         args.server or (args.target and args.target_server and not args.bundle)
     ):
-        hint = "serve --index lets a server measure; or leave out the server"
-        raise BadInput("a server judges by its own records", field="--read-wheels", hint=hint)
+        hint = "start the server with serve --index, or leave out --server"
+        raise BadInput("a server decides with its own records", field="--read-wheels", hint=hint)
     args.moment = _moment(args)
 
 
 def _moment(args: argparse.Namespace) -> int | datetime | None:
-    """Whose matrix is asked, where it is not the present one.
+    """Return the revision or time of ``--at``; None: the present matrix.
 
     Raises:
-        BadInput: ``--at`` is neither a revision nor a time, or nobody has an older matrix.
+        BadInput: ``--at`` is neither a revision nor a time, or the decider has no older matrix.
     """
     if args.at is None:
         return None
     if args.bundle or not args.target:
-        what = "a bundle holds one matrix" if args.bundle else "facts are not kept by day"
-        hint = "ask a server or a database about a --target"
+        what = "a bundle holds one matrix" if args.bundle else "facts have no history"
+        hint = "use --at with a --target and a server or a database"
         raise BadInput(what, field="--at", value=args.at, hint=hint)
     from compatgate.kit.cli.options import revision_or_time
 
@@ -339,7 +338,7 @@ def _warn_open() -> None:
     from compatgate.kit.cli.terminal import paint, wants_colour
 
     text = (
-        "WARNING: NO DECISION WAS MADE; --fail-open lets it pass UNCHECKED (exit status 0 "
+        "WARNING: NO DECISION WAS MADE; --fail-open lets the stack pass UNCHECKED (exit status 0 "
         "instead of 3)"
     )
     print(paint(text, "bold", "red", colour=wants_colour(sys.stderr)), file=sys.stderr)

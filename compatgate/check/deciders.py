@@ -1,6 +1,6 @@
-"""Decide by the facts alone, a database, a bundle or a server, through one interface.
+"""Decide with the facts alone, a database, a bundle or a server, through one interface.
 
-`pools_of` reads a target's pools from the same places.
+`pools_of` reads a target's pools from the same source.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ Body = dict[str, Any]
 
 
 class Decider:
-    """Answers questions."""
+    """The interface of everything that answers questions."""
 
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
-        """Return the verdict in JSON form on bodies that differ in their pool only.
+        """Return one verdict, in JSON form, on bodies that differ only in their pool.
 
         Args:
-            bodies: the question, once for each pool.
-            records: of wheels that were measured for it; a server judges by its own.
+            bodies: the question, once per pool.
+            records: records of wheels measured for the question; a server uses its own.
 
         Raises:
             BadInput: a body is malformed.
-            NotFound: there is no such target.
-            Unavailable: no decision can be had.
+            NotFound: the target does not exist.
+            Unavailable: no decision is possible.
         """
         raise NotImplementedError
 
     def facts(self) -> Facts:
-        """This installation's facts, to tell what an observed host has."""
+        """Return the facts of this installation, to interpret an observed host."""
         from compatgate.catalog import load_facts
 
         return load_facts()
 
     def link(self, verdict: Mapping[str, Any]) -> str:
-        """Where the verdict can be seen again; empty where nobody keeps it."""
+        """Return the address of a stored verdict; empty if it is not stored."""
         return ""
 
     def close(self) -> None:
-        """Let go of what was opened."""
+        """Close connections and files."""
 
 
 class FactsDecider(Decider):
-    """Decides about described pools from the vendors' facts; targets go to another decider.
+    """A decider for described pools; passes targets to another decider.
 
     Args:
-        overlays: the operator's fact files; a bundle brings its own.
-        targets: who knows targets.
+        overlays: the operator's fact files; a bundle has its own.
+        targets: decider for targets.
     """
 
     def __init__(self, overlays: Sequence[str] | None, targets: Decider) -> None:
@@ -78,19 +78,19 @@ class FactsDecider(Decider):
         return load_facts(self._overlays)
 
     def facts(self) -> Facts:
-        """Return the facts that decide."""
+        """Return the facts for decisions."""
         return self._facts
 
     def link(self, verdict: Mapping[str, Any]) -> str:
-        """Of a target's verdict; one on described pools is kept nowhere."""
+        """Return the address of a target's verdict; verdicts on described pools are not stored."""
         return self._targets.link(verdict) if verdict["target"] else ""
 
     def close(self) -> None:
-        """Close what knows the targets."""
+        """Close the decider for targets."""
         self._targets.close()
 
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
-        """Return one verdict over all pools; see `Decider.decide`."""
+        """Return one verdict on all pools; see `Decider.decide`."""
         if bodies[0].get("pool") is None and bodies[0].get("target") is not None:
             return self._targets.decide(bodies, records)
         from compatgate.core.evaluate import evaluate
@@ -109,11 +109,11 @@ class FactsDecider(Decider):
 
 
 class GateDecider(Decider):
-    """Asks a gate over REST; several pools are asked one by one.
+    """A decider that asks a gate over REST, pool by pool.
 
     Args:
-        at: the matrix of which revision, or of when, is asked; then nothing is recorded.
-        hint: what a command can do without an answer.
+        at: revision or time of an older matrix; its decisions are not recorded.
+        hint: advice when the gate does not answer.
     """
 
     def __init__(self, at: int | datetime | None = None, hint: str = "") -> None:
@@ -122,11 +122,11 @@ class GateDecider(Decider):
 
     @property
     def client(self) -> Client:
-        """Of the gate."""
+        """Return the client of the gate."""
         raise NotImplementedError
 
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
-        """See `Decider.decide`."""
+        """Return the gate's verdict; see `Decider.decide`."""
         from compatgate.check.verdicts import join_verdicts
         from compatgate.errors import Damaged, Unavailable
 
@@ -150,12 +150,12 @@ class GateDecider(Decider):
 
 
 class ServerDecider(GateDecider):
-    """Asks a server.
+    """A decider that asks a server.
 
     Args:
-        client: of the server, which is closed in the end.
-        at: as of `GateDecider`.
-        hint: likewise.
+        client: client of the server; closed with the decider.
+        at: see `GateDecider`.
+        hint: see `GateDecider`.
     """
 
     def __init__(self, client: Client, at: int | datetime | None, hint: str) -> None:
@@ -164,11 +164,11 @@ class ServerDecider(GateDecider):
 
     @property
     def client(self) -> Client:
-        """Of the server."""
+        """Return the client of the server."""
         return self._client
 
     def link(self, verdict: Mapping[str, Any]) -> str:
-        """Return the short link, which stays; none to what is not recorded."""
+        """Return the permanent link; empty if the verdict is not recorded."""
         from urllib.parse import quote
 
         if self._at is not None:
@@ -181,12 +181,12 @@ class ServerDecider(GateDecider):
 
 
 class DatabaseDecider(GateDecider):
-    """Asks the gate of a local database, which is opened when it is first asked.
+    """A decider that asks the gate of a local database; the first question opens it.
 
     Args:
-        database: where it is.
+        database: address of the database.
         overlays: the operator's fact files.
-        at: as of `GateDecider`.
+        at: see `GateDecider`.
     """
 
     def __init__(
@@ -204,26 +204,26 @@ class DatabaseDecider(GateDecider):
 
     @property
     def client(self) -> Client:
-        """Of the database's gate."""
+        """Return the client of the database's gate."""
         return self._local.client
 
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
-        """See `Decider.decide`; the gate is told of the records first, which REST cannot say."""
+        """Add the records to the gate, which REST cannot do, and decide."""
         if records:
             self._local.gate.snapshots.know(records)
         return super().decide(bodies)
 
     def close(self) -> None:
-        """Close the database, if it was opened."""
+        """Close the database if it is open."""
         if "_local" in self.__dict__:
             self._local.close()
 
 
 class BundleDecider(Decider):
-    """Decides about targets from a bundle's file, which is read at once; nothing is recorded.
+    """A decider that reads targets from a bundle and records nothing.
 
     Raises:
-        BadInput: the file is not a bundle, whatever is asked afterwards.
+        BadInput: the file is not a bundle.
     """
 
     def __init__(self, path: str) -> None:
@@ -233,18 +233,18 @@ class BundleDecider(Decider):
         if not bundle.facts_match:
             print(
                 f"note: {path} was made with other facts ({bundle.payload.facts[:19]}) than "
-                "this installation has; its answers may differ from the gate's",
+                "those of this installation; answers may differ from the gate's",
                 file=sys.stderr,
             )
         self._snapshot = bundle.snapshot()
 
     def facts(self) -> Facts:
-        """This installation's, with the bundle's own laid over them."""
+        """Return the facts of this installation with the bundle's overlays."""
         facts: Facts = self._snapshot.facts
         return facts
 
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
-        """See `Decider.decide`."""
+        """Return the gate's verdict; see `Decider.decide`."""
         from msgspec.structs import replace
 
         from compatgate.service.gate.deciding import decide
@@ -257,7 +257,7 @@ class BundleDecider(Decider):
 
 
 def decider_for(args: argparse.Namespace) -> Decider:
-    """Choose who decides, by the options; no database is opened before it is asked."""
+    """Choose the decider by the options; open no database before the first question."""
     at = getattr(args, "moment", None)
     if server := args.server or args.target_server:
         decider = ServerDecider(_client(server, args), at, _hint(args))
@@ -284,11 +284,11 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Return the pools of ``args.target`` as bodies of requests.
 
     Raises:
-        NotFound: there is no such target.
+        NotFound: the target does not exist.
         Unavailable: the server or the database does not answer.
     """
     server = args.target_server if "target_server" in args else server_of(args)
-    if server:  # check has settled which
+    if server:  # the options were checked before
         from compatgate.service.cli.gate import make_client
 
         timeout = getattr(args, "timeout", 10.0)
@@ -310,7 +310,7 @@ def _ask(gate: Client, target: str) -> list[dict[str, Any]]:
 
     pools = (ask(gate, Operations.show_target, target).get("spec") or {}).get("pools")
     if not isinstance(pools, list):
-        what = "the gate answered with something else than a target"
+        what = "the answer of the gate is not a target"
         raise Unavailable(what, field=gate.base_url)
     return [{key: pool[key] for key in _MEMBERS if pool.get(key)} for pool in pools]
 

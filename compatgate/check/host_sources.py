@@ -1,4 +1,4 @@
-"""Read pools and stack of a host: a probe, the output of nvidia-smi, or labels of nodes."""
+"""Read pools and stack of a host from a probe, the output of nvidia-smi, or node labels."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Host(Struct, frozen=True):
-    """What was observed on a host.
+    """Observations of a host.
 
     Attributes:
-        pools: bodies of pools, one per kind of GPU.
-        stack: components; only a probe knows them.
+        pools: pool bodies, one per kind of GPU.
+        stack: components; only a probe has them.
     """
 
     pools: tuple[dict[str, Any], ...]
@@ -31,10 +31,10 @@ class Host(Struct, frozen=True):
     table: Any
 
     def choose(self, stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the pools to ask about: the observed ones, overridden or chosen by what is stated.
+        """Return the observed pools, overridden or selected by stated pools.
 
         Raises:
-            BadInput: more than one pool is stated.
+            BadInput: several pools are stated.
         """
         if not stated:
             return list(self.pools)
@@ -48,17 +48,17 @@ class Host(Struct, frozen=True):
         return [{**pool, **changes} for pool in pools or [{}]]
 
     def as_changes(self) -> dict[str, Any]:
-        """Return the observed pool as changes to a target's: what if its nodes were like this one?
+        """Return the observed pool as changes to a target's pools.
 
         Raises:
-            BadInput: there are several.
+            BadInput: the host has several pools.
         """
         if len(self.pools) > 1:
             names = ", ".join(str(pool.get("name")) for pool in self.pools)
             raise BadInput(
-                f"there are several kinds of GPU: {names}",
+                f"the host has several kinds of GPU: {names}",
                 field="--nvidia-smi or --node-labels",
-                hint="with a target, leave it out and choose with --set driver=..,gpu=..",
+                hint="with --target, choose one with --set driver=..,gpu=.. instead",
             )
         return {key: value for key, value in self.pools[0].items() if key not in ("name", "count")}
 
@@ -72,12 +72,11 @@ class Host(Struct, frozen=True):
 def read_host(args: argparse.Namespace, facts: Facts) -> Host:
     """Read ``--probe``, and ``--nvidia-smi`` or ``--node-labels``, whose pools win.
 
-    With a target, a probe gives the stack alone, and the others the driver and GPU of one of the
+    With a target, a probe gives only the stack; the others give driver and GPU of one of the
     target's nodes.
 
     Raises:
-        BadInput: a file cannot be read, or is not what it should be; or it shows no GPU and none
-            is stated.
+        BadInput: a file cannot be read or is malformed; or it has no GPU and no pool is stated.
     """
     pools: tuple[dict[str, Any], ...] = ()
     stack: dict[str, Any] = {}
@@ -106,7 +105,7 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
 def _read_probe(
     path: str, facts: Facts
 ) -> tuple[tuple[dict[str, Any], ...], dict[str, Any], list[str]]:
-    """Return pools, stack and notes of a probe, or of a node that AICR took a snapshot of."""
+    """Return pools, stack and notes of a probe, or of an AICR snapshot."""
     text, origin = read_text(path, "--probe"), _origin(path)
     if "measurements" in text:
         from compatgate.discovery.integrations.drafts import read_snapshot_pools
@@ -124,7 +123,7 @@ def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:
     """Read ``--nvidia-smi`` or ``--node-labels``.
 
     Raises:
-        BadInput: the file cannot be read, or is not what it should be.
+        BadInput: the file cannot be read, or is malformed.
     """
     from compatgate.discovery.probe import probe_labels, probe_output
 
@@ -138,7 +137,7 @@ def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:
 
 
 def _remarks(document: dict[str, Any], stack: dict[str, Any]) -> list[str]:
-    """Where its witnesses disagree, unless the stack says it: then it is a finding."""
+    """Return conflicts between sources, without those that the stack turns into findings."""
     said = stack.get("conflicts")
     messages = [str(conflict.get("message")) for conflict in _list(document, "conflicts")]
     return [m for m in messages if m not in (said if isinstance(said, list) else ())]

@@ -1,4 +1,4 @@
-"""Turn the options of the command line into the bodies of one question to the gate."""
+"""Turn command-line options into the request bodies of a question."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class Question(Struct, frozen=True):
-    """One stack on one target, or on one or more pools.
+    """One stack on a target, or on one or more pools.
 
     Attributes:
-        bodies: requests to the gate; they differ in their pool only.
-        file: the lockfile, where several are asked about.
-        places: component to where it is locked.
-        records: of wheels that were measured for it.
+        bodies: requests to the gate; they differ only in their pool.
+        file: the lockfile, if there are several.
+        places: component to its place in a file.
+        records: records of wheels measured for the question.
     """
 
     bodies: tuple[dict[str, Any], ...]
@@ -36,11 +36,11 @@ class Question(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True):
-    """Everything that was asked at once.
+    """All questions of a command.
 
     Attributes:
-        questions: one; or one per lockfile, without those that were passed over.
-        notes: what could not be told of the host that was observed, and what was passed over.
+        questions: one, or one per lockfile that was not skipped.
+        notes: unknowns of an observed host, and skipped lockfiles.
     """
 
     questions: tuple[Question, ...]
@@ -48,7 +48,7 @@ class Asked(Struct, frozen=True):
 
 
 class _Where(NamedTuple):
-    """Pools, changes of ``--set``, and the stack that options and a probe state."""
+    """Pools, changes of ``--set``, and the stack of options and probe."""
 
     pools: list[dict[str, Any]]
     changes: dict[str, Any]
@@ -61,21 +61,21 @@ def read_questions(
     facts: Callable[[], Facts],
     target_pools: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
 ) -> Asked:
-    """Join what the options, the probe and nvidia-smi say; the options win.
+    """Join options, probe and nvidia-smi; options win.
 
     Args:
-        args: of ``compatgate check``.
-        facts: gives the facts; asked for only when a host was observed or a file or image is read.
-        target_pools: gives the pools of the target; asked for only when what is read may hold a
-            part for each platform.
+        args: arguments of ``compatgate check``.
+        facts: function that loads the facts; called only for observed hosts, files and images.
+        target_pools: function that reads the target's pools; called only for files and images
+            that may hold a part for each platform.
 
     Raises:
-        BadInput: nothing to check, nowhere to run it, or a malformed option.
+        BadInput: stack, target or pool is missing, or an option is malformed.
     """
     where = _read_where(args, facts)
     if not (args.lock or args.sbom or args.image):
         if not where.stack and not args.stack:
-            raise BadInput("say what is to run", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
+            raise BadInput("no stack is named", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
         if not (args.read_wheels or args.cached_wheels):
             return Asked((Question(_bodies(args, where, where.stack, {})),), where.notes)
     from compatgate.check.stack_sources import read_platforms
@@ -97,7 +97,7 @@ def read_questions(
 
             written = read_files(lock, args.sbom, platforms, stack, facts().packages)
             if written.unrelated and args.skip_unrelated and not (args.sbom or args.image):
-                notes.append(f"{lock} holds no component of a GPU stack: it is passed over")
+                notes.append(f"skipped {lock}: it has no GPU components")
                 continue
             stack, places, origins = written.stack, written.places, written.origins
         if args.image:
@@ -141,7 +141,7 @@ def _read_where(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Where:
         raise BadInput("--target and --pool exclude each other", hint="--set changes a target's")
     if not args.target and not pools:
         raise BadInput(
-            "say where it is to run", hint="--target NAME, or --pool driver=535.104.05,gpu=L4"
+            "no target or pool is named", hint="--target NAME, or --pool driver=535.104.05,gpu=L4"
         )
     return _Where(pools, changes, stack, notes)
 
@@ -149,7 +149,7 @@ def _read_where(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Where:
 def _bodies(
     args: argparse.Namespace, where: _Where, stack: Mapping[str, Any], image: Mapping[str, str]
 ) -> tuple[dict[str, Any], ...]:
-    """Return the request, once for each pool."""
+    """Return the request bodies, one per pool."""
     common: dict[str, Any] = {"stack": stack, **image}
     if where.changes:
         common["set"] = where.changes
@@ -162,7 +162,7 @@ def read_stack(texts: Iterable[str]) -> dict[str, Any]:
     """Merge the values of ``--stack``.
 
     Raises:
-        BadInput: malformed, or a component in two of them.
+        BadInput: a value is malformed, or names a component twice.
     """
     stack: dict[str, Any] = {}
     for text in texts:
@@ -178,7 +178,7 @@ def read_changes(texts: Iterable[str]) -> dict[str, Any]:
     """Merge the values of ``--set``; an empty value becomes None, which removes.
 
     Raises:
-        BadInput: an item that is not ``name=value``.
+        BadInput: an item is not ``name=value``.
     """
     changes: dict[str, Any] = {}
     for text in texts:
@@ -192,10 +192,10 @@ def read_changes(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def read_pool(text: str) -> dict[str, Any]:
-    """Read ``driver=535.104.05,gpu=A100-SXM4-80GB,os=linux`` into the form of requests.
+    """Read ``driver=535.104.05,gpu=A100-SXM4-80GB,os=linux`` into request form.
 
     Raises:
-        BadInput: an item that is not ``name=value``, or an empty pool.
+        BadInput: an item is not ``name=value``, or the pool is empty.
     """
     pool = _at("pool", text)
     if not pool:
@@ -215,7 +215,7 @@ def _at(field: str, text: str) -> dict[str, Any]:
 
 
 def named(pools: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return pools with names that tell them apart."""
+    """Return the pools with unique names."""
     if len(pools) < 2:
         return list(pools)
     named: list[Mapping[str, Any]] = []

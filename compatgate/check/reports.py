@@ -1,8 +1,8 @@
 """Render verdicts in the chosen formats, and write them to the chosen files.
 
-A format is a function of one module, imported when chosen, that takes answers (verdicts in the
-JSON form of ``POST /gate``) and a view, and returns one text without a final newline. Usually
-there is one answer; a check of several lockfiles has one for each. Register a format in `FORMATS`.
+A format is a function of a module that is imported on demand. It takes answers (verdicts in the
+JSON form of ``POST /gate``) and a view, and returns a text without a final newline. A check of
+several lockfiles has one answer for each. Register a format in `FORMATS`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Place(Struct, frozen=True):
     """A line of a file.
 
     Attributes:
-        path: as it was given.
-        line: from 1; the first one stands for the whole file.
+        path: path as given.
+        line: number from 1; 1 also means the whole file.
     """
 
     path: str
@@ -47,14 +47,14 @@ class Place(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """A verdict, and what only the one who asked knows of it.
+    """A verdict with details of the question.
 
     Attributes:
-        verdict: in the form of ``POST /gate``.
-        file: what was read, where several were: it tells the answers apart.
-        places: component to where it is locked.
-        at: where to show a finding whose component has no place; None: nowhere.
-        link: address of the verdict; empty where no server keeps it.
+        verdict: verdict in the form of ``POST /gate``.
+        file: the file that was read, if there are several.
+        places: component to its place in a file.
+        at: place of findings whose component has none; None: no place.
+        link: address of the verdict; empty if no server stores it.
     """
 
     verdict: Json
@@ -64,16 +64,16 @@ class Answer(Struct, frozen=True):
     link: str = ""
 
     def place(self, finding: Json) -> Place | None:
-        """Where a finding is to be shown."""
+        """Return the place of a finding."""
         return self.places.get(finding["component"]) or self.at
 
 
 class View(Struct, frozen=True):
-    """How people will look at it.
+    """Width and colour of text output.
 
     Attributes:
         width: columns.
-        colour: whether to colour.
+        colour: whether to use colours.
     """
 
     width: int = 100
@@ -81,12 +81,12 @@ class View(Struct, frozen=True):
 
 
 def render(name: str, verdict: Json, view: View | None = None) -> str:
-    """Return a verdict in the form of that name."""
+    """Render a verdict in a format."""
     return render_all(name, [Answer(verdict)], view)
 
 
 def render_all(name: str, answers: Sequence[Answer], view: View | None = None) -> str:
-    """Return verdicts in the form of that name."""
+    """Render verdicts in a format."""
     module, _, function = FORMATS[name].partition(":")
     function = f"render_{function}" if function else "render"
     text: str = getattr(import_module(module), function)(answers, view or View())
@@ -97,7 +97,7 @@ STDOUT = "-"
 
 
 class Report(Struct, frozen=True):
-    """One form and where it goes; ``-`` is standard output."""
+    """A format and its file; ``-`` is standard output."""
 
     form: str
     path: str = STDOUT
@@ -106,11 +106,11 @@ class Report(Struct, frozen=True):
 def read_reports(forms: Sequence[str], output: str | None) -> list[Report]:
     """Read ``--format NAME[=FILE]`` and ``--output FILE``.
 
-    A form without a file goes to ``--output``, or else to standard output; where every form has
-    a file, standard output gets the text for people.
+    A format without a file goes to ``--output``, or else to standard output. If every format has a
+    file, standard output gets the text for people.
 
     Raises:
-        BadInput: two would go to one place.
+        BadInput: two formats have the same file.
     """
     reports: list[Report] = []
     for stated in forms:
@@ -121,25 +121,25 @@ def read_reports(forms: Sequence[str], output: str | None) -> list[Report]:
     paths = [report.path for report in reports]
     if twice := next((path for path in paths if paths.count(path) > 1), None):
         where = "standard output" if twice == STDOUT else twice
-        hint = "name a file for each but one: --format sarif=compatgate.sarif"
-        raise BadInput(f"several forms would go to {where}", field="--format", hint=hint)
+        hint = "name a file for all but one: --format sarif=compatgate.sarif"
+        raise BadInput(f"several formats go to {where}", field="--format", hint=hint)
     return reports
 
 
 def refuse_inputs(reports: Sequence[Report], inputs: Iterable[str | None]) -> None:
-    """Refuse a report that would take the place of a file that is read.
+    """Refuse a report that would overwrite an input file.
 
     Raises:
-        BadInput: names the file.
+        BadInput: a report would overwrite an input file.
     """
     read = {os.path.realpath(path) for path in inputs if path and path != STDOUT}
     for report in reports:
         if report.path != STDOUT and os.path.realpath(report.path) in read:
-            raise BadInput(f"{report.path} is read; a report would overwrite it", field="--format")
+            raise BadInput(f"would overwrite the input file {report.path}", field="--format")
 
 
 def remove_old(reports: Sequence[Report]) -> None:
-    """Remove the files of an earlier run: where there is no answer now, none must be found."""
+    """Remove the files of an earlier run, so that no old answer remains if this run fails."""
     for report in reports:
         with suppress(OSError):
             if report.path != STDOUT and stat.S_ISREG(os.lstat(report.path).st_mode):

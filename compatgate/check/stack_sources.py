@@ -1,7 +1,7 @@
 """Read stacks from lockfiles, bills of materials and images in registries.
 
-A lock and an index of images hold a part for each platform, so the systems and processors of the
-pools choose. Each component keeps its line, so that a review shows a finding there.
+Lockfiles and image indexes may hold a part for each platform; the systems and processors of the
+pools select it. Each component keeps its line, so that reviews show findings there.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Body = dict[str, Any]
 
 
 class Platforms(Struct, frozen=True):
-    """What is read, and what that leaves out.
+    """The platforms of a question, and the one to read files for.
 
     Attributes:
-        os: system that a lock is read for; ``wsl`` installs as Linux does.
-        cpu: processor that a lock is read for, and that chooses from an index of images.
-        all: every system and processor of the pools, the one that is read first.
-        known: False where the gate does not say what pools the target has.
+        os: system to read a lockfile for; ``wsl`` counts as Linux.
+        cpu: processor to read a lockfile for, and to select from an image index.
+        all: every system and processor of the pools, the one to read first.
+        known: whether the gate reported the target's pools.
     """
 
     os: Os = "linux"
@@ -50,19 +50,19 @@ class Platforms(Struct, frozen=True):
     known: bool = True
 
     def remarks(self, what: str) -> Body:
-        """What a lock or an image that holds a part for each platform says of the others.
+        """Return the platforms of a lockfile or image that were not read, as unknowns.
 
         Args:
-            what: that was read, ``uv.lock``.
+            what: name of the input, ``uv.lock``.
         """
         read = f"{what} was read for {self.os} {self.cpu}"
         if not self.known:
-            return {"unread": [f"{read}: the gate did not say which pools the target has"]}
+            return {"unread": [f"{read}: the gate did not report the target's pools"]}
         others = ", ".join(f"{os} {cpu}" for os, cpu in self.all[1:])
-        return {"open": [f"{read}, there are pools of {others}: ask for each"]} if others else {}
+        return {"open": [f"{read}; ask separately for pools of {others}"]} if others else {}
 
     def of_processors(self) -> Platforms:
-        """Return the same without systems: images are Linux's."""
+        """Return the same platforms without systems: images are always for Linux."""
         cpus = dict.fromkeys(cpu for _, cpu in self.all)
         return Platforms(cpu=self.cpu, all=tuple(("linux", cpu) for cpu in cpus), known=self.known)
 
@@ -73,23 +73,23 @@ def read_platforms(
     changes: Mapping[str, Any],
     gpus: Gpus,
 ) -> Platforms:
-    """Return the platforms that a question is about.
+    """Return the platforms of a question.
 
     Args:
-        pools: described ones.
-        target_pools: asks for those of the target; None without one.
-        changes: of ``--set``, which win.
+        pools: described pools.
+        target_pools: function that reads the target's pools; None without a target.
+        changes: changes of ``--set``, which win.
         gpus: the GPU table.
 
     Raises:
-        BadInput: a system or processor that is none.
-        NotFound: there is no such target.
+        BadInput: a system or processor is unknown.
+        NotFound: the target does not exist.
     """
     known = True
     if target_pools is not None:
         try:
             pools = target_pools()
-        except BadInput:  # a token that may ask the gate need not read targets
+        except BadInput:  # a token may have the right to ask, but not to read targets
             pools, known = (), "cpu" in changes
     found = [_platform(pool, changes, gpus) for pool in pools or ({},)]
     return Platforms(found[0][0], found[0][1], tuple(dict.fromkeys(found)), known)
@@ -108,12 +108,12 @@ def _part(body: Mapping[str, Any]) -> dict[str, Any]:
 def read_image_stack(
     reference: str, platforms: Platforms, facts: Facts
 ) -> tuple[Body, dict[str, str]]:
-    """Return the stack that an image shows, and the pinned ``image``.
+    """Return the stack in an image, and the pinned ``image``.
 
-    Of an index one image stands for one processor; what that leaves out is said.
+    An image index has one image per processor; processors that were not read become unknowns.
 
     Raises:
-        As `read_reference`.
+        See `read_image_reference`.
     """
     from compatgate.discovery.stated_stack import merge_bodies
 
@@ -128,7 +128,7 @@ def read_image_reference(reference: str, cpu: str | None, facts: Facts) -> Image
     """Read an image, with the settings of the environment and the user's cache.
 
     Raises:
-        BadInput: the reference is none, or there is no image for the platform.
+        BadInput: the reference is malformed, or has no image for the platform.
         NotFound: the registry has no such image.
         Unavailable: the registry does not answer in time.
     """
@@ -157,13 +157,13 @@ def places_of(
     """Return the place of each component.
 
     Args:
-        path: of the lockfile.
-        name: of the file, as origins write it.
-        data: its content.
-        observations: whose origin is ``requirements.txt:3`` or ``uv.lock: torch``.
+        path: path of the lockfile.
+        name: name of the file, as origins write it.
+        data: content of the file.
+        observations: observations with origins like ``requirements.txt:3`` or ``uv.lock: torch``.
 
     Returns:
-        Component to place; the first line of the file where the component's own is not found.
+        Component to place; the first line of the file if the component's line is not found.
     """
     text = data.decode("utf-8", "replace")
     places: dict[str, Place] = {}
@@ -178,13 +178,13 @@ def _place(path: str, name: str, text: str, origin: str) -> Place:
     file, colon, number = head.rpartition(":")
     line = int(number) if colon and number.isdecimal() else 0
     file = file if line else head
-    if file != name:  # one that this one includes
+    if file != name:  # an included file
         return Place(os.path.join(os.path.dirname(path), file), max(line, 1))
     return Place(path, line or _line_of(package.rpartition(" ")[2], text))
 
 
 def _line_of(package: str, text: str) -> int:
-    """Return the line that names the package: as a name, or else anywhere as a whole word."""
+    """Return the line that names the package: as a name, or else as a whole word."""
     word = re.escape(package)
     for pattern in (
         rf"^[ \t\-\[{{]*name[ \t]*[:=][ \t]*[\"']?{word}[\"']?[ \t,]*$",
@@ -213,13 +213,13 @@ class _Reading(Protocol):
 
 
 class FileStack(Struct, frozen=True):
-    """What a lockfile and a bill of materials say.
+    """The stack of a lockfile and a bill of materials.
 
     Attributes:
-        stack: in the form of requests.
-        places: component to where it is locked.
-        unrelated: the lockfile holds no component of a GPU stack.
-        origins: where the files of its GPU packages are, by name.
+        stack: stack in request form.
+        places: component to its place in the file.
+        unrelated: whether the lockfile has no GPU components.
+        origins: origins of its GPU packages, by name.
     """
 
     stack: Body
@@ -231,22 +231,21 @@ class FileStack(Struct, frozen=True):
 def read_files(
     lock: str | None, sbom: str | None, platforms: Platforms, stated: Body, known: Packages
 ) -> FileStack:
-    """Return the stack of a lockfile and an SBOM under the one that is stated.
+    """Merge the stack of a lockfile and an SBOM with the stated stack.
 
-    What a file leaves open and where witnesses disagree is part of the stack, so that no answer
-    passes over it. What the options state wins, is a finding where a file has something else, and
-    is not open.
+    Unknowns and conflicts of a file are part of the stack, so that no verdict ignores them. Stated
+    versions win and are not unknown; a different version in a file is a finding.
 
     Args:
-        lock: of ``--lock``; ``-``: standard input.
-        sbom: of ``--sbom``, likewise.
-        platforms: the first says for which platform a lock is read.
-        stated: the stack of the options.
-        known: which packages carry GPU code.
+        lock: file of ``--lock``; ``-``: standard input.
+        sbom: file of ``--sbom``; ``-``: standard input.
+        platforms: platforms of the question.
+        stated: stack of the options.
+        known: packages that have GPU code.
 
     Raises:
-        BadInput: a file cannot be read, or is not what it should be.
-        Inconclusive: it says nothing (empty, a template).
+        BadInput: a file cannot be read, or is malformed.
+        Inconclusive: a file has no content (empty, a template).
     """
     from compatgate.discovery.lockfiles.platform import Platform
     from compatgate.discovery.stated_stack import merge_bodies, prefer_stated
@@ -286,7 +285,7 @@ def _read_lock(lock: str, platform: Platform, known: Packages) -> FileStack:
         reading = read_lockfile(path, data, known=known, platform=platform)
     except CompatgateError as error:
         name = Path(lock).name
-        if error.field and error.field.startswith(name):  # others may have the same name
+        if error.field and error.field.startswith(name):  # another file may have the same name
             error.field = lock + error.field.removeprefix(name)
         raise
     return FileStack(
@@ -306,10 +305,10 @@ def _body(reading: _Reading, arch: Iterable[str] = ()) -> Body:
 
 
 def _compat_use(body: Body) -> Body:
-    """Return a bill of materials lists the forward-compatibility package, and not who loads it."""
+    """Mark a forward-compatibility package as unknown: an SBOM does not state if it is loaded."""
     if "cuda-compat" not in body or "cuda-compat-use" in body:
         return {}
-    what = "whether the library path leads to cuda-compat is not in a bill of materials"
+    what = "a bill of materials does not state whether the library path has cuda-compat"
     return {"cuda-compat-use": "newer", "unread": [what]}
 
 

@@ -1,6 +1,6 @@
 """Validate a server's verdict, and join several verdicts on one stack.
 
-What every format of the answer relies on is checked: an answer without it is no decision.
+Fields that output formats need are checked; an answer without them is not a decision.
 """
 
 from __future__ import annotations
@@ -69,23 +69,23 @@ class _Verdict(Struct):
 
 
 def verdict_of(answer: dict[str, Any], server: str) -> dict[str, Any]:
-    """Return the answer itself, which is a verdict; members that only a newer gate knows are kept.
+    """Validate an answer and return it unchanged, with unknown fields of newer gates.
 
     Raises:
-        Unavailable: it is something else, as of a proxy in between: nothing was decided.
+        Unavailable: the answer is not a verdict, such as a proxy's page.
     """
     try:
         msgspec.convert(answer, _Verdict)
     except msgspec.ValidationError as error:
-        problem = f"the gate answered with something else than a verdict: {error}"
-        raise Unavailable(problem, field=server, hint="is it a gate?") from None
+        problem = f"the answer of the gate is not a verdict: {error}"
+        raise Unavailable(problem, field=server, hint="check that the URL is a gate's") from None
     return answer
 
 
 def join_verdicts(verdicts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return one verdict over all pools, in JSON form.
+    """Join verdicts on several pools to one, in JSON form.
 
-    Its ``id`` is that of the worst, ``ids`` names all; a finding that several share is said once.
+    ``id`` is that of the worst verdict, ``ids`` lists all; equal findings are merged.
     """
     if len(verdicts) == 1:
         return verdicts[0]

@@ -1,4 +1,4 @@
-"""Measure GPU packages that have no record, for one question (``--read-wheels``)."""
+"""Measure GPU packages without a record for one question (``--read-wheels``)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Body = dict[str, Any]
 
 
 class ReadWheels(Struct, frozen=True):
-    """What became of the packages without a record.
+    """Results for packages without a record.
 
     Attributes:
-        stack: in the form of requests, with why a package could not be measured.
-        records: of the wheels that were measured, now or earlier.
-        notes: a sentence for each package.
+        stack: stack in request form, with the reasons of failed measurements.
+        records: records of measured wheels, new or cached.
+        notes: one sentence per package.
     """
 
     stack: Body
@@ -45,14 +45,14 @@ def read_wheels(
     *,
     network: bool,
 ) -> ReadWheels:
-    """Find or measure the records that a stack lacks; what cannot be measured is said.
+    """Find or measure the records that a stack lacks; report failures.
 
     Args:
-        stack: in the form of requests.
-        origins: where a lockfile or bill of materials has the files of its packages, by name.
-        platforms: of the pools.
-        facts: with the records that are known.
-        network: indexes may be asked; else earlier measurements alone count.
+        stack: stack in request form.
+        origins: origins of packages in a lockfile or bill of materials, by name.
+        platforms: platforms of the pools.
+        facts: facts with the known records.
+        network: whether to ask indexes; otherwise only cached measurements count.
 
     Raises:
         BadInput: the stack is malformed; ``field`` names the key.
@@ -90,7 +90,7 @@ def read_wheels(
 
 
 def _wanted(package: OpenPackage, origins: Mapping[str, Origin]) -> PackageRequest:
-    """Describe a package by its file; one that was stated in another version by that alone."""
+    """Request a package by its file, or only by version if the stated version differs."""
     from compatgate.core.versions import parse_version
     from compatgate.discovery.wheels.on_demand import PackageRequest, request_of
 
@@ -110,19 +110,19 @@ def _note(one: MeasureResult) -> str:
 
 
 class _Lines:
-    """Progress as lines on standard error, of several wheels at a time."""
+    """Progress lines on standard error, for several wheels at once."""
 
     def __init__(self) -> None:
         self._writing = threading.Lock()
 
     def begin(self, wheel: str, size: int) -> None:
-        """Say which wheel is read, and how much of it."""
+        """Print the name of the wheel and the size to read."""
         with self._writing:
             text = f"{wheel}: reading {size / 1e6:.1f} MB"
             print(printable(text), file=sys.stderr, flush=True)
 
     def member(self, path: str, size: int) -> None:
-        """Do nothing: members of several wheels would stand between each other."""
+        """Do nothing: lines of several wheels would mix."""
 
     def advance(self, size: int) -> None:
-        """Do nothing: lines do not show how a member goes on."""
+        """Do nothing: lines do not show progress within a member."""

@@ -1,1 +1,1 @@
-"""The command line: one small module per sub-command, imported only when it is asked for."""
+"""The command line: one module per command, imported on demand."""

@@ -1,4 +1,4 @@
-"""Run ``compatgate db``: show the database's address and schema; upgrade and prune it."""
+"""Run ``compatgate db``: show the database's address and schema, upgrade and prune it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command and its actions."""
+    """Add the actions and options."""
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, help_text in (
-        ("upgrade", "bring the database to this program's schema; make it if need be"),
-        ("status", "show its schema; exit status 1 when it must be upgraded"),
-        ("path", "print which database is meant"),
+        ("upgrade", "create the database, or upgrade its schema"),
+        ("status", "show the schema; exit status 1 if an upgrade is needed"),
+        ("path", "print the address of the database"),
     ):
         action = actions.add_parser(name, help=help_text)
         add_database(action)
@@ -42,11 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked.
+    """Run the chosen action.
 
     Raises:
         BadInput: the database's URL or an option is malformed.
-        Unavailable: it does not answer, or a newer program wrote it.
+        Unavailable: the database does not answer, or a newer version wrote it.
     """
     if args.action == "prune":
         return run_prune(args)
@@ -75,14 +75,18 @@ def _upgrade(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    """Show the schema; looking makes no file."""
+    """Show the schema, without creating a file."""
     from compatgate.kit.database import schema
     from compatgate.kit.database.database import Database, display_url, resolve_url
 
     url = resolve_url(args.database)
     if url.drivername == "sqlite" and not os.path.exists(str(url.database)):
         report = {"database": display_url(url), "schema": None, "expected": schema.expected()}
-        _print(args, report, f"{display_url(url)}: there is none; compatgate db upgrade makes it")
+        _print(
+            args,
+            report,
+            f"{display_url(url)}: does not exist; create it with compatgate db upgrade",
+        )
         return 1
     database = Database.open(args.database)
     found, needed = schema.current(database), schema.expected()
@@ -100,31 +104,31 @@ def _print(args: argparse.Namespace, report: Mapping[str, object], text: str) ->
         print(text)
 
 
-PRUNE_HELP = "remove old logs and reports of runs, and hosts that no worker serves any more"
+PRUNE_HELP = "remove old logs and reports of runs, and hosts without a worker"
 _OPTIONS = {
-    "logs": ("--run-logs-older-than", "logs of runs that ended so long ago"),
+    "logs": ("--run-logs-older-than", "remove logs of runs that ended before this age"),
     "reports": (
         "--run-reports-older-than",
-        "what steps reported, of runs that ended so long ago and that no evidence, warning or"
-        " baseline rests on",
+        "remove step reports of runs that ended before this age and that no evidence, warning or"
+        " baseline uses",
     ),
-    "hosts": ("--hosts-unseen-for", "staging hosts that no worker served for so long"),
+    "hosts": ("--hosts-unseen-for", "remove staging hosts that no worker has served for this long"),
 }
 
 
 def add_prune_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
+    """Add the options."""
     for name, (option, help_text) in _OPTIONS.items():
         parser.add_argument(option, dest=name, metavar="DURATION", help=f"{help_text}, such as 90d")
     parser.add_argument("--dry-run", action="store_true", help="show what would be removed")
 
 
 def run_prune(args: argparse.Namespace) -> int:
-    """Do what was asked.
+    """Remove old data, and print a summary.
 
     Raises:
-        BadInput: a malformed duration, or nothing to remove was named.
-        NotFound: there is no such SQLite file.
+        BadInput: a duration is malformed, or no option names data to remove.
+        NotFound: the SQLite file does not exist.
         Unavailable: the database does not answer, or has another schema.
     """
     from compatgate.errors import BadInput
@@ -137,7 +141,7 @@ def run_prune(args: argparse.Namespace) -> int:
     ages = Ages(**{name: _age(args, name) for name in _OPTIONS})
     if ages == Ages():
         options = ", ".join(option for option, _ in _OPTIONS.values())
-        raise BadInput("nothing to remove is named", field="db prune", hint=f"one of {options}")
+        raise BadInput("no data to remove is named", field="db prune", hint=f"one of {options}")
     refuse_missing(args.database)
     database = Database.open(args.database)
     try:
@@ -173,7 +177,7 @@ def _print_pruned(found: Pruned) -> None:
     if found.nothing:
         print("nothing to remove")
     elif found.dry_run:
-        print("dry run: nothing was removed")
+        print("dry run: no data was removed")
 
 
 def _line(what: str, part: OfRuns) -> str:

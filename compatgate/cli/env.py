@@ -1,4 +1,4 @@
-"""``compatgate env``: variables for builders that have no GPU."""
+"""Run ``compatgate env``: print build variables for machines without a GPU."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ examples:
   docker build $(compatgate env --target prod-a100 --format docker) --tag app .
   compatgate env --pool driver=550.54.15,gpu=L4 --pool driver=570.124.06,gpu=H100 --format json
 
-Several pools: versions are the lowest of all, GPU code is that of all; what cannot suit every pool
-is left out and explained on standard error.
-exit status: 0 printed, 2 bad input, or nothing is known at all, 3 the gate does not answer
+With several pools, versions are the lowest of all pools and GPU code covers all pools. Variables
+that cannot suit every pool are omitted and explained on standard error.
+exit status: 0 printed, 2 bad input, or no variable is known, 3 the gate does not answer
 
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command: pools or a target, and the form of the lines."""
+    """Add the options: pools or a target, and the format."""
     width = max(map(len, MEANINGS))
     lines = [f"  {name:<{width}}  {meaning}" for name, meaning in MEANINGS.items()]
     parser.epilog = _EXAMPLES + "variables:\n" + "\n".join(lines)
@@ -54,9 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=tuple(_WRITERS),
         default="export",
-        help="lines for a shell (export, the default), quoted lines (dotenv), a JSON object (json),"
-        " bare lines for $GITHUB_ENV, GitLab's dotenv report and docker run --env-file (github), or"
-        " --build-arg options (docker)",
+        help="export: shell lines (default); dotenv: quoted lines; json: a JSON object; github:"
+        " unquoted lines for $GITHUB_ENV, GitLab's dotenv report and docker run --env-file;"
+        " docker: --build-arg options",
     )
     add_server(parser)
     parser.add_argument(
@@ -69,11 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the variables; 0, or 2 when not one of them has a value.
+    """Print the variables; return 0, or 2 when no variable has a value.
 
     Raises:
         BadInput: a pool is malformed.
-        NotFound: there is no such target.
+        NotFound: the target does not exist.
     """
     from compatgate.catalog import load_facts
 
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     for conflict in result.conflicts:
         print(f"note: {conflict}", file=sys.stderr)
     if not result.variables:
-        raise BadInput("nothing is known of the pools", hint="state driver and gpu")
+        raise BadInput("the pools give no variable", hint="state driver and gpu")
     print(_WRITERS[args.format](result.variables))
     return 0
 
@@ -97,12 +97,12 @@ def _dotenv(variables: dict[str, str]) -> str:
 
 
 def _github(variables: dict[str, str]) -> str:
-    """For readers to whom the value is the rest of the line, quotes included."""
+    """Return lines for readers that take the rest of the line, quotes included, as the value."""
     return "\n".join(f"{name}={value}" for name, value in variables.items())
 
 
 def _docker(variables: dict[str, str]) -> str:
-    """Options of ``docker build``; no value has a blank or a character that a shell expands."""
+    """Return ``docker build`` options; values have no blanks or characters that a shell expands."""
     return "\n".join(f"--build-arg={name}={value}" for name, value in variables.items())
 
 

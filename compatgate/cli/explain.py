@@ -1,4 +1,4 @@
-"""``compatgate explain``: what a rule checks, why, and how to fix it."""
+"""Run ``compatgate explain``: show what a rule checks, why, and how to fix it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command: a rule, and the form."""
+    """Add the options: a rule, and the format."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "rule", nargs="?", metavar="RULE", help="rule id or name (default: list all rules)"
@@ -39,10 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the documentation.
+    """Print the documentation of rules.
 
     Raises:
-        BadInput: there is no such rule; names the nearest.
+        BadInput: the rule does not exist; the hint names the nearest.
     """
     rules = RULES if args.rule is None else (find_rule(args.rule),)
     if args.format == "json":
@@ -59,10 +59,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_rule(text: str) -> Rule:
-    """Return the rule of this id or name, in any case.
+    """Return the rule with this id or name, in upper or lower case.
 
     Raises:
-        BadInput: there is none; names the nearest.
+        BadInput: no rule matches; the hint names the nearest.
     """
     wanted = text.strip().lower().replace("_", "-")
     if rule := BY_ID.get(wanted.upper()) or BY_NAME.get(wanted):
@@ -71,8 +71,8 @@ def find_rule(text: str) -> Rule:
 
     names = {rule.id.lower(): rule.id for rule in RULES} | {rule.name: rule.name for rule in RULES}
     near = [names[match] for match in get_close_matches(wanted, names, n=3)]
-    hint = f"did you mean {' or '.join(near)}?" if near else "compatgate explain lists all"
-    raise BadInput(f"there is no rule '{text}'", field="rule", value=text, hint=hint)
+    hint = f"did you mean {' or '.join(near)}?" if near else "list all with compatgate explain"
+    raise BadInput(f"rule '{text}' does not exist", field="rule", value=text, hint=hint)
 
 
 def _listed() -> list[str]:

@@ -1,4 +1,4 @@
-"""``compatgate facts``: what the vendors published, and what wheels are measured to hold."""
+"""Run ``compatgate facts``: list, show and verify vendor facts and measured wheels."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ examples:
   compatgate facts refresh --check
   compatgate facts diff shipped ./new-facts
 
-exit status: 0 they hold, or measured; 1 verify found problems; 2 bad input, or not all measured;
-refresh and diff say theirs
+exit status: 0 verified or measured, 1 verify found problems, 2 bad input, or not all measured;
+for refresh and diff see their help
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command: list, show, verify, measure, refresh, diff."""
+    """Add the actions: list, show, verify, measure, refresh and diff."""
     from compatgate.cli import facts_diff, facts_measure, facts_refresh
 
     parser.epilog = _EXAMPLES
@@ -65,10 +65,10 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the action; exit status 0, or 1 when verify finds problems.
+    """Run the chosen action; return 0, or 1 when verify finds problems.
 
     Raises:
-        BadInput: there is no such table or record, or an overlay is malformed.
+        BadInput: the table or record does not exist, or an overlay is malformed.
     """
     from compatgate.cli import facts_diff, facts_measure, facts_refresh
 
@@ -156,7 +156,7 @@ def _show_names(source: str, document: dict[str, Any], form: str) -> int:
 
 
 def _unbroken(names: Sequence[str]) -> str:
-    """Return names on one line, a name with blanks in quotes."""
+    """Join names on one line; quote names with blanks."""
     return "  ".join(f"'{name}'" if " " in name else name for name in names)
 
 
@@ -166,7 +166,7 @@ def _record(title: str, record: dict[str, Any], key: Sequence[str]) -> str:
 
 
 def _fields(fields: dict[str, Any], indent: int) -> Iterator[str]:
-    """Aligned names and values; what is not known is left out."""
+    """Yield aligned names and values; skip unknown values."""
     known = {str(name): value for name, value in fields.items() if value is not None}
     plain = [name for name, value in known.items() if not _nested(value)]
     width = max(map(len, plain), default=0)
@@ -214,7 +214,7 @@ def _bold(text: str) -> str:
 _MEANING = {
     "published": "",
     "metadata": ", read from releases",
-    "derived": ", concluded by others: they never deny",
+    "derived": ", concluded by others: never deny",
 }
 
 
@@ -231,7 +231,7 @@ def _verify(args: argparse.Namespace) -> int:
         print("\n".join(map(str, problems)))
         print(f"\n{len(problems)} problem{'s' if len(problems) > 1 else ''}", file=sys.stderr)
     else:
-        print("the facts hold together")
+        print("the facts are consistent")
         print(f"measured   {told.measured:>5} wheels, each with its SHA-256")
         for name, count in told.statements.items():
             print(f"{name:<10} {count:>5} statements{_MEANING[name]}")

@@ -1,4 +1,4 @@
-"""``compatgate facts diff``: what differs between two sets of facts, and which verdicts change."""
+"""Run ``compatgate facts diff``: compare two sets of facts and the verdicts they give."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ examples:
   compatgate facts diff ./facts ./new-facts --database postgresql://gate@db/gate --decisions 1000
 
 OLD and NEW: "shipped"; overlays, separated like PATH; or a whole folder of facts, such as
-matrix/facts of another release. Every entry in use is judged on every target with both, and the
-newest decisions of the database are asked again; nothing is stored.
+matrix/facts of another release. Evaluates every entry in use on every target with both sets, and
+re-evaluates the newest decisions of the database. Stores nothing.
 
-exit status: 0 no verdict gets worse, 1 some do, 2 bad input
+exit status: 0 no verdict gets worse, 1 a verdict gets worse, 2 bad input
 """
 _MOST_SHOWN = 40
 _LONGEST_VALUE = 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action: two sets of facts, and the matrix to judge with both."""
+    """Add the options: two sets of facts, and the matrix to evaluate."""
     from compatgate.kit.cli.options import add_database, add_format
 
     parser.epilog = _EXAMPLES
@@ -65,11 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare and print; 1 when a verdict gets worse.
+    """Compare and print; return 1 when a verdict gets worse.
 
     Raises:
-        BadInput: one of the two cannot be read, or the matrix files are wrong.
-        NotFound: there is no such database.
+        BadInput: a set of facts cannot be read, or a matrix file is malformed.
+        NotFound: the database does not exist.
         Unavailable: the database does not answer.
     """
     from compatgate.catalog.browse import differences, open_set
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if _gets_worse(entries or {}, replayed) else 0
 
 
-# --- judging -------------------------------------------------------------------------------
+# --- verdicts ------------------------------------------------------------------------------
 
 Entries = Mapping[str, Sequence["EntryChange"]]
 
@@ -98,12 +98,12 @@ Entries = Mapping[str, Sequence["EntryChange"]]
 def _verdicts(
     args: argparse.Namespace, old: FactSet, new: FactSet
 ) -> tuple[Entries | None, dict[str, str], Replayed | None]:
-    """Judge the matrix and the decisions with both facts; None where there are none to judge."""
+    """Evaluate matrix and decisions with both sets; None without a matrix or decisions."""
     from compatgate.kit import clock
     from compatgate.service.facts.diff import entries_by_target, of_files
 
     if args.matrix and args.database:
-        raise BadInput("give one of the two", field="--matrix and --database")
+        raise BadInput("exclude each other", field="--matrix and --database")
     if args.matrix:
         from compatgate.documents.sources import read_paths
 
@@ -115,7 +115,7 @@ def _verdicts(
 
 
 def _is_there(named: str | None) -> bool:
-    """Tell whether a database is named, or the user's own exists."""
+    """Tell whether a database is named, or the user's database exists."""
     from pathlib import Path
 
     from compatgate.kit.database.database import ENVIRONMENT, resolve_url
@@ -142,12 +142,12 @@ def _of_database(
 
 
 def _unusable(before: Snapshot, after: Snapshot) -> dict[str, str]:
-    """Name the targets that one of the two facts cannot resolve, and why."""
+    """Return the targets that one of the sets cannot resolve, with the reason."""
     return {**before.unusable, **after.unusable}
 
 
 def _gets_worse(entries: Entries, replayed: Replayed | None) -> bool:
-    """Tell whether a verdict is more severe than it was."""
+    """Tell whether a verdict is more severe than before."""
     worse = any(e.change in ("breaks", "worsens") for found in entries.values() for e in found)
     return worse or any(change.is_worse for change in (replayed.changes if replayed else ()))
 
@@ -232,7 +232,7 @@ def _of_entries(entries: Entries | None, unusable: Mapping[str, str]) -> Iterato
             for finding in pool.lost[:3]:
                 yield f"      {finding.rule} {finding.message}"
     for target, why in unusable.items():
-        yield f"  {target} could not be judged: {why}"
+        yield f"  {target} could not be evaluated: {why}"
 
 
 def _changed_pools(entry: EntryChange) -> list[PoolChange]:
@@ -256,7 +256,7 @@ def _of_decisions(replayed: Replayed | None) -> Iterator[str]:
     if count > _MOST_SHOWN:
         yield f"  and {count - _MOST_SHOWN} more (--format json)"
     for name, why in replayed.left.items():
-        yield f"  {name} could not be asked again: {why}"
+        yield f"  {name} could not be re-evaluated: {why}"
 
 
 def _of_decision(change: DecisionChange) -> str:

@@ -1,4 +1,4 @@
-"""``compatgate facts measure``: what wheels require, link against and have GPU code for."""
+"""Run ``compatgate facts measure``: measure requirements, libraries and GPU code of wheels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from compatgate.discovery.wheels.index import IndexFile, PackageIndex
     from compatgate.discovery.wheels.measure import MeasureOptions, Progress
 
-HELP = "measure what wheels require, link against and have GPU code for"
+HELP = "measure requirements, linked libraries and GPU code of wheels"
 
 _EXAMPLES = """\
 examples:
@@ -28,18 +28,17 @@ examples:
   compatgate facts measure ./flash_attn-2.8.3-cp312-cp312-linux_x86_64.whl --format json
   compatgate facts measure https://example.com/x-1.0-py3-none-any.whl#sha256=...
 
-A wheel is read where it is, in ranges; it is never stored. Its SHA-256 is compared where the wheel
-is small, where most of it is needed, and with --whole; otherwise each member that is read is
-compared with the wheel's own RECORD.
+Reads a wheel in ranges and never stores it. Compares its SHA-256 if the wheel is small, if most of
+its bytes are needed, and with --whole; otherwise compares each member with the wheel's RECORD.
 
-exit status: 0 all were measured; 2 one of them could not be
+exit status: 0 all measured, 2 a wheel could not be measured
 """
 _PLATFORMS = ("linux-x86_64", "linux-aarch64", "windows-x86_64", "windows-aarch64")
 _LONGEST_HOURS = 6.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action: what to measure, and from where."""
+    """Add the options: the wheels to measure, and their index."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "what",
@@ -51,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--index",
         metavar="URL",
         action="append",
-        help="simple index to ask (default: the one pip and uv use); may be repeated",
+        help="package index (default: the index of pip and uv); may be repeated",
     )
     parser.add_argument(
         "--platform",
@@ -76,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and print; 0, or 2 when one of them could not be measured."""
+    """Measure and print; return 0, or 2 when a wheel could not be measured."""
     from compatgate.catalog import load_facts
     from compatgate.discovery.cache import default_wheel_folder
     from compatgate.discovery.wheels.index import configured_indexes
@@ -84,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
     if not 0 < args.timeout <= _LONGEST_HOURS * 3600:
         hint = f"more than 0, at most {_LONGEST_HOURS * 3600:.0f}"
-        raise BadInput("not a time limit", field="--timeout", value=args.timeout, hint=hint)
+        raise BadInput("is not a time limit", field="--timeout", value=args.timeout, hint=hint)
     options = MeasureOptions(
         toolkits=toolkits_of_ptx(load_facts(args.facts).arch),
         cache=None if args.no_cache else default_wheel_folder(),
@@ -134,7 +133,7 @@ def _wheels(what: str, args: argparse.Namespace, index: PackageIndex) -> list[In
 
     if "://" in what:
         if not what.startswith(("https://", "http://", "file://")):
-            raise BadInput("not a URL of a wheel", field=what, hint="use https, http or file")
+            raise BadInput("is not the URL of a wheel", field=what, hint="use https, http or file")
         return [wheel_at(what)]
     name, version = _release(what)
     files = index.wheels(name, version)
@@ -150,7 +149,7 @@ def _wheels(what: str, args: argparse.Namespace, index: PackageIndex) -> list[In
     chosen = choose_wheel(files, place)
     if not chosen:
         others = ", ".join(sorted(file.name for file in files)[:5])
-        hint = f"it has {others}; choose with --platform, or measure --all"
+        hint = f"it has {others}; choose with --platform, or measure all with --all"
         raise NotFound(f"has no wheel for {place.os} {place.cpu}", field=what, hint=hint)
     return chosen
 
@@ -165,7 +164,7 @@ def _release(what: str) -> tuple[str, str]:
     pins = list(requirement.specifier) if requirement and not requirement.url else []
     if requirement is None or len(pins) != 1 or pins[0].operator != "==" or "*" in pins[0].version:
         hint = "like torchvision==0.24.0, a wheel's file or its URL"
-        raise BadInput("not a release of a package", field=what, hint=hint)
+        raise BadInput("is not a release of a package", field=what, hint=hint)
     return requirement.name, pins[0].version
 
 
@@ -201,10 +200,10 @@ def _lines(record: Record) -> Iterator[str]:
     for path in record.unread:
         yield f"  not read    {path}"
     if not record.libraries and not record.unread:
-        yield "  carries no GPU code and links against no GPU library"
+        yield "  has no GPU code and links no GPU library"
 
 
-_VERIFIED = {"whole": "of all bytes", "members": "not compared; members agree with RECORD"}
+_VERIFIED = {"whole": "compared", "members": "not compared; members agree with RECORD"}
 
 
 def _of_library(library: Library) -> Iterator[str]:
@@ -240,16 +239,16 @@ class Lines:
         pass
 
     def begin(self, wheel: str, size: int) -> None:
-        """Say which wheel is read, and how much of it."""
+        """Print the name of the wheel and the size to read."""
         print(printable(f"{wheel}: reading {_megabytes(size)}"), file=sys.stderr, flush=True)
 
     def member(self, path: str, size: int) -> None:
-        """Say which large member is read."""
+        """Print the name of a large member."""
         if size >= 8_000_000:
             print(printable(f"  {path} ({_megabytes(size)})"), file=sys.stderr, flush=True)
 
     def advance(self, size: int) -> None:
-        """Do nothing: a log does not show how a member goes on."""
+        """Do nothing: a log does not show progress within a member."""
 
     def say(self, text: str) -> None:
         """Print a line."""

@@ -1,4 +1,4 @@
-"""``compatgate facts refresh``: what the package index has and the facts do not, for review."""
+"""Run ``compatgate facts refresh``: find unknown releases on a package index, for review."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from compatgate.refresh import Bounds, News, Survey
     from compatgate.refresh.survey import Folder
 
-HELP = "find releases and wheels that the facts do not know, and write them for review"
+HELP = "find releases and wheels that the facts lack, and write them for review"
 
 _EXAMPLES = """\
 examples:
@@ -33,25 +33,25 @@ examples:
   compatgate facts refresh --since 2026-10-01 --limit 0 --check --format json
   compatgate check --stack torch=2.16.0 --pool gpu=L4,driver=580.95.05 --facts ./new-facts
 
-Without a name, everything that the facts follow: the frameworks, cuDNN, NCCL, toolkits, and the
-packages with records. New is what is newer than the newest known release or was uploaded after it,
-and what was added to known releases later: another Python, a rebuild, a build for another CUDA.
-PKG==VERSION asks for one release whatever its age. Pre-releases and yanked wheels do not count.
+Without a name, refreshes frameworks, cuDNN, NCCL, toolkits, and packages with records. A release
+is new if it is newer than the newest known release or was uploaded after it. Additions to known
+releases also count: another Python, a rebuild, a build for another CUDA. PKG==VERSION asks for one
+release of any age. Pre-releases and yanked wheels do not count.
 
-The files in --out have the shape of an overlay: try them with --facts or $COMPATGATE_FACTS, compare
-them with "compatgate facts diff shipped DIR". A second run goes on where the first one stopped.
+The files in --out are overlays: try them with --facts or $COMPATGATE_FACTS, compare them with
+"compatgate facts diff shipped DIR". A second run continues where the first one stopped.
 
-exit status: 0 done, or nothing is new; 1 --check found something new; 2 bad input, or not all of it
-could be asked for or measured
+exit status: 0 done, or no news; 1 --check found news; 2 bad input, or the index or a measurement
+failed
 """
 _PLATFORMS = ("linux-x86_64", "linux-aarch64", "windows-x86_64", "windows-aarch64")
 _LONGEST_HOURS = 24.0
 _TRIES = 3
-"""Things that are asked about before an index that answers nothing is given up."""
+"""Failures in a row after which to give up an index that never answered."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action: what to refresh, from where, into which folder."""
+    """Add the options: packages, index and folder."""
     from compatgate.refresh.index import DEFAULT_LIMIT
 
     parser.epilog = _EXAMPLES
@@ -59,35 +59,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         nargs="*",
         metavar="PKG[==VERSION]",
-        help="packages (default: all that the facts follow)",
+        help="packages (default: all known ones)",
     )
     parser.add_argument("--out", metavar="DIR", help="write the files for review to this folder")
     parser.add_argument(
-        "--check", action="store_true", help="only check; exit with 1 if something is new"
+        "--check", action="store_true", help="only check; exit with 1 if there is news"
     )
     parser.add_argument(
         "--index",
         metavar="URL",
         action="append",
-        help="simple index to ask (default: the one pip and uv use); may be repeated",
+        help="package index (default: the index of pip and uv); may be repeated",
     )
     parser.add_argument(
         "--offline",
         metavar="DIR",
-        help="ask nothing else than this folder: PKG/index.json (PEP 691), the wheels or their "
-        "metadata (PEP 658) beside it",
+        help="use only this folder: PKG/index.json (PEP 691), with the wheels or their metadata "
+        "(PEP 658)",
     )
     parser.add_argument(
         "--limit",
         metavar="N",
         type=int,
         default=DEFAULT_LIMIT,
-        help=f"newest releases of each package; 0: all ({DEFAULT_LIMIT})",
+        help=f"maximum number of new releases per package; 0: all (default: {DEFAULT_LIMIT})",
     )
     parser.add_argument(
         "--since",
         metavar="DATE|DAYS",
-        help="include everything uploaded since then: 2026-10-01 or 30d",
+        help="include all uploads since a day or an age: 2026-10-01 or 30d",
     )
     parser.add_argument(
         "--metadata-only",
@@ -113,10 +113,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Survey, then measure and write; exit status as the help says.
+    """Compare with the index, measure and write; return the exit status.
 
     Raises:
-        BadInput: a malformed option.
+        BadInput: an option is malformed.
     """
     from compatgate.catalog import load_facts, open_library
     from compatgate.cli.facts_measure import shown_progress
@@ -125,8 +125,8 @@ def run(args: argparse.Namespace) -> int:
 
     bounds, names, indexes = _bounds(args), _names(args.what), _indexes(args)
     if not args.check and not args.out:
-        hint = "name a folder with --out, or ask with --check"
-        raise BadInput("refresh writes files to review", field="--out", hint=hint)
+        hint = "name a folder with --out, or use --check"
+        raise BadInput("no folder for the files is named", field="--out", hint=hint)
     folder = None if args.check else Folder(args.out, args.facts)
     library, facts = open_library(args.facts), load_facts(args.facts)
     things = chosen(followed(library, facts), names, facts)
@@ -136,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
         for found in survey(things, Listing(index, transport), _by_fact(bounds, things)):
             report.add(found, progress)
             if report.is_hopeless:
-                _say(progress, "the index does not answer: the rest was not asked for")
+                _say(progress, "the index does not answer: skipped the rest")
                 break
             if folder is not None and found.news:
                 report.failed += writer.write(found.news, folder)
@@ -168,7 +168,7 @@ def _requirement(text: str) -> tuple[str, str | None]:
     exact = len(pins) == 1 and pins[0].operator == "==" and "*" not in pins[0].version
     if requirement is None or requirement.url or requirement.marker or (pins and not exact):
         hint = "like xformers or xformers==0.0.36"
-        raise BadInput("not a package or a release of one", field=text, hint=hint)
+        raise BadInput("is not a package or a release", field=text, hint=hint)
     return str(canonicalize_name(requirement.name)), pins[0].version if pins else None
 
 
@@ -177,10 +177,12 @@ def _bounds(args: argparse.Namespace) -> Bounds:
     from compatgate.refresh import Bounds
 
     if args.limit < 0:
-        raise BadInput("not a number of releases", field="--limit", value=args.limit, hint="0: all")
+        raise BadInput(
+            "is not a number of releases", field="--limit", value=args.limit, hint="0: all"
+        )
     if not 0 < args.timeout <= _LONGEST_HOURS * 3600:
         hint = f"more than 0, at most {_LONGEST_HOURS * 3600:.0f}"
-        raise BadInput("not a time limit", field="--timeout", value=args.timeout, hint=hint)
+        raise BadInput("is not a time limit", field="--timeout", value=args.timeout, hint=hint)
     named: dict[str, frozenset[str]] = {}
     for text in args.what:
         name, version = _requirement(text)
@@ -197,7 +199,7 @@ def _bounds(args: argparse.Namespace) -> Bounds:
 
 
 def _by_fact(bounds: Bounds, things: Sequence[Any]) -> Bounds:
-    """Let a release that was asked for by a distribution count for what it is a part of."""
+    """Assign versions asked for by distribution to the framework or library they belong to."""
     from msgspec.structs import replace
 
     named = dict(bounds.named)
@@ -218,7 +220,7 @@ def _since(text: str | None) -> str:
         return date.fromisoformat(text).isoformat()
     except (ValueError, OverflowError):
         hint = "a day such as 2026-10-01, or a number of days such as 30d"
-        raise BadInput("not a day", field="--since", value=text, hint=hint) from None
+        raise BadInput("is not a day", field="--since", value=text, hint=hint) from None
 
 
 def _indexes(args: argparse.Namespace) -> tuple[str, ...]:
@@ -229,10 +231,12 @@ def _indexes(args: argparse.Namespace) -> tuple[str, ...]:
     if not args.offline:
         return tuple(args.index or configured_indexes())
     if args.index:
-        raise BadInput("give one of the two", field="--offline and --index")
+        raise BadInput("exclude each other", field="--offline and --index")
     if not os.path.isdir(args.offline):
         hint = "a folder with PKG/index.json"
-        raise BadInput("there is no such folder", field="--offline", value=args.offline, hint=hint)
+        raise BadInput(
+            "the folder does not exist", field="--offline", value=args.offline, hint=hint
+        )
     return (Path(args.offline).resolve().as_uri(),)
 
 
@@ -250,7 +254,7 @@ def _asked(indexes: Sequence[str], timeout: float) -> Iterator[tuple[PackageInde
 
 
 class _Writer:
-    """Measures new wheels, and writes what is new into a folder as it goes."""
+    """A writer that measures new wheels and writes news to a folder at once."""
 
     def __init__(
         self,
@@ -269,7 +273,7 @@ class _Writer:
         self._index, self._transport, self._progress = index, transport, progress
 
     def write(self, found: Sequence[News], folder: Folder) -> int:
-        """Write some news; return how many wheels could not be measured."""
+        """Write news; return the number of wheels that could not be measured."""
         failed = 0
         for news in found:
             if news.entry is not None:
@@ -296,7 +300,7 @@ class _Writer:
 
 
 def _origin(wheel: IndexFile) -> str:
-    """Say where a wheel was read and when."""
+    """Describe where and when a wheel was read."""
     day = datetime.now(UTC).date().isoformat()
     return f"{wheel.name} on the package index, measured {day}"
 
@@ -309,7 +313,7 @@ def _say(progress: Any, text: str) -> None:
 
 
 class _Report:
-    """What was found, printed as it is found (text) or at the end (JSON)."""
+    """A report of news, printed at once (text) or at the end (JSON)."""
 
     def __init__(self, form: str) -> None:
         self._form = form
@@ -322,11 +326,11 @@ class _Report:
 
     @property
     def is_hopeless(self) -> bool:
-        """Tell whether the index answered nothing so far, and was asked often enough."""
+        """Tell whether the index has not answered after enough tries."""
         return not self._answered and self._unreached >= _TRIES
 
     def add(self, found: Survey, progress: Any) -> None:
-        """Take what was found of one thing."""
+        """Add the result of one comparison."""
         unreached = isinstance(found.problem, Unavailable)
         self._unreached += unreached
         self._answered += not unreached
@@ -342,7 +346,7 @@ class _Report:
                 print(printable(_line(news)), flush=True)
 
     def print(self, written: Sequence[str]) -> None:
-        """Print the rest."""
+        """Print the rest of the report."""
         from compatgate.refresh import NOT_TOLD
 
         if self._form == "json":
@@ -356,11 +360,11 @@ class _Report:
             print(json.dumps(document))
             return
         if not self.news and not self.failed:
-            print("nothing is new")
+            print("no news")
         for path in written:
             print(printable(f"wrote {path}"))
         if written and any(news.entry for news in self.news):
-            print(f"the index does not tell: {NOT_TOLD}")
+            print(f"the index does not state: {NOT_TOLD}")
         for facts, count in self.left_out.items():
             text = (
                 f"{facts}: {count} more new release{'s' if count > 1 else ''} (--limit 0 for all)"

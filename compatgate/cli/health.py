@@ -1,4 +1,4 @@
-"""``compatgate health``: errors of GPUs and NVSwitches in a kernel log, and what to do."""
+"""Run ``compatgate health``: find GPU and NVSwitch errors in a kernel log, with actions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ examples:
   journalctl -k -b -1 -o json | compatgate health --dmesg - --format json
   compatgate health --dmesg kern.log --driver 570.124.06
 
-Without --dmesg: this machine's kernel log and, with pip install compatgate[nvml], its GPUs.
-Exit status: 0 nothing fatal, 1 a fatal error or a sick GPU, 2 bad input, 3 it could not be seen.
-The codes are facts: compatgate facts show xid 119; your own in COMPATGATE_FACTS, docs/health.md.
+Without --dmesg: reads this machine's kernel log and, with pip install compatgate[nvml], its GPUs.
+Exit status: 0 no fatal error, 1 a fatal error or an unhealthy GPU, 2 bad input, 3 no log and no GPU
+to read. Codes are facts: compatgate facts show xid 119; overlays may add codes, see docs/health.md.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command: a log, and the driver that wrote it."""
+    """Add the options: a log, and its driver version."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "--dmesg",
@@ -51,11 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look and print: 0 nothing fatal, 1 something is, 3 there was nothing to look at.
+    """Print errors; return 0 without fatal errors, 1 with, 3 without a log and a GPU.
 
     Raises:
         BadInput: the log cannot be read, or the driver is not a version.
-        Unavailable: this machine's log may not be read, and there is no GPU to ask either.
+        Unavailable: this machine's log is not readable, and no GPU answers.
     """
     from compatgate.core.versions import parse_version
 
@@ -150,7 +150,7 @@ def _text(document: dict[str, Any], health: Health | None) -> str:
     fatal = sum(event["severity"] == "fatal" for event in events)
     lines = []
     if document["problem"] and not events:
-        lines.append(f"nothing is known of the log: {document['log']}")
+        lines.append(f"the log is unknown: {document['log']}")
     elif not events:
         lines.append(f"no GPU error in {document['log']}")
     else:
@@ -174,7 +174,7 @@ def _event(event: dict[str, Any]) -> list[str]:
     instance = event["gpu_instance"]
     rows = [
         ("do", event["action"]),
-        ("if again", event["investigate"]),
+        ("repeated", event["investigate"]),
         ("seen", _seen(event)),
         ("GPU", gpu),
         ("MIG", f"GPU instance {instance}" if instance is not None else ""),
@@ -208,7 +208,7 @@ def _seen(event: dict[str, Any]) -> str:
 
 def _gpus(document: dict[str, Any], health: Health | None) -> list[str]:
     if not document["gpus"]:
-        return ["no GPU was seen through NVML (it needs a driver, and compatgate[nvml])"]
+        return ["NVML found no GPU (it needs a driver, and compatgate[nvml])"]
     lines = [f"{len(document['gpus'])} GPU(s) through NVML: {health.state if health else ''}"]
     if health:
         for reason in health.reasons:

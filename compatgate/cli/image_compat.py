@@ -1,4 +1,4 @@
-"""Run ``compatgate image-compat``: NFD's image compatibility specs, beside images in registries."""
+"""Run ``compatgate image-compat``: attach NFD's compatibility specs to images, and check them."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ examples:
 ACTIONS = {
     "push": (
         "compatgate.cli.image_compat:push",
-        "attach a spec to an image in its registry: that of its stack, or a file's",
+        "attach a spec to an image in its registry, generated from its stack or from a file",
     ),
-    "pull": ("compatgate.cli.image_compat:pull", "print the newest spec that is attached"),
-    "check": ("compatgate.cli.image_compat:check", "say which rules of a spec hold on a pool"),
+    "pull": ("compatgate.cli.image_compat:pull", "print the newest attached spec"),
+    "check": ("compatgate.cli.image_compat:check", "check the rules of a spec against a pool"),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command and its actions."""
+    """Add the actions."""
     parser.epilog = _EXAMPLES
     add_actions(parser, ACTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked; the exit status is the action's."""
+    """Run the chosen action; return its exit status."""
     return run_action(args, ACTIONS)
 
 
 def add_push_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action: the image, and what is attached to it."""
+    """Add the options: the image, and the spec."""
     parser.add_argument("image", metavar="IMAGE", help="reference in a registry")
     parser.add_argument(
         "--platform",
@@ -61,8 +61,8 @@ def add_push_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--index",
         action="store_true",
-        help="attach to what the reference names, an index as well: nfd looks there unless it is"
-        " told a platform",
+        help="attach to the reference as written, also to an index: nfd looks there unless it has a"
+        " platform",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the spec without attaching it"
@@ -70,12 +70,12 @@ def add_push_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_push(args: argparse.Namespace) -> int:
-    """Attach, unless the same spec is the newest already.
+    """Attach a spec, unless the newest one is the same.
 
     Raises:
-        BadInput: the reference is none, the file no spec, or there is no such platform.
+        BadInput: the reference, spec or platform is invalid.
         Inconclusive: no rule can be written for the image.
-        Unavailable: the registry does not answer, or may not be written to.
+        Unavailable: the registry does not answer, or refuses the upload.
     """
     from compatgate.discovery.registry.artifacts import open_location
     from compatgate.discovery.registry.limits import options_from_environment
@@ -89,18 +89,18 @@ def run_push(args: argparse.Namespace) -> int:
         image = digest_in(place, platform)
         known = newest_spec(place, image)
         if known and known.data == text.encode():
-            print(f"{known.digest} is attached already, and the same")
+            print(f"{known.digest} is already attached with the same content")
             return 0
         made = _attach_spec(place, image, text)
         print(f"{place.name.registry}/{place.name.repository}@{made} is attached to {image}")
     if index and platform:
-        print(f"note: it belongs to one image of an index: nfd compat validate-node needs"
+        print(f"note: the spec belongs to one image of an index: nfd compat validate-node needs"
               f" --platform {platform}", file=sys.stderr)  # fmt: skip
     return 0
 
 
 def _read_spec_text(args: argparse.Namespace) -> tuple[str, bool]:
-    """Return the text, and whether the reference names an index."""
+    """Return the text, and whether the reference is an index."""
     from compatgate.catalog import load_facts
     from compatgate.check.stack_sources import read_image_reference
     from compatgate.discovery.integrations.nfd_spec import read_spec
@@ -130,7 +130,7 @@ def _attach_spec(place: ImageLocation, image: str, text: str) -> str:
 
 
 def add_pull_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action: the image."""
+    """Add the options: the image."""
     parser.add_argument("image", metavar="IMAGE", help="reference in a registry")
     parser.add_argument("--platform", metavar="OS/CPU", help="platform in a multi-platform image")
     parser.add_argument(
@@ -139,10 +139,10 @@ def add_pull_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_pull(args: argparse.Namespace) -> int:
-    """Print the newest spec as it was attached.
+    """Print the newest attached spec, unchanged.
 
     Raises:
-        NotFound: there is no such image, or nothing is attached.
+        NotFound: the image does not exist, or has no spec.
         Unavailable: the registry does not answer, or refuses.
     """
     from compatgate.kit.cli.output import write_output
@@ -156,12 +156,12 @@ _RANK = {"pass": 0, "unknown": 1, "fail": 2}
 
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action: the spec, where it is to hold, the form of the answer."""
+    """Add the options: the spec, the pool or target, and the format."""
     from compatgate.check.cli import add_where, add_who
 
     parser.epilog = (
-        "exit status:\n  0  every rule holds   1  a rule fails   2  bad input   3  not all could be"
-        " checked\n"
+        "exit status:\n  0  every rule holds   1  a rule fails   2  bad input   3  a rule could not"
+        " be checked\n"
     )
     parser.add_argument(
         "spec", metavar="FILE|IMAGE", help="compatibility spec, or an image with one"
@@ -171,16 +171,16 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="output format (default: text)"
     )
-    add_where(parser.add_argument_group("where it is to hold"))
-    add_who(parser.add_argument_group("who knows the target"))
+    add_where(parser.add_argument_group("target or pool"))
+    add_who(parser.add_argument_group("source of targets and facts"))
 
 
 def run_check(args: argparse.Namespace) -> int:
-    """Answer rule by rule; the worst decides.
+    """Check rule by rule; the worst result decides.
 
     Raises:
-        BadInput: the spec is none, no set has the tag, or it is not said where.
-        NotFound: nothing is attached to the image, or there is no such target.
+        BadInput: the spec is malformed, no set has the tag, or no pool is named.
+        NotFound: the image has no spec, or the target does not exist.
     """
     from compatgate.catalog import load_facts
     from compatgate.discovery.integrations.nfd_evaluate import evaluate_spec
@@ -196,7 +196,7 @@ def run_check(args: argparse.Namespace) -> int:
     note = ""
     if len(set(worst)) > 1:
         outcome = "unknown"
-        note = "the format does not say whether all sets must hold or one; choose with --tag"
+        note = "the format does not define whether all sets or one must hold; choose with --tag"
     if args.format == "json":
         _print_json(outcome, found, note)
     else:
@@ -236,7 +236,7 @@ def _read_pools(args: argparse.Namespace, facts: Facts) -> list[Pool]:
         bodies = read_host(args, facts).choose(stated)
     if not bodies:
         hint = "--target NAME, or --pool driver=535.104.05,gpu=L4"
-        raise BadInput("say where it is to hold", hint=hint)
+        raise BadInput("name a target or a pool", hint=hint)
     return [parse_pool({k: v for k, v in body.items() if v is not None}, facts.gpus)
             for body in named(bodies)]  # fmt: skip
 
@@ -279,15 +279,15 @@ def _print_text(
 
 
 CREATED = "org.opencontainers.image.created"
-"""By which NFD tells the newest of several specs."""
+"""Annotation by which NFD finds the newest spec."""
 
 
 def digest_in(place: ImageLocation, platform: str | None) -> str:
-    """The digest that specs belong to: what the reference names, or its image for a platform.
+    """Return the digest that specs belong to: the reference's, or its image's for a platform.
 
     Raises:
-        NotFound: there is no such image.
-        BadInput: the reference names an index without that platform.
+        NotFound: the image does not exist.
+        BadInput: the index lacks that platform.
     """
     from compatgate.discovery.registry.manifest import (
         choose_manifest,
@@ -307,7 +307,7 @@ def newest_spec(place: ImageLocation, digest: str) -> Attachment | None:
 
     Raises:
         Unavailable: the registry does not answer, or refuses.
-        Damaged: an artifact is not what it should be.
+        Damaged: an artifact is malformed.
     """
     from compatgate.discovery.integrations.nfd_spec import ARTIFACT_TYPE, LAYER_TYPE
     from compatgate.discovery.registry.artifacts import fetch_attachments
@@ -320,7 +320,7 @@ def pull_spec(reference: str, platform: str | None) -> str:
     """Return the text of the newest spec.
 
     Raises:
-        NotFound: there is no such image, or nothing is attached; else as `newest`.
+        NotFound: the image does not exist, or has no spec. See also `newest_spec`.
     """
     from compatgate.discovery.registry.artifacts import open_location
     from compatgate.discovery.registry.limits import options_from_environment
@@ -334,7 +334,7 @@ def pull_spec(reference: str, platform: str | None) -> str:
 
 
 def spec_text(stack: dict[str, Any], platform: str, facts: Facts) -> str:
-    """The spec of a stack in the form of requests; what it leaves out goes to standard error.
+    """Return the spec of a stack in request form; print omissions on standard error.
 
     Raises:
         BadInput: a version in the stack is malformed.

@@ -1,4 +1,4 @@
-"""``compatgate inspect``: the stack found in something, each part with where it was seen."""
+"""Run ``compatgate inspect``: show the stack in an image or file, with the origin of each part."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ examples:
   compatgate inspect registry.example/team/app:1.2 --format cyclonedx > bom.json
   compatgate inspect registry.example/team/app:1.2 --format nfd
 
-exit status: 0 read, also where nothing was found; 2 damaged, or of another kind; 3 no answer of a
-registry, or (nfd) no rule can be made of what was found
+exit status: 0 read, also without findings; 2 damaged or unsupported; 3 the registry does not
+answer, or (nfd) no rule can be written
 """
 
 
 class Kind(NamedTuple):
-    """Something that can be inspected.
+    """A kind of inspection.
 
     Attributes:
-        name: for messages.
-        is_one: whether what was named is of this kind.
-        inspect: reads it.
+        name: name for messages.
+        is_one: function that tells whether an argument is of this kind.
+        inspect: function that reads it.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Kind(NamedTuple):
 
 
 class Inspected(NamedTuple):
-    """What was found, and where the files of its packages are, of a file that names them.
+    """The result of an inspection.
 
     Attributes:
-        wheels: the files that parts are installed from, by name.
-        origins: where those of GPU packages are; None: it is no file that names packages.
-        records: of wheels that were measured for it.
+        wheels: files that parts are installed from, by name.
+        origins: origins of GPU packages; None: the input does not list packages.
+        records: records of wheels measured for this inspection.
     """
 
     inspection: Inspection
@@ -64,13 +64,13 @@ class Inspected(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command: what to inspect, and the format."""
+    """Add the options: what to inspect, and the format."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "what",
         nargs="?",
         metavar="PATH|IMAGE",
-        help="image reference, lockfile, shared library (of Windows, too), object, static library,"
+        help="image reference, lockfile, shared library (Linux or Windows), object, static library,"
         " fatbinary, cubin, PTX file, wheel or folder",
     )
     parser.add_argument("--lock", metavar="FILE", help="lockfile with any name")
@@ -80,18 +80,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("text", "json", "cyclonedx", "nfd"),
         default="text",
-        help="cyclonedx: a bill of materials that check --sbom reads back; nfd: what it needs of a"
-        " node, as an image-compatibility spec of NFD (text)",
+        help="output format (default: text); cyclonedx: a bill of materials for check --sbom; nfd:"
+        " node requirements as an image-compatibility spec of NFD",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Inspect and print; 0.
+    """Inspect and print; return 0.
 
     Raises:
-        BadInput: it is damaged, or of no kind that is known.
-        Inconclusive: of what was found, no rule of an image-compatibility spec can be made.
-        NotFound: there is nothing of that name.
+        BadInput: the input is damaged or unsupported.
+        Inconclusive: no rule of an image-compatibility spec can be written.
+        NotFound: no file or image has this name.
     """
     what, found = _inspected(args)
     inspection = found.inspection
@@ -113,16 +113,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _inspected(args: argparse.Namespace) -> tuple[str, Inspected]:
-    """What is inspected, and what was found.
+    """Return the name of the input and the result.
 
     Raises:
-        BadInput: nothing or more than one thing is named, or it names no packages to measure.
-        NotFound: there is nothing of that name.
+        BadInput: no input or more than one is named, or it lists no packages to measure.
+        NotFound: no file or image has this name.
     """
     named = [what for what in (args.what, args.lock, args.sbom) if what]
     if len(named) != 1:
         hint = "a path, an image, --lock FILE or --sbom FILE"
-        raise BadInput("name one thing to inspect", field="inspect", hint=hint)
+        raise BadInput("name one input", field="inspect", hint=hint)
     found = _read(args, named[0])
     if args.read_wheels or args.cached_wheels:
         found = _with_wheels(found, named[0], network=not args.cached_wheels)
@@ -138,11 +138,11 @@ def _read(args: argparse.Namespace, what: str) -> Inspected:
         if kind.is_one(what):
             return kind.inspect(what)
     names = ", ".join(kind.name for kind in KINDS)
-    raise NotFound("there is no such thing", field=what, hint=f"known: {names}")
+    raise NotFound("no file or image has this name", field=what, hint=f"known: {names}")
 
 
 def _with_wheels(found: Inspected, what: str, *, network: bool) -> Inspected:
-    """Measure the wheels of packages without a record; a lock is read for Linux on x86-64."""
+    """Measure wheels of packages without a record; lockfiles count for Linux on x86-64."""
     from msgspec.structs import replace
 
     from compatgate.catalog import load_facts
@@ -150,7 +150,7 @@ def _with_wheels(found: Inspected, what: str, *, network: bool) -> Inspected:
     from compatgate.discovery.stated_stack import attach_remarks, attach_wheels
 
     if found.origins is None:
-        hint = "it reads the wheels that a lockfile or a bill of materials names"
+        hint = "name a lockfile or a bill of materials"
         raise BadInput("names no wheels", field=f"--read-wheels {what}", hint=hint)
     stack = attach_remarks(found.inspection.stack, (), ())
     read = read_wheels(
@@ -231,7 +231,7 @@ def _bill(path: str) -> Inspected:
 
 
 def _is_reference(what: str) -> bool:
-    """Return a path that does not exist is an image; one that looks like a path is a mistake."""
+    """Tell whether an argument is an image: neither an existing path nor in the form of a path."""
     return not os.path.exists(what) and not what.startswith(("/", ".", "~"))
 
 
@@ -251,7 +251,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("file, wheel or folder", os.path.exists, _local),
     Kind("image reference", _is_reference, _image),
 )
-"""In the order in which they are asked."""
+"""Kinds in the order in which they are tried."""
 
 
 def _text(what: str, inspection: Inspection, records: tuple[Record, ...] = ()) -> str:
@@ -289,5 +289,5 @@ def _text(what: str, inspection: Inspection, records: tuple[Record, ...] = ()) -
 
 
 def _shown(text: str) -> str:
-    """In one line that no terminal obeys; names of files need not be text."""
+    """Return a text on one line without control characters, valid as Unicode."""
     return printable(text.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n"))

@@ -1,7 +1,7 @@
-"""The ``compatgate`` command: finds the sub-command, runs it, and turns errors into exit statuses.
+"""Run the ``compatgate`` command: find the sub-command, run it, and map errors to exit statuses.
 
-Nothing but the chosen sub-command's module is imported, so that ``compatgate check`` stays cheap
-enough for a commit hook.
+Only the module of the chosen sub-command is imported, so that ``compatgate check`` is fast enough
+for a commit hook.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "audit": ("compatgate.service.audit.cli", "read and verify the audit log and the decisions"),
     "db": ("compatgate.cli.db", "create, migrate and prune the database"),
 }
-"""Name to code and help, as `compatgate.kit.cli.parser.Actions`: listing them imports no module."""
+"""Name to code and help, as in `compatgate.kit.cli.parser.Actions`; listing imports no module."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 _NEW_OBJECTS = 20_000
-"""After which garbage is looked for: what a start loads stays, and Python's 700 cost it a tenth."""
+"""Garbage collection threshold: objects of the start stay, and Python's 700 cost a tenth of it."""
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
@@ -82,7 +82,7 @@ EXIT_BROKEN_PIPE = 141
 
 _EXAMPLES = """\
 exit status:
-  0  done, or allowed      1  denied, or something was found      2  bad input or usage
+  0  done, or allowed      1  denied, or problems found      2  bad input or usage
   3  no decision, or no answer    130  interrupted    141  the output was closed
 
 examples:
@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        argv: arguments without the program's name; None: those of the process.
+        argv: arguments without the program's name; None: the arguments of the process.
 
     Returns:
         The exit status. 0 success or allowed, 1 denied, 2 bad input or usage, 3 no decision;
@@ -150,7 +150,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _prepare_output() -> None:
-    """Have standard output take every text, also where it is closed or its encoding has little."""
+    """Make standard output accept every text, also if it is closed or its encoding is limited."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
     elif (sys.stdout.encoding or "").lower() != "utf-8":
@@ -160,14 +160,14 @@ def _prepare_output() -> None:
 
 
 def _drop_output() -> None:
-    """Let go of what could not be written: Python would complain when it flushes at exit."""
+    """Discard unwritten output, so that Python does not complain at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _import_msgspec() -> None:
     """Import msgspec without typing_extensions, which costs more than all of msgspec.
 
-    It asks there for names that typing has since Python 3.11, and falls back to typing.
+    msgspec needs only names that typing has since Python 3.11, and falls back to typing.
     """
     hide = "typing_extensions" not in sys.modules
     if hide:
@@ -180,7 +180,7 @@ def _import_msgspec() -> None:
 
 
 def parser_of(name: str) -> Parser:
-    """Return the parser of a command, as `COMMANDS` names it."""
+    """Return the parser of a command in `COMMANDS`."""
     from compatgate.kit.cli.parser import Parser, load_command, sentence
 
     code, help_text = COMMANDS[name]

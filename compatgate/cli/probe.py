@@ -24,19 +24,19 @@ examples:
   kubectl get nodes -o json | compatgate probe --node-labels -
   compatgate check --probe node17.json --target prod-a100
 
-What it reads: NVML (pip install compatgate[nvml]) or nvidia-smi, /proc/driver/nvidia/version, the
-dynamic linker's cache, LD_LIBRARY_PATH, /usr/local/cuda*; with --python that interpreter's package
-metadata and its torch; with --pid what that process has loaded (/proc/PID); with --container the
-files and processes of a running container. It changes nothing and sends nothing.
-exit status: 0 looked at, also where no GPU was found; 2 it is not there, or may not be looked at;
-3 the container engine does not answer
+Reads NVML (pip install compatgate[nvml]) or nvidia-smi, /proc/driver/nvidia/version, the dynamic
+linker's cache, LD_LIBRARY_PATH and /usr/local/cuda*. --python also reads an interpreter's package
+metadata and torch; --pid the libraries loaded in a process (/proc/PID); --container the files and
+processes of a running container. Changes nothing and sends nothing.
+exit status: 0 done, also without a GPU; 2 not found, or permission denied; 3 the container engine
+does not answer
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command: what to look at, and where the answer goes."""
+    """Add the options: what to probe, and the output."""
     parser.epilog = _EXAMPLES
-    what = parser.add_argument_group("what to look at (default: this machine)")
+    what = parser.add_argument_group("what to probe (default: this machine)")
     one = what.add_mutually_exclusive_group()
     one.add_argument(
         "--pid", metavar="N", type=_pid, help="process to inspect for loaded libraries"
@@ -44,22 +44,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--container",
         metavar="ID",
-        help="running Docker container: its files and its loaded libraries",
+        help="running Docker container to inspect for files and loaded libraries",
     )
     one.add_argument(
         "--nvidia-smi",
         metavar="FILE",
-        help='another host, by what nvidia-smi printed there ("-": standard input)',
+        help='output of nvidia-smi on another host ("-": standard input)',
     )
     one.add_argument(
         "--node-labels",
         metavar="FILE",
-        help='Kubernetes nodes, by kubectl get nodes -o json or their labels ("-": standard input)',
+        help='Kubernetes nodes: kubectl get nodes -o json, or labels ("-": standard input)',
     )
     one.add_argument(
         "--python",
         metavar="PATH",
-        help="Python interpreter or environment to ask for its frameworks",
+        help="Python interpreter or environment to inspect for frameworks",
     )
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="output format (default: text)"
@@ -70,11 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look and print.
+    """Probe and print.
 
     Raises:
-        BadInput: what was named cannot be looked at, or the file not be written.
-        NotFound: there is no such process or container.
+        BadInput: the subject cannot be inspected, or the file cannot be written.
+        NotFound: the process or container does not exist.
         Unavailable: the container engine does not answer.
     """
     document = _look(args)
@@ -123,18 +123,18 @@ def _pid(text: str) -> int:
     from argparse import ArgumentTypeError
 
     if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**31):
-        raise ArgumentTypeError(f"'{text}' is not the number of a process")
+        raise ArgumentTypeError(f"'{text}' is not a process number")
     return int(text)
 
 
 def as_text(document: dict[str, Any]) -> str:
-    """Return the document in lines that fit the terminal."""
+    """Return the document as text that fits the terminal."""
     width = width_of(sys.stdout)
     lines = [*_host_lines(document), *_subject_lines(document), "", *_stack_lines(document, width)]
     stack = document["stack"]
     for title, texts in (
-        ("witnesses disagree", [c["message"] for c in document["conflicts"]]),
-        ("not known", stack.get("open", [])),
+        ("sources disagree", [c["message"] for c in document["conflicts"]]),
+        ("unknown", stack.get("open", [])),
         ("notes", document["host"]["notes"]),
     ):
         if texts:
@@ -186,7 +186,7 @@ def _subject_lines(document: dict[str, Any]) -> Iterator[str]:
         for process in container["processes"]:
             yield from _process_lines(process)
         if not container["processes"]:
-            yield "  no process in it that can be looked at has loaded a CUDA library"
+            yield "  no readable process of the container has loaded a CUDA library"
     elif process := document.get("process"):
         yield ""
         yield from _process_lines(process)

@@ -1,4 +1,4 @@
-"""``compatgate require``: would NVIDIA's container runtime start such an image, and why?"""
+"""Run ``compatgate require``: tell whether NVIDIA's container runtime would start an image."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _PROPERTIES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command: requirements and a host, or a file of both."""
+    """Add the options: requirements and a host, or a file of both."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "requirement",
         nargs="*",
         metavar="REQUIREMENT",
         help='value of an NVIDIA_REQUIRE_* variable, such as "cuda>=12.4 brand=tesla,driver>=470";'
-        " all that are given must hold",
+        " all of them must hold",
     )
     for name, help_text in _PROPERTIES.items():
-        parser.add_argument(f"--{name}", metavar="VALUE", help=f"{help_text}; not known if absent")
+        parser.add_argument(f"--{name}", metavar="VALUE", help=f"{help_text} (default: unknown)")
     parser.add_argument(
         "--impl",
         choices=("go", "c"),
@@ -55,23 +55,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch",
         metavar="FILE",
-        help='answer a file of JSON lines ("-": standard input) such as'
-        ' {"require": ["cuda>=12.4"], "impl": "go", "cuda": "12.2"}, one JSON line each',
+        help='read JSON lines from a file ("-": standard input) such as'
+        ' {"require": ["cuda>=12.4"], "impl": "go", "cuda": "12.2"}, and print one JSON line each',
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Answer: 0 satisfied, 1 not; a batch: 0, or 2 if some line was in error.
+    """Print the answer; return 0 satisfied, 1 not; for a batch 0, or 2 if a line is malformed.
 
     Raises:
         MalformedRequirement: the implementation would reject a requirement.
-        BadInput: a host property is not of its form, or the batch cannot be read.
+        BadInput: a host property is malformed, or the batch cannot be read.
     """
     if args.batch is not None:
         return _run_batch(args)
     if not args.requirement:
         raise BadInput(
-            "nothing to check",
+            "no requirement to check",
             field="requirement",
             hint='give a requirement such as "cuda>=12.4", or --batch FILE',
         )
@@ -92,7 +92,7 @@ def _run_batch(args: argparse.Namespace) -> int:
     if args.requirement or given:
         what = ", ".join([*given, *(["requirements"] if args.requirement else [])])
         raise BadInput(
-            "every line of a batch has its own requirements and host",
+            "excludes options for requirements and host: each line of the batch has its own",
             field="--batch",
             hint=f"leave out {what}",
         )
@@ -104,7 +104,7 @@ def _run_batch(args: argparse.Namespace) -> int:
 
 
 def _lines(path: str) -> Iterator[bytes]:
-    """Yield the lines of a file or of standard input, one at a time."""
+    """Yield the lines of a file or of standard input."""
     if path == "-":
         yield from sys.stdin.buffer
         return
@@ -118,7 +118,7 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def _answers(lines: Iterable[bytes], impl: Impl) -> Iterator[_Result]:
-    """Yield one result a line, in order; a line in error has its error in place."""
+    """Yield one result per line, in order; a malformed line gives an error object."""
     import msgspec
 
     from compatgate.core.requirements import Question
@@ -127,8 +127,8 @@ def _answers(lines: Iterable[bytes], impl: Impl) -> Iterator[_Result]:
     for line in lines:
         try:
             question = decode(line)
-        except ValueError as error:  # msgspec's own errors, and that of invalid UTF-8
-            yield {"error": f"not a line of a batch: {error}"}
+        except ValueError as error:  # errors of msgspec, and of invalid UTF-8
+            yield {"error": f"malformed line: {error}"}
             continue
         try:
             yield _result(question.answer(impl))

@@ -37,7 +37,7 @@ examples:
   compatgate serve --port 0 --database /tmp/trial.db
   compatgate serve --host 0.0.0.0 --workers 4 --database postgresql://gate@db.example/gate
 
-SIGTERM and Ctrl-C stop it gracefully. exit status: 0 stopped, 2 it cannot start
+SIGTERM and Ctrl-C stop the service gracefully. exit status: 0 stopped, 2 the start failed
 """
 _TRY = """\
 try:
@@ -47,7 +47,7 @@ try:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command."""
+    """Add the options."""
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=bounded_count,
         default=32,
         metavar="N",
-        help="requests of a kind (questions, hooks, others) that a process answers at once (32)",
+        help="concurrent requests per process and kind: questions, hooks, others (default: 32)",
     )
     add_database(parser)
     serve_options.add_commit(parser)
@@ -83,7 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--anonymous",
         metavar="SCOPES",
-        help=f"what needs no token, or none ({_LOOPBACK_SCOPES} on a loopback address, else none)",
+        help="scopes that need no token, or none"
+        f" (default: {_LOOPBACK_SCOPES} on a loopback address, else none)",
     )
     add(
         "--max-request-size",
@@ -100,8 +101,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PATTERN",
         help="images that submitted runs may test, like registry.example/team/*, or none; may be"
-        " repeated ($COMPATGATE_CANARY_IMAGES, with commas; every image on a loopback address,"
-        " else none)",
+        " repeated (default: $COMPATGATE_CANARY_IMAGES, comma-separated; else all images on a"
+        " loopback address, none on others)",
     )
     serve_options.add_tls(parser.add_argument_group("TLS and links"))
     serve_options.add_admission(parser.add_argument_group("Kubernetes admission"))
@@ -114,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until a signal ends it: 0; 2 when it cannot start.
+    """Serve until a signal; return 0, or 2 when the start fails.
 
     Raises:
         CompatgateError: the address, the database or the matrix cannot be used.
@@ -168,7 +169,7 @@ def _serve(args: argparse.Namespace) -> int:
 
     logging.basicConfig(level=args.log_level.upper(), format=_LOG)
     sys.stdout.flush()
-    parent = os.getpid()  # it may be gone before a worker asks for it
+    parent = os.getpid()  # the parent may be gone before a worker reads it
     options = ServerOptions(listener, args.workers, args.log_level, tls)
     status = serve(
         options,
@@ -188,7 +189,7 @@ def _under_test(args: argparse.Namespace, *, local: bool) -> AllowedImages:
 
 
 def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
-    """What a start did, on standard error: standard output begins with the URL."""
+    """Print the results of the start on standard error; standard output begins with the URL."""
     if prepared.imported is not None:
         count, revision = len(prepared.imported.changes), prepared.imported.revision
         print(f"imported {count} documents as revision {revision}", file=sys.stderr)
@@ -196,20 +197,20 @@ def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
         text = f"--matrix not imported: the stored matrix is at revision {prepared.revision}"
         print(text, file=sys.stderr)
     if prepared.admin is not None:
-        text = f"admin token, shown only this once: {prepared.admin.secret}"
+        text = f"admin token (shown only once): {prepared.admin.secret}"
         print(text, file=sys.stderr, flush=True)
 
 
 def _warn(anonymous: frozenset[str], url: str, *, local: bool) -> None:
-    """What whoever gives rights away should have meant."""
+    """Warn about scopes without a token on an address that others can reach."""
     given = anonymous if not local else anonymous - {"read", "gate"}
     if given:
-        text = f"warning: whoever reaches {url} may {', '.join(sorted(given))} without a token"
+        text = f"warning: {url} allows {', '.join(sorted(given))} without a token"
         print(text, file=sys.stderr)
 
 
 def _share_figures(workers: int) -> str | None:
-    """A folder through which worker processes add up their counters; before the first import."""
+    """Create the folder in which workers share counters; must run before the first import."""
     if workers == 1 or os.environ.get(_FIGURES):
         return None
     os.environ[_FIGURES] = tempfile.mkdtemp(prefix="compatgate-metrics-")

@@ -1,4 +1,4 @@
-"""Add and read the options of ``compatgate serve`` for registries, commits, TLS and webhooks."""
+"""Add and read options of ``compatgate serve``: registries, commits, TLS and webhooks."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _INDEX_NETWORKS = "COMPATGATE_INDEX_NETWORKS"
 
 
 def add_images(group: argparse._ArgumentGroup) -> None:
-    """Add the options for images that questions name."""
+    """Add the options for images in questions."""
     group.add_argument(
         "--registry",
         action="append",
         default=[],
         metavar="HOST[/PREFIX]",
-        help="a registry whose images are read; may be repeated ($COMPATGATE_REGISTRIES, with"
-        " commas; none: an image is a label, and the answer says that it was not read)",
+        help="registry to read images from; may be repeated (default: $COMPATGATE_REGISTRIES,"
+        " comma-separated); without one, images are labels and the verdict says so",
     )
     group.add_argument(
         "--registry-network",
         action="append",
         default=[],
         metavar="CIDR",
-        help="addresses that are not public and that these registries may lead to (blob stores,"
-        " token services), like 10.20.0.0/16; may be repeated ($COMPATGATE_REGISTRY_NETWORKS, with"
-        " commas; a registry itself may be anywhere)",
+        help="private network that these registries may redirect to (blob stores, token services),"
+        " like 10.20.0.0/16; may be repeated (default: $COMPATGATE_REGISTRY_NETWORKS,"
+        " comma-separated); the registry itself may have any address",
     )
     group.add_argument(
         "--image-deadline",
         type=wait_seconds,
         default=10.0,
         metavar="SECONDS",
-        help="seconds that a question waits for its image (default: 10)",
+        help="timeout in seconds for reading the image of a question (default: 10)",
     )
 
 
@@ -63,23 +63,23 @@ def add_wheels(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="URL",
-        help="a package index whose wheels are measured where a package has no record; questions"
-        " do not wait for it; may be repeated ($COMPATGATE_INDEXES, with commas, for a URL with a"
-        " password; none: such a package stays open)",
+        help="package index for measuring packages without a record, in the background; may be"
+        " repeated (default: $COMPATGATE_INDEXES, comma-separated, which also hides a password);"
+        " without one, these packages stay unknown",
     )
     group.add_argument(
         "--index-network",
         action="append",
         default=[],
         metavar="CIDR",
-        help="addresses that are not public and that these indexes may lead to, like 10.20.0.0/16;"
-        " may be repeated ($COMPATGATE_INDEX_NETWORKS, with commas; an index itself may be"
-        " anywhere)",
+        help="private network that these indexes may redirect to, like 10.20.0.0/16; may be"
+        " repeated (default: $COMPATGATE_INDEX_NETWORKS, comma-separated); the index itself may"
+        " have any address",
     )
 
 
 def image_settings(args: argparse.Namespace) -> ImageSettings:
-    """Return how images are read: registries, networks, deadline."""
+    """Return the settings for reading images: registries, networks and deadline."""
     from msgspec.structs import replace
 
     from compatgate.discovery.cache import default_image_folder
@@ -103,7 +103,7 @@ def image_settings(args: argparse.Namespace) -> ImageSettings:
 
 
 def wheel_settings(args: argparse.Namespace) -> WheelSettings:
-    """Return how wheels are measured: indexes and networks."""
+    """Return the settings for measuring wheels: indexes and networks."""
     from compatgate.discovery.cache import default_wheel_folder
     from compatgate.discovery.registry.limits import ImageOptions
     from compatgate.service.gate.images import parse_indexes, parse_networks
@@ -123,13 +123,13 @@ def wheel_settings(args: argparse.Namespace) -> WheelSettings:
 
 
 def wait_seconds(text: str) -> float:
-    """Read an option that says how long to wait."""
+    """Read an option in seconds."""
     try:
         value = float(text)
     except ValueError:
         value = 0.0
     if not 0 < value <= _LONGEST_WAIT:
-        raise ArgumentTypeError(f"'{text}' is not a number of seconds, up to {_LONGEST_WAIT:g}")
+        raise ArgumentTypeError(f"'{text}' is not a number of seconds up to {_LONGEST_WAIT:g}")
     return value
 
 
@@ -137,26 +137,26 @@ OPTION = "--decision-commit"
 ENVIRONMENT = "COMPATGATE_DECISION_COMMIT"
 _CHOICES = ("sync", "async")  # of Commit, which is not imported for --help
 _WARNING = f"""\
-warning: {OPTION} async: decisions that were answered in the last second are lost when a process of
-PostgreSQL dies or its host loses power; sync keeps them"""
+warning: {OPTION} async: if PostgreSQL crashes or its host loses power, the decisions of the last
+second are lost; sync keeps them"""
 
 
 def add_commit(parser: argparse.ArgumentParser) -> None:
-    """Describe the option."""
+    """Add the option."""
     parser.add_argument(
         OPTION,
         choices=_CHOICES,
-        help="when a decision is answered on PostgreSQL: sync, once it is on the database's disk;"
-        " async, before that, and the last second of answered decisions is lost when a process of"
-        f" the database dies (${ENVIRONMENT}, else sync)",
+        help="when to answer on PostgreSQL: sync, after the decision is on disk; async, before that"
+        " (a crash of the database loses the decisions of the last second)"
+        f" (default: ${ENVIRONMENT}, else sync)",
     )
 
 
 def commit_of(args: argparse.Namespace) -> Commit:
-    """Return how decisions are committed; ``async`` is said on standard error.
+    """Return how decisions are committed; warn about ``async`` on standard error.
 
     Raises:
-        BadInput: the variable holds another word; or ``async`` would change nothing, on SQLite.
+        BadInput: the value is unknown, or it is ``async`` on SQLite, where it has no effect.
     """
     from compatgate.kit.database.database import resolve_url
     from compatgate.service.gate.decision_writer import Commit
@@ -166,11 +166,11 @@ def commit_of(args: argparse.Namespace) -> Commit:
     known: dict[str, Commit] = {choice: choice for choice in get_args(Commit)}
     if given not in known:
         hint = f"one of {', '.join(known)}"
-        raise BadInput(f"{given!r} is not known", field=field, value=given, hint=hint)
+        raise BadInput(f"{given!r} is unknown", field=field, value=given, hint=hint)
     if given == "async":
         if resolve_url(args.database).drivername == "sqlite":
-            hint = "leave it out: SQLite never waits for its disk"
-            raise BadInput("async is for PostgreSQL", field=field, value=given, hint=hint)
+            hint = "leave the option out: SQLite does not wait for the disk"
+            raise BadInput("async needs PostgreSQL", field=field, value=given, hint=hint)
         print(_WARNING, file=sys.stderr)
     return known[given]
 
@@ -179,7 +179,7 @@ _SECRETS = "COMPATGATE_HOOK_SECRETS"
 
 
 def add_tls(group: argparse._ArgumentGroup) -> None:
-    """Describe the options for TLS."""
+    """Add the options for TLS."""
     group.add_argument(
         "--tls-cert",
         metavar="FILE",
@@ -194,7 +194,7 @@ def add_tls(group: argparse._ArgumentGroup) -> None:
 
 
 def add_admission(group: argparse._ArgumentGroup) -> None:
-    """Describe the options for Kubernetes admission."""
+    """Add the options for Kubernetes admission."""
     group.add_argument(
         "--unmatched",
         choices=("allow", "warn", "deny"),
@@ -212,8 +212,8 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="NAMESPACE=WAIVER",
-        help="let in what is denied in these namespaces (glob), as long as the waiver holds and"
-        " names CG822; may be repeated",
+        help="admit denied workloads in these namespaces (glob) while the waiver is valid and names"
+        " CG822; may be repeated",
     )
     group.add_argument(
         "--kinds",
@@ -225,23 +225,23 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
 
 
 def add_deploying(group: argparse._ArgumentGroup) -> None:
-    """Describe the options for webhooks of deploy tools."""
+    """Add the options for webhooks of deploy tools."""
     group.add_argument(
         "--hook-secret",
         action="append",
         default=[],
         metavar="NAME=FILE",
-        help="a key that requests to deploy webhooks may be signed with, in a file or as"
-        f" NAME=env:VARIABLE; may be repeated, to change keys in turn (${_SECRETS}, with commas);"
-        " where there is one, nobody asks there without a signature or a token",
+        help="key for signed requests to deploy webhooks, in a file or as NAME=env:VARIABLE; may be"
+        f" repeated, for key rotation (default: ${_SECRETS}, comma-separated); with a key,"
+        " requests need a signature or a token",
     )
 
 
 def hook_secrets(args: argparse.Namespace) -> tuple[Secret, ...]:
-    """Return the keys that requests may be signed with.
+    """Return the keys for signed requests.
 
     Raises:
-        BadInput: one cannot be read.
+        BadInput: a key cannot be read.
     """
     from compatgate.service.webhooks.signatures import read_secrets
 
@@ -250,7 +250,7 @@ def hook_secrets(args: argparse.Namespace) -> tuple[Secret, ...]:
 
 
 def admission_options(args: argparse.Namespace) -> AdmissionOptions:
-    """Return the hook's settings.
+    """Return the settings of the admission webhook.
 
     Raises:
         BadInput: an exemption or a file of kinds is malformed.
@@ -264,10 +264,10 @@ def admission_options(args: argparse.Namespace) -> AdmissionOptions:
 
 
 def tls_pair(args: argparse.Namespace) -> CertificatePair | None:
-    """Return the certificate and its key, loaded once to see that they are usable.
+    """Return the certificate and its key, loaded once as a check.
 
     Raises:
-        BadInput: they are not, or one of them is missing.
+        BadInput: they are not usable, or one of them is missing.
     """
     from compatgate.kit.http.connection import CertificatePair, load_certificate
 
@@ -275,20 +275,20 @@ def tls_pair(args: argparse.Namespace) -> CertificatePair | None:
         return None
     if not args.tls_cert or not args.tls_key:
         missing = "--tls-key" if args.tls_cert else "--tls-cert"
-        raise BadInput("a certificate and its key go together", field=missing)
+        raise BadInput("a certificate needs its key, and a key its certificate", field=missing)
     pair = CertificatePair(args.tls_cert, args.tls_key)
     load_certificate(pair)
     return pair
 
 
 def public_url(args: argparse.Namespace) -> str:
-    """Where people reach the service, empty where nothing was said.
+    """Return the public URL of the service; empty without one.
 
     Raises:
-        BadInput: it is not an address.
+        BadInput: the text is not a URL.
     """
     url: str = args.public_url or ""
     if url and not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?", url):
         hint = "like https://gate.example"
-        raise BadInput("is not an address", field="--public-url", value=url, hint=hint)
+        raise BadInput("is not a URL", field="--public-url", value=url, hint=hint)
     return url

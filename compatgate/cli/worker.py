@@ -1,4 +1,4 @@
-"""``compatgate worker``: takes canary runs from the queue and runs them on staging hosts."""
+"""Run ``compatgate worker``: take canary runs from the queue and run them on staging hosts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ examples:
   compatgate worker --hosts hosts.toml --image 'registry.example/team/*'
   compatgate worker --hosts hosts.toml --workloads ./our-workloads --once
 
-exit status: 0 stopped, or with --once nothing is left; 2 bad input; 3 the database does not answer
+exit status: 0 stopped, or (--once) the queue is empty; 2 bad input; 3 the database does not answer
 """
 
 _VERIFY_EVERY_S = 600
@@ -39,7 +39,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command."""
+    """Add the options."""
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add(
@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PATTERN",
         help="images under test that may run, like registry.example/team/*, or none; may be"
-        " repeated ($COMPATGATE_CANARY_IMAGES, with commas; every image with an SQLite file, none"
-        " with PostgreSQL)",
+        " repeated (default: $COMPATGATE_CANARY_IMAGES, comma-separated; else all images with"
+        " SQLite, none with PostgreSQL)",
     )
     add("--name", default=_name(), help="name of this worker (default: host name and process)")
     add(
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_between(0, 86400),
         default=60.0,
         metavar="SECONDS",
-        help="seconds that runs may continue after SIGTERM before they are requeued (default: 60)",
+        help="grace period in seconds after SIGTERM before runs are requeued (default: 60)",
     )
     add(
         "--verify-every",
@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Work until a signal, or with ``--once`` until nothing is left: 0.
+    """Work until a signal, or with ``--once`` until the queue is empty; return 0.
 
     Raises:
         CompatgateError: the hosts, the workloads or the database cannot be used.
@@ -119,10 +119,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _images(args: argparse.Namespace) -> AllowedImages:
-    """Return the images under test that this worker runs.
+    """Return the images under test that this worker may run.
 
-    Whoever writes to an SQLite file is its owner, or a gate that has checked the image. On
-    PostgreSQL the queue is shared, and the worker trusts no other writer.
+    Only its owner, or a gate that has checked the image, writes to an SQLite file. On PostgreSQL
+    the queue is shared, and the worker trusts no other writer.
     """
     from compatgate.canary.allowed_images import allowed_images
     from compatgate.kit.database.database import resolve_url
@@ -191,7 +191,7 @@ def _work(
 def _stop_on_signals(worker: Worker) -> None:
     def stop(number: int, _: object) -> None:
         name = signal.Signals(number).name
-        logging.info("%s: no new runs are taken; once more hands the others back", name)
+        logging.info("%s: taking no new runs; a second signal requeues the running ones", name)
         worker.stop()
 
     signal.signal(signal.SIGTERM, stop)

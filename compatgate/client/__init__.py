@@ -1,8 +1,8 @@
-"""A typed client of the gate's REST interface, sync (`Client`) and async (`AsyncClient`).
+"""Ask the gate's REST API with a typed client, sync (`Client`) or async (`AsyncClient`).
 
-A request's way: an operation (`operations`: arguments to a `Request`, no I/O) -> a client, which
-sends it with httpx and tries again where that does no harm -> `answers` (types) or `problems`
-(errors). Nothing here imports the service; both share the `schemas` of each capability.
+An operation (`operations`) makes a `Request` of its arguments, without I/O. A client sends the
+request with httpx and retries it where that is safe. `answers` decodes the response or raises the
+error. The client does not import the service; both share the `schemas` of each capability.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Read answers: types where the request succeeded, errors otherwise.
+"""Decode responses: to types if the request succeeded, to errors otherwise.
 
-A newer gate may say more than this version knows: the known part is read, the rest left out.
-Errors come as problem+json (RFC 9457) and become the same objects that the gate raised.
+Unknown fields of newer gates are ignored. Errors come as problem+json (RFC 9457) and become the
+same objects that the gate raised.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from compatgate.strict_json import NOT_JSON
 
 A = TypeVar("A")
 LARGEST = 256 * 1024 * 1024
-"""Bytes of an answer; a matrix of 100,000 entries has some 40 MB."""
+"""Maximum bytes of an answer; a matrix of 100,000 entries has about 40 MB."""
 NOT_MODIFIED = 304
 
 
 class Received(Struct, frozen=True):
-    """An answer as it came."""
+    """A raw response."""
 
     status: int
     headers: Mapping[str, str]
@@ -34,12 +34,12 @@ class Received(Struct, frozen=True):
 
 
 class Answer(Struct, Generic[A], frozen=True):
-    """An answer with what HTTP says beside it.
+    """An answer with its HTTP metadata.
 
     Attributes:
-        value: None where what the client has is still right (``not_modified``).
-        etag: for ``if_none_match`` and ``if_match``; None: it has none.
-        request_id: under which the gate's log knows the request.
+        value: decoded body; None if unchanged (``not_modified``).
+        etag: entity tag for ``if_none_match`` and ``if_match``, if any.
+        request_id: id of the request in the gate's log.
     """
 
     value: A
@@ -49,10 +49,10 @@ class Answer(Struct, Generic[A], frozen=True):
 
 
 class Gathered:
-    """The parts of a body, as long as they are not too many.
+    """A buffer for the parts of a body, with a size limit.
 
     Args:
-        base: of the gate.
+        base: URL of the gate.
     """
 
     def __init__(self, base: str) -> None:
@@ -61,10 +61,10 @@ class Gathered:
         self._size = 0
 
     def add(self, part: bytes) -> None:
-        """Another part.
+        """Add a part.
 
         Raises:
-            TooLarge: no gate says so much.
+            TooLarge: the body exceeds the limit.
         """
         self._size += len(part)
         if self._size > LARGEST:
@@ -77,17 +77,17 @@ class Gathered:
 
 
 def read(request: Request[A], received: Received, base: str, *, token: bool) -> Answer[A]:
-    """What an answer says.
+    """Decode a response.
 
     Args:
-        request: that was answered.
-        received: the answer.
-        base: of the gate, for errors.
-        token: one was sent.
+        request: the request.
+        received: the raw response.
+        base: URL of the gate, for errors.
+        token: whether a token was sent.
 
     Raises:
-        CompatgateError: the gate refuses, with its explanation.
-        Unavailable: it has no answer, or this is none.
+        CompatgateError: the gate refused the request, with its explanation.
+        Unavailable: the gate has no answer, or the response is not a gate's.
     """
     headers = received.headers
     etag, number = headers.get("ETag"), headers.get("X-Request-Id")
@@ -106,16 +106,16 @@ def read(request: Request[A], received: Received, base: str, *, token: bool) -> 
 
 
 def _not_understood(error: Exception, base: str) -> Unavailable:
-    """Return the error for an answer that is none."""
+    """Return the error for an unreadable response."""
     if isinstance(error, msgspec.ValidationError):
-        problem = f"the gate answered what this client does not understand: {error}"
-        return Unavailable(problem, field=base, hint="is the gate newer? update compatgate")
-    problem = "the gate answered with something else than JSON; is it a gate?"
+        problem = f"the client does not understand the gate's answer: {error}"
+        return Unavailable(problem, field=base, hint="if the gate is newer, update compatgate")
+    problem = "the answer is not JSON; check that the URL is a gate's"
     return Unavailable(problem, field=base)
 
 
 def _decode(kind: Any, body: bytes) -> Any:
-    """Return a value of a type; members that only a newer gate knows are left out."""
+    """Decode a value of a type; ignore unknown fields of newer gates."""
     if kind in (bytes, str):
         return body if kind is bytes else body.decode()
     try:
@@ -132,7 +132,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def decode_known_part(kind: Any, value: Any) -> Any:
-    """JSON without the members of objects that a type does not have.
+    """Convert JSON to a type, without the fields that the type lacks.
 
     Args:
         kind: type of the answer.
@@ -158,7 +158,7 @@ def _known(kind: inspect.Type, value: Any) -> Any:
 
 
 def _fits(kind: inspect.Type, value: Any) -> bool:
-    """Return whether a member of a union may be meant."""
+    """Tell whether a value may be of a member of a union."""
     if isinstance(kind, inspect.Metadata):
         return _fits(kind.type, value)
     if isinstance(value, dict):
@@ -187,21 +187,21 @@ _BY_STATUS: dict[int, type[CompatgateError]] = {
     **{kind.status: kind for kind in _BY_SLUG.values() if kind.status < 500},
     **dict.fromkeys((408, 425, 429), Unavailable),
 }
-"""Statuses of refusals without a name of their own; 408, 425 and 429 say "not now"."""
+"""Errors of statuses without a problem type; 408, 425 and 429 mean "try later"."""
 _NO_TOKEN = "give an access token, or set COMPATGATE_TOKEN"  # noqa: S105 - a sentence
 
 
 def read_error(
     status: int, headers: Mapping[str, str], body: bytes, base: str, *, token: bool
 ) -> CompatgateError:
-    """Return the error that an answer means.
+    """Return the error of a response.
 
     Args:
-        status: not one of success.
-        headers: of the answer.
-        body: problem+json, or whatever a proxy sends.
-        base: of the gate.
-        token: one was sent.
+        status: HTTP status, not of success.
+        headers: headers of the response.
+        body: problem+json, or a proxy's page.
+        base: URL of the gate.
+        token: whether a token was sent.
     """
     problem = _problem(body)
     error = _told(problem, status) if problem else _untold(status, headers, base)
@@ -238,12 +238,14 @@ def _told(problem: dict[str, Any], status: int) -> CompatgateError:
 def _untold(status: int, headers: Mapping[str, str], base: str) -> CompatgateError:
     if 300 <= status < 400:
         where = headers.get("Location", "another place")
-        hint = f"give the address that is meant: {where}"
-        return Unavailable(f"the gate answered {status}: a redirection", field=base, hint=hint)
+        hint = f"use the new address: {where}"
+        return Unavailable(f"the gate answered {status} (redirection)", field=base, hint=hint)
     kind = _kind(status)
     if issubclass(kind, Unavailable):
         return kind(f"the gate answered {status}", field=base)
-    return kind(f"the request was refused with status {status}; is it a gate?", field=base)
+    return kind(
+        f"the request was refused with status {status}; check that the URL is a gate's", field=base
+    )
 
 
 def _kind(status: int) -> type[CompatgateError]:
@@ -253,7 +255,7 @@ def _kind(status: int) -> type[CompatgateError]:
 def _one(item: Any) -> CompatgateError:
     told: dict[str, Any] = item if isinstance(item, dict) else {}
     problem = DocumentProblem(
-        _text(told, "problem") or "is wrong",
+        _text(told, "problem") or "is malformed",
         file=_text(told, "file"),
         line=told.get("line"),
         document=_text(told, "document") or "",

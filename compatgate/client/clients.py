@@ -1,6 +1,6 @@
-"""Send operations: `Client` returns answers, `AsyncClient` returns them to be awaited.
+"""Send operations: `Client` returns answers, `AsyncClient` returns awaitables.
 
-Both read alike, method by method; what they share is in `transport`.
+Both classes have the same methods in the same order; shared code is in `transport`.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ T = TypeVar("T")
 
 
 class Client(Configured, Blocking, Operations):
-    """A gate's REST interface; may be shared by threads.
+    """A client of a gate's REST API, safe for use by several threads.
 
     Every operation of the API is a method, named by its ``operationId``. Methods raise
-    `compatgate.errors`: the same errors that the gate has, and `Unavailable` where there is none.
+    `compatgate.errors`: the gate's errors, and `Unavailable` if the gate does not answer.
 
     Args:
-        base_url: of the gate; None: ``COMPATGATE_SERVER``.
+        base_url: URL of the gate; None: ``COMPATGATE_SERVER``.
         token: access token; None: ``COMPATGATE_TOKEN``.
         timeout: seconds to wait for the connection, and for each part of an answer.
-        retries: of requests that may be repeated; a number, or when and how.
-        verify: authorities that vouch for the gate: a PEM file or a folder; True: the system's.
-        user_agent: of the program, before the client's own.
-        transport: httpx's, to reach the gate in another way.
+        retries: retries of repeatable requests: a number, or `Retries`.
+        verify: certificate authorities for the gate: a PEM file or a folder; True: the system's.
+        user_agent: name of the program, put before the client's.
+        transport: httpx transport, to reach the gate in another way.
 
     Raises:
-        BadInput: no gate is named, or one of these is wrong.
+        BadInput: no gate is named, or an argument is malformed.
     """
 
     def __init__(
@@ -72,17 +72,17 @@ class Client(Configured, Blocking, Operations):
         """Return the answer to a request, such as ``Client.show_target.request("prod")``.
 
         Raises:
-            CompatgateError: the gate refuses, with its explanation.
-            Unavailable: it does not answer.
+            CompatgateError: the gate refused the request, with its explanation.
+            Unavailable: the gate does not answer.
         """
         return self.exchange(request).value
 
     def exchange(self, request: Request[A], *, if_none_match: str | None = None) -> Answer[A]:
-        """Return the answer with its entity tag; raises as `send`.
+        """Return the answer with its entity tag; raise as `send`.
 
         Args:
-            request: as `send`.
-            if_none_match: entity tag of what is known already.
+            request: the request.
+            if_none_match: entity tag of the known version.
         """
         return self._read(request, self._try(request, if_none_match))
 
@@ -91,7 +91,7 @@ class Client(Configured, Blocking, Operations):
         return Items(self, request)
 
     def lines(self, request: Request[str]) -> Iterator[str]:
-        """Yield an answer line by line, as it comes; raises as `send`, also in its midst."""
+        """Yield the lines of an answer as they arrive; raise as `send`, also between lines."""
         tried = self._try(request, streamed=True)
         response, lines = tried.response, Lines()
         try:
@@ -107,12 +107,12 @@ class Client(Configured, Blocking, Operations):
     def follow_run(
         self, run_id: str, *, step: str | None = None, after: int = 0
     ) -> Iterator[Event]:
-        """What happens to a run, until ``end``; a stream that breaks is taken up again.
+        """Yield the events of a run until ``end``; resume a broken stream.
 
         Args:
-            run_id: of the run.
+            run_id: id of the run.
             step: only this step's output.
-            after: id of the last event known.
+            after: id of the last known event.
         """
         following = Following(run_id, step, after)
         while not following.ended:
@@ -139,7 +139,7 @@ class Client(Configured, Blocking, Operations):
     def _try(
         self, request: Request[Any], if_none_match: str | None = None, *, streamed: bool = False
     ) -> Attempt:
-        """What came of a request, tried again as often as the settings say."""
+        """Send a request, with the retries of the settings."""
         prepared = self._settings.prepare(request, if_none_match)
         attempts = Attempts(self._settings, request)
         with translate_errors(self.base_url):
@@ -167,9 +167,9 @@ class Client(Configured, Blocking, Operations):
 
 
 class AsyncClient(Configured, Awaiting, Operations):
-    """A gate's REST interface, to be awaited; arguments, methods and errors as `Client`.
+    """An async client of a gate's REST API; arguments, methods and errors as `Client`.
 
-    Lists are iterated with ``async for``, and so are logs.
+    Iterate lists and logs with ``async for``.
     """
 
     def __init__(
@@ -190,17 +190,17 @@ class AsyncClient(Configured, Awaiting, Operations):
         """Return the answer to a request, such as ``Client.show_target.request("prod")``.
 
         Raises:
-            CompatgateError: the gate refuses, with its explanation.
-            Unavailable: it does not answer.
+            CompatgateError: the gate refused the request, with its explanation.
+            Unavailable: the gate does not answer.
         """
         return (await self.exchange(request)).value
 
     async def exchange(self, request: Request[A], *, if_none_match: str | None = None) -> Answer[A]:
-        """Return the answer with its entity tag; raises as `send`.
+        """Return the answer with its entity tag; raise as `send`.
 
         Args:
-            request: as `send`.
-            if_none_match: entity tag of what is known already.
+            request: the request.
+            if_none_match: entity tag of the known version.
         """
         return self._read(request, await self._try(request, if_none_match))
 
@@ -209,7 +209,7 @@ class AsyncClient(Configured, Awaiting, Operations):
         return AsyncItems(self, request)
 
     async def lines(self, request: Request[str]) -> AsyncGenerator[str, None]:
-        """Yield an answer line by line, as it comes; raises as `send`, also in its midst."""
+        """Yield the lines of an answer as they arrive; raise as `send`, also between lines."""
         tried = await self._try(request, streamed=True)
         response, lines = tried.response, Lines()
         try:
@@ -227,12 +227,12 @@ class AsyncClient(Configured, Awaiting, Operations):
     async def follow_run(
         self, run_id: str, *, step: str | None = None, after: int = 0
     ) -> AsyncIterator[Event]:
-        """What happens to a run, until ``end``; a stream that breaks is taken up again.
+        """Yield the events of a run until ``end``; resume a broken stream.
 
         Args:
-            run_id: of the run.
+            run_id: id of the run.
             step: only this step's output.
-            after: id of the last event known.
+            after: id of the last known event.
         """
         following = Following(run_id, step, after)
         while not following.ended:
@@ -260,7 +260,7 @@ class AsyncClient(Configured, Awaiting, Operations):
     async def _try(
         self, request: Request[Any], if_none_match: str | None = None, *, streamed: bool = False
     ) -> Attempt:
-        """What came of a request, tried again as often as the settings say."""
+        """Send a request, with the retries of the settings."""
         prepared = self._settings.prepare(request, if_none_match)
         attempts = Attempts(self._settings, request)
         with translate_errors(self.base_url):

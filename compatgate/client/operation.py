@@ -1,4 +1,4 @@
-"""Describe operations as methods: written once, answered at once or awaited, lists page by page."""
+"""Turn operations into methods of both clients, with lists page by page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Blocking:
-    """A client whose methods return answers."""
+    """The interface of a client whose methods return answers."""
 
     @abstractmethod
     def send(self, request: Request[A]) -> A:
@@ -30,11 +30,11 @@ class Blocking:
 
     @abstractmethod
     def lines(self, request: Request[str]) -> Iterator[str]:
-        """Return an answer line by line, as it comes."""
+        """Return the lines of an answer as they arrive."""
 
 
 class Awaiting:
-    """A client whose methods return what is to be awaited."""
+    """The interface of a client whose methods return awaitables."""
 
     @abstractmethod
     async def send(self, request: Request[A]) -> A:
@@ -46,11 +46,11 @@ class Awaiting:
 
     @abstractmethod
     def lines(self, request: Request[str]) -> AsyncIterator[str]:
-        """Return an answer line by line, as it comes."""
+        """Return the lines of an answer as they arrive."""
 
 
 class _Described(Generic[P]):
-    """What makes a request of arguments; also reached as ``Client.show_run.request``."""
+    """A function that makes a request of its arguments; also ``Client.show_run.request``."""
 
     _how = "send"
 
@@ -68,7 +68,7 @@ class _Described(Generic[P]):
 
 
 class Operation(_Described[P], Generic[P, A]):
-    """One answer."""
+    """An operation with one answer."""
 
     request: Callable[P, Request[A]]
 
@@ -86,7 +86,7 @@ class Operation(_Described[P], Generic[P, A]):
 
 
 class Listing(_Described[P], Generic[P, T]):
-    """A list, page after page."""
+    """An operation that returns a list in pages."""
 
     _how = "items"
     request: Callable[P, Request[Page[T]]]
@@ -105,7 +105,7 @@ class Listing(_Described[P], Generic[P, T]):
 
 
 class Reading(_Described[P]):
-    """Text, line by line, as it comes."""
+    """An operation that streams text by line."""
 
     _how = "lines"
     request: Callable[P, Request[str]]
@@ -124,15 +124,15 @@ class Reading(_Described[P]):
 
 
 SIZE = 500
-"""Items of a page, where they are iterated."""
+"""Items per page of an iteration."""
 
 
 class Items(Generic[T]):
-    """The items of a list; iterating asks for a page at a time, as far as it goes.
+    """The items of a list; iteration requests one page at a time.
 
     Args:
-        client: that asks.
-        request: of a page, filtered.
+        client: the client.
+        request: request for a page, with filters.
     """
 
     def __init__(self, client: Blocking, request: Request[Page[T]]) -> None:
@@ -140,11 +140,11 @@ class Items(Generic[T]):
         self._request = request
 
     def page(self, cursor: str | None = None, *, size: int | None = None) -> Page[T]:
-        """Return one page: the first, or the one that ``next`` of the page before names.
+        """Return one page: the first, or the one at a cursor.
 
         Args:
-            cursor: of the page.
-            size: at most so many items, 1 to 1000; the gate's own choice if left out.
+            cursor: cursor of the page, ``next`` of the page before.
+            size: maximum number of items, 1 to 1000; None: the gate's default.
         """
         return self._client.send(self._request.where(cursor=cursor, limit=size))
 
@@ -163,7 +163,7 @@ class Items(Generic[T]):
 
 
 class AsyncItems(Generic[T]):
-    """The items of a list, to be iterated with ``async for``; as `Items`."""
+    """The items of a list for ``async for``; see `Items`."""
 
     def __init__(self, client: Awaiting, request: Request[Page[T]]) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""A request to the gate as plain data, and what its answer is: no I/O."""
+"""Describe a request to the gate and the type of its answer, without I/O."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ A = TypeVar("A")
 T = TypeVar("T")
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 Moment = datetime | date | str
-"""A time; without a zone it is UTC, and a date means its begin (``since``) or end (``until``)."""
+"""A time, UTC without a zone; a date means its start (``since``) or end (``until``)."""
 PREFIX = "/api/v1"
 HOOKS = "/hooks"
 _OUTSIDE = (HOOKS, "/.well-known")
-"""Beginnings of paths that are not below the prefix."""
+"""Prefixes of paths outside of `PREFIX`."""
 JSON = "application/json"
 YAML = "application/yaml"
 EVENTS = "text/event-stream"
 LONG_S = 600.0
-"""Patience with what may take the gate minutes."""
+"""Timeout in seconds of requests that may take minutes."""
 
 
 class Request(Struct, Generic[A], frozen=True, kw_only=True):
-    """One question to the gate.
+    """One request to the gate.
 
     Attributes:
-        path: template, with its prefix: ``/api/v1/targets/{name}``.
+        path: template with prefix: ``/api/v1/targets/{name}``.
         answer: type of the answer's body; bytes and text are not JSON.
-        values: of the template's parameters.
-        query: parameters by the name that a URL has; None: not sent.
-        body: sent as JSON; text and bytes as they are.
-        reads: type of the body that the gate expects; None: there is none.
-        media: of the body.
-        if_match: entity tag that what is changed must still have.
-        repeatable: asking twice does no harm, so that it may be tried again.
-        patience: seconds to wait for each part of the answer, where the client's own are fewer.
-        refusal: errors are answered in the form of the answer, not as problems.
+        values: values of the template's parameters.
+        query: query parameters; None: not sent.
+        body: body, sent as JSON; text and bytes are sent unchanged.
+        reads: type of the body that the gate expects; None: no body.
+        media: media type of the body.
+        if_match: entity tag that the changed document must have.
+        repeatable: whether a retry is safe.
+        patience: minimum timeout in seconds for each part of the answer.
+        refusal: errors have the form of the answer, not of problems.
     """
 
     method: Method
@@ -62,7 +62,7 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        """Return path and query as they are sent.
+        """Return path and query of the URL.
 
         Raises:
             BadInput: a value is empty, so that the path would name something else.
@@ -72,24 +72,24 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
         return f"{path}?{urlencode(given)}" if given else path
 
     def content(self) -> bytes | None:
-        """Return the body as it is sent."""
+        """Return the encoded body."""
         if self.body is None or isinstance(self.body, bytes):
             return self.body
         return self.body.encode() if isinstance(self.body, str) else msgspec.json.encode(self.body)
 
     def plain(self) -> Request[Any]:
-        """The same, answered as plain data instead of types: exactly the JSON that was sent."""
+        """Return the same request with the plain JSON as its answer, without types."""
         origin = get_origin(self.answer)
         answer: Any = origin if origin in (list, dict) else dict[str, Any]
         return structs.replace(self, answer=Page[dict[str, Any]] if origin is Page else answer)
 
     def where(self, **query: Any) -> Request[A]:
-        """Return the same with other query parameters."""
+        """Return the same request with other query parameters."""
         return structs.replace(self, query={**self.query, **query})
 
 
 def get(path: str, answer: type[A], **given: Any) -> Request[A]:
-    """Return a GET; what is given fills the path, the rest is the query."""
+    """Return a GET; arguments fill the path, the rest becomes the query."""
     return _make("GET", path, answer, given)
 
 
@@ -129,18 +129,18 @@ def delete(
 
 
 def entity_tag(version: str | int | None) -> str | None:
-    """Return an entity tag as it is, or of the revision that a document names."""
+    """Return an entity tag unchanged, or that of a document's revision."""
     return f'"r{version}"' if isinstance(version, int) else version
 
 
 def document(content: Struct | Mapping[str, Any], reason: str) -> dict[str, Any]:
-    """Return a document with the reason of its change beside it."""
+    """Return a document with the reason of its change."""
     body = msgspec.to_builtins(content) if isinstance(content, Struct) else dict(content)
     return {**body, "reason": reason}
 
 
 def members(**given: Any) -> dict[str, Any]:
-    """Return the members of a body that were given."""
+    """Return the members of a body that are not None."""
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -158,7 +158,7 @@ def _make(
 def _segment(name: str, value: Any) -> str:
     text = quote(str(value), safe="")
     if not text:
-        raise BadInput("must not be empty", field=name, hint="name what is meant")
+        raise BadInput("must not be empty", field=name, hint="give a name or id")
     return text.replace(".", "%2E") if text in (".", "..") else text
 
 

@@ -1,4 +1,4 @@
-"""Say where the gate is, who asks, how long to wait, and when a request is tried again."""
+"""Configure a client: URL, token, timeout and retries."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Verify = bool | str | Path | ssl.SSLContext
 
 
 class Retries(Struct, frozen=True):
-    """How often, and after which pauses.
+    """Number and pauses of retries.
 
     Attributes:
-        most: times that a request is tried again; 0: never.
-        first_s: longest first pause; it doubles each time.
-        longest_s: longest pause; a gate that asks for more (``Retry-After``) is not waited for.
+        most: maximum number of retries; 0: none.
+        first_s: maximum first pause in seconds; doubles each time.
+        longest_s: maximum pause in seconds; if ``Retry-After`` is longer, do not retry.
     """
 
     most: int = 3
@@ -39,12 +39,12 @@ class Retries(Struct, frozen=True):
     longest_s: float = 30.0
 
     def pause(self, number: int, outcome: Outcome, *, repeatable: bool) -> float | None:
-        """Return seconds until a request is tried again; None: what came of it stands.
+        """Return the seconds until the next retry; None: do not retry.
 
         Args:
-            number: times that it was tried.
-            outcome: of the last.
-            repeatable: it may have been carried out, and may be once more.
+            number: number of tries.
+            outcome: outcome of the last try.
+            repeatable: whether a retry is safe even if the gate has handled the request.
         """
         if number > self.most or not _may_pass(outcome, repeatable=repeatable):
             return None
@@ -57,10 +57,10 @@ class Retries(Struct, frozen=True):
 
 
 class Settings(Struct, frozen=True):
-    """What every request of a client has in common.
+    """Settings of all requests of a client.
 
     Attributes:
-        base: of the gate, without ``/api/v1``.
+        base: URL of the gate, without ``/api/v1``.
         timeout_s: seconds to wait for the connection, and for each part of an answer.
     """
 
@@ -71,7 +71,7 @@ class Settings(Struct, frozen=True):
     user_agent: str
 
     def prepare(self, request: Request[Any], if_none_match: str | None = None) -> dict[str, Any]:
-        """Return a request as httpx takes it.
+        """Return a request in the form of httpx.
 
         Raises:
             BadInput: a value cannot be sent.
@@ -102,10 +102,10 @@ def make_settings(
     user_agent: str | None,
     environment: Mapping[str, str] = os.environ,
 ) -> Settings:
-    """Settings out of what a client was given; the environment says the rest.
+    """Make settings of a client's arguments; the environment gives the rest.
 
     Raises:
-        BadInput: no gate is named, or the URL, the token or the time is none.
+        BadInput: no gate is named, or the URL, token or timeout is malformed.
     """
     url = base_url or environment.get(SERVER)
     if not url:
@@ -120,10 +120,10 @@ def make_settings(
 
 
 def base_of(url: str) -> str:
-    """Return a gate's URL without what every request adds to it.
+    """Return a gate's URL without the API prefix.
 
     Raises:
-        BadInput: not a URL, or one that holds a password.
+        BadInput: the text is not a URL, or holds a password.
     """
     from httpx import URL, InvalidURL
 
@@ -135,21 +135,21 @@ def base_of(url: str) -> str:
     if not usable or not url.isprintable() or set(url) & set(" ?#"):
         hint = "like https://gate.example"
         raise BadInput(f"'{url}' is not a URL", field="server", value=url, hint=hint)
-    if read is not None and read.userinfo:  # is not shown: URLs come into logs and messages
-        hint = f"give the token by itself: --token, or {TOKEN}"
+    if read is not None and read.userinfo:  # not shown, because messages go to logs
+        hint = f"use --token or {TOKEN}"
         raise BadInput("the URL holds a user or password", field="server", hint=hint)
     return url.rstrip("/").removesuffix(PREFIX).rstrip("/")
 
 
 def tls(base: str, verify: Verify) -> ssl.SSLContext | bool:
-    """What a connection is verified with: the system's authorities, where nothing else is said.
+    """Return the TLS context of a connection; by default with the system's authorities.
 
     Args:
-        base: of the gate; without TLS no authority is read.
-        verify: False: nothing is; a path: authorities, as a PEM file or a folder of them.
+        base: URL of the gate; without TLS no authority is read.
+        verify: False: no verification; a path: a PEM file or a folder of authorities.
 
     Raises:
-        BadInput: there are none at that path.
+        BadInput: the path has no authorities.
     """
     if isinstance(verify, ssl.SSLContext):
         return verify
@@ -185,7 +185,7 @@ UNAVAILABLE = 503
 
 
 def _may_pass(outcome: Outcome, *, repeatable: bool) -> bool:
-    """Return whether trying again may help, and can do no harm."""
+    """Tell whether a retry may help and is safe."""
     if isinstance(outcome, httpx.Response):
         refused = outcome.status_code == TOO_MANY_REQUESTS
         return refused or (repeatable and outcome.status_code == UNAVAILABLE)
@@ -198,7 +198,7 @@ def _may_pass(outcome: Outcome, *, repeatable: bool) -> bool:
 
 
 def _asked_for(outcome: Outcome) -> float | None:
-    """Return the pause that ``Retry-After`` asks for: seconds, or a date."""
+    """Return the pause of ``Retry-After`` in seconds, from seconds or a date."""
     headers = getattr(outcome, "headers", {})
     text = headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdigit():

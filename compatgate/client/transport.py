@@ -1,4 +1,4 @@
-"""Do what both clients do alike: attempts, httpx's errors as ours, and streams of events."""
+"""Share code of both clients: attempts, translation of httpx's errors, and event streams."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _HINT = "check that it runs and is reachable"
 
 
 class Attempt(Struct, frozen=True):
-    """An answer's head, and its body where that was read."""
+    """The headers of a response, and its body if it was read."""
 
     response: httpx.Response
     body: bytes = b""
 
     def received(self) -> Received:
-        """Return the answer as it came."""
+        """Return the raw response."""
         return Received(self.response.status_code, self.response.headers, self.body)
 
 
 class Attempts:
-    """How often a request was tried.
+    """The attempts of a request.
 
     Args:
-        settings: say how often it may be.
-        request: that is tried.
+        settings: settings with the retries.
+        request: the request.
     """
 
     def __init__(self, settings: Settings, request: Request[Any]) -> None:
@@ -48,10 +48,10 @@ class Attempts:
         self._number = 0
 
     def pause(self, outcome: Outcome) -> float | None:
-        """Return seconds until it is tried again; None: it is not, the answer stands.
+        """Return the seconds until the next retry; None: return the answer.
 
         Raises:
-            httpx.HTTPError: it is not, and there was no answer.
+            httpx.HTTPError: no retry is left, and the gate did not answer.
         """
         self._number += 1
         pause = self._retries.pause(self._number, outcome, repeatable=self._repeatable)
@@ -61,13 +61,13 @@ class Attempts:
 
 
 class Configured:
-    """A client, as far as it goes without sending."""
+    """The part of a client that does not send."""
 
     _settings: Settings
 
     @property
     def base_url(self) -> str:
-        """Of the gate, without ``/api/v1``."""
+        """Return the URL of the gate, without ``/api/v1``."""
         return self._settings.base
 
     def _read(self, request: Request[A], tried: Attempt) -> Answer[A]:
@@ -77,10 +77,10 @@ class Configured:
 
 
 def make_http(kind: Callable[..., H], settings: Settings, verify: Verify, transport: Any) -> H:
-    """Return the client of httpx that sends; redirections are not followed, for the token's sake.
+    """Make the httpx client; it follows no redirections, to protect the token.
 
     Raises:
-        BadInput: authorities cannot be read, or a proxy of the environment cannot be used.
+        BadInput: authorities cannot be read, or the environment's proxy is malformed.
     """
     context = tls(settings.base, verify)
     try:
@@ -91,11 +91,11 @@ def make_http(kind: Callable[..., H], settings: Settings, verify: Verify, transp
 
 @contextmanager
 def translate_errors(base: str) -> Iterator[None]:
-    """Around whatever httpx does: its errors become ours.
+    """Translate errors of httpx to `compatgate.errors`.
 
     Raises:
         Unavailable: the gate does not answer.
-        BadInput: nothing could be sent.
+        BadInput: the request cannot be sent.
     """
     try:
         yield
@@ -121,7 +121,7 @@ _LAST = ("end", "error")
 
 
 class Lines:
-    """Cuts a stream into lines, each with its line feed; nothing else ends one."""
+    """A splitter of a stream into lines; only a line feed ends a line, and it is kept."""
 
     def __init__(self) -> None:
         self._begun: list[bytes] = []
@@ -131,7 +131,7 @@ class Lines:
         """Return the lines that a part completes.
 
         Raises:
-            TooLarge: a line does not end.
+            TooLarge: a line is too long.
         """
         *whole, rest = part.split(b"\n")
         if whole:
@@ -144,19 +144,19 @@ class Lines:
         return [line.decode("utf-8", "replace") + "\n" for line in whole]
 
     def rest(self) -> list[str]:
-        """What stands after the last line feed."""
+        """Return the text after the last line feed."""
         text = b"".join(self._begun).decode("utf-8", "replace")
         self._begun, self._size = [], 0
         return [text] if text else []
 
 
 class Event(Struct, frozen=True):
-    """Something that happened to a run.
+    """An event of a run.
 
     Attributes:
         name: ``output`` (``data`` has ``step``, ``attempt`` and ``text``), ``state``, and last
-            ``end``, both with ``state`` and ``reason``; ``error`` where the gate cannot go on.
-        id: of output, to go on from.
+            ``end``, both with ``state`` and ``reason``; ``error`` if the gate fails.
+        id: id of output, from which to resume.
     """
 
     name: str
@@ -165,12 +165,12 @@ class Event(Struct, frozen=True):
 
 
 class Following:
-    """A run's events over as many streams as that takes: one may end before the run does.
+    """A run's events over several streams, since a stream may end before the run.
 
     Args:
-        run_id: of the run.
+        run_id: id of the run.
         step: only this step's output.
-        after: id of the last event known.
+        after: id of the last known event.
     """
 
     def __init__(self, run_id: str, step: str | None, after: int) -> None:
@@ -184,13 +184,13 @@ class Following:
         self.ended = False
 
     def request(self) -> Request[str]:
-        """Return the stream from here on.
+        """Return the request for the rest of the stream.
 
         Raises:
-            CompatgateError: the one before said nothing: it would go on so for ever.
+            CompatgateError: the previous stream was empty; more requests would not help.
         """
         if self._heard is False:
-            silent = "the gate ended the log's stream without a word"
+            silent = "the gate ended the log stream without an event"
             raise self._broken or Unavailable(silent, field=self._run_id)
         self._heard, self._broken = False, None
         return show_logs.request(self._run_id, follow=True, step=self._step, after=self._after)
@@ -199,7 +199,7 @@ class Following:
         """Return the event that a line completes.
 
         Raises:
-            Damaged: what the gate sends is none.
+            Damaged: the data is not an event.
         """
         self._heard = True
         key, _, value = line.rstrip("\r\n").partition(": ")
@@ -212,14 +212,14 @@ class Following:
         return None
 
     def broke(self, error: CompatgateError) -> None:
-        """The stream broke; it is taken up again unless it had not begun."""
+        """Note that the stream broke; the next one resumes it unless it was empty."""
         self._broken = error
 
     def _complete(self, value: str) -> Event:
         try:
             data = msgspec.json.decode(value, type=dict[str, Any])
         except NOT_JSON:
-            what = "the gate sent an event that is none; is it a gate?"
+            what = "the gate sent a malformed event; check that the URL is a gate's"
             raise Damaged(what, field=self._run_id) from None
         self._after = self._after if self._id is None else self._id
         self.ended = self._name in _LAST

@@ -1,14 +1,13 @@
-"""What a running process really uses: driver, GPUs and the CUDA libraries loaded in it.
+"""Report what a running process uses: driver, GPUs and loaded CUDA libraries.
 
 For services to expose, and for ``compatgate probe --pid``:
 
-- `report` gives the probe document of this process, which ``compatgate check --probe`` reads;
-- `wsgi_app` and `asgi_app` serve it, mounted in Flask, Starlette, FastAPI or by themselves;
-- `compatgate.diagnostics.loaded` is a file of its own that needs only Python.
+- `report` returns the probe document of this process, which ``compatgate check --probe`` reads;
+- `wsgi_app` and `asgi_app` serve it, mounted in Flask, Starlette or FastAPI, or standalone;
+- `compatgate.diagnostics.loaded` is a standalone file that needs only Python.
 
-Importing this imports next to nothing; what a report needs is imported with the first one. A report
-does not initialise CUDA and loads no CUDA library, and nothing is kept between two of them.
-docs/probe.md says more.
+Importing this package imports almost nothing; the first report imports the rest. A report does not
+initialise CUDA, loads no CUDA library and keeps no state. See docs/probe.md.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["asgi_app", "loaded_libraries", "report", "wsgi_app"]
 
-# A child that is forked while another thread imports waits for ever for that import's lock. So a
-# fork waits until the imports of the first report are done.
+# A child forked while another thread imports would wait forever for the import lock. So a fork
+# waits until the first report has finished its imports.
 _importing = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -43,14 +42,14 @@ def report() -> dict[str, Any]:
 
     Returns:
         ``{"compatgate": "probe/v1", "pools", "stack", "observations", "conflicts", "host",
-        "process"}``, fit for JSON; what could not be told is in ``host.notes``, and what makes a
-        decision impossible in ``stack.open``.
+        "process"}``, ready for JSON. ``host.notes`` lists unknown values; ``stack.open`` lists the
+        unknowns that make a decision impossible.
     """
     return _ready()()
 
 
 def loaded_libraries() -> list[Library]:
-    """Return the CUDA libraries that are loaded in this process, each with what it reports."""
+    """Return the CUDA libraries loaded in this process, each with its reported version."""
     with _importing:
         import ctypes  # noqa: F401 - asks the libraries
 
@@ -59,7 +58,7 @@ def loaded_libraries() -> list[Library]:
 
 
 def _ready() -> Callable[[], dict[str, Any]]:
-    """What makes reports, with everything that it will need imported."""
+    """Return the function that makes reports, with all its imports done."""
     global _own
     if _own is None:
         with _importing:

@@ -1,6 +1,7 @@
 """Serve the report as a WSGI application (PEP 3333) and as an ASGI application.
 
-ASGI 3.0: http and lifespan; web sockets are closed. Both give the same HTTP answer.
+The ASGI application (3.0) supports http and lifespan and closes web sockets. Both applications give
+the same HTTP answer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def wsgi_app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-    """Serve `compatgate.diagnostics.report` at the place where it is mounted, for GET and HEAD."""
+    """Serve `compatgate.diagnostics.report` at the mount point, for GET and HEAD."""
     from compatgate import diagnostics
 
     method = str(environ.get("REQUEST_METHOD", "GET"))
@@ -31,7 +32,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 async def asgi_app(scope: Message, receive: Receive, send: Send) -> None:
-    """Serve `compatgate.diagnostics.report` at the place where it is mounted, for GET and HEAD."""
+    """Serve `compatgate.diagnostics.report` at the mount point, for GET and HEAD."""
     if scope["type"] == "lifespan":
         await _lifespan(receive, send)
     elif scope["type"] == "websocket":
@@ -54,7 +55,7 @@ async def _http(scope: Message, send: Send) -> None:
 
 
 async def _aside(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run what reads files in a thread; at once where another event loop than asyncio's runs."""
+    """Run a blocking function in a thread; directly on event loops other than asyncio's."""
     asyncio = sys.modules.get("asyncio")
     try:
         loop = asyncio.get_running_loop() if asyncio else None
@@ -66,7 +67,7 @@ async def _aside(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _below(path: str, root: str) -> str:
-    """Return the path below the mount: servers put the mount into the path or leave it out."""
+    """Return the path below the mount point; some servers include the mount point, some do not."""
     root = root.rstrip("/")
     if root and (path == root or path.startswith(f"{root}/")):
         return path[len(root) :]
@@ -85,7 +86,7 @@ METHODS = ("GET", "HEAD")
 
 
 class Response(NamedTuple):
-    """Status, headers and body; the body of HEAD is left out by the apps."""
+    """Status, headers and body; for HEAD the applications omit the body."""
 
     status: int
     reason: str
@@ -97,19 +98,19 @@ def respond(method: str, path: str, report: Callable[[], dict[str, Any]]) -> Res
     """Answer a request.
 
     Args:
-        method: of HTTP.
-        path: below the place where the app is mounted, ``""`` or ``/``.
-        report: makes the document.
+        method: HTTP method.
+        path: path below the mount point, ``""`` or ``/``.
+        report: function that makes the document.
     """
     if path not in ("", "/"):
-        return _problem(404, "Not Found", "there is nothing at this path")
+        return _problem(404, "Not Found", "no resource exists at this path")
     if method not in METHODS:
-        problem = _problem(405, "Method Not Allowed", "this resource can only be read")
+        problem = _problem(405, "Method Not Allowed", "this resource allows only GET and HEAD")
         return problem._replace(headers=[*problem.headers, ("Allow", ", ".join(METHODS))])
     try:
         body = json.dumps(report()).encode()
     except Exception as error:
-        # A service must not fail for its diagnostics, nor show its insides.
+        # A service must not fail because of its diagnostics, nor reveal its internals.
         what = f"the report failed with {type(error).__name__}"
         return _problem(503, "Service Unavailable", what)
     return Response(200, "OK", _headers("application/json", body), body)

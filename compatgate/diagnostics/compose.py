@@ -1,7 +1,6 @@
-"""Compose a probe document from what was seen of a process.
+"""Compose a probe document from the observations of a process.
 
-The user-mode driver (libcuda) that the process loaded is the host's own, or that of forward
-compatibility.
+The loaded user-mode driver (libcuda) is the host's, or comes from a forward-compatibility package.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ class Process(Struct, frozen=True):
     """The ``process`` of a probe document.
 
     Attributes:
-        executable: its path; its arguments are not shown, since they may hold secrets.
-        container: it has another root or mount namespace than whoever looks.
-        environment: of the variables in `compatgate.diagnostics.environment` those that are set.
-        devices: GPUs that it may use; None where that is not known.
+        executable: path of the program; arguments are omitted, since they may hold secrets.
+        container: whether it has another root or mount namespace than the observer.
+        environment: variables that are set and listed in `compatgate.diagnostics.environment`.
+        devices: GPUs that the process may use; None: unknown.
     """
 
     pid: int
@@ -40,7 +39,7 @@ class Process(Struct, frozen=True):
     devices: tuple[dict[str, Any], ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object in the document."""
+        """Return the JSON form."""
         return {
             "pid": self.pid,
             "executable": printable(self.executable),
@@ -58,12 +57,12 @@ def _library(library: Library) -> dict[str, Any]:
 
 
 def printable(text: str) -> str:
-    """Return the names of files and variables need not be text; JSON is."""
+    """Return a file or variable name as valid text for JSON."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def observations_of(libraries: Iterable[Library]) -> list[Observation]:
-    """What loaded libraries report, and what their files are called."""
+    """Return the versions that loaded libraries report and that their file names state."""
     found = []
     for library in libraries:
         path = printable(library.path)
@@ -78,19 +77,20 @@ def observations_of(libraries: Iterable[Library]) -> list[Observation]:
 
 
 def left_open(libraries: Iterable[Library], stack: dict[str, Any]) -> tuple[str, ...]:
-    """Loaded libraries of which no witness tells the version: never a pass."""
+    """Describe loaded libraries of unknown version: they never pass."""
     found: dict[str, str] = {}
     for library in libraries:
         if library.component not in stack and library.component != DRIVER_CUDA:
-            known = f"only that its major is {library.major}" if library.major else "nothing"
+            known = f"except its major, {library.major}" if library.major else ""
             path = printable(library.path)
-            sentence = f"{library.component}: {path} is loaded, and {known} is known of its version"
+            sentence = f"{library.component}: {path} is loaded; its version is unknown"
+            sentence = f"{sentence}, {known}" if known else sentence
             found.setdefault(library.component, sentence)
     return tuple(found.values())
 
 
 def other_majors(libraries: Iterable[Library], stack: dict[str, Any]) -> list[Conflict]:
-    """Return libraries whose name states another major than the stack has."""
+    """Return libraries whose file name states another major version than the stack."""
     return [
         Conflict(
             library.component,
@@ -108,9 +108,9 @@ def other_majors(libraries: Iterable[Library], stack: dict[str, Any]) -> list[Co
 
 
 def stack_body(seen: Inspection) -> dict[str, Any]:
-    """Return the stack in the form of requests, with what is open and where witnesses disagree.
+    """Return the stack in request form, with unknown versions and conflicts between sources.
 
-    A version that is none of its component is open, so that the rest can still be checked.
+    A malformed version counts as unknown, so that the rest can still be checked.
     """
     body: dict[str, Any] = {}
     open_items = list(seen.open)
@@ -133,12 +133,12 @@ _DRIVER = re.compile(r"\d{3,4}\.\d+(?:\.\d+)?")
 
 
 class UserDriver(Struct, frozen=True):
-    """What the loaded libcuda means for the stack.
+    """Consequences of the loaded libcuda for the stack.
 
     Attributes:
-        compat: the forward-compatibility package, None when the host's own libcuda is loaded.
-        conflicts: it and the kernel driver do not belong together.
-        open: forward compatibility is in use, and of which CUDA is not known.
+        compat: forward-compatibility package; None when the host's libcuda is loaded.
+        conflicts: mismatches between libcuda and the kernel driver.
+        open: unknowns: forward compatibility is in use, but its CUDA is unknown.
     """
 
     compat: Observation | None = None
@@ -150,8 +150,8 @@ def find_user_driver(libraries: list[Library], kernel: str | None) -> UserDriver
     """Compare the loaded libcuda with the kernel driver.
 
     Args:
-        libraries: of the process.
-        kernel: version of the kernel driver, None where it is not known.
+        libraries: libraries of the process.
+        kernel: version of the kernel driver; None: unknown.
     """
     library = next((lib for lib in libraries if lib.component == DRIVER_CUDA), None)
     if library is None:
@@ -160,7 +160,7 @@ def find_user_driver(libraries: list[Library], kernel: str | None) -> UserDriver
     own = library.name_version
     order = _compare(own, kernel)
     if order is not None and order < 0:
-        message = f"{library.path}, of driver {own}, is loaded: older than kernel driver {kernel}"
+        message = f"{library.path} of driver {own} is loaded: older than kernel driver {kernel}"
         return UserDriver(conflicts=(Conflict("driver", message, kernel),))
     if named is None and not order:
         return UserDriver()
@@ -170,14 +170,14 @@ def find_user_driver(libraries: list[Library], kernel: str | None) -> UserDriver
     if named:
         return UserDriver(named)
     sentence = (
-        f"cuda-compat: {library.path}, of driver {own}, is loaded over driver {kernel}; which CUDA "
-        "it brings is not known"
+        f"cuda-compat: {library.path} of driver {own} is loaded over driver {kernel}; its CUDA "
+        "version is unknown"
     )
     return UserDriver(open=(sentence,))
 
 
 def _compare(own: str | None, kernel: str | None) -> int | None:
-    """Above 0 when libcuda is newer than the kernel driver; None when it cannot be told."""
+    """Return above 0 when libcuda is newer than the kernel driver; None: unknown."""
     if not own or not kernel or not _DRIVER.fullmatch(own):
         return None
     try:

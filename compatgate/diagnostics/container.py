@@ -1,6 +1,6 @@
-"""Probe a running container: what is in its files, and what its processes have loaded.
+"""Probe a running container: its files, and the libraries loaded in its processes.
 
-The files are read as the layers of an image are: streamed, never unpacked.
+Files are streamed, like the layers of an image, and never unpacked.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def probe_container(reference: str, facts: Facts, signals: Mapping[str, Any]) ->
     """Return the probe document of a running container.
 
     Args:
-        reference: its name or id.
-        facts: to name GPUs and to compare GPU code.
-        signals: the fact file ``image_signals``, as the catalog gives it.
+        reference: name or id of the container.
+        facts: facts to name GPUs and compare GPU code.
+        signals: parsed fact file ``image_signals``.
 
     Raises:
-        NotFound: there is no such container.
-        BadInput: it does not run.
+        NotFound: no container has this name or id.
+        BadInput: the container is not running.
         Unavailable: the engine does not answer, or takes too long.
     """
     host = Host.here()
@@ -54,7 +54,7 @@ def probe_container(reference: str, facts: Facts, signals: Mapping[str, Any]) ->
         looked = _look(pids, facts, host)
         files = seen_in_files(engine, container, signals, facts)
     if not local:
-        host.notes.append("the engine runs on another machine: processes and GPUs are not known")
+        host.notes.append("the engine runs on another machine: processes and GPUs are unknown")
     seen = joined(files, looked, facts.arch)
     pools = host.pools(_gpus(container, host) if local else None, facts)
     document = host.document(seen, pools)
@@ -62,16 +62,16 @@ def probe_container(reference: str, facts: Facts, signals: Mapping[str, Any]) ->
 
 
 def _gpus(container: Container, host: Host) -> Report | None:
-    """Return the GPUs that the container was given."""
+    """Return the GPUs granted to the container."""
     if not container.granted:
-        host.notes.append(f"{container.short} was given no GPU")
+        host.notes.append(f"{container.short} has no GPU")
         return None
     variables = {**container.variables, "NVIDIA_VISIBLE_DEVICES": container.granted}
     return host.left_to(variables, container=True)
 
 
 def _is_here(container: Container) -> bool:
-    """Whether the container's first process is one of this machine: it names the container."""
+    """Tell whether the container's first process runs on this machine and names the container."""
     for name in ("cgroup", "mountinfo"):
         try:
             with open(f"/proc/{container.pid}/{name}", encoding="utf-8", errors="replace") as file:
@@ -83,10 +83,10 @@ def _is_here(container: Container) -> bool:
 
 
 def _look(pids: list[int], facts: Facts, host: Host) -> ProcessInspections:
-    """Return the processes that use a GPU or could; one that ends meanwhile is left out."""
+    """Return the processes that use or may use a GPU; skip those that end meanwhile."""
     found = []
     if len(pids) > MOST_PROCESSES:
-        host.notes.append(f"{len(pids)} processes run, {MOST_PROCESSES} were looked at")
+        host.notes.append(f"{len(pids)} processes run; only {MOST_PROCESSES} were inspected")
     for pid in pids[:MOST_PROCESSES]:
         try:
             view = read_process(pid, facts.arch)
@@ -102,7 +102,7 @@ def _look(pids: list[int], facts: Facts, host: Host) -> ProcessInspections:
 
 
 def joined(files: Inspection, looked: ProcessInspections, arch: CudaArch) -> Inspection:
-    """Return one stack: what is loaded decides over what lies there, and both are compared."""
+    """Join files and processes to one stack; loaded libraries win, differences are conflicts."""
     stack: dict[str, Any] = {}
     conflicts: list[Conflict] = []
     for process, seen in looked:
@@ -111,7 +111,7 @@ def joined(files: Inspection, looked: ProcessInspections, arch: CudaArch) -> Ins
             if not _alike(name, stack.setdefault(name, value), value):
                 message = f"processes differ: {name} is {stack[name]}, in {process.pid} {value}"
                 conflicts.append(Conflict(name, message, str(stack[name])))
-    if "measured" in files.stack:  # what is loaded is among what is judged package by package
+    if "measured" in files.stack:  # loaded libraries belong to packages that are judged one by one
         stack.pop("arch", None)
     elif any("arch" in seen.stack for _, seen in looked):
         stack["arch"], disagreements = _code(looked, arch)
@@ -120,7 +120,7 @@ def joined(files: Inspection, looked: ProcessInspections, arch: CudaArch) -> Ins
     libraries = [library for process, _ in looked for library in process.libraries]
     for name, value in files.stack.items():
         if name in (CUDA_COMPAT, COMPAT_USE) and _driver_is_known(libraries):
-            continue  # what lies in the files does not count where libcuda is loaded
+            continue  # a libcuda file does not count where libcuda is loaded
         if not _alike(name, stack.setdefault(name, value), value):
             message = f"{name} {stack[name]} is loaded, {_witness(files, name, value)} says {value}"
             conflicts.append(Conflict(name, message, str(stack[name])))
@@ -136,7 +136,7 @@ def joined(files: Inspection, looked: ProcessInspections, arch: CudaArch) -> Ins
 
 
 def _driver_is_known(libraries: list[Library]) -> bool:
-    """Whether a libcuda is loaded: it is the package's, and then in the stack, or the host's."""
+    """Tell whether libcuda is loaded: from a package (then in the stack) or from the host."""
     return any(library.component == DRIVER_CUDA for library in libraries)
 
 
@@ -146,7 +146,7 @@ def _witness(files: Inspection, name: str, version: str) -> str:
 
 
 def _code(looked: ProcessInspections, facts: CudaArch) -> tuple[list[str], list[Conflict]]:
-    """GPU code that runs wherever the code of each process runs."""
+    """Return the GPU code that all processes have in common, and conflicts."""
     files = []
     for process, seen in looked:
         if "arch" in seen.stack:
@@ -157,7 +157,7 @@ def _code(looked: ProcessInspections, facts: CudaArch) -> tuple[list[str], list[
 
 
 def _alike(name: str, one: Any, other: Any) -> bool:
-    """Return whether two versions agree as far as both are stated."""
+    """Tell whether two versions agree in the parts that both state."""
     if not isinstance(one, str) or not isinstance(other, str):
         return True
     return not settle([Observation(name, one, ""), Observation(name, other, "")])[1]
@@ -185,18 +185,18 @@ def seen_in_files(
     *,
     deadline_s: float = DEADLINE_S,
 ) -> Inspection:
-    """What a container's config and files hold.
+    """Inspect a container's config and files.
 
     Args:
-        engine: that the container runs on.
-        container: as it was found there.
-        signals: the fact file ``image_signals``, as the catalog gives it.
-        facts: where code runs, and which packages matter.
-        deadline_s: seconds that it may take.
+        engine: engine of the container.
+        container: the container.
+        signals: parsed fact file ``image_signals``.
+        facts: facts on GPU code and packages.
+        deadline_s: time limit in seconds.
 
     Raises:
         Unavailable: the engine stops answering, or takes too long.
-        TooLarge: there are more files than are read.
+        TooLarge: the container has too many files.
     """
     published = read_signals(signals)
     config = Config(config=Settings(container.environment, container.labels))
@@ -209,7 +209,7 @@ def seen_in_files(
 
 
 class _Export:
-    """A container's file system, as `Scan` reads layers."""
+    """A container's file system in the form that `Scan` reads."""
 
     def __init__(self, engine: Engine, container: Container) -> None:
         self._engine = engine
@@ -222,7 +222,7 @@ class _Export:
 
 
 class _Stream:
-    """Pieces as a file that is read once."""
+    """An iterator of chunks as a file that can be read once."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self.position = 0

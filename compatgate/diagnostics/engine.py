@@ -1,4 +1,4 @@
-"""A container engine that speaks Docker's API, through Docker's own client library."""
+"""Ask a container engine with Docker's API, through Docker's client library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
 
 TIMEOUT_S = 60
-"""Seconds that the engine may be silent."""
+"""Timeout of the engine in seconds."""
 _FIELD = "--container"
 
 
@@ -20,11 +20,11 @@ class Container(Struct, frozen=True):
     """A running container.
 
     Attributes:
-        id: in full.
-        image: as it was named when the container was created.
-        pid: of its first process, as the engine's machine counts.
-        environment: of its config, ``NAME=value``.
-        granted: GPUs that it was given, in the form of ``NVIDIA_VISIBLE_DEVICES``; None: none.
+        id: full id.
+        image: image name that the container was created with.
+        pid: first process, numbered by the engine's machine.
+        environment: variables of its config, ``NAME=value``.
+        granted: granted GPUs in the form of ``NVIDIA_VISIBLE_DEVICES``; None: no GPU.
     """
 
     id: str
@@ -37,17 +37,17 @@ class Container(Struct, frozen=True):
 
     @property
     def short(self) -> str:
-        """``container web (0123456789ab)``."""
+        """Return ``container web (0123456789ab)``."""
         return f"container {self.name} ({self.id[:12]})"
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return the environment by name."""
+        """Return the environment as a mapping."""
         return dict(item.partition("=")[::2] for item in self.environment)
 
 
 class Engine:
-    """An engine, found as Docker's command line finds it (``DOCKER_HOST``, ...)."""
+    """A container engine, found as by Docker's command line (``DOCKER_HOST``, ...)."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -56,11 +56,11 @@ class Engine:
         """Return a running container.
 
         Args:
-            reference: its name, or the start of its id.
+            reference: name, or the start of the id.
 
         Raises:
-            NotFound: there is none.
-            BadInput: it does not run.
+            NotFound: no container has this name or id.
+            BadInput: the container is not running.
             Unavailable: the engine does not answer.
         """
         with _explained(reference):
@@ -70,10 +70,10 @@ class Engine:
         state = attributes.get("State") or {}
         if not state.get("Running") or not state.get("Pid"):
             raise BadInput(
-                f"container {reference} does not run: it is {state.get('Status', 'not running')}",
+                f"container {reference} is not running ({state.get('Status', 'unknown')})",
                 field=_FIELD,
                 value=reference,
-                hint="compatgate check --image reads the image that it was made of",
+                hint="check its image with compatgate check --image",
             )
         config = attributes.get("Config") or {}
         return Container(
@@ -87,19 +87,19 @@ class Engine:
         )
 
     def processes(self, container: Container) -> list[int]:
-        """Return its processes, the first one first, as the engine's machine counts."""
+        """Return the container's processes, first one first, numbered by the engine's machine."""
         try:
             with _explained(container.name):
                 table = self._client.api.top(container.id, ps_args="-eo pid")
             column = table["Titles"].index("PID")
             pids = [int(row[column]) for row in table["Processes"]]
         except (CompatgateError, KeyError, ValueError, IndexError):
-            return [container.pid]  # the engine's machine has no ps
+            return [container.pid]  # the engine's machine lacks ps
         return list(dict.fromkeys([container.pid, *sorted(pids)]))
 
     @contextmanager
     def files(self, container: Container) -> Iterator[Iterator[bytes]]:
-        """Give its file system as a tar archive, without what is mounted into it.
+        """Stream the container's file system as a tar archive, without mounts.
 
         Raises:
             Unavailable: the engine stops answering.
@@ -112,7 +112,7 @@ class Engine:
                 stream.close()
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._client.close()
 
 
@@ -121,7 +121,7 @@ def connected() -> Iterator[Engine]:
     """Connect to the engine.
 
     Raises:
-        Unavailable: there is none, or it does not answer.
+        Unavailable: no engine runs, or it does not answer.
     """
     docker = import_module("docker")
     try:
@@ -142,7 +142,7 @@ def _explained(reference: str) -> Iterator[None]:
         yield
     except errors.NotFound:
         raise NotFound(
-            f"there is no container {reference}", field=_FIELD, value=reference, hint="docker ps"
+            f"container {reference} does not exist", field=_FIELD, value=reference, hint="docker ps"
         ) from None
     except (errors.DockerException, transport[0], transport[1].HTTPError) as error:
         raise _silent(error) from None
@@ -153,12 +153,12 @@ def _silent(error: Exception) -> Unavailable:
     return Unavailable(
         f"the container engine does not answer: {' '.join(str(why).split())[:300]}",
         field=_FIELD,
-        hint="is it running, may this user reach its socket, is DOCKER_HOST right?",
+        hint="check that it runs, that this user may use its socket, and DOCKER_HOST",
     )
 
 
 def granted(host: Mapping[str, Any], environment: Any, default_runtime: str) -> str | None:
-    """Which GPUs a container was given: by request, by the runtime's variable, or as devices."""
+    """Return the GPUs of a container: by request, by the runtime's variable, or as devices."""
     for request in host.get("DeviceRequests") or ():
         named = [str(n).removeprefix("nvidia.com/gpu=") for n in request.get("DeviceIDs") or ()]
         capabilities = {c for group in request.get("Capabilities") or () for c in group}

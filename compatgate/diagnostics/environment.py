@@ -1,6 +1,6 @@
-"""Read the environment of a process: the variables to report, and the GPUs that they make visible.
+"""Read the environment of a process: the variables to report, and the visible GPUs.
 
-Only the variables of a fixed list are reported, so that no secret leaves.
+Only variables of a fixed list are reported, so that no secret leaks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LONGEST = 8192
 
 
 def reported_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the list that are set, cut off where they are very long."""
+    """Return the listed variables that are set; cut very long values."""
     return {name: environment[name][:_LONGEST] for name in REPORTED if name in environment}
 
 
@@ -43,7 +43,7 @@ CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 
 
 class Visible(Struct, frozen=True):
-    """The GPUs that are left, in the order in which the process counts them, and notes."""
+    """The visible GPUs in the order of the process, and notes."""
 
     devices: tuple[Device, ...]
     notes: tuple[str, ...] = ()
@@ -55,11 +55,10 @@ def visible_devices(
     """Apply the variables to a host's GPUs.
 
     Args:
-        devices: of the host, in PCI order, as NVML and nvidia-smi count them.
-        environment: of the process.
-        container: the devices are those of the host and the process is in a container, so that
-            the container runtime chose among them before CUDA does. Within the container
-            NVML shows only what the runtime let in.
+        devices: GPUs of the host in PCI order, as NVML and nvidia-smi number them.
+        environment: environment of the process.
+        container: the process is in a container and the devices are the host's: the container
+            runtime selects before CUDA does. Inside the container NVML shows only selected GPUs.
     """
     notes: list[str] = []
     left = tuple(devices)
@@ -71,7 +70,7 @@ def visible_devices(
 
 
 def let_in(devices: Sequence[Device], value: str, notes: list[str]) -> tuple[Device, ...]:
-    """What the container runtime lets in: ``all``, ``none``, ``void``, indices or UUIDs."""
+    """Select the GPUs for a container: ``all``, ``none``, ``void``, indices or UUIDs."""
     entries = [entry.strip() for entry in value.split(",") if entry.strip()]
     if entries == ["all"]:
         return tuple(devices)
@@ -90,13 +89,13 @@ def let_in(devices: Sequence[Device], value: str, notes: list[str]) -> tuple[Dev
 def _chosen(
     devices: Sequence[Device], environment: Mapping[str, str], notes: list[str]
 ) -> tuple[Device, ...]:
-    """What CUDA uses; an entry that names nothing hides every GPU after it."""
+    """Select the GPUs that CUDA uses; an unknown entry hides every GPU after it."""
     value = environment[CUDA]
     entries = [entry.strip() for entry in value.split(",")]
     if any(e.isdecimal() for e in entries) and not _order_is_known(devices, environment):
         notes.append(
-            f"{CUDA}={value} counts the fastest GPU first, which cannot be told from here: all "
-            "GPUs are shown; CUDA_DEVICE_ORDER=PCI_BUS_ID makes it certain"
+            f"{CUDA}={value} numbers the fastest GPU first; that order is unknown, so all GPUs are "
+            "shown; set CUDA_DEVICE_ORDER=PCI_BUS_ID for a certain order"
         )
         return tuple(devices)
     found: list[Device] = []
@@ -104,8 +103,8 @@ def _chosen(
         device = _named(devices, entry)
         if device is None or device in found:
             if entry not in ("", "-1", "NoDevFiles"):
-                why = "twice" if device else "which is not a GPU that this process has"
-                notes.append(f"{CUDA} names {entry}, {why}: CUDA uses none from there on")
+                why = "twice" if device else "which is not a GPU of this process"
+                notes.append(f"{CUDA} names {entry}, {why}: CUDA ignores it and all later entries")
             break
         found.append(device)
     return tuple(found)
@@ -117,7 +116,7 @@ def _order_is_known(devices: Sequence[Device], environment: Mapping[str, str]) -
 
 
 def _named(devices: Sequence[Device], entry: str) -> Device | None:
-    """Return the device of an index, of ``GPU:MIG`` indices, or of the start of a UUID."""
+    """Return the device with an index, ``GPU:MIG`` indices, or the start of a UUID."""
     first, colon, second = entry.partition(":")
     if first.isdecimal() and first.isascii():
         index = int(first)

@@ -1,7 +1,7 @@
-"""Frameworks that a Python process has imported, and what they were built for.
+"""Read the frameworks that a Python process has imported, and the CUDA they were built for.
 
-As `compatgate.diagnostics.loaded`: nothing but the standard library, and nothing is imported. What
-a module says is taken from its own variables, so that no lazy attribute comes to life.
+Like `compatgate.diagnostics.loaded`, this file needs only the standard library and imports no
+framework. It reads only variables that a module already has, so that no lazy attribute is loaded.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _JAX_PLUGIN = re.compile(r"jax_cuda(\d+)_plugin")
 
 
 class Statement(NamedTuple):
-    """What a module states.
+    """A version that a module states.
 
     Attributes:
         component: canonical name.
-        version: as the module has it.
-        origin: ``torch.version.cuda``.
-        built: it is what the framework was built for; what is loaded may be another.
+        version: version as the module states it.
+        origin: variable, ``torch.version.cuda``.
+        built: the framework was built for this version; another one may be loaded.
     """
 
     component: str
@@ -43,7 +43,7 @@ class Statement(NamedTuple):
 
 
 def imported_frameworks(modules: Mapping[str, Any] | None = None) -> list[Statement]:
-    """Return versions of the frameworks among the imported modules, and what they were built for.
+    """Return the versions of imported frameworks, and the versions they were built for.
 
     Args:
         modules: name to module; None: ``sys.modules``.
@@ -59,7 +59,7 @@ def imported_frameworks(modules: Mapping[str, Any] | None = None) -> list[Statem
 
 
 def gpu_code(modules: Mapping[str, Any] | None = None) -> list[str]:
-    """Architectures of PyTorch's own GPU code; empty without it, or with others that have some."""
+    """Return the architectures of PyTorch's GPU code; empty if other frameworks have GPU code."""
     modules = sys.modules if modules is None else modules
     if any(name in modules for name in _VERSIONS if name != "torch"):
         return []
@@ -68,7 +68,7 @@ def gpu_code(modules: Mapping[str, Any] | None = None) -> list[str]:
 
 
 def _onnxruntime(modules: Mapping[str, Any]) -> Iterator[Statement]:
-    """Yield its package for CPUs has the same module; the build's own file tells them apart."""
+    """Yield the version of ONNX Runtime; its build file tells the CPU and GPU packages apart."""
     name = "onnxruntime.capi.build_and_package_info"
     if _text(modules, name, "package_name") == "onnxruntime-gpu":
         version = _text(modules, name, "__version__")
@@ -97,13 +97,13 @@ def _built(modules: Mapping[str, Any]) -> Iterator[Statement]:
 
 
 def _jax_label(modules: Mapping[str, Any]) -> str:
-    """``+cuda12`` from the plugin that JAX has imported."""
+    """Return ``+cuda12``, from the plugin that JAX has imported."""
     majors = [match[1] for name in list(modules) if (match := _JAX_PLUGIN.fullmatch(name))]
     return f"+cuda{majors[0]}" if majors else ""
 
 
 def _member(modules: Mapping[str, Any], module: str, name: str) -> Any:
-    """Return a module's own variable; None without."""
+    """Return a variable of a module; None if it is missing."""
     try:
         return vars(modules[module]).get(name)
     except (KeyError, TypeError):
@@ -116,7 +116,7 @@ def _text(modules: Mapping[str, Any], module: str, name: str) -> str:
 
 
 def _called(function: Any) -> Any:
-    """What a function of a framework answers; None when it fails."""
+    """Call a function of a framework; None when it fails."""
     try:
         return function() if callable(function) else None
     except Exception:

@@ -1,11 +1,11 @@
-"""The CUDA libraries that are loaded in a process, and the versions that they report themselves.
+"""Find the CUDA libraries loaded in a process, and ask for their versions.
 
-Imports nothing but the standard library and runs on Python 3.8 or newer, so that this file can be
-copied into a container that has only Python. Linux; elsewhere nothing is found.
+This file imports only the standard library and runs on Python 3.8 or newer, so that it can be
+copied into a container that has only Python. It works on Linux and finds no library elsewhere.
 
-Nothing is ever loaded for the question: a library is asked through the handle that the process
-already has (``RTLD_NOLOAD``), with functions that return a constant and do not initialise CUDA.
-Libraries that are linked statically into another one cannot be seen.
+It never loads a library: it asks through the handle that the process already has
+(``RTLD_NOLOAD``), with functions that return a constant and do not initialise CUDA. It cannot find
+libraries that are linked statically into another one.
 
     >>> versions(loaded_libraries())  # doctest: +SKIP
     {'cuda': '12.4', 'cudnn': '9.1.0', 'nccl': '2.21.5'}
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 DRIVER_CUDA = "driver-cuda"
-"""Component name of libcuda, the user-mode driver: the CUDA version that it supports."""
+"""Component name of libcuda, the user-mode driver; its version is the supported CUDA version."""
 
 LARGEST_MAPS = 64 * 1024 * 1024
 _LARGEST_FRONT = 4 * 1024 * 1024
@@ -46,12 +46,12 @@ _PART = re.compile(rb"libcudnn_[a-z_]+\.so")
 
 
 class Mapped(NamedTuple):
-    """A file of which code is mapped into a process.
+    """A file whose code is mapped into a process.
 
     Attributes:
-        path: as that process knows it.
-        span: address range of its first mapping, its name under ``/proc/PID/map_files``.
-        deleted: it was replaced or removed since.
+        path: path as the process names it.
+        span: address range of the first mapping, its name under ``/proc/PID/map_files``.
+        deleted: the file was replaced or removed since.
     """
 
     path: str
@@ -64,13 +64,13 @@ class Library(NamedTuple):
 
     Attributes:
         component: ``cuda``, ``cudnn``, ``nccl``, ``cublas``, ``tensorrt`` or ``driver-cuda``.
-        path: of the file, symbolic links resolved.
-        name_version: what the file's name states in full (``12.4.127``); of libcuda the version
-            of the driver that it belongs to. None where it states the major at most.
-        major: from the file's name, None where it has no number.
-        reported: what the library answered, None where it was not or could not be asked.
-        asked: the function that answered, or why none was asked.
-        built_for: the CUDA that the library says it was built for (cuDNN tells).
+        path: path of the file, symbolic links resolved.
+        name_version: full version in the file name (``12.4.127``); for libcuda the version of its
+            driver. None if the name states at most the major version.
+        major: major version in the file name; None without a number.
+        reported: version that the library reported; None if it was not asked or did not answer.
+        asked: function that answered, or why the library was not asked.
+        built_for: CUDA that the library was built for (only cuDNN reports it).
     """
 
     component: str
@@ -83,7 +83,7 @@ class Library(NamedTuple):
 
 
 def loaded_libraries() -> list[Library]:
-    """The CUDA libraries of this process, in the order of their names, the newest of each first."""
+    """Return the CUDA libraries of this process, by name, the newest of each first."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
             text = file.read(LARGEST_MAPS)
@@ -93,7 +93,7 @@ def loaded_libraries() -> list[Library]:
 
 
 def versions(libraries: Iterable[Library]) -> dict[str, str]:
-    """Component to version: what the library reports, else what its file is called."""
+    """Map components to versions: the reported version, else that of the file name."""
     found: dict[str, str] = {}
     for library in libraries:
         version = library.reported
@@ -105,7 +105,7 @@ def versions(libraries: Iterable[Library]) -> dict[str, str]:
 
 
 def paths(libraries: Iterable[Library]) -> dict[str, str]:
-    """Component to the file that it was loaded from."""
+    """Map components to the files they were loaded from."""
     found: dict[str, str] = {}
     for library in libraries:
         found.setdefault(library.component, library.path)
@@ -113,9 +113,9 @@ def paths(libraries: Iterable[Library]) -> dict[str, str]:
 
 
 def mapped_files(text: str) -> list[Mapped]:
-    """Return the files of which code is mapped, from the text of ``/proc/PID/maps``.
+    """Return the files whose code is mapped, from the text of ``/proc/PID/maps``.
 
-    A library that a program only reads as data has no executable mapping and is left out.
+    A library that a program only reads as data has no executable mapping and is skipped.
     """
     spans: dict[str, str] = {}
     executable: dict[str, None] = {}
@@ -135,7 +135,7 @@ def _mapped(name: str, span: str) -> Mapped:
 
 
 def libraries_of(files: Iterable[Mapped]) -> list[Library]:
-    """Return the CUDA libraries among mapped files, by their names; none is asked."""
+    """Return the CUDA libraries among mapped files, by name, without asking them."""
     found = []
     for file in files:
         match = _NAME.fullmatch(os.path.basename(file.path))
@@ -150,7 +150,7 @@ def libraries_of(files: Iterable[Mapped]) -> list[Library]:
 
 
 def in_order(libraries: Iterable[Library]) -> list[Library]:
-    """By component; those that were asked first, then the newest."""
+    """Sort libraries by component; libraries that answered come first, then the newest."""
 
     def rank(library: Library) -> tuple[bool, list[int], str]:
         version = library.reported or library.name_version or ""
@@ -172,9 +172,9 @@ def _asked(library: Library) -> Library:
 
 
 def _would_load_more(library: Library) -> bool:
-    """Return whether this is cuDNN's front library, which loads a part of cuDNN when it is asked.
+    """Tell whether this is cuDNN's front library, which loads a part of cuDNN when asked.
 
-    Its parts answer for themselves once they are loaded.
+    Its parts can be asked once they are loaded.
     """
     if "_" in os.path.basename(library.path):
         return False
@@ -208,7 +208,7 @@ def _answer(library: Library, question: _Question) -> Library:
 
 
 def _call(handle: object, name: str, form: str) -> int:
-    """Return the number that a function gives; 0 where there is none."""
+    """Return the number that a function returns; 0 if the function is missing."""
     import ctypes
 
     function = getattr(handle, name, None)
@@ -229,7 +229,7 @@ def _call(handle: object, name: str, form: str) -> int:
 
 
 def _cuda(number: int) -> str:
-    """``12040`` is 12.4."""
+    """Return 12.4 for ``12040``."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
@@ -238,13 +238,13 @@ def _thousands(number: int) -> str:
 
 
 def _dotted(number: int, wide: int) -> str:
-    """``8907`` is 8.9.7; from ``wide`` on the major has 10,000s: ``90100`` is 9.1.0."""
+    """Return 8.9.7 for ``8907``; from ``wide`` on the major counts 10,000s: ``90100`` is 9.1.0."""
     base = 10_000 if number >= wide else 1_000
     return f"{number // base}.{number % base // 100}.{number % 100}"
 
 
 class _Question(NamedTuple):
-    """What a library is asked: a function, the form of its answer, and how the number is read."""
+    """A version query: a function, the form of its answer, and how to read the number."""
 
     library: str
     function: str

@@ -25,7 +25,7 @@ from compatgate.errors import BadInput, NotFound
 
 _ELF = b"\x7fELF"
 _NO_FILES = ("/memfd:", "/dev/", "/SYSV", "/anon_hugepage")
-"""What the kernel calls memory that has no file."""
+"""Prefixes of the kernel's names for memory without a file."""
 _OF_SYSTEM = ("/lib", "/usr/lib", "/usr/bin", "/bin")
 _PYTHON = re.compile(r"/(?:lib)?python(\d\.\d{1,2})(?:t|d)?(?:/|\.so|$)")
 _OF_NVIDIA = re.compile(
@@ -36,16 +36,16 @@ _OF_NVIDIA = re.compile(
 
 
 class Reader:
-    """The mapped files of one process.
+    """A reader of the mapped files of one process.
 
     Attributes:
-        libraries: CUDA's, once they were `seen`.
-        notes: what could not be read.
+        libraries: CUDA libraries, set by `seen`.
+        notes: files that could not be read.
 
     Args:
-        folder: of the process in procfs.
-        mapped: files, as the process names them.
-        files: its file system.
+        folder: folder of the process in procfs.
+        mapped: mapped files, as the process names them.
+        files: file system of the process.
     """
 
     def __init__(self, folder: str, mapped: list[Mapped], files: Files) -> None:
@@ -56,12 +56,12 @@ class Reader:
         self.notes: list[str] = []
 
     def seen(self, facts: CudaArch | None) -> Inspection:
-        """Read them all."""
+        """Read all mapped files."""
         packages = packages_of([file.path for file in self.mapped], self.files)
         self.libraries = in_order(libraries_of(self.mapped))
         found = conclude(self._findings(packages), facts)
         unknown = tuple(
-            f"{name}: {printable(path)} is loaded, and no metadata tell its version"
+            f"{name}: {printable(path)} is loaded, but no metadata states its version"
             for name, path in packages.unknown.items()
             if name not in found.stack
         )
@@ -109,10 +109,10 @@ class Reader:
                 found.add_unread(origin, error.strerror or "it cannot be opened")
 
     def _reach(self, file: Mapped) -> str:
-        """Where the mapped file is opened: the very one, if the kernel lets us, else by its name.
+        """Return the path to open: the mapped inode if the kernel permits, else the file's path.
 
         Raises:
-            OSError: neither can be opened, or it was replaced since.
+            OSError: neither can be opened, or the file was replaced since.
         """
         exact = f"{self.folder}/map_files/{_span(file.span)}"
         for path in (exact, self.files.find(file.path)):
@@ -123,17 +123,17 @@ class Reader:
                 return path
             except OSError:
                 continue
-        raise OSError(errno.ENOENT, "it was replaced since, or may not be read")
+        raise OSError(errno.ENOENT, "the file was replaced, or permission is denied")
 
 
 def _span(span: str) -> str:
-    """The kernel writes addresses in ``maps`` with leading zeros, in ``map_files`` without."""
+    """Return an address range without leading zeros, as in ``map_files``."""
     first, _, last = span.partition("-")
     return f"{int(first, 16):x}-{int(last, 16):x}"
 
 
 def python_of(executable: str, mapped: Sequence[Mapped]) -> str | None:
-    """``3.11``: the interpreter is that, or is embedded."""
+    """Return the version of the (embedded) interpreter, such as ``3.11``."""
     for path in (executable, *(file.path for file in mapped)):
         if match := _PYTHON.search(path):
             return match[1]
@@ -145,11 +145,11 @@ _LARGEST = 64 * 1024 * 1024
 
 
 def nccl_version(path: str) -> str | None:
-    """``2.21.5+cu124``; None where the file does not have the text.
+    """Return NCCL's version, ``2.21.5+cu124``; None if the file lacks the text.
 
     Raises:
-        OSError: it cannot be opened.
-        BadInput: it is a damaged ELF file.
+        OSError: the file cannot be opened.
+        BadInput: the ELF file is damaged.
     """
     with open(path, "rb") as file:
         source = Source(file, path, size=os.fstat(file.fileno()).st_size, seekable=True)

@@ -1,4 +1,4 @@
-"""What runs in this very process: driver, visible GPUs, loaded CUDA libraries, frameworks."""
+"""Report on this process: driver, visible GPUs, loaded CUDA libraries and frameworks."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from compatgate.errors import CompatgateError
 
 
 def reporter() -> Callable[[], dict[str, Any]]:
-    """What makes reports and imports nothing more.
+    """Return the function that makes reports; calling it imports no more modules.
 
-    Without NVML's Python package GPUs are not known: a service does not start nvidia-smi.
+    Without NVML's Python package the GPUs are unknown: a service does not start nvidia-smi.
     """
     try:
         nvml = import_module("pynvml")
@@ -58,7 +58,7 @@ def reporter() -> Callable[[], dict[str, Any]]:
     try:
         facts = load_facts()
         _ = facts.gpus, facts.driver_branches
-    except CompatgateError:  # a damaged overlay of facts must not take a service down
+    except CompatgateError:  # a malformed overlay must not stop a service
         return partial(own_report, nvml, None)
     return partial(own_report, nvml, facts)
 
@@ -102,7 +102,7 @@ def own_report(nvml: Any, facts: Facts | None) -> dict[str, Any]:
 
 
 def _observations(libraries: list[Library]) -> list[Observation]:
-    """What loaded libraries and imported frameworks say of themselves."""
+    """Return the versions that loaded libraries and imported frameworks report."""
     found = observations_of(libraries)
     known = {seen.component for seen in found}
     paths = [lib.path for lib in libraries if lib.component not in known]
@@ -112,10 +112,10 @@ def _observations(libraries: list[Library]) -> list[Observation]:
 
 
 def _built(silent: set[str]) -> list[Observation]:
-    """What frameworks were built for: to compare, and to know what they have linked statically.
+    """Return the versions that frameworks were built for; they also reveal static linking.
 
-    Of a library that is loaded and silent on its version, it does not tell the version; nor does a
-    bare major, as TensorFlow has it of cuDNN.
+    Skip libraries that are loaded but report no version, and bare majors such as TensorFlow's
+    cuDNN.
     """
     built = (s for s in imported_frameworks() if s.built and "." in s.version)
     return [
@@ -126,33 +126,33 @@ def _built(silent: set[str]) -> list[Observation]:
 
 
 def _of_stack(conflicts: Iterable[Conflict]) -> list[Conflict]:
-    """Conflicts on components; what NVML and libcuda say of the driver's CUDA may well differ."""
+    """Return the conflicts on components; NVML and libcuda may differ on the driver's CUDA."""
     return [conflict for conflict in conflicts if conflict.component != DRIVER_CUDA]
 
 
 def _pools(
     report: Report | None, kernel: KernelDriver | None, facts: Facts | None, notes: list[str]
 ) -> tuple[tuple[ObservedPool, ...], tuple[dict[str, Any], ...] | None]:
-    """Return the visible GPUs as pools, and each by itself."""
+    """Return the visible GPUs as pools and as a list."""
     if report is None:
-        notes.append("NVML does not answer (pip install compatgate[nvml]): GPUs are not known")
+        notes.append("NVML does not answer (pip install compatgate[nvml]): GPUs are unknown")
         return (), None
     visible = visible_devices(report.devices, os.environ)
     notes += visible.notes
     left = replace(report, devices=visible.devices, attached=None)
     devices = tuple(map(describe, visible.devices))
     if facts is None:
-        notes.append("the facts cannot be read: pools are not known")
+        notes.append("the facts cannot be read: pools are unknown")
         return (), devices
     try:
         return pools_here(left, kernel, facts, notes), devices
     except CompatgateError as error:
-        notes.append(f"pools are not known: {error.detail}")
+        notes.append(f"pools are unknown: {error.detail}")
         return (), devices
 
 
 def describe(device: Device) -> dict[str, Any]:
-    """Return a visible GPU."""
+    """Return a visible GPU in JSON form."""
     return {
         "name": device.name,
         "uuid": device.uuid,

@@ -1,7 +1,7 @@
-"""Find the Python distributions of which a process has loaded files.
+"""Find the Python distributions whose files a process has loaded.
 
-Their metadata tell versions that file names do not. Files are reached as the process sees them:
-below its root, and those that it has mapped.
+Their metadata states versions that file names lack. Files are read as the process sees them: below
+its root, and through its mappings.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ class Files:
     """The file system of a process.
 
     Args:
-        root: where its root directory is reached, ``/proc/17/root``; empty for this process's own.
+        root: path of the process's root directory, ``/proc/17/root``; empty for this process.
     """
 
     def __init__(self, root: str = "") -> None:
         self.root = root
 
     def find(self, path: str) -> str:
-        """Where a path of the process is reached from here.
+        """Return the path from here to a path of the process.
 
-        Symbolic links are followed as the process would, so that one in a container never leads
-        to a file of the host.
+        Symbolic links resolve as in the process, so that a link in a container never leads to a
+        file of the host.
 
         Raises:
-            OSError: too many links.
+            OSError: the path has too many links.
         """
         if not self.root:
             return path
@@ -75,14 +75,14 @@ class Files:
         return self.root + (place or "/")
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder; nothing where it cannot be read."""
+        """List a folder; empty if it cannot be read."""
         try:
             return sorted(os.listdir(self.find(folder)))
         except OSError:
             return []
 
     def read(self, path: str, largest: int) -> bytes:
-        """Return the start of a regular file; empty where there is none that can be read."""
+        """Return the start of a regular file; empty if it cannot be read."""
         try:
             return read_regular(self.find(path), largest)
         except OSError:
@@ -90,14 +90,14 @@ class Files:
 
 
 def read_regular(path: str, largest: int) -> bytes:
-    """Return the first bytes of a regular file; a pipe or device is not waited for.
+    """Return the first bytes of a regular file, without waiting for pipes or devices.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file.
+        OSError: the file cannot be opened, or is not a regular file.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", path)
+            raise OSError(errno.EINVAL, "not a regular file", path)
         return file.read(largest)
 
 
@@ -106,17 +106,17 @@ _LARGEST_TEXT = 64 * 1024
 _LARGEST_RECORD = 16 * 1024 * 1024
 _MOST = 10_000
 _HELPERS = ("jaxlib", "onnxruntime")
-"""Distributions that tell something of a component of another name, or that it is not this one."""
+"""Distributions that state facts about a component of another name, or rule one out."""
 
 
 class Packages(Struct, frozen=True):
-    """Distributions that loaded files belong to.
+    """Distributions of loaded files.
 
     Attributes:
-        versions: by the folder that they are installed in, normalised name to version.
+        versions: by installation folder: normalised name to version.
         owners: loaded file to normalised name.
-        unknown: frameworks that are loaded from a folder without metadata: component to file.
-        stated: by files of the packages; they decide over metadata, which lack the build's label.
+        unknown: frameworks loaded from a folder without metadata: component to file.
+        stated: versions in files of packages; they win over metadata, which lacks build labels.
     """
 
     versions: dict[str, dict[str, str]]
@@ -129,8 +129,8 @@ def packages_of(paths: Collection[str], files: Files) -> Packages:
     """Return the distributions of loaded files that matter to a stack.
 
     Args:
-        paths: of files, as the process knows them.
-        files: its file system.
+        paths: paths of files in the process.
+        files: file system of the process.
     """
     sites: dict[str, list[str]] = {}
     for path in paths:
@@ -143,7 +143,7 @@ def packages_of(paths: Collection[str], files: Files) -> Packages:
 
 
 def packaged(packages: Packages) -> list[Observation]:
-    """What those distributions state."""
+    """Return the versions that distributions state."""
     return packages.stated + [
         seen
         for site, versions in packages.versions.items()
@@ -167,7 +167,7 @@ def _look(site: str, loaded: list[str], files: Files, found: Packages) -> None:
         if own:
             versions[named[0]] = named[1]
             found.owners.update(dict.fromkeys(own, named[0]))
-    if "jaxlib" in versions:  # JAX itself has no library; what it loads is jaxlib's
+    if "jaxlib" in versions:  # JAX has no library; it loads jaxlib's
         versions |= plugins
     found.versions[site] = versions
     if any(path.startswith(f"{site}/torch/") for path in loaded):
@@ -198,7 +198,7 @@ def _of_folder(folder: str) -> tuple[str, str]:
 
 
 def _recorded(site: str, folder: str, files: Files) -> Iterator[str]:
-    """Yield the libraries that a distribution installed."""
+    """Yield the libraries that a distribution has installed."""
     text = files.read(f"{site}/{folder}/RECORD", _LARGEST_RECORD).decode("utf-8", "replace")
     try:
         for row in csv.reader(StringIO(text)):

@@ -1,4 +1,4 @@
-"""Look at another process of this machine from outside (``/proc/PID``), and probe it."""
+"""Probe another process of this machine through ``/proc/PID``."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _LARGEST_ENVIRON = 4 * 1024 * 1024
 
 
 class View(Struct, frozen=True):
-    """A process as it was seen.
+    """The observations of a process.
 
     Attributes:
-        notes: what could not be read.
+        notes: files that could not be read.
     """
 
     process: Process
@@ -47,21 +47,21 @@ class View(Struct, frozen=True):
 
     @property
     def uses_gpu_code(self) -> bool:
-        """Return whether a CUDA library, a framework or GPU code is loaded."""
+        """Tell whether a CUDA library, a framework or GPU code is loaded."""
         return bool(self.process.libraries or set(self.seen.stack) - {"python"})
 
 
 def read_process(pid: int, facts: CudaArch | None = None, *, proc: str = "/proc") -> View:
-    """Look at a process.
+    """Inspect a process.
 
     Args:
-        pid: as this machine's ``/proc`` counts.
-        facts: where code runs, to compare the GPU code of several packages.
-        proc: where procfs is.
+        pid: number of the process in this machine's ``/proc``.
+        facts: facts on GPU code, to compare the code of several packages.
+        proc: mount point of procfs.
 
     Raises:
-        NotFound: there is no such process, or it ended meanwhile.
-        BadInput: it may not be looked at, is a thread of the kernel, or has ended.
+        NotFound: the process does not exist, or ended meanwhile.
+        BadInput: permission is denied, or the process is a kernel thread or has ended.
     """
     folder = f"{proc}/{pid}"
     with _explained(pid):
@@ -92,11 +92,11 @@ def _explained(pid: int) -> Iterator[None]:
         yield
     except (FileNotFoundError, ProcessLookupError):
         raise NotFound(
-            f"there is no process {pid}, or it has just ended", field=field, value=pid
+            f"process {pid} does not exist, or has just ended", field=field, value=pid
         ) from None
     except PermissionError:
         raise BadInput(
-            f"process {pid} may not be looked at",
+            f"permission to inspect process {pid} is denied",
             field=field,
             value=pid,
             hint="run this as the same user, or as root (CAP_SYS_PTRACE)",
@@ -108,10 +108,10 @@ def _explained(pid: int) -> Iterator[None]:
 
 
 def _began(folder: str) -> str:
-    """When the process began, in clock ticks: its number may be given to another one.
+    """Return the start time of a process in clock ticks, to notice a reused number.
 
     Raises:
-        BadInput: it has ended, or is a thread of the kernel.
+        BadInput: the process has ended, or is a kernel thread.
     """
     with open(f"{folder}/stat", encoding="utf-8", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
@@ -120,14 +120,14 @@ def _began(folder: str) -> str:
     if state in "ZX":
         raise BadInput(f"process {pid} has ended; only its exit status is left", field="--pid")
     if flags & 0x00200000:  # PF_KTHREAD
-        raise BadInput(f"process {pid} is a thread of the kernel", field="--pid")
+        raise BadInput(f"process {pid} is a kernel thread", field="--pid")
     return began
 
 
 def _maps(folder: str) -> list[Mapped]:
-    """The mapped files as the process names them; after a chroot the kernel puts its root before.
+    """Return the mapped files as the process names them.
 
-    In a mount namespace of its own they are named from its root already.
+    After a chroot the kernel prepends the root; in another mount namespace it does not.
     """
     root = os.readlink(f"{folder}/root").rstrip("/")
     with open(f"{folder}/maps", encoding="utf-8", errors="surrogateescape") as file:
@@ -139,7 +139,7 @@ def _maps(folder: str) -> list[Mapped]:
 
 
 def _environment(folder: str) -> dict[str, str]:
-    """As it was when the program was started."""
+    """Return the environment at the start of the program."""
     with open(f"{folder}/environ", encoding="utf-8", errors="surrogateescape") as file:
         items = file.read(_LARGEST_ENVIRON).split("\0")
     return dict(item.split("=", 1) for item in items if "=" in item)
@@ -158,12 +158,12 @@ class Host(Struct, frozen=True):
 
     @staticmethod
     def here() -> Host:
-        """This machine."""
+        """Inspect this machine."""
         notes: list[str] = []
         return Host(*look_at_gpus(notes), notes)
 
     def left_to(self, environment: Mapping[str, str], *, container: bool) -> Report | None:
-        """Return the report with the GPUs that are left to a process."""
+        """Return the report, limited to the GPUs visible to a process."""
         if self.report is None:
             return None
         visible = visible_devices(self.report.devices, environment, container=container)
@@ -175,7 +175,7 @@ class Host(Struct, frozen=True):
         return pools_here(report, self.kernel, facts, self.notes) if report else ()
 
     def document(self, seen: Inspection, pools: tuple[ObservedPool, ...]) -> dict[str, Any]:
-        """Return the probe document of what was seen here."""
+        """Return the probe document of an inspection."""
         drivers = driver_observations(self.report, self.kernel)
         return Probe(
             pools,
@@ -190,7 +190,7 @@ def probe_process(pid: int, facts: Facts) -> dict[str, Any]:
     """Return the probe document of a process: its stack, and the GPUs that it may use.
 
     Raises:
-        NotFound, BadInput: as `read_process`.
+        NotFound, BadInput: see `read_process`.
     """
     view = read_process(pid, facts.arch)
     process, host = view.process, Host.here()
@@ -204,7 +204,7 @@ def probe_process(pid: int, facts: Facts) -> dict[str, Any]:
 
 
 def with_driver(view: View, host: Host) -> Inspection:
-    """What was seen of a process, with what its libcuda means for the stack."""
+    """Add the consequences of the loaded libcuda to the inspection of a process."""
     kernel = host.kernel.version if host.kernel else None
     driver = find_user_driver(list(view.process.libraries), kernel)
     stack, observations = dict(view.seen.stack), view.seen.observations

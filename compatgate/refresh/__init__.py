@@ -1,8 +1,7 @@
-"""Refresh the facts: find what a package index has and the facts do not, and write it for review.
+"""Refresh the facts: find unknown releases on a package index, and write them for review.
 
-`survey` compares, `frameworks` and `libraries` write what the index alone can tell of a release,
-`folder` writes the result in the shape of an overlay. Wheels are measured by
-`compatgate.discovery.wheels`.
+`survey` compares and writes the result as an overlay. `frameworks`, `libraries` and `packages` find
+news and write what the index alone states. `compatgate.discovery.wheels` measures wheels.
 """
 
 from __future__ import annotations

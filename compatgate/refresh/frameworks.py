@@ -1,6 +1,6 @@
-"""Find new releases of frameworks, and additions to known ones, as far as an index tells them.
+"""Find new releases of frameworks on an index, and additions to known releases.
 
-The section ``index`` of a framework's fact file says how a package index tells of it.
+The section ``index`` of a framework's fact file is the recipe for reading the index.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ Record = dict[str, Any]
 
 
 class FrameworkReader:
-    """Reads one framework from an index.
+    """A reader of one framework on an index.
 
     Args:
-        document: its fact file.
-        recipe: of it.
-        listing: of the index.
-        packages: what belongs into a GPU stack.
+        document: fact file of the framework.
+        recipe: recipe for reading the index.
+        listing: listing of the index.
+        packages: packages that belong to a GPU stack.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class FrameworkReader:
         self._packages = packages
 
     def news(self, bounds: Bounds) -> tuple[list[News], int]:
-        """Find what the index has and the facts do not; and how many releases the limit leaves out.
+        """Find news on the index, and count the releases beyond the limit.
 
         Raises:
-            CompatgateError: the index does not answer, or not as it should.
+            CompatgateError: the index does not answer, or its answer is malformed.
         """
         offered = self._offered(bounds)
         fresh = self._fresh(offered, bounds)
@@ -74,7 +74,7 @@ class FrameworkReader:
         return found, len(fresh) - len(kept)
 
     def _offered(self, bounds: Bounds) -> dict[str, list[IndexFile]]:
-        """Group the wheels of all its distributions by the release that they belong to."""
+        """Group the wheels of all distributions by release."""
         found: dict[str, list[IndexFile]] = {}
         for name in self._recipe.releases:
             for version, wheels in self._listing.releases(name).items():
@@ -111,13 +111,13 @@ class FrameworkReader:
         main = self._wheel(package, title) or choose_wheel(wheels, _X86)[:1]
         uploaded = first_upload(wheels)
         if not main:
-            what = "a new release without a wheel for Linux x86_64"
+            what = "new release without a wheel for Linux x86_64"
             return News(package, title, "release", what, "", uploaded=uploaded)
         identity = self._listing.identity(main[0])
         python = self._python(title, identity)
         builds = [b for r in self._recipe.builds if (b := self._build(r, title, python))]
         if not builds:
-            what = "a new release; its metadata names no CUDA, so nothing can be written"
+            what = "new release; its metadata names no CUDA, so no record can be written"
             return News(package, title, "release", what, "", uploaded=uploaded)
         entry = self._entry(title, identity, python, builds)
         facts = f"frameworks/{self._component}"
@@ -125,7 +125,7 @@ class FrameworkReader:
             identity.package,
             title,
             "release",
-            "a new release",
+            "new release",
             facts,
             entry=entry,
             uploaded=uploaded,
@@ -149,7 +149,7 @@ class FrameworkReader:
             "version": title,
             "source": _metadata_of(identity),
             "confidence": "metadata",
-            "note": f"read from the package index alone, which does not tell: {NOT_TOLD}",
+            "note": f"read from the package index alone, which does not state: {NOT_TOLD}",
             "python": python,
         }
         if pins:
@@ -161,7 +161,7 @@ class FrameworkReader:
         return entry | {"builds": builds}
 
     def _python(self, title: str, identity: Identity) -> Record:
-        """Tell the Pythons of a release, by its wheels, else by the range of its metadata."""
+        """Return the Pythons of a release, from its wheels, else from the range in its metadata."""
         wheels = self._python_wheels(title)
         found: Record = {}
         if exact := pythons(wheels, _X86):
@@ -179,7 +179,7 @@ class FrameworkReader:
     # --- a build ---------------------------------------------------------------------------
 
     def _build(self, recipe: BuildRecipe, title: str, python: Record) -> Record | None:
-        """Describe a build; None where the index has no wheel of it or names no CUDA."""
+        """Return the record of a build; None where the index has no wheel or names no CUDA."""
         wheel = self._wheel(recipe.package or self._recipe.releases[0], title)
         if not wheel:
             return None
@@ -211,7 +211,7 @@ class FrameworkReader:
         return build | {"source": _metadata_of(identity), "confidence": "metadata"}
 
     def _through(self, name: str, identity: Identity, names: Sequence[str]) -> Sequence[Needed]:
-        """Return what the framework requires that a release pins exactly."""
+        """Return the requirements of a framework that a release pins exactly."""
         for one in needed(identity.requires, (), names):
             pins = [p for p in one.requirement.specifier if p.operator == "=="]
             if one.requirement.name == name and pins:
@@ -221,10 +221,10 @@ class FrameworkReader:
                 return needed(base.requires, (), names) if base else ()
         return ()
 
-    # --- what came later -------------------------------------------------------------------
+    # --- additions -------------------------------------------------------------------------
 
     def _added(self, title: str, wheels: Sequence[IndexFile]) -> Iterator[News]:
-        """Find Pythons and builds that a known release did not have."""
+        """Find new Pythons and builds of a known release."""
         known = self._known[title]
         facts, package = f"frameworks/{self._component}", self._recipe.releases[0]
         named = (self._recipe.python,) if self._recipe.python else self._recipe.releases
@@ -243,11 +243,11 @@ class FrameworkReader:
                 build = self._build(recipe, title, known.get("python") or {})
                 if build:
                     entry = {"version": title, "builds": [build]}
-                    what = f"a build for CUDA {build['accepts']}"
+                    what = f"build for CUDA {build['accepts']}"
                     yield News(recipe.package, title, "build", what, facts, entry=entry)
 
     def _python_wheels(self, title: str) -> list[IndexFile]:
-        """List the wheels that tell the Pythons of a release."""
+        """List the wheels that state the Pythons of a release."""
         named = self._recipe.python
         names = (named,) if named else self._recipe.releases
         return [wheel for name in names for wheel in self._wheels(name, title)]
@@ -266,7 +266,7 @@ class FrameworkReader:
 
 
 def _python_update(known: Record, wheels: Sequence[IndexFile]) -> tuple[list[str], Record] | None:
-    """Compare the Pythons of a known release; None where the index has no others."""
+    """Compare the Pythons of a known release; None where the index has no new ones."""
     python = known.get("python") or {}
     added: list[str] = []
     update: Record = {}
@@ -287,7 +287,7 @@ def _python_update(known: Record, wheels: Sequence[IndexFile]) -> tuple[list[str
 
 
 def _is_rebuild(title: str, known: set[Version]) -> bool:
-    """Tell whether a release is a post-release of a known one: it has no record of its own."""
+    """Tell whether a release is a post-release of a known one, which needs no record."""
     version = Version(title)
     return version.post is not None and Version(version.base_version) in known
 
@@ -307,7 +307,7 @@ def _accepts(stated: str, cuda: tuple[int, int] | None) -> str | None:
 
 
 def _pythons_of(python: Record) -> list[str]:
-    """List the Pythons of a release, for markers."""
+    """List the Pythons of a release, to evaluate markers."""
     if found := python.get("wheels"):
         return list(found)
     ends = [python[end] for end in ("min", "max") if python.get(end)]
@@ -315,7 +315,7 @@ def _pythons_of(python: Record) -> list[str]:
 
 
 def _groups(found: Sequence[Needed]) -> list[Record]:
-    """Group requirements by the extra that asks for them."""
+    """Group requirements by extra."""
     groups: dict[str, list[str]] = {}
     for one in found:
         groups.setdefault(one.extra, []).append(one.text)
@@ -330,18 +330,18 @@ def _metadata_of(identity: Identity) -> str:
 
 
 class BuildRecipe(Struct, frozen=True):
-    """How a build is read from the index.
+    """Recipe for reading a build from the index.
 
     Attributes:
-        name: of the build; ``{cuda}`` is its CUDA as ``132``, ``{major}`` its major.
-        accepts: ``minor``, ``major`` or ``range`` of the CUDA that it requires, or a range.
-        label: its name is its label.
-        package: the distribution that holds it; None: the framework's own.
-        packages: all distributions that hold it.
-        extras: whose requirements name its CUDA; none: the core ones.
-        default: what a plain install gives.
-        built_with: the CUDA that it requires is the one that it was built with.
-        through: the framework that it pins, whose CUDA is its own.
+        name: name of the build; ``{cuda}`` is its CUDA as ``132``, ``{major}`` its major.
+        accepts: ``minor``, ``major`` or ``range`` of the required CUDA, or a range.
+        label: whether the name is also the label.
+        package: distribution that holds the build; None: the framework's.
+        packages: all distributions that hold the build.
+        extras: extras whose requirements name the CUDA; empty: the core requirements.
+        default: whether a plain install gives this build.
+        built_with: whether the required CUDA is the one the build was made with.
+        through: pinned framework whose CUDA counts.
     """
 
     name: str
@@ -356,14 +356,14 @@ class BuildRecipe(Struct, frozen=True):
 
 
 class Recipe(Struct, frozen=True):
-    """How the releases of a framework are read from the index.
+    """Recipe for reading a framework's releases from the index.
 
     Attributes:
         releases: distributions whose releases are those of the framework.
-        python: the distribution whose wheels tell the Pythons; None: the first of ``releases``.
+        python: distribution whose wheels state the Pythons; None: the first of ``releases``.
         parts: numbers that name a release (TensorRT 11.4.0.106 is 11.4.0); 0: all of them.
         pins: frameworks that every build pins.
-        extras: of the framework's own metadata, whose requirements are kept.
+        extras: extras of the framework whose requirements are recorded.
     """
 
     releases: tuple[str, ...]
@@ -374,14 +374,14 @@ class Recipe(Struct, frozen=True):
     extras: tuple[str, ...] = ()
 
     def title(self, version: Version) -> str:
-        """Return the number of a release as facts write it."""
+        """Return the version of a release as facts write it."""
         if self.parts:
             return ".".join(map(str, (*version.release, 0, 0, 0)[: self.parts]))
         return version.public
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Name every distribution that is asked for."""
+        """Return every distribution to ask for."""
         builds = (build.package for build in self.builds if build.package)
         return tuple(dict.fromkeys((*self.releases, *builds)))
 

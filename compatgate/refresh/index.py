@@ -1,7 +1,7 @@
-"""Read what a package index offers, and tell which of it counts as new.
+"""Read a package index, and decide which releases count as new.
 
-Wheels and their metadata, what a wheel's name says of Pythons and platforms (PEP 425), the
-releases that a refresh looks at, and the news that the commands report.
+This covers wheels and their metadata, the Pythons and platforms in wheel names (PEP 425), the
+bounds of a refresh, and the news that the commands report.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from compatgate.discovery.wheels.index import IndexFile, PackageIndex, choose_wh
 from compatgate.errors import NotFound
 
 Kind = Literal["release", "build", "wheel", "rebuild", "python"]
-"""``release``: a release; ``build``: a build for another CUDA; ``wheel``: a wheel for another
-platform or Python; ``rebuild``: another wheel in the place of a known one; ``python``: wheels for
-more Pythons."""
+"""``release``: a new release; ``build``: a build for another CUDA; ``wheel``: a wheel for another
+platform or Python; ``rebuild``: a wheel that replaces a known one; ``python``: wheels for more
+Pythons."""
 NOT_TOLD = "minimum driver, minimum capability, GPU code, builds of other indexes"
-"""What an index cannot tell of a framework or library: those fields stay absent."""
+"""Facts about frameworks and libraries that no index states: those fields stay absent."""
 
 
 class News(Struct, frozen=True):
-    """Something that the facts do not know.
+    """A release, build or wheel that the facts do not have.
 
     Attributes:
-        package: on the index.
-        version: as the index writes it.
-        what: in words.
-        facts: fact file that it belongs to (``packages/xformers``); ``""``: none can be written.
-        wheels: to measure.
-        entry: of a framework or library, to lay over the facts.
+        package: package on the index.
+        version: version as the index writes it.
+        what: description for people.
+        facts: fact file of the news (``packages/xformers``); ``""``: none can be written.
+        wheels: wheels to measure.
+        entry: record of a framework or library, for an overlay.
         uploaded: ISO time; ``""`` where the index does not say.
     """
 
@@ -55,7 +55,7 @@ class News(Struct, frozen=True):
     uploaded: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that the command prints."""
+        """Return the JSON form that the command prints."""
         return {
             "package": self.package,
             "version": self.version,
@@ -70,20 +70,20 @@ class News(Struct, frozen=True):
 T = TypeVar("T")
 DEFAULT_LIMIT = 3
 _ONE_UPLOAD = timedelta(days=1)
-"""Time within which the wheels of one release are uploaded; what comes later was added later."""
+"""Time within which a release's wheels are uploaded; later wheels count as additions."""
 
 
 class Bounds(Struct, frozen=True):
     """Bounds of a refresh.
 
     Attributes:
-        named: releases asked for by package, whatever their age; the packages of a refresh of all
-            are not here.
-        limit: most releases of each package, newest first; 0: all of them.
-        since: ISO time; every unknown release uploaded from then on counts, older lines included.
-        pre: pre-releases count.
-        yanked: yanked wheels count.
-        platforms: whose wheels are measured.
+        named: versions asked for by package, whatever their age; empty when all packages are
+            refreshed.
+        limit: maximum number of releases per package, newest first; 0: all of them.
+        since: ISO time; every unknown release uploaded since then counts, older lines included.
+        pre: whether pre-releases count.
+        yanked: whether yanked wheels count.
+        platforms: platforms whose wheels are measured.
     """
 
     named: Mapping[str, frozenset[str]] = {}
@@ -94,25 +94,25 @@ class Bounds(Struct, frozen=True):
     platforms: Sequence[Platform] = (Platform(), Platform(cpu="aarch64"))
 
     def names(self, package: str, version: Version) -> bool:
-        """Tell whether a release was asked for by its number."""
+        """Tell whether a release was asked for by version."""
         return any(Version(text) == version for text in self.named.get(package, ()))
 
     def allows(self, wheel: IndexFile, version: Version) -> bool:
-        """Tell whether a wheel counts at all: yanked ones and pre-releases count when asked for."""
+        """Tell whether a wheel counts: yanked wheels and pre-releases count only when asked for."""
         return (self.yanked or not wheel.yanked) and (self.pre or not version.is_prerelease)
 
     def within_limit(self, releases: Sequence[T]) -> Sequence[T]:
-        """Return the releases that the limit lets through, of those listed newest first."""
+        """Cut a list of releases, newest first, to the limit."""
         return releases[: self.limit] if self.limit else releases
 
     def is_new(self, version: Version, uploaded: str, newest: Version, boundary: str) -> bool:
-        """Tell whether a release that the facts do not know is new, and no gap left on purpose.
+        """Tell whether an unknown release is new, not one that was skipped on purpose.
 
         Args:
-            version: of the release.
-            uploaded: when its first wheel was; ``""`` where the index does not say.
-            newest: release that the facts know.
-            boundary: when the last wheel was uploaded that the facts know.
+            version: version of the release.
+            uploaded: upload time of its first wheel; ``""`` where the index does not say.
+            newest: newest release in the facts.
+            boundary: upload time of the last wheel in the facts.
         """
         if self.since:
             return not uploaded or uploaded >= self.since
@@ -126,7 +126,7 @@ def is_later(uploaded: str, before: str) -> bool:
 
 
 def _moment(text: str) -> datetime | None:
-    """Read an ISO time, which is UTC where it does not say; None where it is none."""
+    """Parse an ISO time, UTC without a zone; None where it is malformed."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -135,11 +135,11 @@ def _moment(text: str) -> datetime | None:
 
 
 class Listing:
-    """Indexes, each page and each metadata read once.
+    """A cache of index pages and wheel metadata, each read once.
 
     Args:
-        index: asked in the order of its addresses; the first that knows a package counts.
-        transport: for metadata that only the wheel itself has, read in ranges.
+        index: indexes to ask in order; the first that has a package counts.
+        transport: transport for metadata inside a wheel, read in ranges.
     """
 
     def __init__(self, index: PackageIndex, transport: Transport) -> None:
@@ -149,7 +149,7 @@ class Listing:
         self._identities: dict[str, Identity] = {}
 
     def releases(self, package: str) -> dict[Version, list[IndexFile]]:
-        """Return the wheels of a package by version, with its label; none where it is not known.
+        """Return the wheels of a package by version, labels included; empty for an unknown package.
 
         Raises:
             Unavailable: an index does not answer.
@@ -160,11 +160,11 @@ class Listing:
         return self._wheels[package]
 
     def identity(self, wheel: IndexFile) -> Identity:
-        """Return the metadata of a wheel: beside it (PEP 658), else read from the wheel.
+        """Return the metadata of a wheel: its metadata file (PEP 658), else read from the wheel.
 
         Raises:
-            Damaged: it is not what the index says.
-            NotFound: there is no such wheel.
+            Damaged: the content differs from the index's digest.
+            NotFound: the wheel does not exist.
             Unavailable: the server does not answer.
         """
         if wheel.name not in self._identities:
@@ -191,7 +191,7 @@ class Listing:
 
 
 def by_version(wheels: Iterable[IndexFile]) -> dict[Version, list[IndexFile]]:
-    """Group wheels by their version, oldest first; what has no wheel's name is left out."""
+    """Group wheels by version, oldest first; skip files without a wheel's name."""
     found: defaultdict[Version, list[IndexFile]] = defaultdict(list)
     for wheel in wheels:
         try:
@@ -202,19 +202,19 @@ def by_version(wheels: Iterable[IndexFile]) -> dict[Version, list[IndexFile]]:
 
 
 def first_upload(wheels: Iterable[IndexFile]) -> str:
-    """Return when the first of some wheels was uploaded; ``""`` where nothing says it."""
+    """Return the upload time of the first wheel; ``""`` where the index does not say."""
     return min((wheel.uploaded for wheel in wheels if wheel.uploaded), default="")
 
 
 def last_upload(wheels: Iterable[IndexFile]) -> str:
-    """Return when the last of some wheels was uploaded; ``""`` where nothing says it."""
+    """Return the upload time of the last wheel; ``""`` where the index does not say."""
     return max((wheel.uploaded for wheel in wheels), default="")
 
 
 def pythons(wheels: Iterable[IndexFile], platform: Platform) -> list[str]:
-    """List the Pythons that have a wheel of their own for a platform: ``3.14``, ``3.14t``.
+    """List the Pythons with their own wheel for a platform: ``3.14``, ``3.14t``.
 
-    A wheel for every Python (``py3``, ``abi3``) names none; its metadata says the range.
+    A wheel for every Python (``py3``, ``abi3``) names no version; its metadata states the range.
     """
     found = {one for w in wheels if is_for(w, platform) for one in _pythons(w.name)}
     return sorted(found, key=lambda text: (Version(text.removesuffix("t")), text))
@@ -228,11 +228,11 @@ def _pythons(name: str) -> set[str]:
 
 
 def is_for(wheel: IndexFile, platform: Platform) -> bool:
-    """Tell whether a wheel is for a platform, whatever its Python."""
+    """Tell whether a wheel is for a platform; its Python does not matter."""
     return bool(choose_wheel([wheel], Platform(platform.os, platform.cpu)))
 
 
 def python_of(name: str) -> str | None:
-    """Return the Python that a wheel is for; None where it serves several."""
+    """Return the Python of a wheel; None where it serves several."""
     found = _pythons(name)
     return min(found).removesuffix("t") if found else None

@@ -1,4 +1,4 @@
-"""New releases of cuDNN, NCCL and toolkits, as far as an index tells them."""
+"""Find new releases of cuDNN, NCCL and toolkits on an index."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Record = dict[str, Any]
 
 
 class LibraryReader:
-    """Reads a library of NVIDIA from an index: which releases have a package for which CUDA.
+    """A reader of one NVIDIA library on an index: its releases, and the CUDA of each package.
 
     Args:
-        source: its fact file: ``cudnn``, ``nccl`` or ``cuda_driver``.
-        document: the file, whose ``distributions`` are asked for.
-        listing: of the index.
+        source: fact file of the library: ``cudnn``, ``nccl`` or ``cuda_driver``.
+        document: content of the file; its ``distributions`` are read.
+        listing: listing of the index.
     """
 
     def __init__(self, source: str, document: Record, listing: Listing) -> None:
@@ -34,15 +34,15 @@ class LibraryReader:
         self._listing = listing
 
     def news(self, bounds: Bounds) -> tuple[list[News], int]:
-        """Find releases and builds that the facts do not know; and how many the limit leaves out.
+        """Find unknown releases and builds, and count the releases beyond the limit.
 
         Raises:
-            CompatgateError: the index does not answer, or not as it should.
+            CompatgateError: the index does not answer, or its answer is malformed.
         """
         offered = self._offered(bounds)
         fresh = self._fresh(offered, bounds)
         kept = bounds.within_limit(fresh)
-        found = [self._release(title, offered[title], "release", "a new release") for title in kept]
+        found = [self._release(title, offered[title], "release", "new release") for title in kept]
         found += self._added(offered, bounds)
         return found, len(fresh) - len(kept)
 
@@ -84,7 +84,7 @@ class LibraryReader:
     def _added(
         self, offered: dict[str, dict[str, list[tuple[Version, IndexFile]]]], bounds: Bounds
     ) -> list[News]:
-        """Find packages for another CUDA of releases that the facts know."""
+        """Find packages of known releases for another CUDA."""
         found = []
         for title, packages in offered.items():
             wheels = (self._known.get(title) or {}).get("wheels")
@@ -96,7 +96,7 @@ class LibraryReader:
                 if not wheels.get(_label(name)) and any(is_for(w, _X86) for _, w in rows)
             ]
             if more:
-                what = f"a package for another CUDA: {', '.join(more)}"
+                what = f"package for another CUDA: {', '.join(more)}"
                 found.append(self._release(title, packages, "build", what))
         return found
 
@@ -111,7 +111,7 @@ class LibraryReader:
         version = str(max(version for version, _ in packages[package]))
         uploaded = first_upload(_wheels(packages))
         if self._source == "cuda_driver":
-            what = "a new toolkit; its driver minimums are not on the index: add it by hand"
+            what = "new toolkit; the index does not state its driver minimums: add it by hand"
             return News(package, version, kind, what, "", uploaded=uploaded)
         newest = {name: str(max(v for v, _ in rows)) for name, rows in packages.items()}
         entry = self._entry(title, newest)
@@ -120,7 +120,7 @@ class LibraryReader:
         return News(package, version, kind, what, self._source, entry=entry, uploaded=uploaded)
 
     def _entry(self, title: str, newest: dict[str, str]) -> Record:
-        """Write a record; what the index does not tell is null, as in the facts."""
+        """Return a record; values that the index does not state are null, as in the facts."""
         labels = {_label(name): newest.get(name) for name in self._names}
         majors = sorted(int(_label(name).removeprefix("cu")) for name in newest)
         release = Version(title).release
@@ -163,7 +163,7 @@ _BUILDS = ("version", "wheels", "cuda_majors", "cuda_majors_of_wheels")
 
 
 def _only_builds(entry: Record, known: Record) -> Record:
-    """Keep what a package for another CUDA changes in a known record."""
+    """Return the fields that a package for another CUDA changes in a known record."""
     update = {name: value for name, value in entry.items() if name in _BUILDS}
     update["version"] = known["version"]
     for name in ("cuda_majors", "cuda_majors_of_wheels"):
@@ -177,7 +177,7 @@ def _wheels(packages: dict[str, list[tuple[Version, IndexFile]]]) -> Sequence[In
 
 
 def _title(version: str) -> str:
-    """Return the three numbers that name a release: builds (``9.11.0.98``) have no record."""
+    """Return the three numbers that name a release; builds (``9.11.0.98``) have no record."""
     return ".".join(map(str, (*Version(version).release, 0, 0)[:3]))
 
 

@@ -1,4 +1,4 @@
-"""New wheels of packages with records: releases, and what was added to known releases later."""
+"""Find new wheels of packages with records: new releases and additions to known ones."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Releases = Mapping[Version, Sequence[IndexFile]]
 def news_of_package(
     name: str, known: Sequence[Record], releases: Releases, bounds: Bounds
 ) -> tuple[list[News], int]:
-    """Find what an index has of a package and its records do not.
+    """Find wheels of a package that are on the index and not in its records.
 
     Args:
-        name: normalised.
-        known: its records.
-        releases: the index's wheels by version.
-        bounds: what counts.
+        name: normalised name of the package.
+        known: records of the package.
+        releases: wheels on the index by version.
+        bounds: bounds of the refresh.
 
     Returns:
-        The news, newest release first, and how many new releases the limit leaves out.
+        The news, newest release first, and the number of new releases beyond the limit.
     """
     by_version: dict[Version, list[Record]] = {}
     for record in known:
@@ -81,7 +81,7 @@ def _new_releases(
 
 
 def _boundary(known: Mapping[Version, Sequence[Record]], offered: Releases) -> str:
-    """Return when the last wheel was uploaded that has a record."""
+    """Return the upload time of the last wheel that has a record."""
     recorded = {record.wheel for records in known.values() for record in records}
     wheels = (wheel for version in known for wheel in offered.get(version, ()))
     return last_upload(wheel for wheel in wheels if wheel.name in recorded)
@@ -101,11 +101,11 @@ def _release(
     another = any(one.public == version.public for one in known)
     kind: Kind = "build" if another else "release"
     facts, uploaded = f"packages/{name}", first_upload(wheels)
-    return News(name, str(version), kind, f"a new {kind}", facts, chosen, uploaded=uploaded)
+    return News(name, str(version), kind, f"new {kind}", facts, chosen, uploaded=uploaded)
 
 
 def _usual_python(records: Sequence[Record]) -> str | None:
-    """Return the Python of which the newest records are, for wheels that compare."""
+    """Return the Python of the newest records, so that new wheels are comparable."""
     newest = sorted(records, key=lambda record: Version(record.version), reverse=True)
     return next((python for r in newest if (python := python_of(r.wheel))), None)
 
@@ -113,7 +113,7 @@ def _usual_python(records: Sequence[Record]) -> str | None:
 def _representatives(
     wheels: Sequence[IndexFile], python: str | None, bounds: Bounds
 ) -> tuple[IndexFile, ...]:
-    """Choose one wheel for each platform; one for all of them is chosen once."""
+    """Choose one wheel per platform; choose a wheel for all platforms once."""
     found = [
         wheel
         for platform in bounds.platforms
@@ -129,12 +129,12 @@ def _added(
     wheels: Sequence[IndexFile],
     bounds: Bounds,
 ) -> Iterator[News]:
-    """Find what came to a known release later: a rebuild, another Python, another platform."""
+    """Find additions to a known release: a rebuild, another Python, another platform."""
     facts, label = f"packages/{name}", str(version)
     digests = {record.wheel: record.sha256 for record in records}
     for wheel in wheels:
         if digests.get(wheel.name) and wheel.sha256 not in (None, digests[wheel.name]):
-            what = f"{wheel.name} was rebuilt: another SHA-256"
+            what = f"{wheel.name} was rebuilt: its SHA-256 changed"
             yield News(name, label, "rebuild", what, facts, (wheel,), uploaded=wheel.uploaded)
     began = last_upload(wheel for wheel in wheels if wheel.name in digests)
     asked = bounds.names(name, version)
@@ -156,7 +156,7 @@ def _added(
 def _one_a_python(
     wheels: Sequence[IndexFile], platform: Platform, *, covered: bool
 ) -> list[IndexFile]:
-    """Choose one wheel for each Python; one in all for a platform without a record."""
+    """Choose one wheel per Python; choose one wheel only for a platform without a record."""
     if not covered:
         return choose_wheel(wheels, platform)
     found: dict[str | None, IndexFile] = {}

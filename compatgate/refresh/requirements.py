@@ -1,4 +1,4 @@
-"""What the requirements of a wheel say of CUDA and of other components."""
+"""Read CUDA and other components from the requirements of a wheel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PINNED = ("cudnn", "nccl")
 
 
 class Needed(Struct, frozen=True):
-    """A requirement that applies on Linux x86_64, with the extra that asks for it."""
+    """A requirement that applies on Linux x86_64, with its extra."""
 
     requirement: Requirement
     text: str
@@ -27,7 +27,7 @@ class Needed(Struct, frozen=True):
 
     @property
     def component(self) -> str | None:
-        """Return the component that the required package is, such as ``cudnn``."""
+        """Return the component of the required package, such as ``cudnn``."""
         found = find_component(self.requirement.name)
         return found.component.name if found else None
 
@@ -38,12 +38,12 @@ def needed(
     """Return the requirements that apply on Linux x86_64 for some of the Pythons.
 
     Args:
-        requires: as metadata writes them.
-        extras: that are asked for; none: the core alone.
-        pythons: of the release.
+        requires: requirements as in metadata.
+        extras: requested extras; empty: the core requirements alone.
+        pythons: Pythons of the release.
 
     Raises:
-        Damaged: one of them is no requirement.
+        Damaged: a requirement is malformed.
     """
     found = []
     for text in requires:
@@ -60,7 +60,7 @@ def _read(text: str) -> Requirement:
     try:
         return Requirement(text)
     except InvalidRequirement:
-        hint = "nothing is written for this release"
+        hint = "no record is written for this release"
         raise Damaged(
             "is not a requirement", field="Requires-Dist", value=text, hint=hint
         ) from None
@@ -83,7 +83,7 @@ def _applies(requirement: Requirement, extra: str, python: str) -> bool:
 
 
 def _plain(requirement: Requirement) -> str:
-    """Write a requirement without what its marker says of the platform and extra."""
+    """Return a requirement without the platform and extra in its marker."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     text = f"{requirement.name}{extras}{requirement.specifier}"
     marker = str(requirement.marker or "")
@@ -94,7 +94,7 @@ def _plain(requirement: Requirement) -> str:
 
 
 def of_gpus(found: Iterable[Needed], packages: Packages) -> list[Needed]:
-    """Keep the requirements on packages that belong into a GPU stack."""
+    """Return the requirements on packages that belong to a GPU stack."""
     return [
         one
         for one in found
@@ -105,7 +105,7 @@ def of_gpus(found: Iterable[Needed], packages: Packages) -> list[Needed]:
 
 
 def cuda_of(found: Iterable[Needed]) -> tuple[int, int] | None:
-    """Return the CUDA of the runtime that is required, its lowest; None where none is."""
+    """Return the lowest CUDA runtime that is required; None without one."""
     for one in found:
         if one.component != "cuda":
             continue
@@ -125,7 +125,7 @@ def _lowest(specifiers: SpecifierSet) -> Version | None:
 
 
 def pins_of(found: Iterable[Needed], names: Sequence[str] = _PINNED) -> dict[str, str]:
-    """Return what is required of components, as a pin writes it: ``{"cudnn": "==9.1.0.70"}``."""
+    """Return the pins of components: ``{"cudnn": "==9.1.0.70"}``."""
     pins: dict[str, str] = {}
     for one in found:
         name = one.component
@@ -135,7 +135,7 @@ def pins_of(found: Iterable[Needed], names: Sequence[str] = _PINNED) -> dict[str
 
 
 def spec_of(specifiers: SpecifierSet) -> str | None:
-    """Write version specifiers as the ``spec`` of a pin; None where it has no form for them."""
+    """Return version specifiers as the ``spec`` of a pin; None where no pin can express them."""
     written: list[str] = []
     for one in sorted(specifiers, key=lambda one: (one.operator.startswith("<"), one.version)):
         form = _clause(one)
@@ -158,7 +158,7 @@ def _clause(one: Specifier) -> str | None:
 
 
 def range_of(requires_python: str | None) -> tuple[str | None, str | None]:
-    """Return the lowest and highest Python that ``Requires-Python`` allows, where it says so."""
+    """Return the lowest and highest Python of ``Requires-Python``; None where it sets no bound."""
     low = high = None
     try:
         stated = SpecifierSet(requires_python or "")

@@ -1,6 +1,6 @@
-"""Compare everything that the facts follow with an index, and write what is new for review.
+"""Compare the facts with an index, and write news for review.
 
-The folder that a refresh writes holds files of facts in the shape of an overlay.
+A refresh writes a folder of overlays.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ FindNews = Callable[[Listing, Bounds], NewsAndOmitted]
 
 
 class Followed(Struct, frozen=True):
-    """Something that the facts follow on the index.
+    """A framework, library or package that a refresh compares with the index.
 
     Attributes:
         facts: fact file, ``packages/xformers``.
-        names: by which a person may ask for it, its distributions among them.
-        distributions: that are asked for on the index.
-        look: gives what is new.
-        has_wheels: the index is expected to have wheels of it; a package of which only its source
-            is known has none.
+        names: names that a person may use, distributions included.
+        distributions: distributions to read on the index.
+        look: function that finds news.
+        has_wheels: whether the index is expected to have wheels; a source-only package has none.
     """
 
     facts: str
@@ -50,11 +49,11 @@ class Followed(Struct, frozen=True):
 
 
 class Survey(Struct, frozen=True):
-    """What was found of one thing that the facts follow.
+    """Result of the comparison for one framework, library or package.
 
     Attributes:
-        left_out: new releases beyond the limit.
-        problem: why the index could not be asked; None: it was.
+        left_out: number of new releases beyond the limit.
+        problem: why the comparison failed; None: it did not fail.
     """
 
     facts: str
@@ -64,7 +63,7 @@ class Survey(Struct, frozen=True):
 
 
 def followed(library: Library, facts: Facts) -> list[Followed]:
-    """List what the facts follow: frameworks and libraries first, then packages with records."""
+    """List what a refresh compares: frameworks and libraries, then packages with records."""
     found = []
     for name in (*(n for n in library.names if n.startswith("frameworks/")), *LIBRARIES):
         one = _framework(name, library, facts) if "/" in name else _library(name, library)
@@ -99,7 +98,7 @@ def _library(source: str, library: Library) -> Followed | None:
 
 
 def package(name: str, facts: Facts) -> Followed:
-    """Describe a package, with records or without any yet."""
+    """Describe a package, with or without records."""
 
     def look(listing: Listing, bounds: Bounds) -> NewsAndOmitted:
         return news_of_package(name, facts.records(name), listing.releases(name), bounds)
@@ -109,7 +108,7 @@ def package(name: str, facts: Facts) -> Followed:
 
 
 def chosen(known: Sequence[Followed], names: Sequence[str], facts: Facts) -> list[Followed]:
-    """Choose what a person named, all of it without a name; other names are packages."""
+    """Choose by name; choose all without names, and treat unknown names as packages."""
     if not names:
         return list(known)
     found: dict[str, Followed] = {}
@@ -121,13 +120,13 @@ def chosen(known: Sequence[Followed], names: Sequence[str], facts: Facts) -> lis
 
 
 def survey(things: Sequence[Followed], listing: Listing, bounds: Bounds) -> Iterator[Survey]:
-    """Ask the index about each thing; what it cannot answer is a problem of that thing alone."""
+    """Compare each one with the index; a failure is a problem of that one alone."""
     for one in things:
         try:
             if not any(listing.releases(name) for name in one.distributions):
                 if not one.has_wheels:
                     continue
-                raise NotFound("the index has no wheel of it", field=", ".join(one.distributions))
+                raise NotFound("the index has no wheels", field=", ".join(one.distributions))
             news, left_out = one.look(listing, bounds)
         except CompatgateError as error:
             yield Survey(one.facts, problem=error)
@@ -140,14 +139,14 @@ _WIDTH = 120
 
 
 class Folder:
-    """Files below a folder, laid out as the shipped facts are.
+    """A folder of overlays with the layout of the shipped facts.
 
     Args:
-        path: of the folder; it is made with the first file.
-        overlays: that lie over the shipped facts, below what is written.
+        path: path of the folder; the first file creates it.
+        overlays: overlays that apply before the written files.
 
     Raises:
-        BadInput: it is a file, or the folder of the shipped facts.
+        BadInput: the path is a file, or the folder of the shipped facts.
     """
 
     def __init__(self, path: str, overlays: Sequence[str] | None = None) -> None:
@@ -156,27 +155,27 @@ class Folder:
         self.written: list[str] = []
         real, shipped = os.path.realpath(path), os.path.realpath(sources.facts_dir())
         if real == shipped or real.startswith(f"{shipped}{os.sep}"):
-            hint = "name another folder, review its files, then copy them"
+            hint = "name another folder, review the files, then copy them"
             raise BadInput("holds the shipped facts", field="--out", value=path, hint=hint)
         if os.path.exists(path) and not os.path.isdir(path):
             raise BadInput("is not a folder", field="--out", value=path)
 
     def has(self, package: str, wheel: str, sha256: str | None) -> bool:
-        """Tell whether a wheel was measured by an earlier run."""
+        """Tell whether an earlier run measured a wheel."""
         return any(
             record.wheel == wheel and sha256 in (None, record.sha256)
             for record in self._records(package)
         )
 
     def add_record(self, record: Record) -> None:
-        """Write the record of a wheel beside those that are in the folder already."""
+        """Add the record of a wheel to the folder."""
         kept = {one.wheel: one for one in self._records(record.package)}
         kept[record.wheel] = record
         text = records.to_yaml(record.package, list(kept.values()), with_sources=True)
         self._write(f"packages/{record.package}", text)
 
     def add_entry(self, news: News) -> None:
-        """Write what the index tells of a framework or library, beside what is there already."""
+        """Add the record of a framework or library to the folder."""
         assert news.entry is not None  # noqa: S101 - the caller checked
         head: dict[str, Any] = {"schema": _FORMS.get(news.facts, "facts/framework/v1")}
         if "/" in news.facts:
@@ -195,7 +194,7 @@ class Folder:
         """Check the written files as overlays of the facts.
 
         Raises:
-            BadInput: one of them cannot be laid over the facts.
+            BadInput: a file is not a valid overlay.
         """
         open_library([*self._below, *self.written])
 

@@ -140,4 +140,4 @@ def test_cudnn_comes_back_equal_but_for_what_no_page_tells(refreshed):
 def test_nothing_is_new_where_nothing_is_left_out(capsys):
     names = ["torch", "jax", "tensorflow", "onnxruntime-gpu", "cupy", "tensorrt", "cudnn", "nccl"]
     assert main(["facts", "refresh", *names, "--offline", str(INDEX), "--check"]) == 0
-    assert capsys.readouterr().out == "nothing is new\n"
+    assert capsys.readouterr().out == "no news\n"

@@ -144,7 +144,7 @@ def test_plain_numbers_are_of_the_other_files_metric(lines, plain):
     [
         (("missing-file",), "cannot read 'missing-file'"),
         (("broken",), "broken:2"),
-        (("b", "--tolerance", "5"), "--tolerance: 5 is no tolerance"),
+        (("b", "--tolerance", "5"), "--tolerance: 5 is not a tolerance"),
         (("b", "--tolerance", "nan"), "--tolerance"),
         (("b", "--repetitions", "1"), "--repetitions"),
         (("b", "--better", "up"), "--better"),

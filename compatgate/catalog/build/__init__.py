@@ -1,4 +1,7 @@
-"""One adapter per form of fact file, from what domain experts write to what the rules read."""
+"""Map each table to its fact file and to the adapter that builds it.
+
+Domain experts write fact files; an adapter turns each form of file into a table that rules read.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from compatgate.catalog.sources import FOLDERS
 
 
 class Table(NamedTuple):
-    """How a table comes about.
+    """The source of a table.
 
     Attributes:
         source: the fact file, without its ending.
-        adapter: function of a module of this package, ``nvidia.gpus``; empty: the file as it is.
+        adapter: function in a module of this package, ``nvidia.gpus``; empty: the parsed file.
     """
 
     source: str
@@ -34,15 +37,15 @@ TABLES: dict[str, Table] = {
     "xid": Table("xid", "xid.xid"),
     "gpu_peaks": Table("gpu_peaks", "nvidia.gpu_peaks"),
 }
-"""Typed tables of single files. Each file of a folder has one too, and every fact file has a table
-``source/NAME``, the file as it is."""
+"""Typed tables of single files. Each file of a folder also has a typed table, and every fact file
+has a table ``source/NAME`` with its parsed content."""
 
 
 def table(name: str) -> Table:
     """Return the entry of a table.
 
     Raises:
-        KeyError: there is no such table.
+        KeyError: no table has this name.
     """
     kind, _, rest = name.partition("/")
     if kind == "source":
@@ -52,7 +55,7 @@ def table(name: str) -> Table:
 
 
 def typed(source: str) -> list[str]:
-    """Name the typed tables that are made of a fact file."""
+    """List the typed tables that are built from a fact file."""
     folder, _, rest = source.partition("/")
     if folder in FOLDERS:
         return [f"{FOLDERS[folder]}/{rest}"]
@@ -60,13 +63,13 @@ def typed(source: str) -> list[str]:
 
 
 def in_folder(folder: str, names: Iterable[str]) -> frozenset[str]:
-    """Return what the fact files of a folder speak of: components or packages."""
+    """Return the components or packages that the fact files of a folder describe."""
     start = f"{folder}/"
     return frozenset(name.removeprefix(start) for name in names if name.startswith(start))
 
 
 def adapt(name: str, document: dict[str, Any]) -> Any:
-    """Return the table of this name, from its parsed file."""
+    """Build the table of this name from its parsed file."""
     adapter = table(name).adapter
     if not adapter:
         return document

@@ -1,7 +1,6 @@
 """Build the table of a framework from ``frameworks/NAME.yaml``, and known issues.
 
-One format, whatever a project publishes. Pins of builds are written as package metadata and
-documentation write them.
+The format is the same for every project. Pins are written as in package metadata.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def _release(name: str, record: Record) -> Release:
 
 
 def _range(python: Record) -> tuple[str | None, str | None]:
-    """Return the lowest and highest Python, where no list of wheels says it."""
+    """Return the lowest and highest Python, for releases without a list of wheels."""
     return (python.get("min"), python.get("max"))
 
 
@@ -98,18 +97,18 @@ def _build(build: Record, release: Record, above: Source) -> Build:
 
 
 def _of_channel(build: Record, above: Source) -> Build:
-    """Read a build by a channel of conda; its recipe states no more than CUDA and GPU code."""
+    """Read a build from a conda channel; its recipe states only CUDA and GPU code."""
     accepts = f"{build['cuda']}.*"
     return replace(_build({**build, "accepts": accepts}, {}, above), channel=build["channel"])
 
 
 def _required(build: Record) -> list[Record]:
-    """Return what the wheel always requires; an extra is the installer's choice."""
+    """Return the requirements that always apply; extras are the installer's choice."""
     return [group for group in build.get("requirements", ()) if "extra" not in group]
 
 
 def _own(record: Record, above: Source) -> Source:
-    """Return the source of a part, or that of what it is a part of."""
+    """Return the source of a part, or that of the record that contains it."""
     return _stated(record) or above
 
 
@@ -148,10 +147,10 @@ _MAJOR = re.compile(r"\d+\.\*")
 
 
 def read_pins(component: str, pin: Record, source: Source) -> Pin:
-    """Read a pin; the form of its ``spec`` says how strictly it is meant.
+    """Read a pin; the form of its ``spec`` says how strict it is.
 
     ``==9.1.0.70``: made and tested with this version. ``9.*``: any release of the major.
-    ``>=9.8,<10``: a range. Any of them may be ``optional``: the build can do without.
+    ``>=9.8,<10``: a range. A pin may be ``optional``: the build works without the component.
     """
     spec, optional = str(pin["spec"]).replace(" ", ""), bool(pin.get("optional"))
     if spec.startswith("=="):
@@ -165,7 +164,7 @@ def read_pins(component: str, pin: Record, source: Source) -> Pin:
 
 
 def _pin_range(component: str, spec: str, source: Source) -> Pin:
-    """Return a range as metadata writes it: the floor counts as far as it is stated."""
+    """Return the pin of a range; only the stated parts of its floor count."""
     found = _FLOOR.search(spec)
     floor = version(component, found[1]) if found else None
     clauses = ",".join(sorted(spec.split(","), reverse=True))
@@ -174,7 +173,7 @@ def _pin_range(component: str, spec: str, source: Source) -> Pin:
 
 
 def known_issues(document: Record) -> KnownIssues:
-    """Combinations that break although every published rule holds."""
+    """Read combinations that break although every published rule holds."""
     return KnownIssues(tuple(_issue(record) for record in document["issues"]))
 
 
@@ -195,7 +194,7 @@ def _issue(record: Record) -> KnownIssue:
 
 
 def _components(record: Record) -> dict[str, str]:
-    """Constraints, read once here so that a wrong one shows when it is written."""
+    """Return the constraints, parsed once here so that malformed ones fail at build time."""
     found = {str(name): str(text) for name, text in record["components"].items()}
     for name, text in found.items():
         try:

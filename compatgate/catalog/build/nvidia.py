@@ -52,7 +52,7 @@ from compatgate.core.versions import Version
 
 
 def cuda_driver(document: Record) -> CudaDriver:
-    """Return the release notes' two tables, and the releases that stand in neither."""
+    """Build the two tables of the release notes, and the releases that neither lists."""
     floors = [_minor_compat(rule) for rule in document["minor_version_compat"] if _has_floor(rule)]
     special = document["special_cases"]
     return CudaDriver(
@@ -105,7 +105,7 @@ def _why(case: Record) -> Source:
 
 
 def driver_branches(document: Record) -> DriverBranches:
-    """Return one entry per branch, ascending."""
+    """Build one entry per driver branch, ascending."""
     branches = sorted((_branch(record) for record in document["branches"]), key=lambda b: b.branch)
     return DriverBranches({branch.branch: branch for branch in branches})
 
@@ -125,13 +125,13 @@ def _branch(record: Record) -> Branch:
 
 
 def _end_of_life(record: Record) -> str | None:
-    """Return the earliest date that any edition published: an operator plans for the sooner one."""
+    """Return the earliest date of all editions: operators plan for the sooner one."""
     dates = [record["eol"], *(c["eol"] for c in record.get("eol_conflict", ()))]
     return min((last_day(date) for date in dates if date), default=None)
 
 
 def last_day(date: str) -> str:
-    """``2026-02`` is the 28th of February; a full date stays."""
+    """Return the last day of a month: ``2026-02`` is 2026-02-28; a full date stays."""
     if len(date) > len("2026-02"):
         return date
     year, month = (int(part) for part in date.split("-"))
@@ -149,7 +149,7 @@ def _note(record: Record) -> str:
 
 
 def forward_compat(document: Record) -> ForwardCompat:
-    """Return packages by CUDA series, and the hardware that they are for."""
+    """Build the forward-compatibility packages by CUDA series, with the hardware they support."""
     hardware = _compat_rule(document, "hardware")
     gate = _compat_rule(document, "brand gate")
     return ForwardCompat(
@@ -180,7 +180,7 @@ def _compat_package(package: Record) -> CompatPackage:
 
 
 def _disputed(package: Record) -> dict[int, Source]:
-    """Branches that some source names and another denies, or leaves out."""
+    """Return branches that one source names and another denies or omits."""
     found: dict[int, Source] = {}
     for seen in _each(package.get("also_seen")):
         told = source(seen["source"], confidence="derived")
@@ -191,7 +191,7 @@ def _disputed(package: Record) -> dict[int, Source]:
 
 
 def _both(one: Source, other: Source) -> Source:
-    """Return those who say so lead, whichever of both has an address."""
+    """Join two sources that contradict each other; the one in favour comes first."""
     against = Reference(f"against: {other.title}", other.url)
     return Source(f"for: {one.title}", one.url, one.confidence, (*one.also, against, *other.also))
 
@@ -201,7 +201,7 @@ def _each(value: Any) -> list[Record]:
 
 
 def cuda_arch(document: Record) -> CudaArch:
-    """What each toolkit can target, and the rules of binary and PTX compatibility."""
+    """Build the targets of each toolkit, and the rules of binary and PTX compatibility."""
     rules = {rule["rule"]: rule for rule in document["rules"]}
     facts = document["compute_capabilities"]
     return CudaArch(
@@ -234,7 +234,7 @@ def _capability_fact(fact: Record) -> CapabilityFact:
 
 
 def gpus(document: Record) -> Gpus:
-    """Products by canonical name, and every spelling that names one of them."""
+    """Build the products by canonical name, and the index of their spellings."""
     brands = document["brand_facts"]["by_segment"]
     found = {record["name"]: _gpu(record, brands) for record in document["gpus"]}
     return Gpus(found, _aliases(document["gpus"]))
@@ -268,7 +268,7 @@ def _aliases(records: list[Record]) -> dict[str, str]:
 
 
 def gpu_peaks(document: Record) -> Peaks:
-    """Peaks by the GPU's canonical name."""
+    """Build the peak rates by canonical GPU name."""
     return Peaks({record["name"]: _peaks(record) for record in document["gpus"]})
 
 
@@ -283,7 +283,7 @@ def _field(name: str) -> str:
 
 
 def cudnn(document: Record) -> Cudnn:
-    """Return each release with its builds per CUDA major."""
+    """Build each cuDNN release with its builds per CUDA major."""
     forward = document["rules"]["hardware_forward_compat"]
     return Cudnn(
         releases=ascending(_cudnn_release(record) for record in document["releases"]),
@@ -319,7 +319,7 @@ def _cudnn_row(row: Record) -> CudnnRow:
 
 
 def _floor(record: Record, major: int) -> tuple[CudnnRow, ...]:
-    """Return a release without a matrix of its own takes the floor of its CUDA major."""
+    """Return a row with the driver floor of the CUDA major, for releases without a matrix."""
     floor = (record["min_driver_linux_by_cuda_major"] or {}).get(str(major))
     return (CudnnRow(drivers(linux=floor["value"]), (), ()),) if floor else ()
 
@@ -347,7 +347,7 @@ def _capability_source(record: Record) -> Source | None:
 
 
 def nccl(document: Record) -> Nccl:
-    """Return each release with the CUDA majors that it was published for."""
+    """Build each NCCL release with the CUDA majors that it was published for."""
     releases = ascending(_nccl_release(record) for record in document["releases"])
     first = next(release.version for release in releases if 13 in release.cuda)
     return Nccl(releases, first_cuda13=first)
@@ -362,7 +362,10 @@ def _nccl_release(record: Record) -> NcclRelease:
 
 
 def _nccl_capabilities(record: Record, majors: tuple[int, ...]) -> dict[int, Pair]:
-    """As the file concludes for wheels; for packages the lowest of the default code generation."""
+    """Return the minimum capability per CUDA major.
+
+    Wheels have the file's own conclusion, packages the lowest default target.
+    """
     stated = record["min_cc_derived"] or {}
     found = {int(name.removeprefix("cu")): pair(text) for name, text in stated.items()}
     for cuda, generated in (record["default_gencode_by_build_cuda"] or {}).items():

@@ -1,4 +1,4 @@
-"""Build the tables of packages, and the closed list of components that the core reads.
+"""Build the tables of packages and the closed list of components that the core reads.
 
 ``packages/NAME.yaml`` holds records and statements of one package, ``components.yaml`` the
 packages of the index and the components, ``cuda_components.yaml`` the libraries of each CUDA
@@ -31,7 +31,7 @@ from compatgate.errors import BadInput
 
 
 def packages(document: Record) -> PackageRecords:
-    """Read every record of a package; the form of the file is that of `facts measure`."""
+    """Read every record of a package, in the format that ``facts measure`` prints."""
     name = document["package"]
     rows = [{"package": name, **row} for row in document.get("records") or ()]
     return PackageRecords(
@@ -68,10 +68,10 @@ def _code(names: list[str]) -> tuple[Arch, ...]:
 
 
 def components(document: Record) -> Packages:
-    """Read what packages carry, and what names mean.
+    """Read the known packages, their content and the meaning of names.
 
     Raises:
-        BadInput: the components are not those of this program.
+        BadInput: the components differ from those of this program.
     """
     if "components" in document:
         check_vocabulary(document["components"])
@@ -98,7 +98,7 @@ def _package(record: Record) -> KnownPackage:
 
 
 def cuda_components(document: Record) -> CudaComponents:
-    """Read which toolkits each release of each library belongs to, by the package that holds it."""
+    """Read the toolkits that each release of each library belongs to, by package."""
     return CudaComponents(
         parts=tuple(
             ToolkitPart(
@@ -151,7 +151,7 @@ _TEXT = {
 
 
 def values_of(components: Sequence[Record]) -> dict[str, Any]:
-    """Return what the module holds, by the name that it has there."""
+    """Return the values of the vocabulary module by variable name."""
     return {
         "COMPONENTS": tuple((c["name"], c["versions"], c["kind"], c["title"]) for c in components),
         "ALIASES": _named(components, "aliases"),
@@ -173,20 +173,20 @@ def values_of(components: Sequence[Record]) -> dict[str, Any]:
 
 
 def source_of(components: Sequence[Record]) -> str:
-    """Return the module's text."""
+    """Return the text of the vocabulary module."""
     return _HEAD + "".join(_assigned(name, value) for name, value in values_of(components).items())
 
 
 def check_vocabulary(components: Sequence[Record]) -> None:
-    """Refuse components that are not those of this program.
+    """Refuse components that differ from those of this program.
 
     Raises:
-        BadInput: they differ; says in what.
+        BadInput: they differ; names the difference.
     """
     for name, value in values_of(components).items():
         if getattr(vocabulary, name) != value:
             raise BadInput(
-                "the components are not those that this program was built with",
+                "the components differ from those this program was built with",
                 field="components",
                 value=name,
                 hint="the list is closed: an overlay adds to packages; a developer runs"

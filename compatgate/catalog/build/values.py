@@ -23,11 +23,11 @@ _BRANCH = re.compile(r"r?(\d{3})(?:\.x)?", re.IGNORECASE)
 
 
 def source(*texts: Any, confidence: str | None = None) -> Source:
-    """A source as the rules show it: the first that has an address, and the others beside it.
+    """Build a source as rules show it: the first text with an address, then the others.
 
     Args:
-        texts: what the file says, each a text, a list of texts or None; a text may name several,
-            with semicolons between.
+        texts: values of the file, each a text, a list of texts or None; semicolons separate
+            several sources in one text.
         confidence: ``published``, ``metadata`` or ``derived``.
     """
     clauses = [clause for text in texts for part in _flat(text) for clause in _clauses(part)]
@@ -38,12 +38,12 @@ def source(*texts: Any, confidence: str | None = None) -> Source:
 
 
 def of(record: Record) -> Source:
-    """Return the source of a whole record, from its ``source`` and ``confidence``."""
+    """Return the source of a record, from its ``source`` and ``confidence``."""
     return source(record["source"], confidence=record["confidence"])
 
 
 def _clauses(text: str) -> list[str]:
-    """What semicolons part, but not those within brackets or quotation marks."""
+    """Split a text at semicolons, except within brackets or quotation marks."""
     found, depth, begin, quote = [], 0, 0, ""
     for at, letter in enumerate(text):
         if quote:
@@ -87,7 +87,7 @@ def _title(text: str) -> str:
 
 
 def pair(text: Any) -> Pair:
-    """``12.4``, ``12.4.1``, ``11.2 update 1`` or ``12.1u1`` as (major, minor)."""
+    """Read ``12.4``, ``12.4.1``, ``11.2 update 1`` or ``12.1u1`` as (major, minor)."""
     match = re.match(r"(\d+)\.(\d+)", str(text))
     if not match:
         raise ValueError(f"{text!r} is not a CUDA version or compute capability")
@@ -95,40 +95,40 @@ def pair(text: Any) -> Pair:
 
 
 def pairs(texts: Iterable[Any] | None) -> tuple[Pair, ...]:
-    """Return each of several as (major, minor), ascending and once."""
+    """Read versions as (major, minor), ascending, without duplicates."""
     return tuple(sorted({pair(text) for text in texts or ()}))
 
 
 def gpu_code(record: Record) -> tuple[Arch, ...]:
-    """GPU code as a wheel has it: ``sass`` and ``ptx`` as numbers, ``specific`` by name."""
+    """Read GPU code as a wheel states it: ``sass`` and ``ptx`` as numbers, ``specific`` by name."""
     named = (arch for text in record.get("specific") or () for arch in parse_arch(text))
     sass = (Arch("sass", capability) for capability in pairs(record["sass"]))
     return (*sass, *named, *(Arch("ptx", capability) for capability in pairs(record["ptx"])))
 
 
 def driver(text: Any) -> Version:
-    """Return a driver version; a branch alone (``580``, ``r450``) means any release of it."""
+    """Read a driver version; a branch alone (``580``, ``r450``) means any of its releases."""
     if match := _BRANCH.fullmatch(str(text)):
         return make(match[1], (int(match[1]),))
     return parse_version("driver", str(text).lower().removeprefix("r"))
 
 
 def drivers(**texts: Any) -> dict[str, Version]:
-    """Driver minimums per OS, those that are stated."""
+    """Return the stated driver minimums per OS."""
     return {name.replace("_", "-"): driver(text) for name, text in texts.items() if text}
 
 
 def version(component: str, text: Any) -> Version:
-    """Return a version of a component; a build for CUDA is not part of it."""
+    """Read a version of a component, without its CUDA build label."""
     return parse_version(component, str(text))
 
 
 def three_parts(component: str, text: Any) -> Version:
-    """Return a version cut to the three parts that have compatibility meaning."""
+    """Read a version, cut to the three parts that matter for compatibility."""
     parts = parse_version(component, str(text)).at(3)
     return make(".".join(map(str, parts)), parts)
 
 
 def ascending(items: Iterable[Any]) -> tuple[Any, ...]:
-    """Releases in the order of their versions."""
+    """Sort releases by version."""
     return tuple(sorted(items, key=lambda item: item.version.key))

@@ -1,4 +1,4 @@
-"""Xid and SXid codes, from ``xid.yaml``."""
+"""Build the table of Xid and SXid codes from ``xid.yaml``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from compatgate.errors import BadInput
 
 
 def xid(document: Record) -> XidTable:
-    """Codes, how grave each is, and NVIDIA's action."""
+    """Build the codes, each with its severity and NVIDIA's action."""
     classes: dict[str, Severity] = {
         row["class"]: row["severity"] for row in document["severity_classes"]
     }
@@ -45,7 +45,7 @@ def xid(document: Record) -> XidTable:
 
 
 def _xid(record: Record, classes: dict[str, Severity]) -> Xid:
-    # A code that the catalog gives no action is a warning: not known is not harmless.
+    # A code without an action in the catalog is a warning: unknown does not mean harmless.
     severity = record.get("severity") or classes.get(record["severity_class"] or "", "warning")
     return Xid(
         code=record["xid"],

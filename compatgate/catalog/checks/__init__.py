@@ -1,7 +1,7 @@
-"""Check what must hold within and between the fact files, beyond their schemas.
+"""Check consistency within and between the fact files, beyond their schemas.
 
-The checks of this file look at any fact file: every record is sourced and named once, and every
-address is public.
+The checks in this module apply to every fact file: each record has a source and a unique name, and
+each address is public.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from compatgate.core.facts import Facts
 
 
 class Problem(Struct, frozen=True, order=True):
-    """Something that does not hold.
+    """A problem in the facts.
 
     Attributes:
-        check: which check says so, ``driver-order``.
-        subject: what it is about, ``cuda_driver 12.4.1``.
+        check: id of the check that found it, ``driver-order``.
+        subject: record concerned, ``cuda_driver 12.4.1``.
         message: one sentence.
     """
 
@@ -35,7 +35,7 @@ class Problem(Struct, frozen=True, order=True):
 
 
 class Context(Struct, frozen=True):
-    """What the checks look at: the tables as the rules see them, and the files as written."""
+    """Input of the checks: the tables that rules read, and the parsed files."""
 
     facts: Facts
     documents: dict[str, dict[str, Any]]
@@ -45,7 +45,7 @@ Check = Callable[[Context], Iterator[Problem]]
 
 
 def all_checks() -> tuple[Check, ...]:
-    """Return every check, in the order in which their problems are shown."""
+    """Return every check, in the order in which problems are reported."""
     from compatgate.catalog.checks import drivers, frameworks, gpus
 
     return (
@@ -66,15 +66,15 @@ _PRIVATE = re.compile(r"(?:^|\.)(?:internal|local|localhost|corp|lan|intra|home|
 
 
 def named_once(context: Context) -> Iterator[Problem]:
-    """No two records of a list have the same natural key (Xid codes, toolkits, GPUs...)."""
+    """Check that the records of a list have different natural keys (Xid codes, toolkits, GPUs)."""
     for source, where, records, key in _lists(context):
         counted = Counter(label(record, key) for record in records)
         for name in (name for name, count in counted.items() if count > 1):
-            yield Problem("named-once", f"{source} {where}[{name}]", "stands there more than once")
+            yield Problem("named-once", f"{source} {where}[{name}]", "appears more than once")
 
 
 def sourced(context: Context) -> Iterator[Problem]:
-    """Every record says where it comes from, and how sure that is; a digest proves a wheel's."""
+    """Check that every record has a source and a confidence; a wheel's record has a digest."""
     for source, where, records, key in _lists(context):
         if "." in where:
             continue
@@ -88,7 +88,7 @@ def sourced(context: Context) -> Iterator[Problem]:
 
 
 def public_addresses(context: Context) -> Iterator[Problem]:
-    """Yield every address can be opened by everybody."""
+    """Check that every address is public."""
     for source, document in context.documents.items():
         for text in _texts(document):
             for host in _URL.findall(text):
@@ -108,7 +108,7 @@ def _texts(node: Any) -> Iterator[str]:
 
 
 def _lists(context: Context) -> Iterator[tuple[str, str, list[Any], tuple[str, ...]]]:
-    """Yield every list whose records have a natural key: file, path, records, key."""
+    """Yield the lists whose records have a natural key: file, path, records, key."""
     for source, document in context.documents.items():
         yield from _walk(source, "", document, read_schema(source))
 

@@ -1,4 +1,4 @@
-"""Toolkits, driver branches and forward-compatibility packages agree."""
+"""Check that toolkits, driver branches and forward-compatibility packages agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLAUSE = re.compile(r"driver>=(\d+)")
 
 
 def driver_order(context: Context) -> Iterator[Problem]:
-    """Yield a newer toolkit never comes with an older driver."""
+    """Check that a newer toolkit never comes with an older driver."""
     for system in ("linux", "windows"):
         last: Toolkit | None = None
         for toolkit in context.facts.cuda_driver.toolkits:
@@ -23,14 +23,14 @@ def driver_order(context: Context) -> Iterator[Problem]:
                 yield Problem(
                     "driver-order",
                     f"cuda_driver {toolkit.version} {system}",
-                    f"{toolkit.driver[system]} is older than the {last.driver[system]} of"
+                    f"{toolkit.driver[system]} is older than {last.driver[system]} of"
                     f" {last.version}",
                 )
             last = toolkit
 
 
 def floor_below_own(context: Context) -> Iterator[Problem]:
-    """Yield the minor-compatibility minimum is never above a toolkit's own driver."""
+    """Check that the minor-compatibility minimum is never above a toolkit's own driver."""
     table = context.facts.cuda_driver
     for toolkit in table.toolkits:
         for system, own in toolkit.driver.items():
@@ -52,7 +52,7 @@ def _floor(table: CudaDriver, version: Version, system: str) -> Version | None:
 
 
 def floor_of_row(context: Context) -> Iterator[Problem]:
-    """Yield the minimum repeated in a toolkit's row is that of its major."""
+    """Check that the minimum repeated in a toolkit's row equals that of its major."""
     rules = {r["major"]: r for r in context.documents["cuda_driver"]["minor_version_compat"]}
     for row in context.documents["cuda_driver"]["releases"]:
         rule = rules[int(row["cuda"].split(".")[0])]
@@ -67,16 +67,16 @@ def floor_of_row(context: Context) -> Iterator[Problem]:
 
 
 def same_row_exists(context: Context) -> Iterator[Problem]:
-    """Yield a release that borrows another's row borrows one that is there."""
+    """Check that a release which shares another row names an existing row."""
     table = context.facts.cuda_driver
     known = {toolkit.version.text for toolkit in table.toolkits}
     for release, row in table.same_row.items():
         if row not in known:
-            yield Problem("same-row-exists", f"cuda_driver {release}", f"there is no row {row}")
+            yield Problem("same-row-exists", f"cuda_driver {release}", f"row {row} does not exist")
 
 
 def branch_cuda(context: Context) -> Iterator[Problem]:
-    """Yield a branch reports the CUDA of the toolkit that its drivers ship with."""
+    """Check that a branch reports the CUDA of the toolkit that its drivers ship with."""
     branches = context.facts.driver_branches.branches
     for toolkit in context.facts.cuda_driver.toolkits:
         own = toolkit.driver.get("linux")
@@ -96,7 +96,7 @@ def branch_cuda(context: Context) -> Iterator[Problem]:
 
 
 def branch_releases(context: Context) -> Iterator[Problem]:
-    """First and last release of a branch belong to it, in this order."""
+    """Check that the first and last release of a branch belong to it, in this order."""
     for branch in context.facts.driver_branches.branches.values():
         seen = [release for release in (branch.first, branch.last) if release]
         outside = [release for release in seen if release.major != branch.branch]
@@ -109,7 +109,7 @@ def branch_releases(context: Context) -> Iterator[Problem]:
 
 
 def compat_branches(context: Context) -> Iterator[Problem]:
-    """Yield a package's host branches exist, and are older than its own driver."""
+    """Check that a package's host branches exist and are older than its driver."""
     branches = context.facts.driver_branches.branches
     for series, package in context.facts.forward_compat.packages.items():
         subject = f"forward_compat {series}"
@@ -132,7 +132,7 @@ def compat_branches(context: Context) -> Iterator[Problem]:
 
 
 def compat_images(context: Context) -> Iterator[Problem]:
-    """Host branches that are published stand in the requirement of some image of that CUDA."""
+    """Check that an image requirement of the same CUDA names each published host branch."""
     images = context.documents["require_cuda"]["images"]
     for series, package in context.facts.forward_compat.packages.items():
         named = {
@@ -146,12 +146,12 @@ def compat_images(context: Context) -> Iterator[Problem]:
                 yield Problem(
                     "compat-images",
                     f"forward_compat {series} on {host}",
-                    f"no published image requirement names it, only {sorted(named)}",
+                    f"no published image requirement names this branch, only {sorted(named)}",
                 )
 
 
 def require_branches(context: Context) -> Iterator[Problem]:
-    """Yield the branches listed beside a requirement are those in it, and they exist."""
+    """Check that the listed branches of a requirement equal those in its text, and exist."""
     branches = context.facts.driver_branches.branches
     for image in context.documents["require_cuda"]["images"]:
         subject = f"require_cuda {image['tag']} {image['platform']}"
@@ -168,7 +168,7 @@ def require_branches(context: Context) -> Iterator[Problem]:
 
 
 def _cuda(pair: Pair | None) -> str:
-    return show(pair) if pair else "nothing known"
+    return show(pair) if pair else "none"
 
 
 CHECKS: tuple[Check, ...] = (

@@ -1,7 +1,7 @@
 """Check that framework builds agree with the toolkits, libraries and frameworks that they name.
 
-cuDNN and NCCL releases agree with the containers that carry them; known issues can be read, and
-what they offer as a fix leads out of them.
+Also check that cuDNN and NCCL releases agree with NVIDIA's containers, and that the fix of a known
+issue resolves it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from compatgate.core.facts.nvidia import CudnnRelease, NcclRelease
 from compatgate.core.versions import Version, make, parse_version, show
 
 _EXACT = re.compile(r"nvidia-(?P<component>cudnn|nccl)-cu\d+==(?P<version>[\d.]+)(?:;.*)?")
-"""The requirements that name the same as a pin."""
+"""Requirements on a component that pins also name."""
 
 
 def _builds(context: Context) -> Iterator[tuple[Framework, Release, Build, str]]:
@@ -30,7 +30,7 @@ def _builds(context: Context) -> Iterator[tuple[Framework, Release, Build, str]]
 
 
 def _of_channels(context: Context) -> Iterator[tuple[Build, str]]:
-    """Yield builds by channels of conda."""
+    """Yield the builds of conda channels."""
     for name in sorted(context.facts.framework_names):
         table = context.facts.framework(name)
         for release in table.releases if table else ():
@@ -39,7 +39,7 @@ def _of_channels(context: Context) -> Iterator[tuple[Build, str]]:
 
 
 def build_cuda(context: Context) -> Iterator[Problem]:
-    """Yield a build is for a toolkit that exists, and accepts it."""
+    """Check that a build is for an existing toolkit and accepts it."""
     toolkits = {t.version.major_minor for t in context.facts.cuda_driver.toolkits}
     for _, _, build, subject in _builds(context):
         if build.cuda is None:
@@ -52,7 +52,7 @@ def build_cuda(context: Context) -> Iterator[Problem]:
 
 
 def build_code(context: Context) -> Iterator[Problem]:
-    """Yield a build has no code that its toolkit cannot make."""
+    """Check that a build has only code that its toolkit can generate."""
     for build, subject in (*((b, s) for _, _, b, s in _builds(context)), *_of_channels(context)):
         toolkit = context.facts.arch.toolkits.get(show(build.cuda)) if build.cuda else None
         for pair in (*(build.sass or ()), *(build.ptx or ())) if toolkit else ():
@@ -63,7 +63,7 @@ def build_code(context: Context) -> Iterator[Problem]:
 
 
 def one_default(context: Context) -> Iterator[Problem]:
-    """At most one build of a release is what a plain install gives."""
+    """Check that at most one build of a release is the default of a plain install."""
     for name in sorted(context.facts.framework_names):
         table = context.facts.framework(name)
         for release in table.releases if table else ():
@@ -73,7 +73,7 @@ def one_default(context: Context) -> Iterator[Problem]:
 
 
 def pins_exist(context: Context) -> Iterator[Problem]:
-    """Yield a pinned cuDNN or NCCL is a release that the tables know, for this CUDA major."""
+    """Check that a pinned cuDNN or NCCL is a known release for this CUDA major."""
     for _, _, build, subject in _builds(context):
         for name, pin in build.pins.items():
             if pin.floor and len(pin.floor.parts) > 2 and not pin.optional:
@@ -95,7 +95,7 @@ def _pin(context: Context, build: Build, subject: str, name: str, pin: Pin) -> I
 
 
 def frameworks_pinned(context: Context) -> Iterator[Problem]:
-    """A framework that a release is built on is known, with a build for the same CUDA major."""
+    """Check that a pinned framework is a known release with a build for the same CUDA major."""
     for name in sorted(context.facts.framework_names):
         table = context.facts.framework(name)
         for release in table.releases if table else ():
@@ -121,17 +121,16 @@ def frameworks_pinned(context: Context) -> Iterator[Problem]:
 
 
 def file_of_component(context: Context) -> Iterator[Problem]:
-    """Yield a file is named after the framework that it is about."""
+    """Check that a file is named after its framework."""
     for name, document in context.documents.items():
         if form(name) == "framework" and title(name) != document["component"]:
             yield Problem("file-of-component", name, f"is about {document['component']}")
 
 
 def page_cuda(context: Context) -> Iterator[Problem]:
-    """Where a project's page lists the CUDA of a release's builds by label, those are its builds.
+    """Check that labelled builds have the CUDA versions that the project's page lists.
 
-    That speaks of builds with a label: a page that names the CUDA of an unlabelled build names what
-    it was tested with.
+    Builds without a label are skipped: for those a page names the CUDA that was tested.
     """
     for subject, release in _records(context):
         listed = [b for b in release["builds"] if b.get("label") and b.get("listed", True)]
@@ -148,7 +147,7 @@ def _cudas(group: dict[str, Any]) -> list[str]:
 
 
 def pins_required(context: Context) -> Iterator[Problem]:
-    """Yield a pin allows the version that the package itself requires exactly."""
+    """Check that a pin allows the version that the package requires exactly."""
     for subject, release in _records(context):
         for build in release["builds"]:
             for name, required in _required(build):
@@ -161,7 +160,7 @@ def pins_required(context: Context) -> Iterator[Problem]:
 
 
 def pins_documented(context: Context) -> Iterator[Problem]:
-    """Yield a pin allows every version that the project's page names as tested."""
+    """Check that a pin allows every version that the project's page names as tested."""
     for subject, release in _records(context):
         for build in release["builds"]:
             for name, pin in (build.get("pins") or {}).items():
@@ -186,7 +185,7 @@ def _required(build: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _records(context: Context) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every release of a framework as it is written."""
+    """Yield the parsed records of every framework release."""
     for name, document in context.documents.items():
         if form(name) == "framework":
             for release in document["releases"]:
@@ -210,7 +209,7 @@ _PACKAGE = re.compile(r"[=-](\d+\.\d+\.\d+)")
 
 
 def cudnn_rows(context: Context) -> Iterator[Problem]:
-    """Rows of a support matrix are for published majors, real toolkits and real capabilities."""
+    """Check that support-matrix rows name published majors, known toolkits and capabilities."""
     toolkits = {t.version.major_minor for t in context.facts.cuda_driver.toolkits}
     known = {fact.capability for fact in context.facts.arch.capabilities.values()}
     for release in context.facts.cudnn.releases:
@@ -233,7 +232,7 @@ def cudnn_rows(context: Context) -> Iterator[Problem]:
 
 
 def cudnn_majors(context: Context) -> Iterator[Problem]:
-    """Yield wheels and rows are for CUDA majors that the release is published for."""
+    """Check that wheels and rows are for CUDA majors that the release is published for."""
     for record in context.documents["cudnn"]["releases"]:
         majors = set(record["cuda_majors"])
         wheels = {int(k[2:]) for k, v in record.get("wheels", {}).items() if v}
@@ -243,7 +242,7 @@ def cudnn_majors(context: Context) -> Iterator[Problem]:
 
 
 def integer_forms(context: Context) -> Iterator[Problem]:
-    """Yield the integer form of a release reads back as the release."""
+    """Check that the integer form of a release decodes to the release."""
     for component in ("cudnn", "nccl"):
         for record in context.documents[component]["releases"]:
             if (number := record.get("integer")) is None:
@@ -257,7 +256,7 @@ def _at(component: str, text: str) -> tuple[int, ...]:
 
 
 def nccl_majors(context: Context) -> Iterator[Problem]:
-    """NCCL for CUDA 13 begins where the file says, and its minimum is that of the toolkit."""
+    """Check the first NCCL for CUDA 13, and that its minimum equals the toolkit's."""
     table = context.facts.nccl
     for release in table.releases:
         if 13 in release.cuda and release.version < table.first_cuda13:
@@ -268,7 +267,7 @@ def nccl_majors(context: Context) -> Iterator[Problem]:
 
 
 def containers(context: Context) -> Iterator[Problem]:
-    """What NVIDIA's containers carry is known to the other tables."""
+    """Check that the other tables know the content of NVIDIA's containers."""
     toolkits = {t.version.major_minor for t in context.facts.cuda_driver.toolkits}
     for record in context.documents["ngc_containers"]["containers"]:
         subject = f"ngc_containers {record['product']} {record['release']}"
@@ -280,7 +279,7 @@ def containers(context: Context) -> Iterator[Problem]:
 
 
 def container_drivers(context: Context) -> Iterator[Problem]:
-    """Yield the compat driver in a container reports the container's CUDA."""
+    """Check that the compat driver in a container reports the container's CUDA."""
     branches = context.facts.driver_branches.branches
     for part, field in (
         ("containers", "bundled_compat_driver"),
@@ -300,7 +299,7 @@ def container_drivers(context: Context) -> Iterator[Problem]:
 
 
 def images(context: Context) -> Iterator[Problem]:
-    """What NVIDIA's CUDA images install is known to the other tables."""
+    """Check that the other tables know the content of NVIDIA's CUDA images."""
     packages = (
         ("cudnn", "NV_CUDNN_PACKAGE", context.facts.cudnn.releases),
         ("nccl", "NV_LIBNCCL_PACKAGE", context.facts.nccl.releases),
@@ -323,7 +322,7 @@ def _unknown(
 
 
 def known_releases(releases: tuple[CudnnRelease | NcclRelease, ...], version: Version) -> bool:
-    """Return whether a table has a release; a fourth part is a build number."""
+    """Tell whether a table has a release; a fourth part is a build number."""
     return any(release.version.at(3) == version.at(3) for release in releases)
 
 
@@ -339,7 +338,7 @@ LIBRARY_CHECKS: tuple[Check, ...] = (
 
 
 def issue_fixes(context: Context) -> Iterator[Problem]:
-    """Yield a stack with the fix is no longer one that the issue is about."""
+    """Check that a stack with the fix no longer matches the issue."""
     for issue in context.facts.known_issues.issues:
         for fix in issue.fixes:
             changed = [name for name in issue.components if name in fix]
@@ -351,7 +350,9 @@ def issue_fixes(context: Context) -> Iterator[Problem]:
             )
             if not left:
                 shown = ", ".join(f"{name} {version}" for name, version in fix.items())
-                yield Problem("issue-fixes", f"known_issues {issue.id}", f"{shown} is still in it")
+                yield Problem(
+                    "issue-fixes", f"known_issues {issue.id}", f"{shown} still matches the issue"
+                )
 
 
 ISSUE_CHECKS: tuple[Check, ...] = (issue_fixes,)

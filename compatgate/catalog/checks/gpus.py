@@ -12,7 +12,7 @@ from compatgate.core.versions import show
 
 
 def series_has_architectures(context: Context) -> Iterator[Problem]:
-    """Yield every toolkit series has a row that says what it can target."""
+    """Check that every toolkit series has a row with its targets."""
     table = context.facts.arch
     for series in {toolkit.version.major_minor for toolkit in context.facts.cuda_driver.toolkits}:
         if show(series) not in table.toolkits:
@@ -24,7 +24,7 @@ def series_has_architectures(context: Context) -> Iterator[Problem]:
 
 
 def targets_match_capabilities(context: Context) -> Iterator[Problem]:
-    """Yield a toolkit targets a capability exactly from its first to its last toolkit."""
+    """Check that toolkits target a capability exactly from its first to its last toolkit."""
     table = context.facts.arch
     for toolkit in table.toolkits.values():
         for name, fact in table.capabilities.items():
@@ -46,7 +46,7 @@ def targets_match_capabilities(context: Context) -> Iterator[Problem]:
 
 
 def target_bounds(context: Context) -> Iterator[Problem]:
-    """Yield the lowest and highest target stated are those of the list."""
+    """Check that the stated lowest and highest targets equal those of the list."""
     for row in context.documents["cuda_arch_support"]["toolkits"]:
         targets = context.facts.arch.toolkits[row["cuda"]].sass
         if (row["sass_min"], row["sass_max"]) != (show(targets[0]), show(targets[-1])):
@@ -58,7 +58,7 @@ def target_bounds(context: Context) -> Iterator[Problem]:
 
 
 def tegra_and_families(context: Context) -> Iterator[Problem]:
-    """Tegra capabilities and families are capabilities; a Tegra part has no family but itself."""
+    """Check that Tegra parts and families are known; a Tegra part is alone in its family."""
     table = context.facts.arch
     known = {fact.capability for fact in table.capabilities.values()}
     for pair in (*table.tegra, *(p for family in table.families for p in family)):
@@ -70,7 +70,7 @@ def tegra_and_families(context: Context) -> Iterator[Problem]:
 
 
 def gpu_matches_capability(context: Context) -> Iterator[Problem]:
-    """Yield a product's first and last branch and toolkit are those of its capability."""
+    """Check that a product's first and last branch and toolkit equal those of its capability."""
     table, branches = context.facts.arch, context.facts.driver_branches.branches
     rows = {row["name"]: row for row in context.documents["gpus"]["gpus"]}
     for name, gpu in context.facts.gpus.gpus.items():
@@ -79,7 +79,7 @@ def gpu_matches_capability(context: Context) -> Iterator[Problem]:
             yield Problem(
                 "gpu-matches-capability",
                 f"gpus {name}",
-                f"nothing is known of capability {show(gpu.capability)}",
+                f"capability {show(gpu.capability)} is unknown",
             )
             continue
         if gpu.last_branch != fact.last_branch:
@@ -106,7 +106,7 @@ def gpu_matches_capability(context: Context) -> Iterator[Problem]:
 
 
 def gpu_facts(context: Context) -> Iterator[Problem]:
-    """Branches exist, MIG drivers are on parts that have MIG, spellings name one product."""
+    """Check branches, MIG drivers and spellings: each spelling names one product."""
     branches = context.facts.driver_branches.branches
     for name, gpu in context.facts.gpus.gpus.items():
         for branch in (gpu.first_branch, gpu.last_branch):
@@ -133,25 +133,25 @@ ARCHITECTURE_CHECKS: tuple[Check, ...] = (
 
 
 _NARROWER: tuple[PeakKind, ...] = ("tf32", "fp16", "bf16", "fp8")
-"""Narrower formats are never slower on tensor cores."""
+"""Formats in order of width: a narrower one is never slower on tensor cores."""
 _FIRST: dict[PeakKind, tuple[int, int]] = {
     "tf32": (8, 0),
     "fp16": (7, 0),
     "bf16": (8, 0),
     "fp8": (8, 9),
 }
-"""Compute capability from which tensor cores have a format."""
+"""First compute capability whose tensor cores have a format."""
 
 
 def peak_names(context: Context) -> Iterator[Problem]:
-    """Yield a peak is of a product, by its canonical name."""
+    """Check that peaks are of known products, by canonical name."""
     for name in context.facts.gpu_peaks.gpus:
         if name not in context.facts.gpus.gpus:
-            yield Problem("peak-names", f"gpu_peaks {name}", "there is no such product in gpus")
+            yield Problem("peak-names", f"gpu_peaks {name}", "no product in gpus has this name")
 
 
 def peak_order(context: Context) -> Iterator[Problem]:
-    """tf32 is not faster than fp16, that not than bf16 (they are alike), nor that than fp8."""
+    """Check that tf32 is no faster than fp16, fp16 equals bf16, and bf16 is no faster than fp8."""
     for name, peaks in context.facts.gpu_peaks.gpus.items():
         known = [(kind, value) for kind in _NARROWER if (value := peaks.of(kind)) is not None]
         for (wide, slow), (narrow, fast) in pairwise(known):
@@ -164,7 +164,7 @@ def peak_order(context: Context) -> Iterator[Problem]:
 
 
 def peak_formats(context: Context) -> Iterator[Problem]:
-    """Yield a peak is of a format that the GPU's tensor cores have."""
+    """Check that the GPU's tensor cores have the format of each peak."""
     for name, peaks in context.facts.gpu_peaks.gpus.items():
         gpu = context.facts.gpus.gpus.get(name)
         for kind, first in _FIRST.items():
@@ -175,13 +175,13 @@ def peak_formats(context: Context) -> Iterator[Problem]:
 
 
 def peak_dense(context: Context) -> Iterator[Problem]:
-    """A rate is about half of what is printed with sparsity, and exactly where it was halved."""
+    """Check dense rates: about half of the printed sparse rate, exactly half where halved."""
     known = context.facts.gpu_peaks.gpus
     for record in context.documents["gpu_peaks"]["gpus"]:
         name, printed = record["name"], record.get("with_sparsity") or {}
         for kind in record.get("halved") or ():
             if kind not in printed:
-                what = f"{kind} was halved, and what is printed is missing"
+                what = f"{kind} was halved, but the printed sparse rate is missing"
                 yield Problem("peak-dense", f"gpu_peaks {name}", what)
         for kind, sparse in printed.items():
             yield from _dense(known[name], kind, sparse, kind in (record.get("halved") or ()))
@@ -192,7 +192,7 @@ def _dense(peaks: GpuPeaks, kind: PeakKind, sparse: float, halved: bool) -> Iter
     off = abs(dense - sparse / 2) if dense is not None else sparse
     if off > (1e-9 if halved else 0.02 * sparse):
         shown = "missing" if dense is None else f"{dense:g}"
-        what = f"{kind} is {shown}, with sparsity {sparse:g} is printed"
+        what = f"{kind} is {shown}, but the printed sparse rate is {sparse:g}"
         yield Problem("peak-dense", f"gpu_peaks {peaks.name}", what)
 
 
@@ -200,7 +200,7 @@ PEAK_CHECKS: tuple[Check, ...] = (peak_names, peak_order, peak_formats, peak_den
 
 
 def xid_actions(context: Context) -> Iterator[Problem]:
-    """Yield every immediate action is a guidance class with advice."""
+    """Check that every immediate action is a guidance class with advice."""
     table = context.facts.xid
     named = {f"xids[xid={x.code}]": x.action for x in table.xids}
     named |= {
@@ -221,13 +221,13 @@ def xid_actions(context: Context) -> Iterator[Problem]:
 
 
 def xid_units(context: Context) -> Iterator[Problem]:
-    """A unit of the decode table belongs to a known code, and no two units since R575 are alike."""
+    """Check that each unit of the decode table has a known code, and unique bits since R575."""
     table = context.facts.xid
     seen: dict[tuple[int, int], str] = {}
     for unit in table.nvlink:
         subject = f"xid nvlink5[xid={unit.xid},unit={'/'.join(unit.names)}]"
         if unit.xid not in table.by_xid:
-            yield Problem("xid-units", subject, "there is no such Xid")
+            yield Problem("xid-units", subject, "no Xid has this code")
         other = seen.setdefault((unit.xid, unit.v2), subject)
         if other != subject:
             yield Problem("xid-units", subject, f"has the bits of {other}")

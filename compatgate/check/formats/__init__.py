@@ -1,1 +1,1 @@
-"""Render verdicts: one module for each format, or for the formats of one product."""
+"""Render verdicts: one module per format or per product."""

@@ -1,9 +1,9 @@
 """Render verdicts for GitHub Actions and GitLab CI.
 
 For GitHub: annotations on the run, the job's summary and the step's outputs. For GitLab: the code
-quality report, which shows findings beside the lines of a merge request, and variables for the
-steps that follow (dotenv, also read by Tekton): ASCII letters, digits and ``_.-``, so that a shell
-may read the file, too. A finding has the same fingerprint in every run.
+quality report, which shows findings at the lines of a merge request, and variables for later steps
+(dotenv, also read by Tekton) with only ASCII letters, digits and ``_.-``, so that a shell can read
+the file. A finding has the same fingerprint in every run.
 
 Sources: GitHub Docs, "Workflow commands for GitHub Actions", also its sections on environment
 files and multiline strings; escaping as in actions/toolkit, packages/core/src/command.ts. GitLab
@@ -30,7 +30,7 @@ from compatgate.kit.cli.terminal import without_commands
 
 
 def located_place(finding: Json, answer: Answer) -> Place:
-    """The line of the component; without a file the path names the target, as one is demanded."""
+    """Return the line of the component; without a file use the target as the required path."""
     known = answer.place(finding)
     if known is None:
         return Place(f"compatgate/{_plain(answer.verdict['target'] or 'pool')}")
@@ -38,7 +38,7 @@ def located_place(finding: Json, answer: Answer) -> Place:
 
 
 def relative(path: str) -> str:
-    """The path from the working directory, with slashes; one outside of it stays absolute."""
+    """Return the path relative to the working directory, with slashes; outside of it, absolute."""
     if path == "-":
         return "stdin"
     shown = os.path.relpath(path)
@@ -50,8 +50,8 @@ def relative(path: str) -> str:
 def each_finding(answers: Sequence[Answer]) -> Iterator[tuple[Json, Answer, str]]:
     """Yield every finding with its answer and its fingerprint.
 
-    A fingerprint, 64 hexadecimal digits, is unique in a report, and the same for the same finding
-    in every run, however its message is worded.
+    A fingerprint has 64 hexadecimal digits. It is unique in a report and the same for a finding in
+    every run, even if the message changes.
     """
     seen: Counter[tuple[str, ...]] = Counter()
     for answer in answers:
@@ -77,7 +77,7 @@ _COMMANDS = {"fail": "error", "unknown": "error", "warn": "warning", "waived": "
 
 
 def render_github(answers: Sequence[Answer], view: View) -> str:
-    """Return one annotation per finding, then each answer in a line of its own."""
+    """Render one annotation per finding, then one line per answer."""
     lines = [
         _annotation(finding, answer)
         for answer in answers
@@ -130,7 +130,7 @@ def _escape_property(text: str) -> str:
 
 
 def _without_marks(text: str) -> str:
-    """Return a line that cannot be taken for a workflow command."""
+    """Return a line that is not a workflow command."""
     return without_commands(" ".join(text.split()))
 
 
@@ -140,10 +140,10 @@ _LARGEST_SUMMARY = 1024 * 1024
 def publish(answers: Sequence[Answer]) -> None:
     """Write the job summary and the outputs ``verdict``, ``allowed``, ``id`` and ``markdown``.
 
-    Does nothing where the environment names no files for them.
+    Do nothing if the environment names no files for them.
 
     Raises:
-        BadInput: such a file cannot be written.
+        BadInput: a file cannot be written.
     """
     markdown = render_all("markdown", answers)
     _append("GITHUB_STEP_SUMMARY", f"{markdown}\n\n", largest=_LARGEST_SUMMARY)
@@ -151,14 +151,14 @@ def publish(answers: Sequence[Answer]) -> None:
 
 
 def publish_error(error: CompatgateError, *, let_pass: bool) -> None:
-    """Annotate that there was no decision, or that the question was wrong."""
+    """Annotate that no decision was made, or that the question was malformed."""
     print(command("warning" if let_pass else "error", error.detail, title="compatgate"))
     said = {"verdict": "unknown", "allowed": "false", "id": "", "markdown": ""}
     _append("GITHUB_OUTPUT", _outputs(said))
 
 
 def _outputs(values: Mapping[str, str]) -> str:
-    """Return each between delimiters that no value can know."""
+    """Format outputs with random delimiters, which no value can contain."""
     lines = []
     for name, value in values.items():
         delimiter = f"compatgate_{secrets.token_hex(16)}"
@@ -181,11 +181,11 @@ def _append(variable: str, text: str, *, largest: int | None = None) -> None:
 
 _SEVERITIES = {"fail": "blocker", "unknown": "critical", "warn": "minor", "waived": "info"}
 _ALLOWED = "major"
-"""What fails, or is not known, where the target's mode allows it all the same."""
+"""Severity of failing or unknown findings that the target's mode allows."""
 
 
 def render_gitlab(answers: Sequence[Answer], view: View) -> str:
-    """Return a JSON array with one issue per finding."""
+    """Render a JSON array with one issue per finding."""
     issues = [
         _issue(finding, answer, fingerprint)
         for finding, answer, fingerprint in each_finding(answers)
@@ -213,7 +213,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_.\-]")
 
 
 def render_dotenv(answers: Sequence[Answer], view: View) -> str:
-    """``COMPATGATE_VERDICT``, ``COMPATGATE_ALLOWED`` and ``COMPATGATE_ID``, of the worst answer."""
+    """Render the worst answer: ``COMPATGATE_VERDICT``, ``COMPATGATE_ALLOWED`` and ``..._ID``."""
     return "\n".join(
         f"COMPATGATE_{name.upper()}={_OTHER.sub('', value)}"
         for name, value in text.outcome(answers).items()

@@ -1,6 +1,6 @@
-"""Render verdicts as JUnit XML: one test case per rule that was checked.
+"""Render verdicts as JUnit XML: one test case per checked rule.
 
-Source: the schema of Jenkins' xUnit plugin, junit-10.xsd; GitLab reads the same.
+Source: the schema of Jenkins' xUnit plugin, junit-10.xsd; GitLab reads the same format.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from compatgate.check.reports import Answer, Json, View
 _INVALID = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot carry."""
 _KINDS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-"""Attribute of a suite to the element that it counts."""
+"""Counter attribute of a suite to the counted element."""
 
 
 def render(answers: Sequence[Answer], view: View) -> str:
-    """Return a test suite each; passed rules pass, warnings are output of a passing case."""
+    """Render one test suite per answer; warnings are output of a passing case."""
     suites = [_suite(answer) for answer in answers]
     total = {key: sum(counts[key] for counts, _ in suites) for key in ("tests", *_KINDS)}
-    total.pop("skipped")  # is an attribute of suites alone
+    total.pop("skipped")  # only suites have this attribute
     return "\n".join(
         [
             '<?xml version="1.0" encoding="UTF-8"?>',
@@ -92,7 +92,7 @@ def _case(rule: str, name: str, findings: list[Json], let_pass: str = "") -> str
 
 
 def _outcome(finding: Json, let_pass: str) -> list[str]:
-    """Return an element; what the target's mode lets pass is output, as a warning is."""
+    """Return the element of a finding; findings that the target's mode allows are output."""
     message = _attribute(finding["message"])
     body = _escaped(_details(finding))
     kind = finding["outcome"]

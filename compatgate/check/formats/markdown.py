@@ -12,16 +12,16 @@ from compatgate.check.reports import Answer, Json, View
 _SIGNS = {"fail": "❌", "unknown": "❔", "warn": "⚠️", "waived": "🎫"}
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 _LINKED = re.compile(r"([@#])(?=[\w\-])")
-"""What forges make links of after they have rendered the text: people and issues."""
+"""Characters before names and numbers that forges turn into links: people and issues."""
 _NOT_IN_COMMENT = re.compile(r"(?:[^A-Za-z0-9._ /:+]|-)+")
 _MOST = 60_000
-"""Characters: GitHub refuses comments from 65,536 on."""
+"""Maximum characters; GitHub refuses comments of 65,536 and more."""
 _MOST_FINDINGS = 30
 _LONGEST = 600
 
 
 def render(answers: Sequence[Answer], view: View) -> str:
-    """A hidden marker, by which a bot finds its own comment again, and a section per answer."""
+    """Render a hidden marker, by which a bot finds its comment, and a section per answer."""
     sections = [_section(answer) for answer in answers]
     if not sections:
         sections = ["### ✅ compatgate: nothing to check"]
@@ -33,14 +33,14 @@ def render(answers: Sequence[Answer], view: View) -> str:
 
 
 def marker(answers: Sequence[Answer]) -> str:
-    """``<!-- compatgate: target prod-a100 -->``: the same for every answer about that place."""
+    """Return ``<!-- compatgate: target prod-a100 -->``, the same for every answer on a target."""
     places = dict.fromkeys(text.place_words(answer.verdict) for answer in answers)
     shown = _NOT_IN_COMMENT.sub("-", "; ".join(places))[:200].strip("-")
     return f"<!-- compatgate: {shown} -->"
 
 
 def _section(answer: Answer) -> str:
-    """Headline, a table of findings, fixes, and what the answer rests on."""
+    """Render headline, table of findings, fixes and basis."""
     verdict = answer.verdict
     parts = [_head(answer)]
     weighing = [f for f in verdict["findings"] if f["outcome"] in _SIGNS]
@@ -111,7 +111,7 @@ def _folded(title: str, body: str) -> str:
 
 
 def _address(url: str | None) -> str:
-    """Return an address that cannot end its link; empty for anything but the web's."""
+    """Return a web address that cannot break out of its link; empty for other addresses."""
     if not url or not url.startswith(("http://", "https://")):
         return ""
     return quote(url, safe="/:?#@!$&'*+,;=%~")
@@ -125,7 +125,7 @@ def _code(text: str | None) -> str:
 
 
 def _text(text: str) -> str:
-    """Return words that are neither markup nor a mention, in one line."""
+    """Escape markup and mentions, on one line."""
     marked = _SPECIAL.sub(r"\\\1", _short(text).replace("&", "&amp;"))
     return _LINKED.sub("\\1\u200b", marked)
 

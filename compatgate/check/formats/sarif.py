@@ -1,7 +1,7 @@
 """Render verdicts as SARIF 2.1.0, for code scanning.
 
-Source: OASIS, Static Analysis Results Interchange Format (SARIF) Version 2.1.0; what GitHub reads
-of SARIF: GitHub Docs, "SARIF support for code scanning".
+Sources: OASIS, Static Analysis Results Interchange Format (SARIF) Version 2.1.0; GitHub Docs,
+"SARIF support for code scanning".
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SCHEMA = (
 )
 HOME = "https://compatgate.dev"
 _LEVELS = {"fail": "error", "unknown": "error", "warn": "warning", "waived": "note"}
-"""Outcome to level; what was not checked is no result, which code scanning would raise an alert
-for, but a notification."""
+"""Outcome to level. Skipped rules become notifications, because code scanning raises an alert for
+each result."""
 
 
 def render(answers: Sequence[Answer], view: View) -> str:
-    """Return a log with one run: of several, code scanning keeps only the last."""
+    """Render a log with one run; code scanning would keep only the last of several runs."""
     indexes = {rule.id: index for index, rule in enumerate(RULES)}
     run = {
         "tool": {"driver": _driver()},
@@ -150,7 +150,7 @@ def _message(finding: Json, answer: Answer) -> str:
 
 
 def _location(finding: Json, answer: Answer) -> dict[str, Any]:
-    """Return a line of a file, which code scanning demands, and the pools."""
+    """Return a line of a file, which code scanning requires, and the pools."""
     place = ci.located_place(finding, answer)
     target = answer.verdict["target"] or "pool"
     return {

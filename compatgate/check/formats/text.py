@@ -1,6 +1,6 @@
-"""Render verdicts for a person at a terminal: the answer, then the reason, then what to do.
+"""Render verdicts for a terminal: the answer, the reasons, the fixes.
 
-Other formats share its phrases: the question, the answer, the command that fixes a finding.
+Other formats share its phrases for the question, the answer and the command that tries a fix.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PLAIN = frozenset(ascii_letters + digits + "=,._+-")
 
 
 def headline(verdict: Json) -> tuple[str, str]:
-    """Return the answer in words, and the colour that goes with it."""
+    """Return the answer as text, with its colour."""
     outcome, allowed = verdict["verdict"], verdict["allowed"]
     if not allowed:
         return ("NO DECISION", "yellow") if outcome == "unknown" else ("DENIED", "red")
@@ -31,7 +31,7 @@ def headline(verdict: Json) -> tuple[str, str]:
 
 
 def place_words(verdict: Json) -> str:
-    """Where it is to run: the target, or the pools in words."""
+    """Return the target or the pools as text."""
     pools = verdict["pools"]
     if verdict["target"]:
         return f"target {verdict['target']}"
@@ -41,13 +41,13 @@ def place_words(verdict: Json) -> str:
 
 
 def pool_words(pool: Json) -> str:
-    """``A100-SXM4-80GB, driver 535.104.05``."""
+    """Return a pool as text, ``A100-SXM4-80GB, driver 535.104.05``."""
     system = "" if pool["os"] == "linux" else f", {pool['os']}"
     return f"{pool['gpu'] or 'unknown GPU'}, driver {pool['driver'] or 'unknown'}{system}"
 
 
 def stack_words(stack: Json) -> str:
-    """``CUDA 12.1, cuDNN 8.9.7, PyTorch 2.4.1, sm_80``."""
+    """Return a stack as text, ``CUDA 12.1, cuDNN 8.9.7, PyTorch 2.4.1, sm_80``."""
     parts = [f"{_label(name)} {value}" for name, value in stack.items() if isinstance(value, str)]
     arch = stack.get("arch")
     if arch is not None:
@@ -70,11 +70,11 @@ def fix_option(change: Json) -> str:
 
 
 def source_words(source: Json | None) -> str:
-    """Title and address of a source, the first where there are several; empty without one."""
+    """Return title and address of a source, the first one of several; empty without a source."""
     if not source:
         return ""
     title = str(source["title"])
-    if "also" not in source:  # an older gate joins several
+    if "also" not in source:  # older gates join several sources
         title = title.partition(";")[0].strip()
     if len(title) > 160:
         title = title[:157].rpartition(" ")[0] + "..."
@@ -82,7 +82,7 @@ def source_words(source: Json | None) -> str:
 
 
 def provenance(verdict: Json) -> str:
-    """What the answer rests on, in one line."""
+    """Return the basis of the verdict on one line."""
     algorithm, _, digest = str(verdict["facts"]).partition(":")
     held = len(verdict["checked"]["passed"])
     parts = [f"{held} rules hold", f"facts {algorithm}:{digest[:12]}"]
@@ -98,19 +98,19 @@ def provenance(verdict: Json) -> str:
 
 
 def shows_pools(verdict: Json) -> bool:
-    """Return whether findings must say which pools they are about."""
+    """Tell whether findings must name their pools."""
     return len(verdict["pools"]) > 1
 
 
 def findings_of(verdict: Json, *outcomes: str) -> list[Json]:
-    """Return the findings of these outcomes, in the verdict's order."""
+    """Return the findings with these outcomes, in the verdict's order."""
     return [finding for finding in verdict["findings"] if finding["outcome"] in outcomes]
 
 
 def outcome(answers: Sequence[Answer]) -> dict[str, str]:
-    """Return the answer for programs: ``verdict``, ``allowed`` and ``id`` of the worst one.
+    """Return the worst answer for programs: ``verdict``, ``allowed`` and ``id``.
 
-    Without any answer nothing was asked: the verdict is ``none``.
+    Without an answer the verdict is ``none``.
     """
     if not answers:
         return {"verdict": "none", "allowed": "true", "id": ""}
@@ -132,12 +132,12 @@ _LABEL = 8
 
 
 def render(answers: Sequence[Answer], view: View) -> str:
-    """Return text of at most ``view.width`` columns; long addresses and commands are not broken."""
+    """Render text of at most ``view.width`` columns, without breaking addresses and commands."""
     return "\n\n".join(_titled(answer, view) for answer in answers)
 
 
 def _titled(answer: Answer, view: View) -> str:
-    """Return one answer, under the name of its file where there are several."""
+    """Render an answer, titled with its file if several were read."""
     text = _one(answer.verdict, view)
     if not answer.file:
         return text
@@ -174,7 +174,7 @@ def _head(verdict: Json, view: View) -> list[str]:
 
 
 def _title(finding: Json, view: View, *, pools: bool) -> list[str]:
-    """Outcome and rule; the pools beside them, or below where there is no room."""
+    """Return outcome and rule, with the pools on the same line or, if too long, below."""
     mark, colour = _MARKS[finding["outcome"]]
     name = printable(f"{finding['rule']} {finding['name']}")
     shown = f"{paint(f'{mark:<7}', 'bold', colour, colour=view.colour)} {name}"
@@ -187,7 +187,7 @@ def _title(finding: Json, view: View, *, pools: bool) -> list[str]:
 
 
 def _reason(finding: Json, view: View, *, pools: bool) -> list[str]:
-    """Everything about a finding that decides."""
+    """Return the lines of a finding that decides."""
     lines = _title(finding, view, pools=pools)
     lines += [f"  {line}" for line in wrap(finding["message"], view.width - 2)]
     component = finding["component"]

@@ -1,4 +1,4 @@
-"""Run ``compatgate canary``: canary runs, their workloads and what they measure."""
+"""Run ``compatgate canary``: canary runs, workloads and measurements."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ ACTIONS = {
     "run": ("compatgate.service.runs.cli:start", "run a suite for a target's stack"),
     "list": ("compatgate.service.runs.cli:list", "list runs"),
     "show": ("compatgate.service.runs.cli:show", "show a run and its steps"),
-    "logs": ("compatgate.service.runs.cli:logs", "print what a run's steps printed"),
-    "cancel": ("compatgate.service.runs.cli:cancel", "end runs"),
-    "rerun": ("compatgate.service.runs.cli:rerun", "queue a run that has ended again"),
-    "sample": ("compatgate.cli.canary.samples:sample", "keep what a run measured as files of data"),
+    "logs": ("compatgate.service.runs.cli:logs", "print the logs of a run"),
+    "cancel": ("compatgate.service.runs.cli:cancel", "cancel runs"),
+    "rerun": ("compatgate.service.runs.cli:rerun", "requeue a finished run"),
+    "sample": (
+        "compatgate.cli.canary.samples:sample",
+        "write the measurements of a run to sample files",
+    ),
     "hosts": (
         "compatgate.service.runs.cli_hosts:hosts",
         "list the staging hosts that workers serve",
@@ -35,23 +38,23 @@ ACTIONS = {
     ),
     "drift": (
         "compatgate.service.runs.cli_hosts:drift",
-        "compare what the hosts' runs have measured",
+        "compare measurements across hosts",
     ),
-    "judge": ("compatgate.cli.canary.judge", "judge two files of measurements"),
-    "fetch": ("compatgate.cli.canary.workloads:fetch", "copy the workload that an image brings"),
+    "judge": ("compatgate.cli.canary.judge", "compare two files of measurements"),
+    "fetch": ("compatgate.cli.canary.workloads:fetch", "copy the workload in an image"),
     "lint": ("compatgate.cli.canary.workloads:lint", "check workloads without running them"),
-    "read": ("compatgate.cli.canary.samples:read", "show what an adapter finds in a tool's output"),
+    "read": ("compatgate.cli.canary.samples:read", "parse the output of a tool with an adapter"),
     "suites": ("compatgate.cli.canary.workloads:suites", "list suites of workloads"),
     "workloads": ("compatgate.cli.canary.workloads:workloads", "list workloads, or show one"),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command and its actions."""
+    """Add the actions."""
     parser.epilog = _EXAMPLES
     add_actions(parser, ACTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked; the exit status is the action's."""
+    """Run the chosen action; return its exit status."""
     return run_action(args, ACTIONS)

@@ -1,4 +1,4 @@
-"""Run ``compatgate canary judge``: is the candidate's measurement worse than the baseline's?"""
+"""Run ``compatgate canary judge``: find regressions of a candidate against a baseline."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ VERDICTS = {"passed": "no-regression", "failed": "regression", "inconclusive": "
 MINIMUM = 10
 _TOLERANCE = 0.05
 _EPILOG = """\
-A file has canary JSON lines or plain numbers, one a line; "-" is standard input.
-exit status: 0 no regression, 1 regression, 2 bad input, 3 inconclusive, with what is missing
+A file holds canary JSON lines or plain numbers, one per line; "-" is standard input.
+exit status: 0 no regression, 1 regression, 2 bad input, 3 inconclusive (prints missing data)
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
+    """Add the options."""
     parser.epilog = _EPILOG
     parser.add_argument("baseline", metavar="BASELINE", help="accepted measurements")
     parser.add_argument("candidate", metavar="CANDIDATE", help="measurements to judge")
@@ -40,21 +40,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--better",
         choices=("lower", "higher", "either"),
-        help="which direction is better; either: any change is a regression "
-        "(as the file or the unit says: lower for ms, higher for GB/s; else either)",
+        help="better direction; either: any change is a regression "
+        "(default: from the file or the unit: lower for ms, higher for GB/s; else either)",
     )
     parser.add_argument(
         "--tolerance",
         type=float,
         metavar="SHARE",
-        help=f"relative change to be found ({_TOLERANCE})",
+        help=f"relative change to detect (default: {_TOLERANCE})",
     )
     parser.add_argument(
         "--repetitions",
         type=int,
         default=MINIMUM,
         metavar="N",
-        help=f"fewest values that are judged, on either side ({MINIMUM}); 30 are better",
+        help=f"minimum number of values on each side (default: {MINIMUM}); 30 are better",
     )
     parser.add_argument("--unit", default="", help="unit of plain numbers")
     parser.add_argument(
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Judge and print.
+    """Judge and print the result.
 
     Raises:
         BadInput: a file cannot be read or is malformed, or an option is out of range.
@@ -83,20 +83,20 @@ def run(args: argparse.Namespace) -> int:
 def _check_options(args: argparse.Namespace) -> None:
     if args.tolerance is not None and not 0 < args.tolerance < 1:
         raise BadInput(
-            f"{args.tolerance:g} is no tolerance",
+            f"{args.tolerance:g} is not a tolerance",
             field="--tolerance",
             value=args.tolerance,
             hint="a share between 0 and 1, such as 0.05 for 5 %",
         )
     if args.repetitions < 5:
         raise BadInput(
-            f"{args.repetitions} repetitions tell nothing",
+            f"{args.repetitions} repetitions are too few",
             field="--repetitions",
             value=args.repetitions,
             hint="at least 5",
         )
     if args.baseline == args.candidate == "-":
-        raise BadInput("only one of the two can be standard input", field="CANDIDATE", value="-")
+        raise BadInput("only one file can be standard input", field="CANDIDATE", value="-")
 
 
 def _judged(args: argparse.Namespace) -> WorkloadJudgement:
@@ -107,7 +107,7 @@ def _judged(args: argparse.Namespace) -> WorkloadJudgement:
     specs = {name: _spec(args, name, baseline, candidate) for name in names}
     judged = judge(specs, baseline.metrics, candidate.metrics, candidate.checks)
     if not specs and judged.outcome != "failed":
-        reason = "neither file has a metric: nothing was measured"
+        reason = "neither file has a metric"
         return WorkloadJudgement(
             "inconclusive", reason, candidate.checks, missing=("metrics to compare",)
         )
@@ -115,7 +115,7 @@ def _judged(args: argparse.Namespace) -> WorkloadJudgement:
 
 
 def _measured(args: argparse.Namespace) -> tuple[MeasuredFile, MeasuredFile]:
-    """Both files; plain numbers are of the metric that is asked for, or the other file's only."""
+    """Read both files; plain numbers belong to ``--metric``, or to the other file's only metric."""
     from compatgate.canary.judge.measurements import read_measured
 
     contents = {side: _content(side, getattr(args, side)) for side in ("baseline", "candidate")}
@@ -158,7 +158,7 @@ def _content(side: str, path: str) -> bytes:
 def _spec(
     args: argparse.Namespace, name: str, baseline: MeasuredFile, candidate: MeasuredFile
 ) -> MetricSpec:
-    """What decides: the option, then what the lines state, then what the unit implies."""
+    """Return the spec of a metric: from options, then the files, then the unit."""
     from compatgate.canary.judge.units import parse_unit
     from compatgate.canary.workload import MetricSpec
 
@@ -169,7 +169,7 @@ def _spec(
             f"the files disagree about which direction of {name} is better",
             field="better",
             value=sorted(directions),
-            hint="say it with --better",
+            hint="choose with --better",
         )
     samples = baseline.metrics.get(name) or candidate.metrics.get(name)
     unit = samples.unit if samples else args.unit
@@ -187,7 +187,7 @@ _COLOURS = {
 
 
 def render(judged: WorkloadJudgement, verdict: str, stream: TextIO) -> str:
-    """Return the whole answer."""
+    """Return the result as text."""
     colour, width = wants_colour(stream), width_of(stream) - 2
     title = paint(verdict.replace("-", " ").upper(), "bold", _COLOURS[verdict], colour=colour)
     lines = [title]
@@ -226,7 +226,7 @@ def _figures(metric: MetricJudgement) -> str:
         f"Cliff's delta {found.effect:+.2f}",
     ]
     if found.dropped:
-        parts.append(f"{found.dropped} values of warm-up left out of each run")
+        parts.append(f"{found.dropped} warm-up values of each run ignored")
     return ", ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Run ``compatgate canary`` read and sample: read a tool's output, store measurements as files."""
+"""Run ``compatgate canary`` read and sample: parse a tool's output, write sample files."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from compatgate.canary.run import Report
 
 _READ_EPILOG = """\
-Reads output that a tool has printed, as the engine would, and shows every metric with its unit (the
-names that a workload.toml may declare), checks, versions and problems. With --workload, only what
-that workload declares.
-exit status: 0 whole, 1 there are problems, 2 bad usage
+Parses the output of a tool as the engine does. Shows each metric with its unit (the names that a
+workload.toml may declare), checks, versions and problems. With --workload: only the metrics that
+the workload declares.
+exit status: 0 no problems, 1 problems, 2 bad usage
 """
 _MOST = 256 << 20
 
 
 def add_read_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
+    """Add the options."""
     parser.epilog = _READ_EPILOG
     parser.add_argument("file", metavar="FILE", help="output of the tool, - for standard input")
     chosen = parser.add_mutually_exclusive_group(required=True)
@@ -36,10 +36,10 @@ def add_read_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_read(args: argparse.Namespace) -> int:
-    """Read and print.
+    """Parse the output and print a report.
 
     Raises:
-        NotFound: there is no such adapter or workload.
+        NotFound: the adapter or workload does not exist.
         BadInput: the file cannot be read.
     """
     import msgspec
@@ -74,8 +74,8 @@ def _tool(name: str) -> ReadTool:
         return found
     hint = did_you_mean(name, TOOLS)
     if name == "jsonl":
-        hint = "the line protocol is read by what a workload declares: give --workload"
-    raise NotFound(f"there is no adapter {name!r}", field="--adapter", value=name, hint=hint)
+        hint = "give --workload: the line protocol needs the metrics that a workload declares"
+    raise NotFound(f"adapter {name!r} does not exist", field="--adapter", value=name, hint=hint)
 
 
 def _content(path: str) -> bytes:
@@ -111,22 +111,22 @@ def _print_report(report: Report) -> None:
         state = "skipped" if check.skipped else "ok" if check.ok else "FAILED"
         print(f"check {check.name}: {state}: {printable(check.message)}")
     if report.own_fault:
-        print(f"the tool, not the stack: {printable(report.own_fault)}")
+        print(f"fault of the tool, not of the stack: {printable(report.own_fault)}")
     for problem in report.problems:
         print(f"problem: {printable(problem)}", file=sys.stderr)
 
 
 _SAMPLE_EPILOG = """\
-Writes DIR/WORKLOAD/samples/NAME.jsonl for each step of a run that measured soundly; the name is the
-GPU, the stack's family, the time and the seed. A step that failed, was spoilt or is not whole gives
-none, and the reason is said. With --printed, of what a program printed on a machine without a gate:
-such a sample is marked as development, and starts no baseline.
-exit status: 0 something was written (or was there already), 1 nothing was, 2 bad input
+Writes DIR/WORKLOAD/samples/NAME.jsonl for each valid step of a run; NAME is GPU, stack family, time
+and seed. A failed, disturbed or incomplete step gives no sample; the reason is printed. With
+--printed, reads the output of a program that ran on a machine without a gate: the sample is marked
+as development and starts no baseline.
+exit status: 0 samples written (or unchanged), 1 no samples, 2 bad input
 """
 
 
 def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
+    """Add the options."""
     parser.epilog = _SAMPLE_EPILOG
     parser.add_argument("id", metavar="RUN", nargs="?", help="finished run")
     parser.add_argument("--printed", metavar="FILE", help="output of a program, instead of a RUN")
@@ -152,11 +152,11 @@ def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_sample(args: argparse.Namespace) -> int:
-    """Take them, and write them.
+    """Take the samples and write them.
 
     Raises:
-        NotFound: there is no such run, or step.
-        Conflict: the run has not ended; or a file is there and says something else.
+        NotFound: the run or step does not exist.
+        Conflict: the run has not ended, or a file with other content exists.
         BadInput: a file cannot be written, or the note is too long.
     """
     from compatgate.errors import BadInput
@@ -186,7 +186,7 @@ def _of_run(args: argparse.Namespace) -> dict[str, Any]:
 
     if args.id is None or args.workload or args.measured_at:
         hint = "RUN; or --printed FILE --workload W --measured-at TIME"
-        raise BadInput("say what to take samples of", hint=hint)
+        raise BadInput("name a run or a file to take samples of", hint=hint)
     with gate_of(args) as gate:
         from compatgate.client.operations import Operations
 
@@ -195,7 +195,7 @@ def _of_run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _printed(args: argparse.Namespace) -> dict[str, Any]:
-    """Return a sample of what a program printed, in the form in which a gate answers."""
+    """Return a sample of a program's output, in the form of the gate's answer."""
     from compatgate.canary.samples.extract import ExtractedSamples, sample_from_output
     from compatgate.canary.workloads import Library
     from compatgate.catalog import load_facts
@@ -205,9 +205,13 @@ def _printed(args: argparse.Namespace) -> dict[str, Any]:
 
     if args.id or args.step or not (args.workload and args.measured_at):
         hint = "with --workload W and --measured-at TIME, without RUN and --step"
-        raise BadInput("is not enough, or too much", field="--printed", hint=hint)
+        raise BadInput(
+            "needs --workload and --measured-at, and excludes RUN and --step",
+            field="--printed",
+            hint=hint,
+        )
     if not 0 <= args.seed <= _LARGEST_SEED:
-        raise BadInput("is no seed", field="--seed", value=args.seed)
+        raise BadInput("is not a seed", field="--seed", value=args.seed)
     at = parse_moment(args.measured_at, field="--measured-at").strftime("%Y-%m-%dT%H:%M:%SZ")
     workload = Library.open(args.workloads).workload(args.workload)
     try:
@@ -234,12 +238,12 @@ def _print_samples(written: list[str], refused: list[dict[str, Any]]) -> None:
 
 
 def _place(folder: Path, sample: dict[str, Any]) -> Path:
-    """Where a sample goes; a gate that answers must not choose another place."""
+    """Return the path of a sample; refuse a path from the gate outside of the folder."""
     from compatgate.errors import BadInput
 
     parts = (sample["workload"], "samples", sample["name"])
     if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
-        raise BadInput("the gate answered with a path that leaves the folder", field="--server")
+        raise BadInput("the gate answered with a path outside of the folder", field="--server")
     return folder.joinpath(*parts)
 
 
@@ -252,7 +256,9 @@ def _refuse_other(path: Path, text: str) -> None:
         raise _cannot(path, error) from None
     if there is not None and there != text.encode():
         hint = "remove it, or write into another folder with -o"
-        raise Conflict(f"{path} is another sample", field="--output", value=str(path), hint=hint)
+        raise Conflict(
+            f"{path} exists with other content", field="--output", value=str(path), hint=hint
+        )
 
 
 def _write(path: Path, text: str) -> None:

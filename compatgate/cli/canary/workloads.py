@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 def add_workloads_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
+    """Add the options."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="workload to show in full")
     add_workloads(parser)
     add_format(parser)
 
 
 def run_workloads(args: argparse.Namespace) -> int:
-    """List, or show one.
+    """List workloads, or show one.
 
     Raises:
-        NotFound: there is no such workload.
-        ManyProblems: a file is wrong.
+        NotFound: the workload does not exist.
+        ManyProblems: a file is malformed.
     """
     import msgspec
 
@@ -53,7 +53,7 @@ def run_workloads(args: argparse.Namespace) -> int:
 
 
 def to_json(workload: Workload) -> dict[str, Any]:
-    """Return the workload as plain data."""
+    """Return the workload in JSON form."""
     import msgspec
 
     from compatgate.canary.samples.sample import list_samples
@@ -92,7 +92,7 @@ def _samples(workload: Workload) -> list[str]:
     lines = []
     for one in list_samples(workload):
         driver = f"driver {one.driver}" if one.driver else "no driver"
-        marks = [] if one.current else ["of another content of the workload"]
+        marks = [] if one.current else ["of another version of the workload"]
         marks += ["for development"] if one.development else []
         also = f" ({', '.join(marks)})" if marks else ""
         lines.append(printable(f"{one.sku}, {driver}, {one.family}, {one.measured_at[:10]}{also}"))
@@ -104,18 +104,18 @@ def _time(seconds: int) -> str:
 
 
 def add_suites_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
+    """Add the options."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="only this suite")
     add_workloads(parser)
     add_format(parser)
 
 
 def run_suites(args: argparse.Namespace) -> int:
-    """List.
+    """List suites.
 
     Raises:
-        NotFound: there is no such suite.
-        ManyProblems: a file is wrong.
+        NotFound: the suite does not exist.
+        ManyProblems: a file is malformed.
     """
     import json
 
@@ -150,15 +150,15 @@ def run_suites(args: argparse.Namespace) -> int:
 
 
 _LINT_EPILOG = """\
-Checks the manifest against its schema, the program (there, compiles, executable), the Dockerfile,
-units and descriptions, the page README.md, that images are pinned by digest (a warning), and that
-samples are whole and of the workload as it is now (else a warning).
-exit status: 0 nothing wrong (warnings do not count, see --strict), 1 errors, 2 bad usage
+Checks the manifest against its schema, the program (exists, compiles, is executable), the
+Dockerfile, units, descriptions and README.md. Warns about images without a digest, and about
+samples that are incomplete or of another version of the workload.
+exit status: 0 no errors (warnings do not count, see --strict), 1 errors, 2 bad usage
 """
 
 
 def add_lint_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
+    """Add the options."""
     parser.epilog = _LINT_EPILOG
     parser.add_argument(
         "folders",
@@ -171,10 +171,10 @@ def add_lint_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_lint(args: argparse.Namespace) -> int:
-    """Look and print.
+    """Check workloads and print findings.
 
     Raises:
-        BadInput: there is no such folder, or nothing of this in it.
+        BadInput: the folder does not exist, or holds no workload.
     """
     from compatgate.canary.workloads.lint import lint
     from compatgate.resources import canary_dir
@@ -209,14 +209,14 @@ def _count(number: int, noun: str) -> str:
 
 
 _FETCH_EPILOG = """\
-The image's /compatgate, with its workload.toml, becomes DIR/NAME. Nothing of it is run: read it,
-check it with compatgate canary lint, and name DIR with --workloads or COMPATGATE_WORKLOADS.
-exit status: 0 copied, 2 no image, no workload in it, or one that is wrong, 3 no answer
+Copies /compatgate of the image, with its workload.toml, to DIR/NAME. Runs nothing: read the files,
+check them with compatgate canary lint, and name DIR with --workloads or COMPATGATE_WORKLOADS.
+exit status: 0 copied, 2 no image, or no valid workload in it, 3 no answer
 """
 
 
 def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action: the image, and where its workload goes."""
+    """Add the options: the image, and the destination."""
     parser.epilog = _FETCH_EPILOG
     parser.add_argument("image", metavar="IMAGE", help="reference in a registry")
     parser.add_argument(
@@ -236,12 +236,12 @@ def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_fetch(args: argparse.Namespace) -> int:
-    """Copy, and say what.
+    """Copy the workload and print its name.
 
     Raises:
-        NotFound: there is no such image, or it brings no workload.
-        ManyProblems: every mistake in its ``workload.toml``; nothing is kept.
-        Conflict: the folder is there.
+        NotFound: the image does not exist, or holds no workload.
+        ManyProblems: every mistake in ``workload.toml``; no file is kept.
+        Conflict: the folder exists.
     """
     from tempfile import TemporaryDirectory
 
@@ -249,8 +249,8 @@ def run_fetch(args: argparse.Namespace) -> int:
 
     folder = _folder(args)
     if MANIFEST not in folder.files:
-        hint = f"an image brings a workload as /compatgate/{MANIFEST}; see docs/canaries.md"
-        raise NotFound("the image brings no workload", field=args.image, hint=hint)
+        hint = f"a workload image has /compatgate/{MANIFEST}; see docs/canaries.md"
+        raise NotFound("the image holds no workload", field=args.image, hint=hint)
     place = Path(args.output)
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -289,10 +289,10 @@ def _write(folder: ImageFolder, draft: Path) -> None:
 
 
 def _put(draft: Path, target: Path, *, replace: bool) -> None:
-    """Give the folder its name; the one that was there goes with the draft."""
+    """Move the draft to its place; a replaced folder is removed with the draft."""
     if target.exists() or target.is_symlink():
         if not replace:
             hint = "name another folder, or replace it with --force"
-            raise Conflict("is there already", field=str(target), hint=hint)
+            raise Conflict("already exists", field=str(target), hint=hint)
         os.rename(target, draft / "before")
     os.rename(draft / "workload", target)

@@ -1,7 +1,7 @@
-"""Every operation of the API, in one table: the methods of both clients.
+"""List every operation of the API: the methods of both clients.
 
-An operation is a function that makes a `Request` of its arguments. Each has the name that the
-OpenAPI description gives it (``operationId``); tests compare the two.
+An operation is a function that makes a `Request` of its arguments. Its name is the ``operationId``
+of the OpenAPI description; tests compare the two.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from compatgate.client.operations import gate, hooks, matrix, nodes, runs
 
 
 class Operations:
-    """What a gate can be asked, by ``operationId``."""
+    """The operations of a gate, by ``operationId``."""
 
     ask = gate.ask
     preview = gate.preview

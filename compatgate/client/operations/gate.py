@@ -45,11 +45,11 @@ def ask(
     Args:
         question: the whole body, instead of its members.
         target: name of a target.
-        pools: names of the target's pools that the question is about; None: all.
-        pool: a place described instead: ``driver``, ``gpu``, ``os``, ``cpu``.
+        pools: names of the target's pools; None: all.
+        pool: pool description instead of a target: ``driver``, ``gpu``, ``os``, ``cpu``.
         stack: component to version.
         image: reference of an image.
-        set: what if: component or property of the pool to value.
+        set: changes: component or property of the pool to value.
     """
     body = question or members(
         target=target, pools=pools, pool=pool, stack=stack, image=image, set=set
@@ -69,17 +69,17 @@ def preview(
     image: str | None = None,
     set: Stack | None = None,  # noqa: A002 - the body's name
 ) -> Request[VerdictBody]:
-    """Say what the gate would answer, or would have answered; nothing is logged.
+    """Preview a decision, also by an older matrix, without logging it.
 
     Args:
-        question: as `ask`; so are the others.
-        at: an older matrix: a revision, or a time (a date means its end, UTC).
-        target: as `ask`.
-        pools: as `ask`.
-        pool: as `ask`.
-        stack: as `ask`.
-        image: as `ask`.
-        set: as `ask`.
+        question: see `ask`.
+        at: older matrix: a revision, or a time (a date means the end of the day, UTC).
+        target: see `ask`.
+        pools: see `ask`.
+        pool: see `ask`.
+        stack: see `ask`.
+        image: see `ask`.
+        set: see `ask`.
     """
     body = question or members(
         target=target, pools=pools, pool=pool, stack=stack, image=image, set=set
@@ -89,10 +89,10 @@ def preview(
 
 @Operation
 def what_if(body: WhatIfRequest | Mapping[str, Any]) -> Request[WhatIfBody]:
-    """Say what a target would gain and lose with another driver, GPU or CUDA.
+    """Show what a target would gain and lose with another driver, GPU or CUDA.
 
     Args:
-        body: ``target`` or ``node``, and what becomes another, as ``set``.
+        body: ``target`` or ``node``, and the changes as ``set``.
     """
     return post("/what-if", WhatIfBody, body=body, reads=WhatIfRequest, repeatable=True)
 
@@ -118,7 +118,7 @@ def show_attestation(
     """Sign a verdict: an in-toto statement in a DSSE envelope.
 
     Args:
-        id: of the verdict.
+        id: id of the verdict.
         form: ``verdict``, or ``vsa``.
     """
     return get("/verdicts/{id}/attestation", EnvelopeBody, id=id, form=form)
@@ -132,7 +132,7 @@ def list_keys() -> Request[KeySetBody]:
 
 @Operation
 def stack_badge(target: str, stack: str) -> Request[str]:
-    """Draw what the gate says of a stack on a target, as SVG."""
+    """Draw the verdict on a stack on a target, as SVG."""
     return get("/badge/{target}/{stack}.svg", str, target=target, stack=stack)
 
 
@@ -155,16 +155,16 @@ def list_decisions(
     since: Moment | None = None,
     until: Moment | None = None,
 ) -> Request[Page[DecisionBody]]:
-    """List what the gate decided, newest first.
+    """List decisions, newest first.
 
     Args:
-        target: that was asked about.
-        verdict: what it was.
-        verdict_id: its id.
-        allowed: what the policy's mode made of it.
+        target: name of the target.
+        verdict: outcome of the verdict.
+        verdict_id: id of the verdict.
+        allowed: whether the policy's mode allowed it.
         asked_by: name of the token.
-        source: how it was asked, such as ``rest``.
-        image: reference, exactly.
+        source: source of the question, such as ``rest``.
+        image: exact image reference.
         since: decided at or after.
         until: decided at or before.
     """
@@ -185,7 +185,7 @@ def list_decisions(
 
 @Operation
 def show_decision(id: int) -> Request[DecisionBody]:  # noqa: A002 - the path's name
-    """Show a decision; `verdict_id` leads to the verdict."""
+    """Show a decision; its `verdict_id` names the verdict."""
     return get("/decisions/{id}", DecisionBody, id=id)
 
 
@@ -200,8 +200,8 @@ def list_audit(
     """List changes and batches of decisions, newest first.
 
     Args:
-        action: or the beginning of several, ``matrix.``.
-        actor: who acted.
+        action: action, or a prefix such as ``matrix.``.
+        actor: name of the actor.
         since: at or after.
         until: at or before.
     """
@@ -210,7 +210,7 @@ def list_audit(
 
 @Operation
 def verify_audit(*, head: str | None = None) -> Request[ChainBody]:
-    """Recompute the hash chain; a head noted earlier must still be in it."""
+    """Verify the hash chain; it must contain a head that was stored earlier."""
     return structs.replace(get("/audit/verify", ChainBody, head=head), patience=LONG_S)
 
 
@@ -227,16 +227,16 @@ def list_facts(
     """List the records of a table (`gpus`, `cudnn`, `torch`), each with its sources.
 
     Args:
-        table: its name.
-        part: list of the table.
-        search: part of the name, in any case.
+        table: name of the table.
+        part: list in the table.
+        search: part of the name, in upper or lower case.
     """
     return pages("/facts/{table}", FactRecord, table=table, part=part, search=search)
 
 
 @Operation
 def show_fact(table: str, key: str) -> Request[dict[str, list[dict[str, Any]]]]:
-    """Show the records that a key names: a version, a series, any spelling of a GPU."""
+    """Show the records of a key: a version, a series, any spelling of a GPU."""
     return get("/facts/{table}/{key}", dict[str, list[dict[str, Any]]], table=table, key=key)
 
 
@@ -248,5 +248,5 @@ def list_rules() -> Request[Page[RuleBody]]:
 
 @Operation
 def show_rule(id: str) -> Request[RuleBody]:  # noqa: A002 - the path's name
-    """Show what a rule checks, why, and how to mend what it finds."""
+    """Show what a rule checks, why, and how to fix its findings."""
     return get("/rules/{id}", RuleBody, id=id)

@@ -1,4 +1,4 @@
-"""Ask webhooks as other systems ask them, to try them out; manage the tokens that systems use."""
+"""Ask the webhooks of other systems, to test them, and manage access tokens."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ A = TypeVar("A")
 def validate_kubernetes(
     review: AdmissionReview | Mapping[str, Any], *, timeout: str | None = None
 ) -> Request[AdmissionReviewAnswer]:
-    """Decide about a Kubernetes object, as a validating admission webhook.
+    """Decide on a Kubernetes object, as a validating admission webhook.
 
     Args:
-        review: an AdmissionReview with its request.
-        timeout: how long the answer is waited for, such as ``10s``.
+        review: AdmissionReview with a request.
+        timeout: time limit of the answer, such as ``10s``.
     """
     request = post(
         f"{HOOKS}/kubernetes/validate",
@@ -51,12 +51,12 @@ def ask_generic(
     status: str | None = None,
     timeout: str | None = None,
 ) -> Request[DeployAnswer]:
-    """Decide about a deployment, as any tool asks; a denial is an answer and no error.
+    """Decide on a deployment for any tool; a denial is an answer, not an error.
 
     Args:
         question: ``target`` or ``pool``, ``stack``, ``image``, ``set``; as text or as objects.
-        status: ``200`` for an answer that always has it.
-        timeout: how long the answer is waited for, such as ``10s``.
+        status: ``200``: answer every decision with this status.
+        timeout: time limit of the answer, such as ``10s``.
     """
     query = {"status": status, "timeout": timeout}
     return _asked("generic", DeployAnswer, question, DeployQuestion, query)
@@ -73,16 +73,16 @@ def poll_generic(
     status: str | None = None,
     timeout: str | None = None,
 ) -> Request[DeployAnswer]:
-    """Decide about a deployment, as a tool asks that polls; arguments are those of `ask_generic`.
+    """Decide on a deployment for tools that poll; arguments as `ask_generic`.
 
     Args:
         target: name of a target.
-        pool: a place described instead, ``driver=550.54.15,gpu=L4``.
+        pool: pool description instead of a target, ``driver=550.54.15,gpu=L4``.
         stack: ``cuda=12.4,torch=2.4.1+cu124``.
         image: reference of an image.
-        set: what if, ``driver=580.95.05``.
-        status: as `ask_generic`.
-        timeout: as `ask_generic`.
+        set: changes, ``driver=580.95.05``.
+        status: see `ask_generic`.
+        timeout: see `ask_generic`.
     """
     request = get(
         f"{HOOKS}/generic",
@@ -102,7 +102,7 @@ def poll_generic(
 def ask_argo_rollouts(
     question: DeployQuestion | Mapping[str, Any], *, timeout: str | None = None
 ) -> Request[DeployAnswer]:
-    """Decide about a rollout, as a web metric of Argo Rollouts; arguments as `ask_generic`."""
+    """Decide on a rollout, as a web metric of Argo Rollouts; arguments as `ask_generic`."""
     query = {"timeout": timeout}
     return _asked("argo-rollouts", DeployAnswer, question, DeployQuestion, query)
 
@@ -114,12 +114,12 @@ def ask_flagger(
     type: str | None = None,  # noqa: A002 - the query's name
     timeout: str | None = None,
 ) -> Request[str]:
-    """Decide about a canary, as a webhook of Flagger; the answer's first line is the reason.
+    """Decide on a canary, as a webhook of Flagger; the answer's first line is the reason.
 
     Args:
-        payload: what Flagger sends; its ``metadata`` has the question.
-        type: of the hook, where ``metadata.type`` does not say.
-        timeout: as `ask_generic`.
+        payload: payload of Flagger; ``metadata`` has the question.
+        type: type of the hook, if ``metadata.type`` is missing.
+        timeout: see `ask_generic`.
     """
     query = {"type": type, "timeout": timeout}
     return _asked("flagger", str, payload, FlaggerPayload, query)
@@ -134,14 +134,14 @@ def ask_driver_rollout(
     pool: str | None = None,
     status: str | None = None,
 ) -> Request[DriverAnswer]:
-    """Say whether a node, a pool or a target may take a driver.
+    """Decide whether a node, a pool or a target may take a driver.
 
     Args:
-        question: ``driver``, and ``target`` or ``node``; or a Kubernetes Node as it is.
-        driver: where the question does not say; so are ``target`` and ``pool``.
-        target: name of a target.
-        pool: of the target.
-        status: as `ask_generic`.
+        question: ``driver``, and ``target`` or ``node``; or a Kubernetes Node.
+        driver: driver, if the question has none.
+        target: target, if the question has none.
+        pool: pool of the target, if the question has none.
+        status: see `ask_generic`.
     """
     query = {"driver": driver, "target": target, "pool": pool, "status": status}
     return _asked("driver-rollout", DriverAnswer, question, DriverQuestion, query)
@@ -150,7 +150,7 @@ def ask_driver_rollout(
 def _asked(
     name: str, answer: type[A], question: Any, reads: Any, query: dict[str, Any]
 ) -> Request[A]:
-    """Return a hook's question; refusals are in the form of its answers."""
+    """Return the request of a hook; its errors have the form of its answers."""
     path = f"{HOOKS}/{name}"
     request = post(path, answer, body=question, reads=reads, repeatable=True, **query)
     return structs.replace(request, refusal=True)
@@ -158,7 +158,7 @@ def _asked(
 
 @Listing
 def list_tokens(*, active: bool | None = None) -> Request[Page[TokenBody]]:
-    """List tokens, by name; secrets are not kept."""
+    """List tokens by name; secrets are not stored."""
     return pages("/tokens", TokenBody, active=active)
 
 
@@ -166,13 +166,12 @@ def list_tokens(*, active: bool | None = None) -> Request[Page[TokenBody]]:
 def create_token(
     name: str, scopes: Sequence[ScopeName], *, expires: str | None = None
 ) -> Request[NewTokenBody]:
-    """Create a token; its secret is in the answer, and nowhere else.
+    """Create a token; only the answer contains its secret.
 
     Args:
-        name: unique; what logs show.
-        scopes: of read, gate, operate, bless, admin; `SCOPES` says what
-            each allows.
-        expires: how long it is valid, such as ``90d``; for ever if left out.
+        name: unique name, shown in logs.
+        scopes: of read, gate, operate, bless, admin; see `SCOPES`.
+        expires: validity, such as ``90d``; None: unlimited.
     """
     body = members(name=name, scopes=list(scopes), expires=expires)
     return post("/tokens", NewTokenBody, body=body, reads=TokenRequest)
@@ -180,5 +179,5 @@ def create_token(
 
 @Operation
 def revoke_token(name: str) -> Request[TokenBody]:
-    """Revoke a token, by its name or id; it opens nothing from now on."""
+    """Revoke a token by name or id."""
     return delete("/tokens/{name}", TokenBody, name=name)

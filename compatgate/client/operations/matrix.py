@@ -52,13 +52,13 @@ def import_matrix(
     dry_run: bool = False,
     file: str | None = None,
 ) -> Request[ImportBody]:
-    """Import documents, as one revision or not at all.
+    """Import documents atomically, as one revision.
 
     Args:
         documents: YAML text, or documents as plain data.
-        reason: why.
-        dry_run: say what would change, and change nothing.
-        file: what errors call the text.
+        reason: reason of the change.
+        dry_run: return the changes without making them.
+        file: name of the text in errors.
     """
     body = documents if isinstance(documents, str) else list(documents)
     request = post(
@@ -79,7 +79,7 @@ def import_matrix(
 def export_matrix(*, revision: int | None = None) -> Request[list[dict[str, Any]]]:
     """Export the matrix, now or at an older revision: targets, entries, waivers.
 
-    `compatgate.documents.text.to_yaml` makes a file of it.
+    `compatgate.documents.text.to_yaml` converts it to a file.
     """
     return get("/matrix/export", list[dict[str, Any]], revision=revision, format="json")
 
@@ -88,12 +88,12 @@ def export_matrix(*, revision: int | None = None) -> Request[list[dict[str, Any]
 def packages_report(
     *, target: str | None = None, since: Moment | None = None, decisions: int | None = None
 ) -> Request[PackagesReportBody]:
-    """Say what `packages: enforce` would stop on the targets that audit packages.
+    """Show what `packages: enforce` would stop on the targets that audit packages.
 
     Args:
-        target: only this one.
-        since: look at decisions made at or after; of the last 30 days, where it is left out.
-        decisions: look at so many at most, the newest.
+        target: only this target.
+        since: decided at or after; None: within the last 30 days.
+        decisions: maximum number of decisions, newest first.
     """
     request = get(
         "/matrix/packages-report",
@@ -117,9 +117,9 @@ def list_revisions(
     """List revisions of the matrix, newest first.
 
     Args:
-        author: who made them.
-        kind: of a document that they changed.
-        name: of a document that they changed.
+        author: author of the revision.
+        kind: kind of a changed document.
+        name: name of a changed document.
         since: made at or after.
         until: made at or before.
     """
@@ -130,13 +130,13 @@ def list_revisions(
 
 @Operation
 def show_revision(number: int) -> Request[RevisionDetail]:
-    """Show a revision with what it changed."""
+    """Show a revision with its changes."""
     return get("/revisions/{number}", RevisionDetail, number=number)
 
 
 @Operation
 def diff_revisions(number: int, *, older: int | None = None) -> Request[Changes]:
-    """Compare a revision with an older one; with the one before, where none is named."""
+    """Compare a revision with an older one; None: the previous one."""
     given: dict[str, Any] = {"number": number, "from": older}
     return get("/revisions/{number}/diff", Changes, **given)
 
@@ -152,13 +152,13 @@ def list_entries(
     component: str | None = None,
     search: str | None = None,
 ) -> Request[Page[EntryBody]]:
-    """List entries, by name.
+    """List entries by name.
 
     Args:
-        target: that they concern.
-        status: that they have.
-        component: that they constrain.
-        search: part of the name, in any case.
+        target: target of the entry.
+        status: status of the entry.
+        component: component that the entry constrains.
+        search: part of the name, in upper or lower case.
     """
     return pages(
         "/entries", EntryBody, target=target, status=status, component=component, search=search
@@ -167,14 +167,14 @@ def list_entries(
 
 @Operation
 def create_entry(entry: EntryDocument, *, reason: str) -> Request[EntryBody]:
-    """Create a entry, and say why."""
+    """Create an entry, with a reason."""
     body = document(entry, reason)
     return post("/entries", EntryBody, body=body, reads=EntryChange)
 
 
 @Operation
 def show_entry(name: str) -> Request[EntryBody]:
-    """Show a entry."""
+    """Show an entry."""
     return get("/entries/{name}", EntryBody, name=name)
 
 
@@ -182,13 +182,13 @@ def show_entry(name: str) -> Request[EntryBody]:
 def change_entry(
     name: str, entry: EntryDocument, *, reason: str, if_match: str | int | None = None
 ) -> Request[EntryBody]:
-    """Replace a entry by the document that is sent, whole.
+    """Replace an entry with a document.
 
     Args:
-        name: of the entry.
-        entry: as it is to be.
-        reason: why.
-        if_match: entity tag, or revision, that it must still have.
+        name: name of the entry.
+        entry: new document.
+        reason: reason of the change.
+        if_match: entity tag or revision that the entry must have.
     """
     body = document(entry, reason)
     return put(
@@ -203,7 +203,7 @@ def change_entry(
 
 @Operation
 def delete_entry(name: str, *, reason: str, if_match: str | int | None = None) -> Request[Made]:
-    """Delete a entry; its history stays. Arguments as `change_entry`."""
+    """Delete an entry; its history stays. Arguments as `change_entry`."""
     return delete("/entries/{name}", Made, if_match=if_match, name=name, reason=reason)
 
 
@@ -218,20 +218,20 @@ def list_targets(
     driver: str | None = None,
     search: str | None = None,
 ) -> Request[Page[TargetBody]]:
-    """List targets, by name.
+    """List targets by name.
 
     Args:
-        label: such as ``tier=prod``.
-        gpu: of a pool, as written.
-        driver: of a pool, as written.
-        search: part of the name, in any case.
+        label: label, such as ``tier=prod``.
+        gpu: GPU of a pool, as written.
+        driver: driver of a pool, as written.
+        search: part of the name, in upper or lower case.
     """
     return pages("/targets", TargetBody, label=label, gpu=gpu, driver=driver, search=search)
 
 
 @Operation
 def create_target(target: TargetDocument, *, reason: str) -> Request[TargetBody]:
-    """Create a target, and say why."""
+    """Create a target, with a reason."""
     body = document(target, reason)
     return post("/targets", TargetBody, body=body, reads=TargetChange)
 
@@ -246,13 +246,13 @@ def show_target(name: str) -> Request[TargetBody]:
 def change_target(
     name: str, target: TargetDocument, *, reason: str, if_match: str | int | None = None
 ) -> Request[TargetBody]:
-    """Replace a target by the document that is sent, whole.
+    """Replace a target with a document.
 
     Args:
-        name: of the target.
-        target: as it is to be.
-        reason: why.
-        if_match: entity tag, or revision, that it must still have.
+        name: name of the target.
+        target: new document.
+        reason: reason of the change.
+        if_match: entity tag or revision that the target must have.
     """
     body = document(target, reason)
     return put(
@@ -281,7 +281,7 @@ def list_target_pools(name: str) -> Request[Page[PoolRowBody]]:
 def list_pools(
     *, target: str | None = None, gpu: str | None = None, driver: str | None = None
 ) -> Request[Page[PoolRowBody]]:
-    """List the pools of all targets, by target and name; GPU and driver as written."""
+    """List the pools of all targets by target and name; GPU and driver as written."""
     return pages("/pools", PoolRowBody, target=target, gpu=gpu, driver=driver)
 
 
@@ -296,13 +296,13 @@ def list_waivers(
     active_on: date | str | None = None,
     search: str | None = None,
 ) -> Request[Page[WaiverBody]]:
-    """List waivers, by name.
+    """List waivers by name.
 
     Args:
-        target: that they concern.
-        owner: who answers for them.
-        active_on: not ended before this day.
-        search: part of the name, in any case.
+        target: target of the waiver.
+        owner: owner of the waiver.
+        active_on: day on which the waiver must still be valid.
+        search: part of the name, in upper or lower case.
     """
     return pages(
         "/waivers", WaiverBody, target=target, owner=owner, active_on=active_on, search=search
@@ -311,7 +311,7 @@ def list_waivers(
 
 @Operation
 def create_waiver(waiver: WaiverDocument, *, reason: str) -> Request[WaiverBody]:
-    """Create a waiver, and say why."""
+    """Create a waiver, with a reason."""
     body = document(waiver, reason)
     return post("/waivers", WaiverBody, body=body, reads=WaiverChange)
 
@@ -326,13 +326,13 @@ def show_waiver(name: str) -> Request[WaiverBody]:
 def change_waiver(
     name: str, waiver: WaiverDocument, *, reason: str, if_match: str | int | None = None
 ) -> Request[WaiverBody]:
-    """Replace a waiver by the document that is sent, whole.
+    """Replace a waiver with a document.
 
     Args:
-        name: of the waiver.
-        waiver: as it is to be.
-        reason: why.
-        if_match: entity tag, or revision, that it must still have.
+        name: name of the waiver.
+        waiver: new document.
+        reason: reason of the change.
+        if_match: entity tag or revision that the waiver must have.
     """
     body = document(waiver, reason)
     return put(

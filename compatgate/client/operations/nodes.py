@@ -1,4 +1,4 @@
-"""Nodes as they were seen, and drift."""
+"""List and report nodes and their drift."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def list_nodes(
     disagrees: bool | None = None,
     stale: bool | None = None,
 ) -> Request[Page[NodeBody]]:
-    """List nodes by cluster and name, each against the matrix as it is now.
+    """List nodes by cluster and name, compared with the present matrix.
 
     Args:
-        search: part of their names, in any case.
-        cluster: that they are in.
-        target: that they belong to.
-        gpu: that they have, in any spelling.
-        driver: that counts.
-        driver_state: whether an entry admits it.
-        disagrees: whether their witnesses do.
-        stale: nothing was heard of them for a day.
+        search: part of the name, in upper or lower case.
+        cluster: cluster of the node.
+        target: target of the node.
+        gpu: GPU of the node, in any spelling.
+        driver: effective driver of the node.
+        driver_state: whether an entry admits the driver.
+        disagrees: whether sources of the node report disagree.
+        stale: whether the last report is older than a day.
     """
     return pages(
         "/nodes",
@@ -66,12 +66,12 @@ def report_nodes(
     cluster: str = CLUSTER,
     dry_run: bool = False,
 ) -> Request[NodesReported]:
-    """Report what was seen of nodes of one cluster; they are answered as they are then.
+    """Report nodes of one cluster; return their new state.
 
     Args:
-        nodes: at most 500.
-        cluster: that they are in.
-        dry_run: keep nothing.
+        nodes: node reports, at most 500.
+        cluster: cluster of the nodes.
+        dry_run: store nothing.
     """
     body = {"cluster": cluster, "nodes": [_plain(node) for node in nodes]}
     return post(
@@ -86,18 +86,18 @@ def report_nodes(
 
 @Operation
 def show_node(name: str, *, cluster: str | None = None) -> Request[NodeBody]:
-    """Show a node with what each witness says of it.
+    """Show a node with the report of each source.
 
     Args:
-        name: of the node.
-        cluster: where several clusters have such a node.
+        name: name of the node.
+        cluster: cluster, if several clusters have a node of this name.
     """
     return get("/nodes/{name}", NodeBody, name=name, cluster=cluster)
 
 
 @Operation
 def remove_node(name: str, *, reason: str, cluster: str | None = None) -> Request[NodeBody]:
-    """Forget a node that is gone. Arguments as `show_node`, and why."""
+    """Remove a node, with a reason. Arguments as `show_node`."""
     return delete("/nodes/{name}", NodeBody, name=name, cluster=cluster, reason=reason)
 
 
@@ -110,14 +110,14 @@ def list_drift(
     gpu: str | None = None,
     stale: bool | None = None,
 ) -> Request[Page[DriftBody]]:
-    """List nodes whose driver or GPUs are not what a pool of their target declares.
+    """List nodes whose driver or GPUs differ from every pool of their target.
 
     Args:
-        cluster: that they are in.
-        target: that they differ from.
-        what: that differs.
-        gpu: that they have, in any spelling.
-        stale: nothing was heard of them for a day.
+        cluster: cluster of the node.
+        target: target of the node.
+        what: kind of drift.
+        gpu: GPU of the node, in any spelling.
+        stale: whether the last report is older than a day.
     """
     return pages(
         "/drift", DriftBody, cluster=cluster, target=target, what=what, gpu=gpu, stale=stale

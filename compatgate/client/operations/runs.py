@@ -34,7 +34,7 @@ from compatgate.service.runs.schemas import (
 )
 
 _SILENCE_S = 60.0
-"""After which a gate that streams a log has gone: it says something every ten seconds."""
+"""Timeout of a log stream in seconds; the gate sends data at least every ten seconds."""
 
 
 @Listing
@@ -53,15 +53,15 @@ def list_runs(
     """List canary runs, newest first.
 
     Args:
-        state: or ``active``, or ``ended``.
-        target: that they are for.
-        suite: that they run.
-        entry: that they are about.
-        host: where they run, or ran last.
-        asked_by: who wanted them.
-        purpose: what for.
-        since: asked for at or after.
-        until: asked for at or before.
+        state: state of the run, ``active`` or ``ended``.
+        target: target of the run.
+        suite: suite of the run.
+        entry: entry of the run.
+        host: host of the run or of its last attempt.
+        asked_by: author of the run.
+        purpose: purpose of the run.
+        since: queued at or after.
+        until: queued at or before.
     """
     return pages(
         "/runs",
@@ -93,14 +93,14 @@ def submit_runs(
     """Queue a suite: one run for each SKU and driver of the target.
 
     Args:
-        suite: to run.
-        target: one run for each SKU and driver of its pools.
-        pool: only this one of the target.
-        stack: under test.
-        image: under test; the workloads' own if left out.
-        entry: that the runs are about.
-        host: staging host to run on; any that fits.
-        priority: higher goes first; 0 is ordinary.
+        suite: suite to run.
+        target: target; one run for each SKU and driver of its pools.
+        pool: only this pool of the target.
+        stack: stack under test.
+        image: image under test; None: the workloads' images.
+        entry: entry of the runs.
+        host: staging host; None: any suitable host.
+        priority: priority, higher first; default 0.
     """
     body = members(
         suite=suite,
@@ -117,7 +117,7 @@ def submit_runs(
 
 @Operation
 def show_run(id: str) -> Request[RunDetailBody]:  # noqa: A002 - the path's name
-    """Show a run with what became of its steps."""
+    """Show a run with its steps."""
     return get("/runs/{id}", RunDetailBody, id=id)
 
 
@@ -129,15 +129,15 @@ def show_logs(
     step: str | None = None,
     after: int | None = None,
 ) -> Request[str]:
-    """Read what a run's steps printed, line by line.
+    """Read the logs of a run, line by line.
 
-    `Client.follow_run` follows it as events, and takes a stream up again that ends too early.
+    `Client.follow_run` yields events instead, and resumes a broken stream.
 
     Args:
-        id: of the run.
-        follow: lines are those of a stream of server-sent events.
+        id: id of the run.
+        follow: return the lines of a stream of server-sent events.
         step: only this step's output.
-        after: id of the last event known.
+        after: id of the last known event.
     """
     request = get("/runs/{id}/logs", str, id=id, follow=follow or None, step=step, after=after)
     accept = EVENTS if follow else "text/plain"
@@ -151,43 +151,43 @@ def take_samples(
     step: str | None = None,
     note: str | None = None,
 ) -> Request[SamplesBody]:
-    """Take what a run measured as files of data, to lie beside their workloads.
+    """Return the measurements of a run as sample files of its workloads.
 
     Args:
-        id: of a run that has ended.
-        step: only this one.
-        note: kept in each file.
+        id: id of a finished run.
+        step: only this step.
+        note: note in each file.
     """
     return get("/runs/{id}/samples", SamplesBody, id=id, step=step, note=note)
 
 
 @Operation
 def cancel_run(id: str) -> Request[RunBody]:  # noqa: A002 - the path's name
-    """Cancel a run: at once where it waits, else within seconds, when its worker next reports."""
+    """Cancel a run: a queued run at once, a running one when its worker next reports."""
     return post("/runs/{id}/cancel", RunBody, id=id)
 
 
 @Operation
 def rerun(id: str) -> Request[RunsMade]:  # noqa: A002 - the path's name
-    """Queue a run that has ended again, for what its target is now."""
+    """Requeue a finished run for the present target."""
     return post("/runs/{id}/rerun", RunsMade, id=id)
 
 
 @Listing
 def list_hosts(*, gpu: str | None = None) -> Request[Page[HostBody]]:
-    """List the staging hosts that workers serve, by name; those of one SKU."""
+    """List the staging hosts that workers serve, by name, optionally of one SKU."""
     return pages("/hosts", HostBody, gpu=gpu)
 
 
 @Listing
 def list_suites() -> Request[Page[SuiteBody]]:
-    """List the suites that can be run, by name."""
+    """List the suites by name."""
     return pages("/suites", SuiteBody)
 
 
 @Listing
 def list_workloads() -> Request[Page[WorkloadBody]]:
-    """List the workloads, by name."""
+    """List the workloads by name."""
     return pages("/workloads", WorkloadBody)
 
 
@@ -204,12 +204,12 @@ def list_evidence(
     """List judged runs that count as evidence, newest first.
 
     Args:
-        suite: that was run.
-        sku: GPU that it ran on.
-        run: its id.
-        outcome: how it was judged.
-        since: known at or after.
-        until: known at or before.
+        suite: suite of the run.
+        sku: GPU of the run.
+        run: id of the run.
+        outcome: judgement of the run.
+        since: recorded at or after.
+        until: recorded at or before.
     """
     return pages(
         "/evidence",
@@ -235,10 +235,10 @@ def list_baselines(
     """List versions of baselines, newest first.
 
     Args:
-        workload: with its digest, as listed.
-        sku: GPU that they are for.
-        family: of the stack.
-        metric: that they expect something of.
+        workload: workload with its digest, as listed.
+        sku: GPU of the baseline.
+        family: stack family.
+        metric: metric of the baseline.
         state: proposed, approved, replaced or refused.
     """
     return pages(
@@ -260,13 +260,13 @@ def show_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the p
 
 @Operation
 def approve_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the path's name
-    """Approve a proposed baseline: from now on runs are judged against it."""
+    """Approve a proposed baseline; new runs are judged against it."""
     return post("/baselines/{id}/approve", BaselineDetailBody, id=id)
 
 
 @Operation
 def refuse_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the path's name
-    """Refuse a version: no run is judged against it, or none any more."""
+    """Refuse a version; runs are no longer judged against it."""
     return post("/baselines/{id}/refuse", BaselineDetailBody, id=id)
 
 
@@ -274,11 +274,11 @@ def refuse_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the
 def export_baselines(
     *, workload: str | None = None, sku: str | None = None
 ) -> Request[list[dict[str, Any]]]:
-    """Export what runs are judged against: the lines of a file, for another gate to propose.
+    """Export approved baselines as lines of a file that another gate can import.
 
     Args:
-        workload: its name, or with its digest.
-        sku: GPU that they are for.
+        workload: name of the workload, with or without its digest.
+        sku: GPU of the baseline.
     """
     return get("/baselines/export", list[dict[str, Any]], workload=workload, sku=sku)
 
@@ -287,10 +287,10 @@ def export_baselines(
 def import_baselines(
     files: Sequence[BaselineFile | Mapping[str, str]],
 ) -> Request[BaselinesImported]:
-    """Propose baselines from samples, or from what another gate has exported.
+    """Propose baselines from samples or from another gate's export.
 
     Args:
-        files: name and text of each.
+        files: name and text of each file.
     """
     body = {"files": [to_builtins(file) for file in files]}
     request = post("/baselines/import", BaselinesImported, body=body, reads=BaselineFiles)

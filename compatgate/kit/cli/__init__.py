@@ -1,1 +1,1 @@
-"""Provide what commands share; nothing here knows the gate, and all of it loads fast."""
+"""Provide the kit of all commands; it is independent of the gate and loads fast."""

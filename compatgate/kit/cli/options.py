@@ -1,4 +1,4 @@
-"""Add the options that commands share, read their values, and repeat a command every interval."""
+"""Add shared options, read their values, and repeat a command at an interval."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 LONGEST_REASON = 2000
-"""Characters of a revision's reason."""
+"""Maximum characters of a revision's reason."""
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
-    """The option that names the database."""
+    """Add the option that names the database."""
     parser.add_argument(
         "--database",
         metavar="URL",
@@ -31,7 +31,7 @@ def add_database(parser: argparse.ArgumentParser) -> None:
 
 
 def add_format(*parsers: argparse.ArgumentParser) -> None:
-    """The option that chooses between people and programs."""
+    """Add the option that chooses text or JSON."""
     for parser in parsers:
         parser.add_argument(
             "--format",
@@ -42,7 +42,7 @@ def add_format(*parsers: argparse.ArgumentParser) -> None:
 
 
 def add_authorship(parser: argparse.ArgumentParser) -> None:
-    """Who changes the matrix, and why."""
+    """Add the options for author and reason of a change."""
     parser.add_argument("--reason", help="reason, kept with the revision")
     parser.add_argument(
         "--author", help="author (default: your user name; a server records the token's name)"
@@ -50,18 +50,18 @@ def add_authorship(parser: argparse.ArgumentParser) -> None:
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
-    """How many items a list shows."""
+    """Add the option that limits a list."""
     parser.add_argument(
         "--limit", type=positive, metavar="N", help="number of items (default: all)"
     )
 
 
 def reason_of(args: argparse.Namespace, otherwise: str) -> str:
-    """Return why the matrix is changed.
+    """Return the reason of a change.
 
     Args:
-        args: of the command, with `add_authorship`.
-        otherwise: the reason where none was given; cut where a revision cannot hold it.
+        args: arguments of the command, with the options of `add_authorship`.
+        otherwise: default reason; cut to the maximum length.
     """
     if args.reason:
         return str(args.reason)
@@ -71,10 +71,10 @@ def reason_of(args: argparse.Namespace, otherwise: str) -> str:
 
 
 def read_moment(text: str | None, option: str, *, end_of_day: bool = False) -> datetime | None:
-    """Return a time that an option names.
+    """Read the time that an option names.
 
     Raises:
-        BadInput: not a time.
+        BadInput: the text is not a time.
     """
     from compatgate.kit.clock import parse_moment
 
@@ -82,10 +82,10 @@ def read_moment(text: str | None, option: str, *, end_of_day: bool = False) -> d
 
 
 def revision_or_time(text: str, option: str) -> int | datetime:
-    """Return which matrix an option names: a revision's number, or a time.
+    """Read an option that names a matrix: a revision's number, or a time.
 
     Raises:
-        BadInput: it is neither.
+        BadInput: the text is neither.
     """
     from compatgate.errors import BadInput
     from compatgate.kit.clock import parse_moment
@@ -100,21 +100,20 @@ def revision_or_time(text: str, option: str) -> int | datetime:
 
 
 def user() -> str:
-    """Who uses this machine."""
+    """Return the name of the user."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
+    except (KeyError, OSError):  # in a container the user may have no name
         return f"uid {os.getuid()}"
 
 
 def add_workloads(parser: argparse.ArgumentParser) -> None:
-    """The option for operators' own workloads."""
+    """Add the option for operators' own workloads."""
     parser.add_argument(
         "--workloads",
         metavar="DIR",
         action="append",
-        help="own workloads and suites beside the shipped ones ($COMPATGATE_WORKLOADS); may be"
-        " repeated",
+        help="folder of additional workloads and suites ($COMPATGATE_WORKLOADS); may be repeated",
     )
 
 
@@ -122,25 +121,25 @@ _LEAST_S = 30
 
 
 def read_interval(text: str, field: str = "--every") -> float:
-    """Return the seconds of a duration that an option names.
+    """Read a duration option in seconds.
 
     Raises:
-        BadInput: it is none, or too short.
+        BadInput: the text is not a duration, or the duration is too short.
     """
     from compatgate.documents.quantities import parse_duration
 
     seconds = parse_duration(text, field=field).total_seconds()
     if seconds < _LEAST_S:
-        raise BadInput("is too often", field=field, value=text, hint=f"at least {_LEAST_S}s")
+        raise BadInput("is too short", field=field, value=text, hint=f"at least {_LEAST_S}s")
     return seconds
 
 
 def repeat(act: Callable[[], int], seconds: float) -> int:
-    """Act, wait, and act again; what fails is told, and tried the next time. 0 when it is stopped.
+    """Repeat an action until it is stopped; return 0. Print errors and continue.
 
     Args:
-        act: what is done.
-        seconds: between two times.
+        act: action to repeat.
+        seconds: pause between two actions.
     """
     import signal
     import threading

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Any) -> None:
-    """One JSON value, for programs."""
+    """Print one JSON value, for programs."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """Columns for people; the last one is as wide as it needs to be."""
+    """Print a table for people; the last column is not padded."""
     cells = [[*map(_cell, row)] for row in rows]
     print(table([name.upper() for name in head], cells) if cells else empty)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return columns as wide as what they hold, as text."""
+    """Return a table as text, each column as wide as its longest cell."""
     lines = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
@@ -41,17 +41,17 @@ def _cell(value: object) -> str:
 
 
 def seconds(moment: datetime | None) -> str | None:
-    """Return a time to the second, ``2026-11-03 09:30:00Z``."""
+    """Format a time to the second, ``2026-11-03 09:30:00Z``."""
     return moment.strftime("%Y-%m-%d %H:%M:%SZ") if moment else None
 
 
 def second(moment: str | None) -> str | None:
-    """Return a time as JSON has it to the second, ``2026-11-03 09:30:00Z``."""
+    """Format a JSON time to the second, ``2026-11-03 09:30:00Z``."""
     return f"{moment[:19].replace('T', ' ')}Z" if moment else None
 
 
 def write_output(path: str, content: bytes) -> None:
-    """Write to a file, whole or not at all; ``-`` is standard output.
+    """Write a file atomically; ``-`` is standard output.
 
     Raises:
         BadInput: the file cannot be written.
@@ -78,14 +78,14 @@ def write_output(path: str, content: bytes) -> None:
 
 
 LARGEST_INPUT = 32 * 1024 * 1024
-"""Bytes of the largest file that is read."""
+"""Maximum size of a file to read, in bytes."""
 
 
 def read_text(path: str, option: str, largest: int = LARGEST_INPUT) -> str:
-    """Return a file, or standard input for ``-``, as text; bytes that are not UTF-8 are replaced.
+    """Read a file, or standard input for ``-``, as text; replace bytes that are not UTF-8.
 
     Raises:
-        BadInput: it cannot be read, or is too large.
+        BadInput: the file cannot be read, or is too large.
     """
     data = read_bytes(path, option, largest)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # PowerShell's "nvidia-smi > file"
@@ -94,10 +94,10 @@ def read_text(path: str, option: str, largest: int = LARGEST_INPUT) -> str:
 
 
 def read_bytes(path: str, option: str, largest: int = LARGEST_INPUT) -> bytes:
-    """Return a file, or standard input for ``-``.
+    """Read a file, or standard input for ``-``.
 
     Raises:
-        BadInput: it cannot be read, or is too large.
+        BadInput: the file cannot be read, or is too large.
     """
     try:
         if path == "-":

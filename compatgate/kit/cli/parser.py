@@ -1,4 +1,4 @@
-"""Read arguments: as argparse does, with errors on one line that name the near option."""
+"""Parse arguments like argparse, with one-line errors that suggest the nearest option."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from compatgate.errors import BadInput
 from compatgate.kit.cli.terminal import width_of
 
 MOST = 1024
-"""Processes, threads or runs at once that an option may ask for."""
+"""Maximum number of processes, threads or concurrent runs."""
 _PLACES = ("server", "bundle", "database")
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps the form of examples; told its width, argparse need not import shutil for it."""
+    """A formatter that keeps examples as written; a fixed width spares importing shutil."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28, width=width_of(sys.stdout) - 2)
 
 
 class Once(argparse.Action):
-    """Stores a value; a second one is refused, where argparse forgets the first without a word.
+    """Store a value once; argparse would silently replace it with a second one.
 
-    An option that is given an empty value is refused as well: it mostly is a variable of a script
-    that was never set, and what was to be checked would go unchecked.
+    Refuse empty values, too: usually they are unset variables of a script, and the check would
+    silently be skipped.
     """
 
     def __call__(
@@ -38,7 +38,7 @@ class Once(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        """Store, or say that the option was given twice."""
+        """Store the value, or report that the option was given twice."""
         _refuse_empty(parser, self, values, option_string)
         given = vars(namespace).setdefault("_given", set())
         if option_string and self.dest in given:
@@ -48,7 +48,7 @@ class Once(argparse.Action):
 
 
 class Several(argparse._AppendAction):
-    """Collects values, none of them empty."""
+    """Collect values; refuse empty ones."""
 
     def __call__(
         self,
@@ -57,16 +57,16 @@ class Several(argparse._AppendAction):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        """Collect, or say that the value is empty."""
+        """Add the value, or report that it is empty."""
         _refuse_empty(parser, self, values, option_string)
         super().__call__(parser, namespace, values, option_string)
 
 
 class _Actions(argparse._SubParsersAction):  # type: ignore[type-arg]
-    """The actions of a command; what lists one in a line also describes it."""
+    """The actions of a command; the help line of an action is also its description."""
 
     def add_parser(self, name: str, **settings: Any) -> Any:
-        """Describe an action."""
+        """Add an action."""
         settings.setdefault("description", sentence(settings.get("help", "")))
         return super().add_parser(name, **settings)
 
@@ -76,25 +76,25 @@ def _refuse_empty(
 ) -> None:
     empty = "" in values if isinstance(values, list) else option and values == ""
     if empty and action.const != "":
-        parser.error(f"{option or 'an argument'}: is empty; give it a value, or leave it out")
+        parser.error(f"{option or 'an argument'}: is empty; give a value, or leave it out")
 
 
 def bounded_count(text: str) -> int:
-    """Return the type of an option that says how many, from 1 to `MOST`."""
+    """Read a number from 1 to `MOST`; the type of an option."""
     if not text.isdecimal() or not 1 <= int(text) <= MOST:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {MOST}")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """The type of an option that says how many are shown: none would say that there are none."""
+    """Read a number from 1; the type of an option that limits a list."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1")
     return int(text)
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose options are contracts: no abbreviations; examples keep their form."""
+    """A parser without abbreviations, whose examples keep their form."""
 
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("formatter_class", _Formatter)
@@ -108,14 +108,14 @@ class Parser(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """Read arguments; an unknown option is named with the nearest known one."""
+        """Parse arguments; for an unknown option suggest the nearest known one."""
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             self.error(f"unknown argument '{unknown[0]}'{self._near(unknown[0])}")
         return parsed
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong in one line and exit with status 2."""
+        """Print the error on one line and exit with status 2."""
         print(f"error: {message} (see '{self.prog} --help')", file=sys.stderr)
         self.exit(2)
 
@@ -133,7 +133,7 @@ Actions = Mapping[str, tuple[str, str]]
 
 
 class Command(NamedTuple):
-    """The two functions of a command or an action."""
+    """The functions of a command or an action."""
 
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
@@ -154,7 +154,7 @@ def load_command(code: str) -> Command:
 
 
 def add_actions(parser: argparse.ArgumentParser, actions: Actions) -> None:
-    """Describe the actions of a command."""
+    """Add the actions of a command."""
     group = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, (code, help_text) in actions.items():
         load_command(code).add_arguments(group.add_parser(name, help=help_text))
@@ -171,9 +171,9 @@ def add_server(
     """Add the options that name a gate.
 
     Args:
-        group: of a command's options.
-        what: the gate is asked about, ``targets``; empty: about all that the command does.
-        timeout_s: default of ``--timeout``; None: the command has no such option.
+        group: option group of a command.
+        what: subject of the questions to the gate, ``targets``; empty: everything.
+        timeout_s: default of ``--timeout``; None: no such option.
     """
     url = f"URL of the gate{f', for {what}' if what else ''} (default: $COMPATGATE_SERVER)"
     group.add_argument("--server", metavar="URL", help=url)
@@ -189,7 +189,7 @@ def add_server(
 
 
 def add_overlays(group: argparse._ActionsContainer) -> None:
-    """Add the option that lays facts over the shipped ones."""
+    """Add the option for overlays."""
     group.add_argument(
         "--facts",
         metavar="FILE|DIR",
@@ -199,10 +199,10 @@ def add_overlays(group: argparse._ActionsContainer) -> None:
 
 
 def server_of(args: argparse.Namespace) -> str | None:
-    """The gate that the options or the environment name; another place that is named comes first.
+    """Return the gate's URL from options or environment; None if an option names another place.
 
     Raises:
-        BadInput: several places are named.
+        BadInput: options name several places.
     """
     given = [f"--{name}" for name in _PLACES if getattr(args, name, None)]
     if len(given) > 1:
@@ -211,12 +211,12 @@ def server_of(args: argparse.Namespace) -> str | None:
 
 
 def sentence(text: str) -> str:
-    """Return a line of help as a description."""
+    """Return a line of help as a sentence."""
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:
-    """Return every option of a parser and of its sub-parsers."""
+    """Return every option of a parser and its sub-parsers."""
     found = list(parser._option_string_actions)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -1,4 +1,4 @@
-"""Colour, measure and wrap text for people; no library, so that it loads in no time."""
+"""Colour, measure and wrap text for people, without a library, so that it loads fast."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DEFAULT_WIDTH = 100
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Return whether to colour what goes to a stream.
+    """Tell whether to colour the output of a stream.
 
     ``NO_COLOR`` (not empty) forbids, ``FORCE_COLOR`` (not empty, not 0) demands; otherwise a
     terminal gets colour. Source: no-color.org, force-color.org.
@@ -23,7 +23,7 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def width_of(stream: TextIO) -> int:
-    """Return columns of the terminal behind a stream; ``COLUMNS`` wins, 100 where there is none."""
+    """Return the columns of a stream's terminal; ``COLUMNS`` wins, 100 without a terminal."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns) > 0:
         return max(int(columns), 40)
@@ -34,9 +34,9 @@ def width_of(stream: TextIO) -> int:
 
 
 def escape_what_is_missing(stream: TextIO) -> None:
-    """Have a stream escape what its encoding lacks, as JSON does, instead of failing.
+    """Make a stream escape characters that its encoding lacks, as JSON does, instead of failing.
 
-    JSON that is written to it stays the same JSON.
+    JSON output keeps its meaning.
     """
     import codecs
     import io
@@ -55,16 +55,16 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
 
 
 def paint(text: str, *styles: str, colour: bool) -> str:
-    """Return the text in the styles (``bold``, ``red``, ...), or as it is without colour."""
+    """Return the text in the styles (``bold``, ``red``, ...), or unchanged without colour."""
     if not colour or not text:
         return text
     return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
 
 
 def printable(text: str) -> str:
-    """Return the text without characters that a terminal would obey; line breaks stay.
+    """Return the text without terminal control characters; line breaks stay.
 
-    Where the runner of GitHub Actions reads along, without what that would obey, either.
+    Under GitHub Actions, also remove workflow commands.
     """
     if not text.isprintable():
         text = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
@@ -76,8 +76,8 @@ def printable(text: str) -> str:
 def without_commands(text: str) -> str:
     """Return the text without workflow commands.
 
-    The runner obeys ``::error::x`` at the beginning of a line, blanks before it left aside, and
-    ``##[error]x`` anywhere in it. Source: actions/runner, src/Runner.Common/ActionCommand.cs.
+    The runner obeys ``::error::x`` at the beginning of a line, leading blanks ignored, and
+    ``##[error]x`` anywhere. Source: actions/runner, src/Runner.Common/ActionCommand.cs.
     """
     import re
 
@@ -85,7 +85,7 @@ def without_commands(text: str) -> str:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Return lines of at most ``width`` characters, broken at blanks; a longer word stays whole."""
+    """Break text at blanks into lines of at most ``width`` characters; longer words stay whole."""
     lines: list[str] = []
     line = ""
     for word in printable(" ".join(text.split())).split():

@@ -84,7 +84,7 @@ def test_a_run_gives_a_file_beside_its_workload(
     again = cli("sample", made[1], "-o", str(tmp_path), "--format", "json")
     assert (again[0], json.loads(again[1])["written"]) == (0, [str(sample)])
     status, _, err = cli("sample", made[1], "-o", str(tmp_path), "--note", "other")
-    assert (status, "is another sample" in err) == (2, True)
+    assert (status, "exists with other content" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -223,14 +223,14 @@ def test_what_a_program_printed_without_a_gate_is_a_sample_for_development(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "say what to take samples of"),
+        ((), "name a run or a file to take samples of"),
         (("--printed", "FILE"), "--workload W and --measured-at TIME"),
         (("run_1", "--printed", "FILE", *OF), "without RUN"),
         (("--printed", "none.jsonl", *OF), "cannot read none.jsonl"),
         (("--printed", "FILE", *OF[:3], "yesterday"), "--measured-at"),
         (("--printed", "FILE", "--workload", "hello", *OF[2:]), "did you mean hello-cpu?"),
         (("--printed", "FILE", "--workload", "gemm", *OF[2:]), "is not declared"),
-        (("--printed", "FILE", *OF, "--seed", "-1"), "is no seed"),
+        (("--printed", "FILE", *OF, "--seed", "-1"), "is not a seed"),
     ],
 )
 def test_what_a_program_printed_needs_to_be_said_of(

@@ -177,7 +177,7 @@ def test_the_database_is_made_upgraded_and_named(run: Run, tmp_path: Path) -> No
     assert run("db", "path")[1] == f"{path}\n"
     assert not path.exists()
     status, out, _ = run("db", "status")
-    assert (status, "there is none; compatgate db upgrade makes it" in out) == (1, True)
+    assert (status, "does not exist; create it with compatgate db upgrade" in out) == (1, True)
     assert not path.exists()
     assert f"empty -> {schema.expected()}" in run("db", "upgrade")[1]
     status, out, _ = run("db", "status", "--format", "json")

@@ -127,7 +127,7 @@ def test_what_is_loaded_decides_and_the_files_say_the_rest(
     assert process["container"] is True
     assert process["libraries"][0]["path"] == "/cuda/lib64/libcudart.so.12.4.127"
     assert "hunter2" not in json.dumps(document)
-    assert any("was given no GPU" in note for note in document["host"]["notes"])
+    assert any("has no GPU" in note for note in document["host"]["notes"])
 
     path = tmp_path / "container.json"
     path.write_text(json.dumps(document))
@@ -163,7 +163,7 @@ def test_a_container_that_does_not_run_is_refused(
     container.wait()
     assert main(["probe", "--container", container.id]) == 2
     err = capsys.readouterr().err
-    assert "does not run: it is exited" in err
+    assert "is not running (exited)" in err
     assert "check --image" in err
 
 
@@ -171,7 +171,7 @@ def test_a_container_that_does_not_exist_is_named(
     engine: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["probe", "--container", "no-such-container"]) == 2
-    assert "there is no container no-such-container" in capsys.readouterr().err
+    assert "container no-such-container does not exist" in capsys.readouterr().err
 
 
 def test_an_engine_that_does_not_answer_is_no_decision(

@@ -64,7 +64,7 @@ def test_the_same_spec_is_attached_once(registry, capsys) -> None:
     image = registry.push(env=ENV)
     main(["image-compat", "push", image.reference])
     assert main(["image-compat", "push", image.reference]) == 0
-    assert "is attached already, and the same" in capsys.readouterr().out
+    assert "is already attached with the same content" in capsys.readouterr().out
     assert len(specs(image)) == 1
 
 

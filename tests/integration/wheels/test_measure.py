@@ -90,7 +90,7 @@ def test_a_wheel_that_carries_nothing_says_so_with_every_field_of_the_contract(s
     contract = {"package", "version", "wheel", "sha256", "requires", "requires_python"}
     assert set(record) >= contract | {"libraries", "alternatives"}
     assert record["libraries"] == record["alternatives"] == []
-    assert "carries no GPU code" in measure(url, json_format=False).text
+    assert "has no GPU code" in measure(url, json_format=False).text
 
 
 def test_windows_libraries_are_read_as_those_of_linux(server, measure):
@@ -284,10 +284,10 @@ def test_with_whole_all_bytes_are_read_and_compared(server, measure):
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("gpu-pkg", "not a release of a package"),
-        ("gpu-pkg>=1.0", "not a release of a package"),
-        ("gpu-pkg==1.*", "not a release of a package"),
-        ("ftp://x.example/a-1.0-py3-none-any.whl", "not a URL of a wheel"),
+        ("gpu-pkg", "is not a release of a package"),
+        ("gpu-pkg>=1.0", "is not a release of a package"),
+        ("gpu-pkg==1.*", "is not a release of a package"),
+        ("ftp://x.example/a-1.0-py3-none-any.whl", "is not the URL of a wheel"),
         ("no-such-file-1.0-py3-none-any.whl", "no such file"),
     ],
 )

@@ -228,8 +228,8 @@ def test_a_package_that_the_index_does_not_have_is_said_and_the_others_go_on(ref
     add("1.0")
     status, document, errors = refresh("no-such-pkg", "gpu-pkg", "--out", str(out))
     assert status == 2
-    assert document["problems"] == ["no-such-pkg: the index has no wheel of it"]
-    assert "no-such-pkg: the index has no wheel of it" in errors
+    assert document["problems"] == ["no-such-pkg: the index has no wheels"]
+    assert "no-such-pkg: the index has no wheels" in errors
     assert len(records(out)) == 1
 
 
@@ -239,15 +239,15 @@ def test_an_index_that_does_not_answer_is_given_up(refresh):
     status, document, errors = refresh(*names, *options, index=False)
     assert status == 2
     assert len(document["problems"]) == 3
-    assert errors.splitlines()[-1] == "the index does not answer: the rest was not asked for"
+    assert errors.splitlines()[-1] == "the index does not answer: skipped the rest"
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["gpu-pkg"], "--out: refresh writes files to review; name a folder with --out"),
-        (["gpu pkg>1", "--check"], "gpu pkg>1: not a package or a release of one"),
-        (["gpu-pkg>=1", "--check"], "gpu-pkg>=1: not a package or a release of one"),
+        (["gpu-pkg"], "--out: no folder for the files is named; name a folder with --out"),
+        (["gpu pkg>1", "--check"], "gpu pkg>1: is not a package or a release"),
+        (["gpu-pkg>=1", "--check"], "gpu-pkg>=1: is not a package or a release"),
         (["--check", "--since", "soon"], "--since: 'soon'"),
         (["--check", "--limit", "-1"], "--limit: -1"),
         (["--check", "--timeout", "0"], "--timeout: 0.0"),

@@ -81,9 +81,7 @@ def test_show_lays_overlays_over(facts: Facts, overlay: Write) -> None:
 def test_an_unknown_table_is_an_error_on_one_line(facts: Facts) -> None:
     status, out, err = facts("show", "cudadriver")
     assert (status, out) == (2, "")
-    assert (
-        err == "error: table: there are no facts named 'cudadriver' (did you mean cuda_driver?)\n"
-    )
+    assert err == "error: table: no facts are named 'cudadriver' (did you mean cuda_driver?)\n"
 
 
 def test_an_unknown_record_is_an_error_on_one_line(facts: Facts) -> None:
@@ -103,7 +101,7 @@ def test_a_bad_overlay_is_an_error_without_a_traceback(facts: Facts, overlay: Wr
 def test_verify_answers_0_when_all_is_well(facts: Facts) -> None:
     status, out, err = facts("verify")
     assert (status, err) == (0, "")
-    assert out.startswith("the facts hold together\nmeasured ")
+    assert out.startswith("the facts are consistent\nmeasured ")
     assert parsed(facts("verify", "--format", "json"))["problems"] == []
 
 
@@ -116,7 +114,7 @@ def test_verify_tells_what_is_measured_from_what_is_derived(facts: Facts, overla
     assert told == before | {"derived": before["derived"] + 1}
     _, out, _ = facts("verify")
     assert f"measured   {before['measured']:>5} wheels, each with its SHA-256" in out
-    assert f"derived    {before['derived']:>5} statements, concluded by others: they never" in out
+    assert f"derived    {before['derived']:>5} statements, concluded by others: never" in out
 
 
 def test_verify_finds_a_record_that_was_copied_instead_of_measured(

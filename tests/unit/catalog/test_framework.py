@@ -166,8 +166,8 @@ class TestAFrameworkOfOnesOwn:
             NEW.replace("transformer-engine", "tensorlow"),
             "component: 'tensorlow' is not a component",
         ),
-        (NEW.replace("transformer-engine", "pytorch"), "'pytorch' is called torch here"),
-        (NEW.replace("component:", "framework:"), "does not say which framework it speaks of"),
+        (NEW.replace("transformer-engine", "pytorch"), "'pytorch' is an alias of torch"),
+        (NEW.replace("component:", "framework:"), "does not name its framework"),
     ],
 )
 def test_a_mistake_is_named(overlay: Write, text: str, message: str) -> None:
@@ -197,7 +197,7 @@ def test_a_file_of_an_earlier_format_says_what_to_write(
     with pytest.raises(BadInput) as caught:
         load_facts([path])
     told = str(caught.value)
-    assert f"{path}: schema facts/{before}/v1 is not read any more" in told
+    assert f"{path}: schema facts/{before}/v1 is no longer supported" in told
     assert f"write schema: facts/framework/v1 and component: {component}" in told
     assert "docs/facts.md" in told
 

@@ -127,7 +127,7 @@ def test_a_source_is_given_whole() -> None:
 
 
 def test_a_source_that_is_not_there_is_not_found() -> None:
-    with pytest.raises(NotFound, match="no facts named 'cudadriver'"):
+    with pytest.raises(NotFound, match="no facts are named 'cudadriver'"):
         read_source("cudadriver", [])
 
 
@@ -157,13 +157,13 @@ class TestInstalled:
         path.write_text(path.read_text().replace("2.27.7", "2.27.8"))
         facts = load_facts([])
         assert facts.cuda_driver.toolkits
-        with pytest.raises(CatalogError, match=r"nccl.yaml: does not belong to the facts"):
+        with pytest.raises(CatalogError, match=r"nccl.yaml: does not match the facts"):
             _ = facts.nccl
 
     def test_a_changed_table_is_refused(self, installed: Path) -> None:
         path = installed / "catalog" / "nccl.msgpack"
         path.write_bytes(path.read_bytes().replace(b"2.27.7", b"2.27.8"))
-        with pytest.raises(CatalogError, match=r"nccl.msgpack: does not belong to the facts"):
+        with pytest.raises(CatalogError, match=r"nccl.msgpack: does not match the facts"):
             _ = load_facts([]).nccl
 
     def test_a_missing_table_is_refused(self, installed: Path) -> None:

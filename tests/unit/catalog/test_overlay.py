@@ -163,17 +163,20 @@ def test_a_new_toolkit_is_found_by_its_version(overlay: Write) -> None:
         ("branches: [{branch: 570, eol: soon}]", "branches[branch=570].eol: 'soon' is not a day"),
         (
             "branches: [{branch: 570, last_linux_release_seen: 570.10}]",
-            "branches[branch=570].last_linux_release_seen: 570.1 is a number here, put the text in",
+            "branches[branch=570].last_linux_release_seen: 570.1 is a number in YAML; quote",
         ),
         (
             "branches: [{branch: 570, eoll: '2027-01'}]",
             "branches[branch=570]: Additional properties are not allowed ('eoll' was unexpected)",
         ),
         ("branches: [{branch: 778}]", "branches[branch=778]: 'type' is a required property"),
-        ("branches: [{eol: '2027-01'}]", "a record without branch (records here are told apart"),
+        (
+            "branches: [{eol: '2027-01'}]",
+            "a record lacks branch (records of this list are identified",
+        ),
         (
             "branches: [{branch: 1000000, remove: true}]",
-            "branches[branch=1000000]: there is no such record to remove",
+            "branches[branch=1000000]: the record to remove does not exist",
         ),
         ("branches: {580: x}", "branches: {580: 'x'} is not of type 'array'"),
         ("brances: []", "Additional properties are not allowed ('brances' was unexpected)"),
@@ -198,7 +201,7 @@ def test_several_mistakes_are_named_together(overlay: Write) -> None:
     with pytest.raises(ManyProblems) as caught:
         load_facts([overlay(text, "driver_branches.yaml")])
     assert len(caught.value.problems) == 2
-    assert "nothing was changed" in caught.value.detail
+    assert "no facts were changed" in caught.value.detail
 
 
 def test_a_version_that_only_the_adapter_can_judge_is_named(overlay: Write) -> None:
@@ -222,7 +225,7 @@ def test_a_constraint_that_is_none_is_named(overlay: Write) -> None:
 
 
 def test_a_file_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot read it: No such file or directory"):
+    with pytest.raises(BadInput, match="cannot read the file: No such file or directory"):
         load_facts([str(tmp_path / "nowhere.yaml")])
 
 
@@ -232,7 +235,7 @@ def test_an_empty_directory_is_bad_input(tmp_path: Path) -> None:
 
 
 def test_a_file_that_speaks_to_no_facts_says_what_it_could(overlay: Write) -> None:
-    with pytest.raises(BadInput, match="begin it with schema: facts/NAME/v1"):
+    with pytest.raises(BadInput, match="start the file with schema: facts/NAME/v1"):
         load_facts([overlay("branches: []", "notes.yaml")])
 
 
@@ -258,7 +261,7 @@ class TestRecordsOfPackages:
 
     def test_a_file_without_the_name_of_its_package_is_named(self, overlay: Write) -> None:
         path = overlay("schema: facts/packages/v1\nrecords: []")
-        with pytest.raises(BadInput, match="does not say which package"):
+        with pytest.raises(BadInput, match="does not name its package"):
             load_facts([path])
 
 

@@ -53,5 +53,5 @@ def test_a_snapshot_says_where(spec) -> None:
 
 def test_it_has_to_be_said_where(spec, capsys) -> None:
     assert main(["image-compat", "check", spec(a=GPU)]) == 2
-    assert "say where it is to hold" in capsys.readouterr().err
+    assert "name a target or a pool" in capsys.readouterr().err
     assert main(["image-compat", "check", spec(a=GPU), "--target", "t", *POOL]) == 2

@@ -184,7 +184,7 @@ def test_a_variable_of_a_script_that_is_not_set_leaves_nothing_unchecked(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     assert main(arguments) == 2
-    assert ": is empty; give it a value" in capsys.readouterr().err
+    assert ": is empty; give a value" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--sbom", "--image", "--target", "--probe"])

@@ -36,9 +36,7 @@ def test_set_wins_and_wsl_installs_as_linux_does() -> None:
 def test_what_is_read_for_some_pools_leaves_the_others_open() -> None:
     remarks = of(X86, ARM).remarks("uv.lock")
     assert remarks == {
-        "open": [
-            "uv.lock was read for linux x86_64, there are pools of linux aarch64: ask for each"
-        ]
+        "open": ["uv.lock was read for linux x86_64; ask separately for pools of linux aarch64"]
     }
     assert of(X86, X86).remarks("uv.lock") == {}
 
@@ -51,7 +49,7 @@ def test_a_gate_that_does_not_show_its_targets_is_said() -> None:
     def forbidden() -> list[dict[str, Any]]:
         raise BadInput("the token lacks the scope read")
 
-    assert "did not say" in of(target=forbidden).remarks("the image")["unread"][0]
+    assert "did not report" in of(target=forbidden).remarks("the image")["unread"][0]
     assert of(target=forbidden, cpu="aarch64").remarks("the image") == {}
 
 

@@ -48,7 +48,7 @@ def test_a_host_is_shown_with_what_disagrees(
     out = capsys.readouterr().out
     assert "driver  535.161.08 (open kernel modules)" in out
     assert "1 x NVIDIA H100 80GB HBM3" in out
-    assert "witnesses disagree" in out
+    assert "sources disagree" in out
 
 
 def test_what_probe_writes_check_reads(

@@ -106,8 +106,8 @@ def test_a_property_of_the_pool_cannot_be_removed(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({}, "say where it is to run"),
-        ({"pool": ["gpu=L4"], "stack": []}, "say what is to run"),
+        ({}, "no target or pool is named"),
+        ({"pool": ["gpu=L4"], "stack": []}, "no stack is named"),
         ({"pool": ["gpu=L4"], "target": "prod"}, "exclude each other"),
         ({"pool": [""]}, "is empty"),
         ({"pool": ["L4"]}, "is not name=version"),

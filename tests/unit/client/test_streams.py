@@ -62,7 +62,7 @@ def test_a_stream_that_says_nothing_is_not_asked_for_for_ever(
     client: Client, gate: StandIn
 ) -> None:
     gate.tell(told())
-    with pytest.raises(Unavailable, match="without a word"):
+    with pytest.raises(Unavailable, match="without an event"):
         list(client.follow_run("run_1"))
     assert len(gate.asked) == 1
 
@@ -75,5 +75,5 @@ def test_an_error_of_the_gate_ends_the_stream(client: Client, gate: StandIn) -> 
 
 def test_what_is_no_event_is_refused(client: Client, gate: StandIn) -> None:
     gate.tell(told("event: output\ndata: <html>\n\n"))
-    with pytest.raises(Damaged, match="is it a gate"):
+    with pytest.raises(Damaged, match="is a gate's"):
         list(client.follow_run("run_1"))

@@ -56,7 +56,7 @@ def test_what_names_no_gpu_hides_the_rest_and_is_noted(
     value: str, wanted: tuple[Device, ...]
 ) -> None:
     assert left(*THREE, CUDA_VISIBLE_DEVICES=value) == wanted
-    assert "CUDA uses none from there on" in notes(*THREE, CUDA_VISIBLE_DEVICES=value)
+    assert "CUDA ignores it and all later entries" in notes(*THREE, CUDA_VISIBLE_DEVICES=value)
 
 
 def test_an_index_among_unlike_gpus_is_certain_only_in_pci_order() -> None:

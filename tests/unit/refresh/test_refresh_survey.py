@@ -58,7 +58,7 @@ def test_what_an_index_cannot_answer_is_a_problem_of_that_thing_alone(known):
     torch, xformers = survey(things, NoIndex(), Bounds())
     assert isinstance(torch, Survey)
     assert "503" in torch.problem.detail
-    assert xformers.problem.detail == "xformers: the index has no wheel of it"
+    assert xformers.problem.detail == "xformers: the index has no wheels"
 
 
 def test_a_package_of_which_only_the_source_is_known_is_passed_over(known):

@@ -112,8 +112,8 @@ def test_answers_before_the_disk_are_for_postgresql_and_said_at_the_start(
     if variable:
         monkeypatch.setenv("COMPATGATE_DECISION_COMMIT", "async")
     assert commit_of(parse("--database", "postgresql://db/gate", *words)) == "async"
-    assert "answered in the last second are lost" in capsys.readouterr().err
-    with pytest.raises(BadInput, match="async is for PostgreSQL"):
+    assert "decisions of the last" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="async needs PostgreSQL"):
         commit_of(parse("--database", "gate.db", *words))
 
 

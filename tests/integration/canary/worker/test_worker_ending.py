@@ -78,7 +78,7 @@ def test_a_second_signal_ends_the_grace(staging: Staging, gpu_engine: Engine) ->
         staging.await_output(run, b"began")
         worker.terminate()
         log = staging.folder / "worker.log"
-        until(lambda: "no new runs are taken" in log.read_text())
+        until(lambda: "taking no new runs" in log.read_text())
         worker.send_signal(signal.SIGINT)
         assert worker.wait(60) == 0
     assert staging.run(run).state == "queued"

@@ -225,12 +225,12 @@ def test_the_command_says_what_it_removed(
     _, out, _ = run("--run-logs-older-than", "90d", "--hosts-unseen-for", "30d", "--dry-run")
     assert "1 runs, 0.0 MiB\n" in out
     assert "  a100-1, last seen " in out
-    assert out.endswith("dry run: nothing was removed\n")
+    assert out.endswith("dry run: no data was removed\n")
     status, out, _ = run("--run-logs-older-than", "90d", "--format", "json")
     assert (status, json.loads(out)["logs"]["runs"]) == (0, 1)
     assert run("--run-logs-older-than", "90d")[1].endswith("nothing to remove\n")
     for wrong, says in (
-        ([], "nothing to remove is named"),
+        ([], "no data to remove is named"),
         (["--run-logs-older-than", "soon"], "--run-logs-older-than"),
         (["--hosts-unseen-for", "0d"], "is not a duration"),
     ):

@@ -45,7 +45,7 @@ def test_something_else_than_a_verdict_is_no_decision(
     gate: StandIn, answer: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ask(gate, answer) == 3
-    assert "something else than a verdict" in capsys.readouterr().err
+    assert "is not a verdict" in capsys.readouterr().err
 
 
 def test_a_verdict_that_lacks_anything_or_has_nonsense_in_its_place_is_no_decision(
