@@ -14,7 +14,7 @@ from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput
 from compatgate.kit.http.replies import Filter, Paged, Reply, page, slice_page
 from compatgate.kit.http.requests import Since, Until, to_struct
-from compatgate.service.baselines.exchange import take_samples as take
+from compatgate.service.baselines import exchange
 from compatgate.service.runs import log_stream
 from compatgate.service.runs.logs import check_there, follow, plain
 from compatgate.service.runs.schemas import (
@@ -144,7 +144,7 @@ def take_samples(call: Call[SampleOptions]) -> Reply:
     measured on the GPU that its host claims; `refused` says why.
     """
     gate, query = call.gate, call.query
-    found = take(gate.runs, gate.facts, call.args["id"], step=query.step, note=query.note)
+    found = exchange.take_samples(gate.runs, gate.facts, call.args["id"], step=query.step, note=query.note)
     return Reply(found)
 
 

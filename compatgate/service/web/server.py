@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 from collections.abc import Callable
-from socket import socket
+import socket
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
@@ -37,7 +37,7 @@ class ServerOptions(Struct, frozen=True):
         tls: None: plain HTTP.
     """
 
-    listener: socket
+    listener: socket.socket
     workers: int
     log_level: str
     tls: CertificatePair | None = None
