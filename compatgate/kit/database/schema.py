@@ -91,7 +91,7 @@ def prepare(database: Database) -> None:
         migrate(database)
         return
     raise SchemaMismatch(
-        f"the database {database.shown} has schema {version or 'none'}, needed is {EXPECTED}",
+        f"the database {database.shown} has schema {version or 'none'}, needed {EXPECTED}",
         field="database",
         hint=f"run: compatgate db upgrade --database {database.shown}",
     )

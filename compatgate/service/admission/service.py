@@ -223,7 +223,8 @@ class Admission:
                 continue
             if result.error.status >= 500 or isinstance(result.error, Unavailable):
                 return self._failed(result.error.detail)
-            said = f"compatgate: {messages.about(result.question)}: {result.error.detail}"
+            about = messages.about(result.question)
+            said = f"compatgate: {about}: {result.error.detail}"
             return ReviewAnswer(False, said, 422, questions.remarks)
         denials: list[str] = []
         said_too = list(questions.remarks)
