@@ -1,15 +1,26 @@
-"""How alembic reaches the database: on the connection that `schema` hands it.
+"""Hand alembic the connection that `schema` opened, and the tables of every capability.
 
 To write a new migration: ``python -m compatgate.kit.database.schema "what changes"``.
 """
 
 from alembic import context
 
-from compatgate.service.models import METADATA
+from compatgate.kit.database.tables import Base
+from compatgate.service.audit import repository as audit
+from compatgate.service.baselines import repository as baselines
+from compatgate.service.gate import repository as gate
+from compatgate.service.matrix import models as matrix
+from compatgate.service.nodes import repository as nodes
+from compatgate.service.runs import evidence
+from compatgate.service.runs import models as runs
+from compatgate.service.tokens import repository as tokens
+
+CAPABILITIES = (audit, baselines, evidence, gate, matrix, nodes, runs, tokens)
+"""Modules that define tables; importing them fills the metadata."""
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=METADATA,
+    target_metadata=Base.metadata,
     compare_type=True,
     render_as_batch=True,
 )

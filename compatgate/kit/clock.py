@@ -8,17 +8,17 @@ from compatgate.errors import BadInput
 
 
 def now() -> datetime:
-    """Return the present, aware, in UTC."""
+    """Return the current time, aware, in UTC."""
     return datetime.now(UTC)
 
 
 def iso(when: datetime) -> str:
-    """``2026-11-03T09:30:00.123456Z``: fixed width, so that text sorts like time."""
+    """Format a time as ``2026-11-03T09:30:00.123456Z``; the fixed width sorts like time."""
     return when.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def from_iso(text: str) -> datetime:
-    """Read back what `iso` wrote."""
+    """Parse the text of `iso`."""
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
@@ -28,12 +28,12 @@ def today() -> date:
 
 
 def is_past(when: datetime | None, at: datetime | None = None) -> bool:
-    """Return whether a moment has come; what has no end never does."""
+    """Return whether a time has passed; None never passes."""
     return when is not None and when <= (at or now())
 
 
 def parse_moment(text: str, *, field: str = "time", end_of_day: bool = False) -> datetime:
-    """Read a date or a time that a user wrote; without a zone it is UTC.
+    """Parse a user's date or time; the default zone is UTC.
 
     Args:
         text: ``2026-11-03``, ``2026-11-03T09:30``, ``2026-11-03T09:30:00+01:00``.

@@ -16,11 +16,11 @@ from msgspec import Struct
 from compatgate.errors import BadInput, Conflict, Infrastructure, NotFound
 
 RETRY_PAUSES = (0.5, 1.0, 2.0, 4.0)
-"""Between tries of a request that the server could not answer just then."""
+"""Pauses between retries, in seconds."""
 
 
 class ClusterAccess(Struct, frozen=True):
-    """How a cluster is reached.
+    """The access to a cluster.
 
     Attributes:
         kubeconfig: file with credentials; None: ``KUBECONFIG``, else the user's.
@@ -78,7 +78,7 @@ def retry_request(
     pauses: Sequence[float],
     sleep: Callable[[float], None],
 ) -> dict[str, Any]:
-    """What a request answers, which is made again where the server cannot answer just then.
+    """Make a request, and retry it while the server is busy or unreachable.
 
     Args:
         request: may be made twice.
@@ -109,7 +109,7 @@ def kubernetes_client() -> Any:
         from kubernetes import client as module
     except ImportError:
         raise BadInput(
-            "clusters are reached by a library that is not installed: kubernetes",
+            "access to clusters needs a library that is not installed: kubernetes",
             field="kubernetes",
             value="kubernetes",
             hint="pip install 'compatgate[kubernetes]'",
@@ -118,30 +118,30 @@ def kubernetes_client() -> Any:
 
 
 TRY_AGAIN = (429, 500, 502, 503, 504)
-"""Statuses of a server that cannot answer just then."""
+"""Statuses of a busy server."""
 _LONGEST_PAUSE_S = 30.0
 
 
 class ServerBusy(Infrastructure):
-    """The server cannot answer now; it may have said for how long."""
+    """An error: the server is busy; it may have sent a pause."""
 
     retry_after: float | None = None
 
 
 class ObjectMissing(NotFound):
-    """There is no such thing."""
+    """An error: the object does not exist."""
 
 
 class ObjectExists(Conflict):
-    """There is a thing of that name."""
+    """An error: an object of this name exists, or was changed meanwhile."""
 
 
 class VersionGone(Infrastructure):
-    """The server has forgotten the version that a watch began at: list again."""
+    """An error: the server no longer has the version of a watch; list again."""
 
 
 def pause_after(error: ServerBusy, pause: float | None) -> float | None:
-    """Return how long to wait before the request is made again; None: it is not.
+    """Return the pause before a retry; None: do not retry.
 
     Args:
         error: that ended it.
@@ -156,7 +156,7 @@ def pause_after(error: ServerBusy, pause: float | None) -> float | None:
 
 
 def busy_error(problem: str, error: Any) -> ServerBusy:
-    """Return a refusal of `TRY_AGAIN`, with the time that the server asked for."""
+    """Return the error for a status of `TRY_AGAIN`, with the server's requested pause."""
     found = ServerBusy(problem)
     header = (error.headers or {}).get("Retry-After")
     found.retry_after = float(header) if header and header.isdecimal() else None

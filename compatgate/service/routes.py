@@ -101,18 +101,18 @@ ROUTES: tuple[Route, ...] = (
 )
 TAGS: dict[str, str] = {
     "gate": "Ask whether a stack may run, and read verdicts.",
-    "targets": "Places to run: pools of GPUs with their driver, and a policy.",
+    "targets": "Targets: pools of GPUs with their drivers, and a policy.",
     "entries": "The blessed matrix: component constraints by target.",
-    "waivers": "Named exceptions to rules, with an owner and an end.",
+    "waivers": "Waivers: exceptions to rules, with an owner and an expiry date.",
     "matrix": "The matrix as a whole, and its history.",
-    "facts": "What the vendors publish, and the rules that the gate makes of it.",
-    "runs": "Canary runs on staging hosts: ask for them, follow and end them.",
-    "evidence": "What runs have shown, and the baselines that they are judged by.",
-    "nodes": "Nodes as they were seen, and where they are not what is declared.",
-    "decisions": "What the gate answered, to whom and when.",
+    "facts": "Facts from vendors, and the rules that use them.",
+    "runs": "Canary runs on staging hosts: submit, follow and cancel them.",
+    "evidence": "Evidence of runs, and the baselines that runs are judged against.",
+    "nodes": "Reported nodes, and their drift from targets.",
+    "decisions": "Decisions of the gate, with caller and time.",
     "audit": "The hash-chained log of every change and decision.",
     "tokens": "Access tokens.",
-    "badges": "Small pictures for pages: what the gate says now.",
+    "badges": "Badges: small pictures of the gate's current answer.",
     "hooks": "Webhooks: questions in the forms of other systems.",
 }
 
@@ -128,7 +128,7 @@ HOOKS: tuple[Route, ...] = (admission.validate, *(hook.route for hook in _DEPLOY
 
 
 def views(service: Service) -> tuple[tuple[Route, Callable[[], Response]], ...]:
-    """Each hook with its view: hooks read requests and answer errors in their system's form."""
+    """Return each hook with its view, which answers errors in the form of the tool."""
     return (
         (admission.validate, admission.make_view(service)),
         *((hook.route, webhooks.make_view(hook, service)) for hook in _DEPLOYING),

@@ -46,12 +46,12 @@ def default_path() -> Path:
     try:
         return user_data_path("compatgate", appauthor=False) / "compatgate.db"
     except RuntimeError:
-        what = "this user has no home folder to keep a database in"
+        what = "this user has no home folder for a database"
         raise BadInput(what, field="database", hint=ELSEWHERE) from None
 
 
 def resolve_url(text: str | None = None) -> URL:
-    """Return the database that is meant.
+    """Resolve the URL of the database to use.
 
     Args:
         text: a URL (``sqlite:///file``, ``postgresql://user@host/name``) or the path of an SQLite
@@ -71,7 +71,7 @@ def resolve_url(text: str | None = None) -> URL:
     if driver is None:
         raise _bad(url.drivername, f"{url.drivername} is not supported")
     if driver == "sqlite" and url.database in (None, "", ":memory:"):
-        raise _bad(text, "a database in memory would not outlive the command")
+        raise _bad(text, "a database in memory ends with the command")
     return url.set(drivername=driver)
 
 
@@ -96,13 +96,13 @@ _told: set[str] = set()
 
 
 def keep_private(path: str) -> None:
-    """Make an SQLite file that is missing, and take from others what they may do with it.
+    """Create a missing SQLite file, and remove the access of other users.
 
     SQLite gives its log the mode of the file. A file that exists is never opened here: closing it
     would drop the locks that SQLite holds on it in this process.
 
     Args:
-        path: of the file; what is wrong with it is for SQLite to say.
+        path: path of the file; SQLite reports what is wrong with it.
     """
     with _making, suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
@@ -120,13 +120,13 @@ def keep_private(path: str) -> None:
 
 
 def _warn(name: str, found: os.stat_result) -> None:
-    """Say once that others may use a file, which is not ours to change."""
+    """Warn once about a file that other users can access and another user owns."""
     if name in _told:
         return
     _told.add(name)
     mode = stat.S_IMODE(found.st_mode)
     _log.warning(
-        "others than its owner may use %s (mode %04o, user %d): run chmod 600 on it as that user",
+        "other users can access %s (mode %04o, user %d): run chmod 600 on it as that user",
         name, mode, found.st_uid,
     )  # fmt: skip
 
@@ -141,7 +141,7 @@ class Database:
     """SQLite or PostgreSQL behind one interface.
 
     Raises:
-        Unavailable: from every method, when the database does not answer.
+        Unavailable: the database does not answer (every method).
     """
 
     def __init__(self, url: URL) -> None:
@@ -162,7 +162,7 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """Return its URL, without the password."""
+        """Return the database's URL without the password."""
         return display_url(self.url)
 
     @contextmanager
@@ -184,7 +184,7 @@ class Database:
 
     @contextmanager
     def working(self) -> Iterator[Session]:
-        """Give a transaction that changes rows which it locks itself, beside other writers.
+        """Give a transaction that locks the rows it changes, while other writers run.
 
         PostgreSQL locks what is asked for with ``FOR UPDATE``; SQLite, which knows one writer,
         serves them one after another. Revisions, evidence and audit links need `writing`.
@@ -215,7 +215,7 @@ class Database:
             raise unavailable(self, error) from error
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         self.engine.dispose()
 
 
@@ -291,7 +291,7 @@ def _postgresql(url: URL) -> Engine:
 
 
 def _forget_connections_after_fork(engine: Engine) -> None:
-    """A connection shared by two processes breaks both; a child opens its own."""
+    """Drop inherited connections in a child: two processes must not share one."""
     alive = weakref.ref(engine)
 
     def forget() -> None:

@@ -24,7 +24,7 @@ EXPECTED = "0006"
 
 
 class SchemaMismatch(Unavailable):
-    """The database's schema is not the one that this program needs."""
+    """An error: the database has another schema than this program needs."""
 
     exit_code = 2
     slug = "schema-mismatch"
@@ -77,7 +77,7 @@ def migrate(database: Database, to: str = "head") -> str | None:
 
 
 def prepare(database: Database) -> None:
-    """Make sure that a database can be used: an SQLite file is migrated, others are only checked.
+    """Migrate an SQLite file, or check the schema of another database.
 
     Raises:
         SchemaMismatch: names the command that mends it.
@@ -91,7 +91,7 @@ def prepare(database: Database) -> None:
         migrate(database)
         return
     raise SchemaMismatch(
-        f"the database {database.shown} has schema {version or 'none'}, needed is {EXPECTED}",
+        f"the database {database.shown} has schema {version or 'none'}, needed {EXPECTED}",
         field="database",
         hint=f"run: compatgate db upgrade --database {database.shown}",
     )

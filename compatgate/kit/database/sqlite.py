@@ -16,7 +16,7 @@ from compatgate.kit.database.database import Database
 
 
 class WriterTurn:
-    """A file lock beside the database; nothing for PostgreSQL, which has its own.
+    """A file lock next to an SQLite file; does nothing for PostgreSQL, which has its own locks.
 
     SQLite itself lets a writer that finds the file locked sleep and try again, which may take long
     when many write; the kernel wakes whoever waits for a file lock at once, and in order.
@@ -46,7 +46,7 @@ class WriterTurn:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the lock file."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -55,12 +55,12 @@ class WriterTurn:
 ROWS = 2000
 """Rows written between two checkpoints; each dirties two or three pages."""
 LONGEST_LOG = 32768
-"""Pages of the log from which the writer does it after all: the thread does not keep up."""
+"""Pages of the log above which the writer itself checkpoints, because the thread is too slow."""
 _PASSIVE = "PRAGMA wal_checkpoint(PASSIVE)"
 
 
 class Checkpointer:
-    """Counts what is written, and empties the log now and then; nothing for PostgreSQL."""
+    """Count written rows, and empty SQLite's log from time to time; do nothing for PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -80,7 +80,7 @@ class Checkpointer:
         self._running.start()
 
     def _run(self) -> None:
-        """What fails here is left for the next time: the log is as good as the file."""
+        """Ignore checkpoint errors; the write-ahead log stays valid."""
         with suppress(Exception), closing(self._database.engine.raw_connection()) as connection:
             cursor = connection.cursor()
             cursor.execute(_PASSIVE).fetchall()  # nearly all of it, while others write
@@ -92,10 +92,10 @@ class Checkpointer:
                 turn.close()
 
     def forget(self) -> None:
-        """After a fork: the thread is the parent's."""
+        """Forget the thread after a fork: it belongs to the parent."""
         self._running = None
 
     def wait(self) -> None:
-        """Until what is under way has ended."""
+        """Wait until the running checkpoint has ended."""
         if self._running is not None:
             self._running.join()

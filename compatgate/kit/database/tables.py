@@ -28,7 +28,7 @@ NAMING = {
     "fk": "fk_%(table_name)s_%(column_0_N_name)s",
     "pk": "pk_%(table_name)s",
 }
-"""Names of constraints, so that migrations can speak of them on every database."""
+"""Names of constraints, so that migrations can name them on every database."""
 
 
 class Base(DeclarativeBase):
@@ -54,7 +54,7 @@ class UtcTime(TypeDecorator[datetime]):
         return dialect.type_descriptor(DateTime(timezone=True))
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
-        """What is sent; a naive time would be a guess."""
+        """Convert an aware time to what the database stores; refuse a naive time."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -62,7 +62,7 @@ class UtcTime(TypeDecorator[datetime]):
         return iso(value) if dialect.name == "sqlite" else value.astimezone(UTC)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
-        """What was stored, in UTC."""
+        """Return the stored time in UTC."""
         if value is None:
             return None
         return from_iso(value) if isinstance(value, str) else value.astimezone(UTC)
@@ -81,10 +81,10 @@ Column = InstrumentedAttribute[Any]
 
 
 class Page(Struct, Generic[T], frozen=True):
-    """A part of a list.
+    """A page of a list.
 
     Attributes:
-        items: at most as many as were asked for.
+        items: up to the requested number.
         next: cursor of the next page; None: this is the last.
     """
 
@@ -132,7 +132,7 @@ def page(
 
 
 def pages(fetch: Callable[..., Page[T]], **filters: Any) -> Iterator[Page[T]]:
-    """Yield all pages of a list, as long as they may be; each is read when it is asked for.
+    """Yield all pages of a list; read each page only when the caller asks for it.
 
     Args:
         fetch: takes ``filters``, ``cursor`` and ``limit``.

@@ -1,1 +1,1 @@
-"""Read requests, write answers and keep connections; nothing here knows the gate."""
+"""Read requests, write answers and keep connections; this package knows nothing of the gate."""

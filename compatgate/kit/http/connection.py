@@ -26,13 +26,13 @@ ANSWER_SECONDS = 300.0
 LONGEST_HEAD = 64 * 1024
 """Bytes of a request's line and headers."""
 WHOLE = "compatgate.whole"
-"""In the scope of a request whose body has come."""
+"""Key in the scope of a request whose body has arrived."""
 _PARTING_SECONDS = 1.0
 _SWEEP_SECONDS = 0.5
 
 
 class HeadTooLarge(Exception):
-    """The line and headers of a request are larger than anybody needs."""
+    """An error: the request line and headers exceed the limit."""
 
 
 class Connection(HttpToolsProtocol):
@@ -50,7 +50,7 @@ class Connection(HttpToolsProtocol):
         self._last = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request, for so long."""
+        """Wait for the first request, up to the limit."""
         super().connection_made(Gathering(transport, self.loop))
         _open.add(self)
         self._within(RECEIVE_SECONDS)
@@ -61,7 +61,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, unless a request's head has no end."""
+        """Read more data; refuse a request whose head exceeds the limit."""
         if self._in_head:
             if self._head > LONGEST_HEAD:
                 self.send_400_response("The request's line and headers are too large.")
@@ -70,7 +70,7 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
 
     def on_message_begin(self) -> None:
-        """Give the client so long for the headers."""
+        """Start the time limit for the headers."""
         self._in_head, self._head = True, 0
         self._within(_PARTING_SECONDS if self._last else RECEIVE_SECONDS)
         super().on_message_begin()
@@ -86,7 +86,7 @@ class Connection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin to answer, within so long."""
+        """Begin to answer, and start the time limit for the answer."""
         self._in_head = False
         self._within(ANSWER_SECONDS)
         super().on_headers_complete()
@@ -107,7 +107,7 @@ class Connection(HttpToolsProtocol):
                 self.transport.close()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Keep a connection open for an answer that is still owed."""
+        """Keep the connection open while an answer is pending."""
         self._ended = True
         cycle = self.cycle
         if cycle is None or cycle.response_complete or self.scheme == "https":
@@ -120,7 +120,7 @@ class Connection(HttpToolsProtocol):
         return True
 
     def shutdown(self) -> None:
-        """Ask no more of the client; one that has just connected may still send its request."""
+        """Accept no further request; a client that has just connected may still send one."""
         if self.cycle is None and not self.transport.is_closing():
             self._last = True
             self._within(_PARTING_SECONDS)
@@ -128,7 +128,7 @@ class Connection(HttpToolsProtocol):
             super().shutdown()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Let go of a client that asks no more, also of one that has not read its answer."""
+        """Close an idle connection, even if the client has not read its answer."""
         self.transport.abort()
 
     def end_if_late(self, now: float) -> None:
@@ -160,7 +160,7 @@ async def end_late_connections() -> None:
 
 
 class Gathering(asyncio.Transport):
-    """A transport that sends what is written in one turn of the event loop as one.
+    """A transport that sends all writes of one event-loop iteration together.
 
     The head of an answer and its body would be two packets, and two calls of the system.
     """
@@ -172,13 +172,13 @@ class Gathering(asyncio.Transport):
         self._written: list[bytes] = []
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send this with what else is written in this turn."""
+        """Send this data with the other writes of this iteration."""
         if not self._written:
             self._loop.call_soon(self._flush)
         self._written.append(bytes(data))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Send these with what else is written in this turn."""
+        """Send these pieces with the other writes of this iteration."""
         for data in list_of_data:
             self.write(data)
 
@@ -214,7 +214,7 @@ class Gathering(asyncio.Transport):
         self._transport.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what is known of the connection."""
+        """Return information about the connection."""
         return self._transport.get_extra_info(name, default)
 
 
@@ -249,14 +249,14 @@ def load_certificate(pair: CertificatePair) -> ssl.SSLContext:
         context.load_cert_chain(pair.certificate, pair.key, password=lambda: "")
     except (ssl.SSLError, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or str(error)
-        what = f"{pair.certificate!r} and {pair.key!r} are no certificate and its key: {reason}"
+        what = f"{pair.certificate!r} and {pair.key!r} are not a certificate and its key: {reason}"
         hint = "PEM, the certificate first, then its chain; the key without a password"
         raise BadInput(what, field="--tls-cert", hint=hint) from None
     return context
 
 
 class ReloadingCertificate:
-    """The certificate of the files as they are now; a rotation needs no restart.
+    """The current certificate of the files; a rotation needs no restart.
 
     Files that cannot be used (a rotation that is half done) leave the certificate before in use.
 
@@ -272,7 +272,7 @@ class ReloadingCertificate:
         self.context.sni_callback = self._choose
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
-        """Give a connection that begins the latest certificate."""
+        """Give a new connection the latest certificate."""
         seen = _stamp(self._pair)
         if seen != self._seen:
             with self._lock:
@@ -285,13 +285,13 @@ class ReloadingCertificate:
         try:
             self._latest = load_certificate(self._pair)
         except BadInput as error:
-            _log.error("the certificate was changed and is not used: %s", error.detail)
+            _log.error("the changed certificate is not used: %s", error.detail)
         else:
-            _log.info("the certificate was changed and is in use")
+            _log.info("the changed certificate is in use")
 
 
 def _stamp(pair: CertificatePair) -> object:
-    """What changes when a file does; Kubernetes changes a link above the files."""
+    """Return a value that changes with the file; Kubernetes changes a link above the files."""
     found: list[tuple[int, ...] | None] = []
     for path in (pair.certificate, pair.key):
         try:

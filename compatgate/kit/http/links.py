@@ -32,13 +32,13 @@ def link(*parts: Any, **query: Any) -> str:
 
 
 def here(**changes: Any) -> str:
-    """Return the present page with other query parameters; None removes one."""
+    """Return the current page with changed query parameters; None removes one."""
     query = {**request.args.to_dict(), **changes}
     return f"{bare()}{encoded(query)}"
 
 
 def asked_besides(fields: Iterable[Sequence[Any]]) -> list[tuple[str, str]]:
-    """What the present page was asked for and no field of its filters' form says.
+    """Return the page's query parameters that its filter form has no field for.
 
     A change of the filters begins at the table's first page; the table says how it is sorted.
 
@@ -50,7 +50,7 @@ def asked_besides(fields: Iterable[Sequence[Any]]) -> list[tuple[str, str]]:
 
 
 def bare() -> str:
-    """The present page without query parameters; of what a form answered, the page that has it."""
+    """Return the current page without query parameters; for a form's answer, the form's page."""
     path = request.path
     if request.method == "POST":
         adapter = current_app.create_url_adapter(request)
@@ -60,25 +60,25 @@ def bare() -> str:
 
 
 def _is_shown(adapter: MapAdapter, path: str) -> bool:
-    """Return whether a page is there to be looked at; what is no page has no other argument."""
+    """Return whether the path is a page that answers GET."""
     endpoint, values = adapter.match(path, method="GET")
     return "rest" not in values and endpoint.startswith("ui.")
 
 
 def api(*parts: Any, **query: Any) -> str:
-    """Return the address of the same as JSON: ``api("runs", id)``."""
+    """Return the API address of an object: ``api("runs", id)``."""
     path = "/".join(quote(str(part), safe="") for part in parts)
     return f"{request.script_root}{API_PREFIX}/{path}{encoded(query)}"
 
 
 def encoded(query: dict[str, Any]) -> str:
-    """``?a=b``, or nothing."""
+    """Return ``?a=b``, or empty text without parameters."""
     given = {key: value for key, value in query.items() if value not in (None, "")}
     return f"?{urlencode(given)}" if given else ""
 
 
 def inside(place: str | None) -> str | None:
-    """Return a place that somebody was on the way to, if it is a page of ours."""
+    """Return the page to go to next, if it belongs to this service."""
     if not place or "\\" in place or not place.isprintable():
         return None
     parts = urlsplit(place)

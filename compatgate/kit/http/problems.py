@@ -29,14 +29,14 @@ from compatgate.kit.http import replies
 
 
 class UnsupportedMedia(BadInput):
-    """The body has a form that this route does not read."""
+    """An error: the route does not read this content type."""
 
     status = 415
     slug = "unsupported-media-type"
 
 
 class HttpError(CompatgateError):
-    """What Flask itself refuses: no such route, a method that it has not."""
+    """An error of Flask itself: an unknown route, or a method that a route lacks."""
 
     def __init__(self, status: int, slug: str, problem: str, *, hint: str = "") -> None:
         super().__init__(problem, hint=hint)
@@ -45,7 +45,7 @@ class HttpError(CompatgateError):
 
 
 class Busy(Unavailable):
-    """Too many requests of this kind wait already; ask again in a moment."""
+    """An error: too many requests of this kind wait already."""
 
     retry_after_s = 1
 
@@ -87,19 +87,19 @@ def answer(error: CompatgateError, environ: Mapping[str, Any]) -> ProblemAnswer:
 
 
 def defect(error: Exception, environ: Mapping[str, Any]) -> CompatgateError:
-    """Return the error for what nobody foresaw: the client gets an id, the log the rest."""
+    """Return the error for an unexpected exception: the client gets an id, the log the details."""
     number = secrets.token_hex(6)
     _log.error("%s: defect %s", _request(environ), number, exc_info=error)
     return HttpError(
         500,
         "internal-error",
-        f"something went wrong inside the gate (error id {number})",
-        hint="the server's log has the rest under this id",
+        f"internal error of the gate (error id {number})",
+        hint="the server's log has the details under this id",
     )
 
 
 def install(app: Flask) -> None:
-    """Make every error of an application a problem."""
+    """Answer every error of an application as a problem."""
 
     def known(error: CompatgateError) -> Response:
         return _response(answer(error, request.environ))
@@ -148,7 +148,7 @@ def _one(error: CompatgateError) -> dict[str, Any]:
 
 
 def _shown(value: object) -> Any:
-    """Return a value as far as a problem repeats it: scalars, texts cut short."""
+    """Return a value for a problem: scalars only, long texts truncated."""
     if isinstance(value, str):
         clean = value.encode("utf-8", "replace").decode()
         return clean if len(clean) <= _LONGEST_VALUE else f"{clean[:_LONGEST_VALUE]}..."
@@ -174,7 +174,7 @@ def _of_http(error: HTTPException) -> Response:
 
 def _said(error: HTTPException) -> str:
     if error.code == 404:
-        return f"there is nothing at {request.path}; /api/v1/openapi.json lists what there is"
+        return f"there is nothing at {request.path}; /api/v1/openapi.json lists every route"
     if error.code == 405:
         return f"{request.method} is not possible on {request.path}"
     return error.name

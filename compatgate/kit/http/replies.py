@@ -34,13 +34,13 @@ SECURITY = [
     ("Referrer-Policy", "no-referrer"),
 ]
 NOTHING_ACTIVE = (CSP, "default-src 'none'; frame-ancestors 'none'")
-"""For every answer that does not state a policy of its own."""
+"""The policy of every answer that states none."""
 _GIVEN = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 Headers = list[tuple[str, str]]
 
 
 class Envelope:
-    """WSGI application around another, which adds the headers."""
+    """A WSGI application that adds the headers to another application's answers."""
 
     def __init__(self, inner: WSGIApplication) -> None:
         self._inner = inner
@@ -68,7 +68,7 @@ def complete_headers(headers: Headers, number: str) -> Headers:
 
 
 def request_id(given: str) -> str:
-    """What the client calls the request, if that is harmless; else a number of our own."""
+    """Return the client's request id if it is safe, else a new one."""
     return given if given and _GIVEN.fullmatch(given) else f"{_prefix}-{next(_numbers):x}"
 
 
@@ -91,7 +91,7 @@ class Reply(Struct, frozen=True):
     Attributes:
         body: bytes as they are, an iterator of pieces to stream, or anything that JSON can carry.
         etag: strong entity tag; a GET without one gets the digest of its body.
-        secret: must be stored nowhere.
+        secret: nobody may store the answer.
     """
 
     body: Any
@@ -108,7 +108,7 @@ def digest(body: bytes) -> str:
 
 
 def remarked(etag: str, remarks: object) -> str:
-    """The entity tag of a document that is shown with remarks; `guarded` takes it for the former.
+    """Return the entity tag of a document shown with remarks; `guarded` accepts either tag.
 
     Remarks come and go without a revision.
     """
@@ -117,7 +117,7 @@ def remarked(etag: str, remarks: object) -> str:
 
 
 def not_modified(etag: str) -> bool:
-    """Return whether the client has what it asks for (``If-None-Match``)."""
+    """Return whether the client has the current version (``If-None-Match``)."""
     return bool(request.headers.get("If-None-Match")) and request.if_none_match.contains_weak(
         etag.strip('"')
     )

@@ -69,8 +69,8 @@ def too_large(most: int) -> TooLarge:
 
 
 def incomplete() -> BadInput:
-    """Return the error for a body of which only a part arrived."""
-    hint = "shorter than announced, malformed chunks, or sent too slowly"
+    """Return the error for an incomplete body."""
+    hint = "the body is shorter than announced, has malformed chunks, or came too slowly"
     return BadInput("the body is not complete", field="body", hint=hint)
 
 
@@ -121,7 +121,7 @@ def to_object(raw: bytes, max_depth: int) -> dict[str, Any]:
 
 
 def check_depth(raw: bytes, most: int) -> None:
-    """Refuse a body that is nested deeper than anything that the gate reads.
+    """Refuse a body that is nested too deeply.
 
     Raises:
         BadInput: deeper than ``most``.
@@ -149,12 +149,12 @@ def check_depth(raw: bytes, most: int) -> None:
 
 
 def to_struct(body: dict[str, Any], kind: type[S], hints: Mapping[str, str] | None = None) -> S:
-    """Return a body as a struct, for what is no document.
+    """Convert a body that is not a document to a struct.
 
     Args:
         body: as it was sent.
         kind: of struct.
-        hints: what would be right, by field.
+        hints: the expected value, by field.
 
     Raises:
         BadInput: an unknown key, a missing one, or a wrong type; names the field.
@@ -174,7 +174,7 @@ def to_struct(body: dict[str, Any], kind: type[S], hints: Mapping[str, str] | No
 
 Q = TypeVar("Q", bound=Struct)
 END_OF_DAY = {"day": "end"}
-Since = Annotated[datetime, Meta(description="at or after this time; a date means its begin, UTC")]
+Since = Annotated[datetime, Meta(description="at or after this time; a date means its start, UTC")]
 Until = Annotated[
     datetime,
     Meta(description="at or before this time; a date means its end, UTC", extra=END_OF_DAY),
@@ -211,13 +211,13 @@ def parse_query(kind: type[Q], args: MultiDict[str, str]) -> Q:
     """Read query parameters.
 
     Raises:
-        BadInput: names the parameter, its value and what would be right.
+        BadInput: names the parameter, its value and the expected value.
     """
     known = parameters(kind)
     values: dict[str, Any] = {}
     for name, given in args.lists():
         if name not in known:
-            hint = did_you_mean(name, known) if known else "this route takes none"
+            hint = did_you_mean(name, known) if known else "this route takes no parameters"
             raise BadInput("unknown query parameter", field=name, value=given[0], hint=hint)
         if len(given) > 1:
             raise BadInput("is stated twice", field=name, value=given[1], hint="give it once")
@@ -233,13 +233,13 @@ def _read(name: str, text: str, parameter: Parameter) -> Any:
     try:
         return msgspec.convert(text, parameter.kind, strict=False)
     except msgspec.ValidationError as error:
-        problem = f"{text[:80]!r} is not right here"
+        problem = f"{text[:80]!r} is not valid here"
         hint = expected(parameter.kind, str(error))
         raise BadInput(problem, field=name, value=text, hint=hint) from None
 
 
 def expected(kind: Any, message: str) -> str:
-    """What a type wants: its choices where there are some, else what msgspec says of it."""
+    """Describe the values of a type: its choices if it has some, else msgspec's description."""
     choices = _choices(kind)
     if choices:
         return f"one of {', '.join(choices)}"
@@ -253,7 +253,7 @@ def _choices(kind: Any) -> list[str]:
 
 
 def _given(kind: Any) -> Any:
-    """Return the type of a parameter that is there: without None."""
+    """Return the type of a present parameter: without None."""
     if get_origin(kind) not in (Union, UnionType):
         return kind
     return Union[tuple(part for part in get_args(kind) if part is not NoneType)]  # noqa: UP007
@@ -290,7 +290,7 @@ def given_reason(header: str | None, other: object) -> str:
             hint=f"say why in the header {REASON_HEADER}, or as reason",
         )
     if not isinstance(value, str) or not value.strip():
-        raise BadInput("must be text that says why", field=field, value=value)
+        raise BadInput("must be a text", field=field, value=value)
     if len(value) > LONGEST_REASON or _CONTROL.search(value):
         hint = f"at most {LONGEST_REASON} characters, no control characters"
         raise BadInput("is not a readable reason", field=field, hint=hint)

@@ -16,11 +16,13 @@ class Page(Struct, Generic[T], frozen=True, forbid_unknown_fields=True):
     """A page of a list."""
 
     items: list[T]
-    next: Annotated[str | None, Meta(description="cursor of the next page; null: this is the last")]
+    next: Annotated[
+        str | None, Meta(description="cursor of the next page; null: this is the last page")
+    ]
 
 
 class ProblemItem(Struct, frozen=True, forbid_unknown_fields=True):
-    """One of several mistakes."""
+    """One of several errors."""
 
     file: str | None
     line: int | None
@@ -32,13 +34,13 @@ class ProblemItem(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Problem(Struct, frozen=True, forbid_unknown_fields=True):
-    """What went wrong, where, and what to do about it (RFC 9457)."""
+    """A problem: what is wrong, where, and what to do (RFC 9457)."""
 
     type: str
     title: str
     status: int
     detail: str
     field: Annotated[str | None, Meta(description="the part of the request that is wrong")]
-    value: Annotated[Any, Meta(description="what it said, where that is a scalar")]
-    hint: Annotated[str | None, Meta(description="what would be right, or what to do next")]
+    value: Annotated[Any, Meta(description="value of the field, if it is a scalar")]
+    hint: Annotated[str | None, Meta(description="the expected value, or what to do next")]
     problems: list[ProblemItem] = []

@@ -33,11 +33,11 @@ MOST_WAITING = 512
 
 
 class Body(NamedTuple):
-    """What was received of a request's body.
+    """The received part of a request's body.
 
     Attributes:
         data: from its beginning.
-        rest: nothing, what did not come in time, or what is more than is read.
+        rest: ``late``: the rest missed the time limit; ``unread``: the body exceeds the size limit.
     """
 
     data: bytes
@@ -76,12 +76,12 @@ async def _receive_into(data: bytearray, receive: Receive, most: int) -> Body | 
 
 
 class Lane:
-    """Threads for requests of one kind: another kind does not wait for them.
+    """Threads for requests of one kind; requests of another kind do not wait for them.
 
     Args:
         app: the application.
         name: of the threads.
-        threads: so many requests are answered at once; others wait.
+        threads: number of requests answered at once; others wait.
     """
 
     def __init__(self, app: WSGIApplication, name: str, threads: int) -> None:
@@ -99,8 +99,8 @@ class Lane:
             Exception: whatever the function raises.
         """
         if self._running >= self._threads + MOST_WAITING:
-            what = f"{self._running} requests are waiting already"
-            raise Busy(what, hint="ask again in a moment; serve --threads allows for more")
+            what = f"{self._running} requests wait already"
+            raise Busy(what, hint="retry in a moment; serve --threads allows more")
         self._running += 1
         try:
             loop = asyncio.get_running_loop()
@@ -145,7 +145,7 @@ class _Exchange:
         self._gone = threading.Event()
 
     def run(self) -> problems.ProblemAnswer | None:
-        """Give the answer; None: it was sent, piece by piece."""
+        """Return the answer; None: it was streamed."""
         pieces = self._app(self._environ, self._start)
         try:
             if self._closes:
@@ -198,10 +198,10 @@ async def send_whole(send: Send, status: int, sent: replies.Headers, body: bytes
 
 
 class _Cut(io.BytesIO):
-    """A body of which only the beginning came."""
+    """A truncated body."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read what came; fail where more should follow."""
+        """Read the received part; raise where more should follow."""
         if found := super().read(size):
             return found
         raise ConnectionError("the body is not complete")

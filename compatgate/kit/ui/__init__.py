@@ -1,1 +1,1 @@
-"""Provide the parts that pages are made of, for people with a browser."""
+"""Provide the parts of HTML pages: tables, filters, styles and scripts."""

@@ -28,7 +28,7 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 
 
 class Asset(Struct, frozen=True):
-    """A file as it is sent."""
+    """A static file with its headers."""
 
     media: str
     plain: bytes
@@ -66,7 +66,7 @@ def asset_path(name: str) -> str:
 
 
 def send_asset(name: str) -> Response:
-    """Return a file, packed where the browser can unpack it.
+    """Return a file, compressed if the browser accepts that.
 
     Raises:
         NotFound: there is none of that name.
@@ -91,7 +91,7 @@ _COLOURS: dict[Look, str] = {
     "bad": "#b3261e",
     "neutral": "#555555",
 }
-"""Each dark enough for white text on it (WCAG AA); what a badge says never hangs on them alone."""
+"""Colours with enough contrast for white text (WCAG AA); the text repeats the meaning."""
 _LABEL = "#3d4450"
 _LONGEST = 64
 _NARROW, _WIDE, _MARGIN = 6.6, 11.0, 10
@@ -111,7 +111,7 @@ text-anchor="middle">
 
 
 class Badge(Struct, frozen=True):
-    """What a badge says.
+    """The content of a badge.
 
     Attributes:
         label: on the left.
@@ -126,7 +126,7 @@ class Badge(Struct, frozen=True):
 
 
 def draw_badge(badge: Badge) -> bytes:
-    """Return the badge as SVG, without anything that is active."""
+    """Return the badge as SVG, without active content."""
     label, word = _short(badge.label), _short(badge.word)
     label_width, word_width = _width(label), _width(word)
     left, right = label_width + _MARGIN, word_width + _MARGIN
@@ -155,6 +155,6 @@ def _width(text: str) -> int:
 
 
 def _safe(text: str) -> str:
-    """Return text for an element or an attribute; XML knows no control characters."""
+    """Escape text for an element or attribute; XML allows no control characters."""
     clean = "".join(c if c.isprintable() else "�" for c in text)
     return escape(clean, {'"': "&quot;", "'": "&#39;"})

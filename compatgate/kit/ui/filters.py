@@ -69,7 +69,7 @@ _MARKS = {
 
 
 def moment(value: datetime | str | int | float | None) -> datetime | None:
-    """Return a time, however it was carried."""
+    """Convert ISO text or seconds since the epoch to an aware time."""
     if value is None or isinstance(value, datetime):
         return value
     if isinstance(value, int | float):
@@ -78,7 +78,7 @@ def moment(value: datetime | str | int | float | None) -> datetime | None:
 
 
 def ago(value: datetime | str | int | float | None) -> Markup | str:
-    """``3 h ago`` or ``in 12 d``, with the exact time when pointed at."""
+    """Format a time as ``3 h ago`` or ``in 12 d``, with the exact time as tool tip."""
     at = moment(value)
     if at is None:
         return "never"
@@ -90,7 +90,7 @@ def ago(value: datetime | str | int | float | None) -> Markup | str:
 
 
 def when(value: datetime | str | int | float | None) -> Markup | str:
-    """``2026-11-03 09:30:12 UTC``."""
+    """Format a time as ``2026-11-03 09:30:12 UTC``."""
     at = moment(value)
     return "" if at is None else _time(at, f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
 
@@ -110,7 +110,7 @@ def _span(seconds: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """``1 h 5 min``, ``12.3 s``."""
+    """Format seconds as ``1 h 5 min`` or ``12.3 s``."""
     if seconds is None:
         return ""
     if seconds < 60:
@@ -122,7 +122,7 @@ def duration(seconds: float | None) -> str:
 
 
 def number(value: Any) -> str:
-    """``12,345``; four digits that matter of what is not whole."""
+    """Format a number as ``12,345``; a fraction keeps four significant digits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else str(value)
     if isinstance(value, int):
@@ -131,23 +131,23 @@ def number(value: Any) -> str:
 
 
 def mark(status: str) -> str:
-    """Return the sign of a status: colour alone never tells."""
+    """Return the symbol of a status, because colour alone is not accessible."""
     return _MARKS.get(status, "•")
 
 
 def label(component: str) -> str:
-    """Return a component as people write it."""
+    """Return the display name of a component."""
     known = COMPONENTS.get(component)
     return known.label if known else component
 
 
 def pretty(value: Any) -> str:
-    """JSON for people."""
+    """Format a value as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 def compact(value: dict[str, Any]) -> str:
-    """``target prod-a100, count 3``: a small object in one line; what is empty is left out."""
+    """Format a small object as ``target prod-a100, count 3``, without empty members."""
     shown = ((key, item) for key, item in value.items() if item not in (None, "", [], {}))
     return ", ".join(f"{key} {_inline(item)}" for key, item in shown)
 
@@ -169,7 +169,7 @@ def short(digest: str | None) -> str:
 
 
 def said(value: Any) -> str:
-    """Return a value of a document: text as it is, lists with commas, what is deeper as YAML."""
+    """Format a value of a document: text unchanged, lists with commas, nested values as YAML."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -180,17 +180,17 @@ def said(value: Any) -> str:
 
 
 def yaml(value: Any) -> str:
-    """Return a document as the files have it."""
+    """Format a document as YAML, as in files."""
     return to_yaml([value]).rstrip()
 
 
 def field(path: str) -> str:
-    """Return a place in a document; ``spec`` goes without saying."""
+    """Format a path in a document, without the leading ``spec``."""
     return path.removeprefix("spec.")
 
 
 def seconds(day: date) -> int:
-    """Return the beginning of a day in UTC, as charts take it."""
+    """Return the start of a day in UTC, in seconds since the epoch, for charts."""
     return int(datetime.combine(day, time(), UTC).timestamp())
 
 

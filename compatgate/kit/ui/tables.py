@@ -27,13 +27,13 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Cell(Struct, frozen=True):
-    """A value with more to it.
+    """A value with its presentation.
 
     Attributes:
         value: shown, sorted by and exported; times are aware, numbers are numbers.
         href: where it leads.
         tone: ``pass``, ``warn``, ``fail``, ``unknown``, ``muted``, or a status of an entry.
-        title: shown when pointed at.
+        title: tool tip.
         note: small text below.
     """
 
@@ -56,7 +56,7 @@ class Column(Struct, frozen=True):
 
 
 class Empty(Struct, frozen=True):
-    """What is said where there is nothing yet.
+    """The text in place of an empty table.
 
     Attributes:
         what: one sentence.
@@ -69,7 +69,7 @@ class Empty(Struct, frozen=True):
     command: str = ""
 
 
-NOTHING_FITS = Empty("Nothing fits these filters.", "Take one of them away to see more.")
+NOTHING_FITS = Empty("No matches.", "Remove a filter.")
 
 
 class Table(Struct, frozen=True):
@@ -108,7 +108,7 @@ def make_table(
         name: of the exported file.
         columns: what there is.
         rows: values, or `Cell`.
-        empty: what is said without rows.
+        empty: the text without rows.
         sort: a column's key, with ``-`` before it for the other direction.
         following: cursor of the next page; what is sorted is then this page alone.
         label: of the rows, in the plural.
@@ -136,7 +136,7 @@ def _sorted(table: Table) -> Table:
 
 
 def _rank(value: Any) -> tuple[int, Any]:
-    """Numbers, then times, then text as people order it."""
+    """Return a sort key: numbers, then times, then text in natural order."""
     if isinstance(value, int | float):
         return 0, value
     if isinstance(value, datetime):
@@ -145,7 +145,7 @@ def _rank(value: Any) -> tuple[int, Any]:
 
 
 def to_csv(table: Table) -> str:
-    """The table as a file; a value that a spreadsheet would take for a formula is made text."""
+    """Export a table as CSV; quote values that a spreadsheet would read as formulas."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow([column.label for column in table.columns])
@@ -166,7 +166,7 @@ def _exported(value: Any) -> Any:
 
 
 EXPORTED = 10_000
-"""At most so many rows are exported at once; the file's last line says when there were more."""
+"""Maximum number of exported rows; the file's last line says when more exist."""
 
 
 class Listing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -178,23 +178,23 @@ class Listing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class LongListing(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Query parameters of a page whose table may go on for ever."""
+    """Query parameters of a page whose table has several pages."""
 
     cursor: str | None = None
 
 
 def is_narrowed() -> bool:
-    """Return whether filters, or a further page, leave out some of what there is."""
+    """Return whether filters, or a further page, hide some rows."""
     return bool({key for key, value in request.args.items() if value} - {"sort", "format"})
 
 
 def is_export() -> bool:
-    """Return whether the table is asked for as a file."""
+    """Return whether the request asks for a file."""
     return request.args.get("format") == "csv"
 
 
 def rows_of(fetch: Callable[..., Part[Any]], cursor: str | None, **filters: Any) -> Part[Any]:
-    """Return a page of a list; all of it, up to `EXPORTED`, where it is exported.
+    """Return a page of a list; for an export all rows, up to `EXPORTED`.
 
     Args:
         fetch: one of the gate's lists.
@@ -212,12 +212,12 @@ def rows_of(fetch: Callable[..., Part[Any]], cursor: str | None, **filters: Any)
 
 
 def found_by(fetch: Callable[..., Part[Any]], query: LongListing, **instead: Any) -> Part[Any]:
-    """`rows_of` a list whose filters are the query's own parameters, by their names.
+    """Return a page of a list whose filters have the names of the query's parameters.
 
     Args:
         fetch: one of the gate's lists.
         query: of the page.
-        instead: filters whose value is not what the query says.
+        instead: filters that replace the query's values.
     """
     shared = LongListing.__struct_fields__
     own = [name for name in query.__struct_fields__ if name not in shared]
@@ -236,7 +236,7 @@ def table_of(
     unfit: Empty | None = None,
     label: str = "",
 ) -> Table:
-    """Return the table of a part of a list.
+    """Make the table of a page of a list.
 
     Args:
         name: of the exported file.
@@ -244,8 +244,8 @@ def table_of(
         rows: values, or `Cell`; a line for each item of ``found``, or several.
         found: the part.
         query: of the page.
-        empty: what is said where there is nothing.
-        unfit: what is said instead where filters leave nothing.
+        empty: the text for an empty list.
+        unfit: the text where filters leave no row.
         label: of the rows, in the plural; as the name where it is left out.
 
     Raises:

@@ -34,16 +34,16 @@ LARGEST = 8 * 1024 * 1024
 WAIT_S = 10.0
 _LONGEST_WAIT = 30.0
 _MARGIN = 0.9
-"""Share of the API server's patience that is used: the answer has a way to go."""
+"""Share of the API server's timeout that is used; the rest is for the network."""
 _BEGINNING = 64 * 1024
 _DURATION = re.compile(r"(?:(\d{1,3})m)?(?:(\d{1,5}(?:\.\d{1,9})?)(ms|s))?")
 
 
 class Timeout(Struct, frozen=True):
-    """What the API server adds to a webhook's address."""
+    """The query parameter that the API server adds to a webhook's address."""
 
     timeout: Annotated[
-        str | None, Meta(description="how long the API server waits", examples=["10s"])
+        str | None, Meta(description="time that the API server waits", examples=["10s"])
     ] = None
 
 
@@ -70,7 +70,7 @@ def validate(call: Call[Timeout]) -> Reply:
 
 
 def make_view(service: Service) -> Callable[[], Response]:
-    """The view; authentication, limits and errors are those of the API, in this hook's form."""
+    """Make the view, with the authentication, limits and errors of the API in this hook's form."""
     admission = Admission(service.gate, service.settings.admission)
 
     def view() -> Response:
@@ -98,7 +98,7 @@ def make_view(service: Service) -> Callable[[], Response]:
 
 
 def wait_s(text: str) -> float:
-    """Seconds for an answer, from the API server's ``timeout``: ``10s``, ``1m30s``, ``500ms``."""
+    """Return the seconds for an answer, from a ``timeout`` like ``10s``, ``1m30s``, ``500ms``."""
     found = _DURATION.fullmatch(text.strip())
     seconds = 0.0
     if found and text.strip():
@@ -108,7 +108,7 @@ def wait_s(text: str) -> float:
 
 
 class _Unread(TooLarge):
-    """A body that was not read to its end; its uid stands at the beginning."""
+    """An error: the body is too large or incomplete; ``uid`` was found at its start."""
 
     uid = ""
 
@@ -158,7 +158,7 @@ def _too_large(raw: bytes, most: int) -> CompatgateError:
 
 
 def _refused(error: CompatgateError, uid: str, *, status: int | None = None) -> Response:
-    """Return a refusal in the form of an answer; never a 5xx."""
+    """Return an error as an AdmissionReview; never a 5xx."""
     if error.status >= 500:
         problems.answer(error, request.environ)  # logs it
         return _sent(ReviewAnswer(False, f"compatgate: {error.detail}", 503), uid)

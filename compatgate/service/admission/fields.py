@@ -1,4 +1,4 @@
-"""Read documents of which nothing is certain: a value of another type counts as missing."""
+"""Read untrusted documents: a value of an unexpected type counts as missing."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ EVERY = "*"
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Return the value, empty where it is no mapping."""
+    """Return the value if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else _NOTHING
 
 
 def items(value: Any) -> list[Any]:
-    """Return the value, empty where it is no list."""
+    """Return the value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
 def text(value: Any) -> str:
-    """Return the value, empty where it is no text."""
+    """Return the value if it is text, else empty text."""
     return value if isinstance(value, str) else ""
 
 
 def texts(value: Any) -> dict[str, str]:
-    """Return the pairs of a mapping that are text on both sides, as labels and annotations are."""
+    """Return the text-to-text pairs of a mapping, such as labels and annotations."""
     return {key: item for key, item in mapping(value).items() if isinstance(item, str)}
 
 
 def at(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Everything that a path leads to, each with the path that it was found at.
+    """Yield every value that a path matches, each with its own path.
 
     Args:
         value: document.
@@ -59,7 +59,7 @@ def _joined(where: str, name: str) -> str:
 
 
 def one_line(said: str, most: int) -> str:
-    """Return text on one line, without control characters, not longer than so many characters."""
+    """Return text on one line, without control characters, truncated to ``most`` characters."""
     if not said.isprintable():
         said = "".join(c if c.isprintable() else " " for c in said)
     clean = " ".join(said.split())

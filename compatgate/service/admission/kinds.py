@@ -25,7 +25,7 @@ Group = Annotated[str, Meta(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$(?!\n)"
 
 
 class PodKind(Struct, frozen=True, forbid_unknown_fields=True):
-    """A kind of object that pods come from.
+    """A kind of object that is or creates pods.
 
     Attributes:
         group: API group without version; empty: the core's.
@@ -49,7 +49,7 @@ class KindsFile(Struct, frozen=True, forbid_unknown_fields=True):
     """The file.
 
     Attributes:
-        resources: that are GPUs, globs.
+        resources: globs of resources that are GPUs.
         runtime_classes: that hand out GPUs to whatever image asks for them, by name; unset: the
             file does not say.
     """
@@ -62,7 +62,7 @@ class KindsFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Kinds(Struct, frozen=True, dict=True):
-    """What the hook looks at."""
+    """The kinds and resources that the webhook reads."""
 
     file: KindsFile
 
@@ -80,7 +80,7 @@ class Kinds(Struct, frozen=True, dict=True):
 
     @property
     def runtime_classes(self) -> tuple[str, ...]:
-        """Return the names of those that do."""
+        """Return the names of the runtime classes that hand out GPUs."""
         return self.file.runtime_classes or ()
 
     @cached_property
@@ -119,7 +119,7 @@ def _read(path: str) -> KindsFile:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadInput(f"cannot read {path!r}: {reason}", field="--kinds", value=path) from None
     if len(raw) > _LARGEST:
-        raise BadInput("is too large for a table of kinds", field="--kinds", value=path)
+        raise BadInput("is too large for a file of kinds", field="--kinds", value=path)
     return parse_kinds(raw, path)
 
 
@@ -134,5 +134,5 @@ def parse_kinds(raw: bytes, origin: str) -> KindsFile:
         return msgspec.convert(document if document is not None else {}, KindsFile)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         said = " ".join(str(error).replace("`", "'").split())[:300]
-        hint = "the form is that of matrix/kubernetes/kinds.yaml"
+        hint = "write it in the form of matrix/kubernetes/kinds.yaml"
         raise BadInput(f"{origin}: {said}", field="--kinds", hint=hint) from None

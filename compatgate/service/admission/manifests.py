@@ -1,4 +1,4 @@
-"""Make the objects that tell a cluster to ask the webhook, as plain data.
+"""Make the objects that register the webhook in a cluster, as plain data.
 
 Two webhooks: one for pods, which protects the nodes, and one for the objects that make pods,
 which tells developers early. The first is asked about GPU pods alone (``matchConditions``).
@@ -24,7 +24,7 @@ PORT = 8443
 _DEVICES = posixpath.basename(FOLDER)
 _PART_OF = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
 SYSTEM = ("kube-system", "kube-public", "kube-node-lease")
-"""Namespaces that are never asked about."""
+"""Namespaces that the webhook never covers."""
 OPERATOR = "gpu-operator"
 """Where the GPU Operator runs unless told otherwise. Its validator pods ask for a GPU: where they
 are refused, no node gets ready.
@@ -35,7 +35,7 @@ Object = dict[str, Any]
 
 
 class WebhookOptions(Struct, frozen=True):
-    """What is to be printed.
+    """The options of the printed objects.
 
     Attributes:
         namespace: of the gate.
@@ -57,7 +57,7 @@ class WebhookOptions(Struct, frozen=True):
 
 
 def webhook_objects(options: WebhookOptions, kinds: Kinds) -> list[Object]:
-    """Account, service, certificates and webhooks, in the order in which they are applied.
+    """Return account, service, certificates and webhooks, in the order of application.
 
     The gate reads what the API server sends, and nothing else of the cluster: its account has no
     role, and no token is mounted.
@@ -88,7 +88,7 @@ def url(namespace: str) -> str:
 
 
 def uses_gpus(kinds: Kinds) -> str:
-    """The CEL expression for pods that may use GPUs: at least those that the hook would see."""
+    """Return the CEL expression for pods that may use GPUs; it covers every pod the hook reads."""
     names = " || ".join(_matches(glob) for glob in kinds.file.resources) or "false"
     stated = " || ".join(
         f"(has(c.resources.{part}) && c.resources.{part}.exists(r, {names}))"
@@ -135,7 +135,7 @@ def _service(options: WebhookOptions) -> Object:
 
 
 def _certificates(options: WebhookOptions) -> list[Object]:
-    """Return an authority of its own, and a certificate by it, both renewed by cert-manager.
+    """Return a certificate authority and its certificate, both renewed by cert-manager.
 
     Source: cert-manager.io, "Self-signed" (bootstrapping CA issuers) and "CA injector".
     """

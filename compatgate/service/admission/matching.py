@@ -17,12 +17,12 @@ TARGET = "compatgate.dev/target"
 How = Literal["match", "possible"]
 Standing = Literal["named", "open", "excluded"]
 _MOST_WAYS = 256
-"""To be placed, that are told apart."""
+"""Maximum number of expanded placement terms."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class MatchedTarget(Struct, frozen=True):
-    """Where a pod may come to run.
+    """The targets that a pod may run on.
 
     Attributes:
         targets: names; several where no one of them fits better.
@@ -91,7 +91,7 @@ def _is_here(match: MatchSpec, namespace: str) -> bool:
 
 
 def _of_way(way: Term, matches: Iterable[tuple[str, MatchSpec]]) -> tuple[list[str], How]:
-    """Return the targets of one way to be placed, and how they were found."""
+    """Return the targets of one placement term, and how they match."""
     full: dict[str, tuple[int, bool]] = {}
     possible: list[str] = []
     for name, match in matches:
@@ -121,7 +121,7 @@ class Term(Struct, frozen=True):
     denied: dict[str, frozenset[str]]
 
     def standing(self, labels: Mapping[str, str]) -> Standing:
-        """Return whether nodes with these labels are named, left open, or excluded."""
+        """Return whether the term names, leaves open or excludes nodes with these labels."""
         for key, value in labels.items():
             if value not in self.allowed.get(key, {value}) or value in self.denied.get(key, ()):
                 return "excluded"
@@ -129,7 +129,7 @@ class Term(Struct, frozen=True):
 
 
 def _ways(spec: Mapping[str, Any], stated: Mapping[str, Collection[str]]) -> Iterator[Term]:
-    """Yield the terms, with one value for each label of which they allow several.
+    """Yield the terms, expanded to one value for each label with several allowed values.
 
     Args:
         spec: of the pod.

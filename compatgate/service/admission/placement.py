@@ -1,7 +1,7 @@
-"""Find where a container is judged: its pod's targets, narrowed by its request and by annotation.
+"""Find the targets that a container is judged on: its pod's, narrowed by request and annotation.
 
-An annotation is the asker's. It only ever narrows: a target that namespace, node selector,
-affinity and request do not leave is a contradiction, CG831.
+The author of a pod controls its annotations, so an annotation only narrows: a target that
+namespace, node selector, affinity and request do not leave is a contradiction, CG831.
 
 Whole GPUs and MIG slices are told apart. Sources: NVIDIA/k8s-device-plugin README, "MIG
 strategy": ``mixed`` has a resource for each profile (``nvidia.com/mig-1g.10gb``), ``single``
@@ -31,11 +31,11 @@ PRODUCT, STRATEGY = "nvidia.com/gpu.product", "nvidia.com/mig.strategy"
 _WHOLE, _SLICE = "nvidia.com/gpu", "nvidia.com/mig-"
 _PROFILES_NAMED = 3
 _MOST_ALTERNATIVES = 64
-"""Of a pod's node selection, that are told apart."""
+"""Maximum number of node selections of a pod."""
 
 
 class NodeSelection(Struct, frozen=True):
-    """What is known of nodes by their labels.
+    """The GPUs of nodes, as far as labels tell.
 
     Attributes:
         products: profiles of the products that they may be labelled with, None for a whole one;
@@ -64,19 +64,19 @@ class NodeSelection(Struct, frozen=True):
         return True
 
     def _may_have(self, cut: str | None) -> bool:
-        """Nodes with the label of a slice have that alone; the whole product's may be cut."""
+        """Return whether the nodes may have the product; a whole product may be cut into slices."""
         if self.products is None or cut in self.products:
             return True
         return cut is not None and None in self.products
 
     def _hand_out_whole(self, cut: str | None) -> bool:
-        """Tell whether ``nvidia.com/gpu`` is this there."""
+        """Return whether ``nvidia.com/gpu`` stands for this product on the nodes."""
         if self.products is not None:
             return cut in self.products
         return cut is None or self.single
 
     def of(self, target: TargetSpec) -> NodeSelection:
-        """Return those of a target; the labels that it states are its nodes' own."""
+        """Return the selection of a target; its nodes have the labels that it states."""
         own = target.match.node_labels
         products = frozenset((profile_of(own[PRODUCT]),)) if PRODUCT in own else self.products
         return NodeSelection(
@@ -117,7 +117,7 @@ def pools_for(
 
 
 def products_of(target: TargetSpec) -> str:
-    """Name what a target has: ``whole GPUs, 1g.10gb``."""
+    """Return the products of a target as text: ``whole GPUs, 1g.10gb``."""
     cuts = dict.fromkeys(profile_of(pool.gpu) for pool in target.pools)
     return ", ".join(cut or "whole GPUs" for cut in sorted(cuts, key=lambda cut: cut or ""))
 
@@ -140,7 +140,7 @@ Outcome = Literal["fail", "warn"]
 
 
 class Known(Struct, frozen=True):
-    """The matrix, as far as it decides where workloads run.
+    """The parts of the matrix that decide where workloads run.
 
     Attributes:
         targets: by name.
@@ -154,7 +154,7 @@ class Known(Struct, frozen=True):
 
 
 class Placement(Struct, frozen=True):
-    """A target that a container is judged on, or what is wrong with its running there.
+    """A target that a container is judged on, or a finding against running there.
 
     Attributes:
         target: None: it is bound for none.
@@ -170,7 +170,7 @@ class Placement(Struct, frozen=True):
 
 
 class Workload(Struct, frozen=True):
-    """A container as far as it decides where it is judged.
+    """The properties of a container that decide where it is judged.
 
     Attributes:
         named: target that its pod's annotation names; empty: none.
@@ -190,7 +190,7 @@ class Workload(Struct, frozen=True):
 
 
 def placements(asks: Workload, known: Known) -> Iterator[Placement]:
-    """Give the targets that a container is judged on, and what is wrong with its placement."""
+    """Return the targets that a container is judged on, with findings about the placement."""
     named = asks.named
     if named and named not in known.targets:
         yield Placement(named)  # the gate refuses the name, and says which one is near
@@ -209,7 +209,7 @@ def placements(asks: Workload, known: Known) -> Iterator[Placement]:
 
 
 def chosen_from(asks: Workload, known: Known) -> tuple[str, ...]:
-    """Return the other targets that a pod may still land on beside the one that it names."""
+    """Return the targets that a pod may land on although it names another one."""
     usable = _usable(asks, known)
     return tuple(n for n in usable if n != asks.named) if asks.named in usable else ()
 

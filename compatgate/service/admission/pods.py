@@ -45,7 +45,7 @@ def mounted(container: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
 
 
 def runtime_class(spec: Mapping[str, Any], kinds: Kinds) -> str:
-    """The runtime class of a pod, where it is one of those that hand out GPUs; else empty."""
+    """Return the pod's runtime class if it hands out GPUs, else empty text."""
     name = text(spec.get("runtimeClassName"))
     return name if name and kinds.hands_out(name) else ""
 
@@ -68,12 +68,12 @@ _NO_DEVICES = ("", "void", "none")
 
 
 class VariableChanges(Struct, frozen=True):
-    """What the variables mean for a question.
+    """The effect of the variables on a question.
 
     Attributes:
         set: as the question's ``set``.
-        open: what they leave unknown, in sentences.
-        unread: what was not looked at, in sentences.
+        open: unknowns that they cause, in sentences.
+        unread: parts that were not read, in sentences.
         asks: they ask the container runtime for GPUs.
         declines: they ask it for none, whatever the image asks for.
     """
@@ -97,9 +97,9 @@ def read_variables(container: Mapping[str, Any]) -> VariableChanges:
         if not ours or name.startswith(_JETPACK):
             continue
         if name == _LIBRARIES:
-            unread.append(f"{name} is set in the pod: its folders were not looked into")
+            unread.append(f"{name} is set in the pod: its folders were not read")
         elif "valueFrom" in item:
-            left.append(f"{name} comes from elsewhere (valueFrom), and is not known")
+            left.append(f"{name} has an unknown value (valueFrom)")
         elif name == _DISABLE:
             changed["disable-require"] = text(item.get("value")) in _TRUE
         else:
@@ -113,7 +113,7 @@ def read_variables(container: Mapping[str, Any]) -> VariableChanges:
 
 
 def _required(required: Mapping[str, str], left: list[str]) -> dict[str, Any]:
-    """Requirements in place of the image's; beside them, where its main one is not replaced."""
+    """Return the requirements that replace the image's; the image's main one may stay."""
     if _MAIN not in required:
         left += [f"{name} is set in the pod, and was not checked" for name in required]
         return {}
@@ -196,7 +196,7 @@ def pods_of(document: Mapping[str, Any], kind: PodKind) -> Iterator[Pod]:
 
 
 def gpu_containers(pod: Pod, kinds: Kinds) -> Iterator[Container]:
-    """The containers of a pod that ask for GPUs: by resource, claim, variable, mount or annotation.
+    """Return the containers of a pod that ask for GPUs, by whatever means Kubernetes offers.
 
     Of a pod in which none does, and whose runtime class hands out GPUs to images that ask for them,
     every container counts that does not decline: what else would it choose that class for.
@@ -228,7 +228,7 @@ def gpu_containers(pod: Pod, kinds: Kinds) -> Iterator[Container]:
 
 
 def says_none(pod: Pod) -> bool:
-    """Tell whether the pod's author says that it uses no GPU."""
+    """Return whether the pod's annotation says that it uses no GPU."""
     return pod.annotations.get(GPU, "").strip().lower() == _NO
 
 
@@ -259,7 +259,7 @@ def _asks(
     claims: set[str],
     changes: VariableChanges,
 ) -> _Asks:
-    """Tell how a container asks; a way past the scheduler may bring it any GPU of the node."""
+    """Return how a container asks; a request past the scheduler may get any GPU of the node."""
     resources = _requested(raw, kinds)
     other, sure = _other_way(raw, spec, claims, changes)
     if resources:
@@ -292,7 +292,7 @@ def _other_way(
 
 
 def _some(count: Any) -> bool:
-    """Return whether a quantity is more than none; what is no quantity counts as some."""
+    """Return whether a quantity is above zero; an unreadable quantity counts as above zero."""
     if isinstance(count, str):
         return count.strip().lstrip("+").rstrip("kMGTPEinum") not in ("0", "00", "0.0", "-0")
     return count is not None and count is not False and count != 0

@@ -39,7 +39,7 @@ from compatgate.service.admission.pods import (
 )
 
 STACK = "compatgate.dev/stack"
-"""Annotation: what is in the images, ``cuda=12.4,cudnn=9.1.0``."""
+"""Annotation: the stack of the images, ``cuda=12.4,cudnn=9.1.0``."""
 WAIVER = "compatgate.dev/waiver"
 """Annotation: the waiver that exempts the object."""
 _NAMED = 3
@@ -47,7 +47,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Question(Struct, frozen=True):
-    """A container on a target; containers that are alike ask once.
+    """A question about a container on a target; equal containers share one question.
 
     Attributes:
         target: None: it is bound for none.
@@ -68,7 +68,7 @@ class Question(Struct, frozen=True):
 
     @property
     def key(self) -> bytes:
-        """Equal for questions that have the same answer."""
+        """Return a key that is equal for questions with the same answer."""
         return _encode([self.target, self.body, self.waiver, self.finding])
 
     @property
@@ -78,11 +78,11 @@ class Question(Struct, frozen=True):
 
 
 class Questions(Struct, frozen=True):
-    """What an object asks.
+    """The questions of an object.
 
     Attributes:
         asked: in the order of the containers.
-        remarks: what whoever made the object should know.
+        remarks: notes for the author of the object.
     """
 
     asked: tuple[Question, ...] = ()
@@ -132,7 +132,7 @@ def questions_of(
 
 
 def fresh(new: Questions, old: Questions) -> Questions:
-    """What an update asks that was not asked before: what runs already is not held up again."""
+    """Return the questions that an update adds; running containers are not judged again."""
     known = {question.key for question in old.asked}
     return Questions(tuple(q for q in new.asked if q.key not in known), new.remarks)
 
@@ -144,7 +144,7 @@ def _add(asked: dict[bytes, Question], question: Question) -> None:
 
 
 def _workload(pod: Pod, namespace: str, known: Known) -> Workload:
-    """Return what all containers of a pod share."""
+    """Return the properties that all containers of a pod share."""
     matches = ((name, spec.match) for name, spec in known.targets.items())
     terms = list(terms_of(pod.spec))
     return Workload(
@@ -232,11 +232,11 @@ class Exemption(Struct, frozen=True):
 
 
 class Exempt(Struct, frozen=True):
-    """What became of it.
+    """The result of an exemption request.
 
     Attributes:
         waiver: that exempts; None: none does.
-        why_not: why the waiver that was named does not; empty where none was named.
+        why_not: why the named waiver does not exempt; empty if none was named.
     """
 
     waiver: Waiver | None = None
@@ -267,7 +267,7 @@ def exempt(
     waivers: Mapping[str, Waiver],
     today: str,
 ) -> Exempt:
-    """Return whether what would be denied is let in.
+    """Check whether a waiver exempts a denied container.
 
     Args:
         question: names a waiver, perhaps.

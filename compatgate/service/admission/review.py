@@ -43,7 +43,7 @@ _REASONS = {
 
 
 class Review(Struct, frozen=True):
-    """What the API server asks about.
+    """A request of the API server.
 
     Attributes:
         group: API group of the object's kind.
@@ -63,7 +63,7 @@ class Review(Struct, frozen=True):
 
 
 class ReviewAnswer(Struct, frozen=True):
-    """What the API server is told.
+    """The answer to the API server.
 
     Attributes:
         code: HTTP status that the client of the API server sees when it is denied.
@@ -98,7 +98,7 @@ def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
         raw: whatever came.
 
     Returns:
-        Its uid, empty where none can be made out, and the request, or what is wrong with it.
+        Its uid (empty if it cannot be found), and the request or the error.
     """
     try:
         document = mapping(decode_once(raw))
@@ -109,20 +109,20 @@ def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
     request = mapping(document.get("request"))
     uid = text(request.get("uid"))
     if not 0 < len(uid) <= LONGEST_UID or not uid.isprintable():
-        hint = "the API server names one"
-        return uid, BadInput("the request has no uid", field="request.uid", hint=hint)
+        hint = "send request.uid, as the API server does"
+        return uid, BadInput("the request's uid is missing", field="request.uid", hint=hint)
     version, kind = document.get("apiVersion"), document.get("kind")
     if (version, kind) != (API_VERSION, KIND):
         hint = f"{KIND} of {API_VERSION}: set admissionReviewVersions: [v1]"
         what = one_line(f"{kind} of {version}", 200)
-        return uid, BadInput(f"{what} is not read here", field="apiVersion", hint=hint)
+        return uid, BadInput(f"{what} is not supported", field="apiVersion", hint=hint)
     review = _review(uid, request)
     return uid, _incomplete(review) or review
 
 
 def _incomplete(review: Review) -> BadInput | None:
-    """What the API server never leaves out, and without which nothing is checked."""
-    hint = "as the API server sends it"
+    """Return the error for a missing field that every complete request has."""
+    hint = "send it as the API server does"
     if review.operation not in _OPERATIONS:
         what = f"is none of {', '.join(_OPERATIONS)}"
         return BadInput(what, field="request.operation", value=review.operation, hint=hint)
@@ -134,7 +134,7 @@ def _incomplete(review: Review) -> BadInput | None:
 
 
 def find_uid(raw: bytes) -> str:
-    """The uid in a body that is damaged or was not read to its end; empty where it has none."""
+    """Find the uid in a damaged or truncated body; return empty text if it has none."""
     found = _UID.search(raw) or _ANY_UID.search(raw)
     return found[1].decode() if found else ""
 
@@ -170,12 +170,12 @@ _SAID = 2
 
 
 def denial(question: Question, verdict: Verdict, link: str, why_not: str) -> str:
-    """Return why a container may not run, what would help, and where the verdict is.
+    """Return the denial of a container: reason, fix and link to the verdict.
 
     Args:
         question: about the container.
         verdict: denies.
-        link: to the verdict; empty: it is not kept.
+        link: to the verdict; empty: the verdict is not stored.
         why_not: why no waiver exempts it.
     """
     finding = leading(verdict)
@@ -197,7 +197,7 @@ def denial(question: Question, verdict: Verdict, link: str, why_not: str) -> str
 
 
 def misplaced(question: Question, finding: Finding, why_not: str) -> str:
-    """Say why a container may not run where it is to run, before any stack is judged.
+    """Return the denial of a placement, before any stack is judged.
 
     Args:
         question: about the container.
@@ -209,13 +209,13 @@ def misplaced(question: Question, finding: Finding, why_not: str) -> str:
 
 
 def placed(question: Question, finding: Finding) -> str:
-    """Say what is wrong with where a container is to run, and that it is let in."""
+    """Return the warning about the placement of an admitted container."""
     by = f"compatgate {question.target}" if question.target else "compatgate"
     return f"{by}: container {_names(question.containers)}: {_short(finding)}"
 
 
 def unmatched(question: Question, targets: Sequence[str], why_not: str) -> str:
-    """That nothing says which target a GPU workload is for."""
+    """Return the message about a GPU workload that matches no target."""
     names = ", ".join(sorted(targets)[:_NAMED]) + (", ..." if len(targets) > _NAMED else "")
     known = f" ({names})" if names else ""
     said = f"; {why_not}" if why_not else ""
@@ -226,14 +226,14 @@ def unmatched(question: Question, targets: Sequence[str], why_not: str) -> str:
 
 
 def warnings(question: Question, verdict: Verdict) -> list[str]:
-    """What is wrong with what is let in; nothing where the verdict is a pass."""
+    """Return the warnings about an admitted container; none if the verdict is a pass."""
     by = f"compatgate {verdict.target}, {verdict.verdict} ({verdict.mode}): container "
     names = _names(question.containers)
     return [f"{by}{names}: {_short(finding)}" for finding in verdict.failing[:_SAID]]
 
 
 def exempted(question: Question, waiver: Waiver, verdict: Verdict | None) -> str:
-    """That a waiver lets in what would be denied."""
+    """Return the warning that a waiver exempts a denied container."""
     finding = leading(verdict) if verdict else question.finding
     what = f"denied by {finding.rule}" if finding else "without a target"
     return (
@@ -243,13 +243,13 @@ def exempted(question: Question, waiver: Waiver, verdict: Verdict | None) -> str
 
 
 def joined(denials: Sequence[str]) -> str:
-    """Return several denials on one line: the first, and how many more there are."""
+    """Return several denials as one line: the first, and the number of the others."""
     more = f" (and {len(denials) - 1} more)" if len(denials) > 1 else ""
     return f"{denials[0]}{more}"
 
 
 def leading(verdict: Verdict) -> Finding | None:
-    """Return the finding to name: what was left open comes first, for the others rest on it."""
+    """Return the finding to name: an open point first, because the others depend on it."""
     left = verdict.stack.get("open", ())
     weighing = (f for f in verdict.findings if f.outcome in ("fail", "unknown"))
     found = (f for f in weighing if any(said in f.message for said in left))
@@ -257,7 +257,7 @@ def leading(verdict: Verdict) -> Finding | None:
 
 
 def about(question: Question) -> str:
-    """Return the containers of a question and their image."""
+    """Describe the containers of a question and their image."""
     image = one_line(question.image, _LONGEST_IMAGE)
     several = "containers" if len(question.containers) > 1 else "container"
     return f"{several} {_names(question.containers)}" + (f" ({image})" if image else "")

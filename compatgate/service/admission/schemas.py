@@ -1,4 +1,4 @@
-"""Define AdmissionReview, as far as the API description shows it.
+"""Define AdmissionReview for the API description.
 
 Source: Kubernetes API, ``admission.k8s.io/v1``.
 """
@@ -9,11 +9,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-Uid = Annotated[str, Meta(max_length=256, description="of the request; empty: it had none")]
+Uid = Annotated[
+    str, Meta(max_length=256, description="uid of the request; empty: the request had none")
+]
 
 
 class AdmissionRequest(Struct, frozen=True):
-    """What is to be admitted; everything else that the API server sends is accepted."""
+    """The object to admit; other fields of the API server are accepted too."""
 
     uid: Annotated[str, Meta(min_length=1, max_length=256)]
     kind: dict[str, Any]
@@ -31,7 +33,7 @@ class AdmissionReview(Struct, frozen=True, rename="camel"):
 
 
 class AdmissionStatus(Struct, frozen=True):
-    """Why it is denied."""
+    """The reason of a denial."""
 
     message: str
     reason: str

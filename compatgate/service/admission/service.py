@@ -1,4 +1,4 @@
-"""Decide about an object: ask the gate its questions, and make one answer of the verdicts."""
+"""Decide about an object: ask the gate its questions, and join the verdicts to one answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Unmatched = Literal["allow", "warn", "deny"]
 OnFailure = Literal["allow", "deny"]
 _THREADS = 16
 MOST_QUESTIONS = 512
-"""Of one object; containers that are alike are one."""
+"""Maximum number of questions of one object; equal containers share one question."""
 _FOR_IMAGES = 0.8
 """Share of the time that images may take; the rest is for an answer without them."""
 _DECIDED = ("CREATE", "UPDATE")
@@ -45,12 +45,12 @@ _log = logging.getLogger("compatgate.gate")
 
 
 class AdmissionOptions(Struct, frozen=True):
-    """What the operator chose.
+    """The operator's options.
 
     Attributes:
         kinds: which objects carry pods.
-        unmatched: what becomes of a GPU workload that is bound for no target.
-        on_failure: what becomes of one when nothing can be decided (the database is away).
+        unmatched: result for a GPU workload that matches no target.
+        on_failure: result when nothing can be decided (the database does not answer).
         exemptions: namespaces, each by a waiver.
     """
 
@@ -61,13 +61,13 @@ class AdmissionOptions(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True):
-    """Who asks, and how.
+    """The caller of a review, and the limits of its answer.
 
     Attributes:
         by: name of the token, or ``anonymous``.
         wait_s: seconds until there must be an answer.
         link: of a verdict by its id.
-        decided: told of each verdict that was logged, and how many seconds it took.
+        decided: called with each logged verdict and the seconds that it took.
     """
 
     by: str
@@ -83,7 +83,7 @@ class _Result(Struct, frozen=True):
 
 
 class Admission:
-    """Answers the API server; safe to use from any number of threads."""
+    """The service that answers the API server; safe for any number of threads."""
 
     def __init__(self, gate: Gate, options: AdmissionOptions) -> None:
         self._gate = gate
@@ -91,7 +91,7 @@ class Admission:
         self._pool = ThreadPoolExecutor(_THREADS, "admission")
 
     def answer(self, review: Review, asked: Asked) -> ReviewAnswer:
-        """Decide about an object; never raises for what is in it."""
+        """Decide about an object; never raise for its content."""
         began = time.monotonic()
         kind = self._options.kinds.of(review.group, review.kind)
         if not _concerns(review) or review.document is None:
@@ -99,7 +99,9 @@ class Admission:
         if kind is None:
             if review.subresource:
                 return ReviewAnswer(True)
-            said = f"compatgate: {review.kind or 'an object'} is of no kind that is looked at"
+            said = (
+                f"compatgate: {review.kind or 'an object'} is not of a kind that compatgate checks"
+            )
             return ReviewAnswer(True, warnings=(f"{said} (serve --kinds)",))
         try:
             questions = self._questions(review, kind)
@@ -116,7 +118,7 @@ class Admission:
             return self._failed(error.detail)
         except Exception:
             _log.exception("admission of %s failed", review.kind)
-            return self._failed("a defect, which the gate's log describes")
+            return self._failed("an internal error; the gate's log has the details")
 
     def _questions(self, review: Review, kind: PodKind) -> Questions:
         def known() -> Known:
@@ -134,9 +136,9 @@ class Admission:
             return new
 
     def _ask(self, questions: Questions, review: Review, asked: Asked, end: float) -> list[_Result]:
-        """Ask what memory knows here, and the rest at the same time, so that images are read so.
+        """Answer known questions from memory, and ask the others in parallel, with their images.
 
-        The decisions that memory knows are logged together.
+        Decisions from memory are logged together.
         """
         open_ones = [question for question in questions.asked if question.is_asked]
         known = [] if review.dry_run else self._known(open_ones, asked, end)
@@ -188,7 +190,7 @@ class Admission:
         ]
 
     def _decide(self, question: Question, review: Review, asked: Asked, end: float) -> Verdict:
-        """Return the verdict; what cannot be read of the image is left open, and so unknown."""
+        """Return the verdict; an unreadable image leaves the stack open, and so unknown."""
         body = question.body
         for_image = max(0.001, (end - time.monotonic()) * _FOR_IMAGES)
         try:
@@ -221,7 +223,8 @@ class Admission:
                 continue
             if result.error.status >= 500 or isinstance(result.error, Unavailable):
                 return self._failed(result.error.detail)
-            said = f"compatgate: {messages.about(result.question)}: {result.error.detail}"
+            about = messages.about(result.question)
+            said = f"compatgate: {about}: {result.error.detail}"
             return ReviewAnswer(False, said, 422, questions.remarks)
         denials: list[str] = []
         said_too = list(questions.remarks)
@@ -240,7 +243,7 @@ class Admission:
         denials: list[str],
         said: list[str],
     ) -> None:
-        """Sort what became of a question into denials and warnings."""
+        """Sort the result of a question into denials and warnings."""
         question, verdict = result.question, result.verdict
         if verdict is not None and verdict.allowed:
             said += messages.warnings(question, verdict)
@@ -270,10 +273,10 @@ class Admission:
             said.append(f"compatgate: {unmatched}")
 
     def _failed(self, why: str) -> ReviewAnswer:
-        """Nothing was decided: what the operator chose for that."""
+        """Answer with the operator's choice for failures."""
         _log.error("admission failed: %s", why)
         if self._options.on_failure == "deny":
-            message = f"compatgate cannot decide and is set to deny then: {why}; try again"
+            message = f"compatgate cannot decide and is set to deny: {why}; try again"
             return ReviewAnswer(False, message, 503)
         return ReviewAnswer(
             True, warnings=(f"compatgate could not decide, nothing was checked: {why}",)
@@ -281,7 +284,7 @@ class Admission:
 
 
 def _concerns(review: Review) -> bool:
-    """Return whether anything new may come to run; a finalizer that goes must not be held up."""
+    """Return whether the object may start new containers; removing a finalizer must pass."""
     if review.operation not in _DECIDED or review.subresource not in _SUBRESOURCES:
         return False
     metadata = (review.document or {}).get("metadata")
@@ -301,6 +304,6 @@ def _audit(results: list[_Result]) -> dict[str, str]:
 
 
 def known_of(snapshot: Snapshot) -> Known:
-    """Return what a snapshot says of where workloads run, today."""
+    """Return the parts of a snapshot that decide about placement today."""
     targets = {name: document.spec for name, document in snapshot.documents.items()}
     return Known(targets, snapshot.waivers, clock.today().isoformat())

@@ -16,10 +16,11 @@ from compatgate.service.web.route import NoQuery, Returns, route
 
 
 class WhichForm(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which predicate to sign."""
+    """Query parameters of an attestation."""
 
     form: Annotated[
-        Form, Meta(description="`verdict`: our own predicate; `vsa`: SLSA's verification summary")
+        Form,
+        Meta(description="`verdict`: compatgate's predicate; `vsa`: SLSA's verification summary"),
     ] = "verdict"
 
 
@@ -51,7 +52,7 @@ def show_attestation(call: Call[WhichForm]) -> Reply:
     scope=None,
     tag="gate",
     returns=Returns(
-        KeySetBody, "Public keys, none where nothing is signed", media=(KEYS,), etag=True
+        KeySetBody, "Public keys; empty if this gate signs nothing", media=(KEYS,), etag=True
     ),
 )
 def list_keys(call: Call[NoQuery]) -> Reply:

@@ -16,20 +16,20 @@ _MOST_SHOWN = 5
 
 
 def attach_envelope(image: str, envelope: bytes, found: Verified, platform: str) -> str:
-    """Push an envelope beside the image that it is about.
+    """Push an envelope to the repository of its image.
 
     Args:
         image: reference; its registry and repository are pushed to.
         envelope: JSON.
-        found: what is in it.
+        found: its verified content.
         platform: which image of an index it may be about.
 
     Returns:
         The reference of the artifact.
 
     Raises:
-        BadInput: it is about a stack, or about another image.
-        NotFound: there is no such image.
+        BadInput: the envelope is about a stack, or about another image.
+        NotFound: the image does not exist.
         Unavailable: the registry does not answer, or does not let it be written to.
     """
     from compatgate.core.evaluate import format_moment
@@ -38,7 +38,7 @@ def attach_envelope(image: str, envelope: bytes, found: Verified, platform: str)
     (subject, *_) = found.subjects
     about = found.predicate.image
     if about is None or about.digest != subject.digest:
-        what = "the verdict is about a stack: there is no image to attach it to"
+        what = "the verdict is about a stack, not about an image to attach it to"
         hint = "let the gate read the image: compatgate attest --image, and serve --registry"
         raise BadInput(what, field="--attach", value=image, hint=hint)
     annotations = {
@@ -58,13 +58,13 @@ def attach_envelope(image: str, envelope: bytes, found: Verified, platform: str)
 def verify_attached(
     image: str, keys: Sequence[Any], target: str, platform: str, now: datetime
 ) -> Verified:
-    """Return the newest attestation beside an image that is about a target and counts.
+    """Return the newest valid attestation of an image for a target.
 
-    Of two that say otherwise the one that was confirmed last decides.
+    Of two contradicting attestations the last confirmed one decides.
 
     Raises:
-        Refused: none counts; says why.
-        NotFound: there is no such image.
+        Refused: no attestation is valid; says why.
+        NotFound: the image does not exist.
         Unavailable: the registry does not answer.
     """
     from compatgate.discovery.registry.artifacts import fetch_attachments, open_location
@@ -91,11 +91,11 @@ def _none(image: str, refused: Sequence[Refused]) -> Refused:
     if len(refused) == 1:
         return refused[0]
     if not refused:
-        hint = "compatgate attest --attach puts one there"
+        hint = "attach one with: compatgate attest --attach"
         return Refused("no-attestation", f"nothing is attached to {image}", hint=hint)
     found = dict.fromkeys(f"{error.reason}: {error.problem}" for error in refused)
     hint = "; ".join(list(found)[:_MOST_SHOWN])
-    what = f"none of the {len(refused)} attestations of {image} counts"
+    what = f"none of the {len(refused)} attestations of {image} is valid"
     return Refused("no-attestation", what, hint=hint)
 
 

@@ -50,13 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VERSION,...",
         action="append",
         default=[],
-        help="a stated stack: the stack is what the signature is about then; may be repeated",
+        help="stated stack; the signature is then about the stack; may be repeated",
     )
     what(
         "--form",
         choices=("verdict", "vsa"),
         default="verdict",
-        help="predicate: compatgate's own or SLSA's",
+        help="predicate: compatgate's or SLSA's",
     )
     who = parser.add_argument_group("who decides and signs")
     add_server(who, timeout_s=60)
@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Sign; the exit status is that of the verdict.
+    """Sign a verdict; return the exit status of the verdict.
 
     Raises:
         BadInput: an option is wrong, or the gate does not sign this verdict.
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _question(args: argparse.Namespace) -> dict[str, Any] | None:
-    """What is to be asked first; None: nothing, the verdict is named.
+    """Return the question to ask first; None: the command names a verdict.
 
     Raises:
         BadInput: both, or neither.
@@ -119,7 +119,7 @@ def _question(args: argparse.Namespace) -> dict[str, Any] | None:
     asks = bool(args.target or args.image or args.stack)
     if bool(args.verdict) == asks:
         hint = "--verdict ID, or --target NAME with --image or --stack"
-        raise BadInput("name a verdict, or ask a question: one of the two", hint=hint)
+        raise BadInput("name a verdict or ask a question, not both", hint=hint)
     if args.verdict:
         return None
     if not args.target or not (args.image or args.stack):
@@ -151,7 +151,7 @@ def _signer(args: argparse.Namespace) -> Iterator[Client]:
 
 
 def _sign(args: argparse.Namespace, question: dict[str, Any] | None) -> tuple[bytes, Verified]:
-    """Have a verdict signed; the gate's keys say whether what came is whole."""
+    """Let the gate sign a verdict, and verify the answer with the gate's keys."""
     import msgspec
 
     from compatgate.service.attestations.keys import read_keys
@@ -166,7 +166,7 @@ def _sign(args: argparse.Namespace, question: dict[str, Any] | None) -> tuple[by
 
 
 def _images(args: argparse.Namespace) -> ImageSettings | None:
-    """Return the image that is named is read, and no other."""
+    """Return the options for reading the named image, and no other."""
     if not args.image:
         return None
     from compatgate.discovery.cache import default_image_folder
@@ -190,8 +190,8 @@ def _id(text: str) -> str:
     import re
 
     if not re.fullmatch(r"vd_[0-9a-f]{32}", text):
-        hint = "vd_ and 32 digits, as check shows it"
-        raise BadInput(f"{text!r} is not a verdict's id", field="--verdict", hint=hint)
+        hint = "vd_ and 32 hexadecimal digits, as check shows it"
+        raise BadInput(f"{text!r} is not a verdict id", field="--verdict", hint=hint)
     return text
 
 
@@ -205,13 +205,13 @@ def add_signing(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--signing-key",
         metavar="URI",
-        help="sign verdicts with this key: a file in PEM that only its owner reads, env:VARIABLE,"
-        f" or one kept elsewhere, like hsm:2?label=gate or awskms:alias/gate (${KEY})",
+        help="sign verdicts with this key: a PEM file that only its owner can read, env:VARIABLE,"
+        f" or an external key like hsm:2?label=gate or awskms:alias/gate (${KEY})",
     )
     group.add_argument(
         "--signing-public-key",
         metavar="FILE",
-        help=f"public key (PEM) of a signing key that is kept elsewhere (${PUBLIC})",
+        help=f"public key (PEM) of an external signing key (${PUBLIC})",
     )
     group.add_argument(
         "--attestation-validity",
@@ -222,7 +222,7 @@ def add_signing(group: argparse._ArgumentGroup) -> None:
 
 
 def add_verifying(group: argparse._ArgumentGroup) -> None:
-    """Describe the option for keys of before and after."""
+    """Describe the option for former and future keys."""
     group.add_argument(
         "--verifying-key",
         action="append",
@@ -233,7 +233,7 @@ def add_verifying(group: argparse._ArgumentGroup) -> None:
 
 
 def read_signing(args: argparse.Namespace, verifier: str = "") -> Signing:
-    """Return the keys; read now, so that what is wrong is said at the start.
+    """Read the keys now, so that errors show at the start.
 
     Args:
         args: of the options above.
@@ -274,7 +274,9 @@ def read_key_file(path: str, option: str) -> bytes:
         BadInput: it cannot be read, or is too large.
     """
     if "-----BEGIN" in path:  # is not shown, for it may be a private one
-        raise BadInput("is a key itself", field=option, hint="name the file that holds it")
+        raise BadInput(
+            "is a key, not a file name", field=option, hint="name the file that holds it"
+        )
     try:
         with open(path, "rb") as file:
             data = file.read(_LARGEST + 1)
@@ -282,5 +284,5 @@ def read_key_file(path: str, option: str) -> bytes:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadInput(f"cannot read {path!r}: {reason}", field=option, value=path) from None
     if len(data) > _LARGEST:
-        raise BadInput(f"{path!r} is too large for what it should be", field=option, value=path)
+        raise BadInput(f"{path!r} is too large for a key file", field=option, value=path)
     return data

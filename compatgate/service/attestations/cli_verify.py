@@ -21,7 +21,7 @@ _EPILOG = """\
 exit status:
   0  valid, about what was asked, and allowed
   1  denied; or refused: not signed by a trusted key, changed, expired, about something else
-  2  bad input or usage      3  the verdict is no decision, or a registry or URL does not answer
+  2  bad input or usage      3   the verdict is not a decision, or a registry or URL does not answer
 
 examples:
   compatgate verify verdict.json --key gate.pub --target prod-a100 \\
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
     parser.epilog = _EPILOG
     parser.add_argument("envelope", nargs="?", help='file ("-": standard input)')
-    keys = parser.add_argument_group("keys that are trusted, one at least").add_argument
+    keys = parser.add_argument_group("trusted keys, at least one").add_argument
     keys(
         "--key",
         action="append",
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|URL",
         help="JSON Web Key Set; may be repeated",
     )
-    about = parser.add_argument_group("what it must be about").add_argument
+    about = parser.add_argument_group("expected subject").add_argument
     about("--image", metavar="REF", help="image reference with digest")
     about("--digest", metavar="sha256:...", help="image digest")
     about("--stack", metavar="NAME=VERSION,...", help="stack of the verdict")
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Verify; see the exit statuses in ``--help``.
+    """Verify an attestation; ``--help`` lists the exit statuses.
 
     Raises:
         BadInput: an option, a key or the envelope is not what it should be.
@@ -103,13 +103,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> None:
     if not args.key and not args.jwks:
-        raise BadInput("name a key that is trusted", field="--key", hint="or --jwks")
+        raise BadInput("name a trusted key", field="--key", hint="or --jwks")
     subjects = [f"--{name}" for name in ("image", "digest", "stack") if getattr(args, name)]
     if len(subjects) > 1:
-        raise BadInput(f"{' and '.join(subjects)} exclude each other")
+        raise BadInput(f"use only one of {' and '.join(subjects)}")
     if args.from_registry and (args.envelope or not args.image or not args.target):
         hint = "--from-registry --image REF --target NAME"
-        raise BadInput("fetches what is attached to an image", field="--from-registry", hint=hint)
+        raise BadInput("fetches the attestations of an image", field="--from-registry", hint=hint)
     if not args.from_registry and not args.envelope:
         raise BadInput("name the envelope's file", hint="or --from-registry")
 
@@ -141,14 +141,14 @@ def _keys(args: argparse.Namespace) -> list[Any]:
 
 
 def _fetch(url: str) -> bytes:
-    """Return a key set of a server; whoever changes it on its way could sign anything."""
+    """Return a key set of a server, only over a connection that nobody can tamper with."""
     from http.client import HTTPException
     from urllib.request import HTTPRedirectHandler, build_opener
 
     from compatgate.errors import Unavailable
 
     class Followed(HTTPRedirectHandler):
-        """Redirections lead to no place that could not have been named."""
+        """Check the target of a redirection like a URL that the user names."""
 
         def redirect_request(
             self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str

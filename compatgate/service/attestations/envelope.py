@@ -1,4 +1,4 @@
-"""Sign DSSE envelopes, open them with trusted keys only, and verify what they say.
+"""Sign DSSE envelopes, open them with trusted keys only, and verify their statements.
 
 An envelope is verified for who signed it, about what, and whether it still counts.
 
@@ -50,7 +50,7 @@ Reason = Literal[
 
 
 class Refused(CompatgateError):
-    """An attestation that proves nothing, or nothing about what was asked: never a pass."""
+    """An error: the attestation proves nothing about the question; never a pass."""
 
     status = 422
     exit_code = 1
@@ -62,13 +62,13 @@ class Refused(CompatgateError):
 
 
 def missing_extra() -> BadInput:
-    """Return the error where the packages that sign are not installed."""
+    """Return the error for missing signing packages."""
     hint = "pip install 'compatgate[signing]'"
-    return BadInput("signing and verifying need the extra packages", field="signing", hint=hint)
+    return BadInput("signing and verifying need extra packages", field="signing", hint=hint)
 
 
 LARGEST = 4 * 1024 * 1024
-"""Bytes of the largest envelope that is read."""
+"""Maximum size of an envelope, in bytes."""
 
 
 def read_json(data: bytes, field: str) -> Any:
@@ -89,15 +89,15 @@ def read_json(data: bytes, field: str) -> Any:
         return json.loads(data.decode("utf-8"), object_pairs_hook=once, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise BadInput(f"is not JSON that all read alike: {reason}", field=field) from None
+        raise BadInput(f"is not unambiguous JSON: {reason}", field=field) from None
 
 
 def _constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON number")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def check_library() -> None:
-    """Make sure that what signs and verifies is installed.
+    """Check that the signing packages are installed.
 
     Raises:
         BadInput: it is not.
@@ -117,7 +117,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class Opened(Struct, frozen=True):
-    """What a trusted key signed.
+    """The content that a trusted key signed.
 
     Attributes:
         payload: verified bytes.
@@ -171,13 +171,13 @@ def _verified(envelope: Envelope, keys: Sequence[SSlibKey]) -> str:
     known: list[Key] = [key for key in keys if key.keyid in envelope.signatures]
     if not known:
         by = ", ".join(name[:16] or "(no key id)" for name in envelope.signatures) or "nobody"
-        what = f"no trusted key signed it: it is signed by {by}"
+        what = f"no trusted key signed it; it is signed by {by}"
         given = ", ".join(key.keyid[:16] for key in keys) or "none"
         raise Refused("unknown-key", what, hint=f"trusted: {given}")
     try:
         accepted = envelope.verify(known, 1)
     except VerificationError:
-        what = "the signature does not hold: payload or signature was changed"
+        what = "the signature is invalid: payload or signature was changed"
         raise Refused("bad-signature", what) from None
     return next(iter(accepted))
 
@@ -201,7 +201,7 @@ def _read(data: bytes) -> Envelope:
 
 
 def _are_signatures(found: list[Any]) -> bool:
-    """Return whether each has a key's id and a signature; the library takes what it is given."""
+    """Return whether each has a key id and a signature; the library does not check that."""
     return len(found) <= _MOST_SIGNATURES and all(
         isinstance(one, dict)
         and isinstance(one.get("keyid"), str)
@@ -211,11 +211,11 @@ def _are_signatures(found: list[Any]) -> bool:
 
 
 SKEW = timedelta(minutes=5)
-"""How far the clocks of who signs and who verifies may be apart."""
+"""Tolerated difference between the clocks of signer and verifier."""
 
 
 class Expected(Struct, frozen=True):
-    """What the caller wants to know about; what is left out is not asked.
+    """The expected subject and target; omitted members are not checked.
 
     Attributes:
         subjects: digests, one of which must be the subject's; None: any subject.
@@ -227,7 +227,7 @@ class Expected(Struct, frozen=True):
 
 
 class Verified(Struct, frozen=True):
-    """A statement that a trusted key signed, that is about what was asked, and that counts now."""
+    """A statement signed by a trusted key, about the expected subject, and valid now."""
 
     predicate: Predicate
     subjects: tuple[Subject, ...]
@@ -271,7 +271,7 @@ def _statement(payload: bytes) -> _Statement:
         found = msgspec.convert(read_json(payload, "payload"), _Statement)
     except (BadInput, msgspec.ValidationError) as error:
         what = error.problem if isinstance(error, BadInput) else str(error)
-        raise Refused("malformed-statement", f"the payload is no statement: {what}") from None
+        raise Refused("malformed-statement", f"the payload is not a statement: {what}") from None
     if found.kind != STATEMENT_TYPE:
         what = f"the payload is {found.kind[:100]!r}, not {STATEMENT_TYPE}"
         raise Refused("malformed-statement", what)
@@ -283,23 +283,23 @@ def _predicate(statement: _Statement) -> Predicate:
     if kind == SUMMARY_TYPE:
         body = body.get(PREDICATE_TYPE)  # type: ignore[assignment]
         if body is None:
-            raise Refused("unknown-predicate", "it is a summary of another verifier")
+            raise Refused("unknown-predicate", "the summary is of another verifier")
     elif kind != PREDICATE_TYPE:
         hint = f"known are {PREDICATE_TYPE} and {SUMMARY_TYPE}"
         raise Refused("unknown-predicate", f"the predicate is {kind[:100]!r}", hint=hint)
     try:
         return msgspec.convert(body, Predicate)
     except msgspec.ValidationError as error:
-        what = f"the predicate is not what {kind} has: {error}"
+        what = f"the predicate does not match {kind}: {error}"
         raise Refused("malformed-statement", what) from None
 
 
 def _check_time(predicate: Predicate, now: datetime) -> None:
     if predicate.decided_at > now + SKEW:
-        what = f"it was decided on {format_moment(predicate.decided_at)}, which is yet to come"
+        what = f"it was decided on {format_moment(predicate.decided_at)}, which is in the future"
         raise Refused("not-yet-valid", what, hint="compare the clocks")
     if predicate.valid_until <= now:
-        what = f"it counted until {format_moment(predicate.valid_until)}"
+        what = f"it was valid until {format_moment(predicate.valid_until)}"
         raise Refused("expired", what, hint="ask the gate again")
 
 
@@ -314,7 +314,7 @@ def _check_subject(subjects: Sequence[Subject], expected: Expected) -> None:
 
 
 def _same(found: DigestSet, wanted: DigestSet) -> bool:
-    """Return whether both have a digest in common, and none that differs."""
+    """Return whether both share a digest, and no digest differs."""
     both = found.keys() & wanted.keys()
     return bool(both) and all(found[name] == wanted[name] for name in both)
 

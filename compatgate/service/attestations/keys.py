@@ -1,4 +1,4 @@
-"""Read keys: public ones from PEM or a JSON Web Key Set, the private one from wherever it is.
+"""Read public keys from PEM or a JSON Web Key Set, and find the private key.
 
 Ed25519 and ECDSA on P-256. A key's id is securesystemslib's: it depends on the key alone, so a
 set cannot call a key by another's name. The private key comes from a file, from the
@@ -30,7 +30,7 @@ _MOST = 100
 
 
 def key_of(public: Any, field: str) -> SSlibKey:
-    """Return a key of the library.
+    """Convert a key to the library's form.
 
     Args:
         public: of ``cryptography``.
@@ -46,12 +46,12 @@ def key_of(public: Any, field: str) -> SSlibKey:
     except ValueError:
         key = None
     if key is None or key.scheme not in _SCHEMES:
-        raise BadInput("a key of this kind is not used", field=field, hint=f"use {_KINDS}")
+        raise BadInput("unsupported kind of key", field=field, hint=f"use {_KINDS}")
     return key
 
 
 def read_keys(data: bytes, field: str) -> list[SSlibKey]:
-    """Public keys from a file: PEM (one or several), or a JSON Web Key Set.
+    """Read public keys from a file: PEM (one or several), or a JSON Web Key Set.
 
     Args:
         data: of the file.
@@ -63,7 +63,7 @@ def read_keys(data: bytes, field: str) -> list[SSlibKey]:
     check_library()
     if b"PRIVATE KEY" in data:
         hint = "openssl pkey -in KEY -pubout makes the public one"
-        raise BadInput("holds a private key where a public one is meant", field=field, hint=hint)
+        raise BadInput("holds a private key instead of a public key", field=field, hint=hint)
     keys: list[SSlibKey] = []
     if b"-----BEGIN" in data:
         keys = _public_from_pem(data, field)
@@ -94,7 +94,7 @@ def _public_from_pem(data: bytes, field: str) -> list[SSlibKey]:
 
 
 def _from_set(data: bytes, field: str) -> list[SSlibKey]:
-    """Return keys of a set; those of another kind or for another use are left out (RFC 7517, 5)."""
+    """Return the keys of a set, without other kinds or uses (RFC 7517, 5)."""
     document = read_json(data, field)
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
@@ -109,7 +109,7 @@ def _from_web(entry: Any, field: str) -> SSlibKey | None:
     if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
         return None
     if "d" in entry:
-        raise BadInput("holds a private key where a public one is meant", field=field)
+        raise BadInput("holds a private key instead of a public key", field=field)
     kind = (entry.get("kty"), entry.get("crv"))
     try:
         if kind == ("OKP", "Ed25519"):
@@ -166,7 +166,7 @@ KEPT_ELSEWHERE = {
     "azurekms": "Azure Key Vault (pip install 'securesystemslib[azurekms]')",
     "hv": "HashiCorp Vault (pip install 'securesystemslib[vault]')",
 }
-"""Schemes of keys that securesystemslib signs with and never sees, and what they need."""
+"""Schemes of external keys that securesystemslib signs with, and the packages they need."""
 _FIELD = "--signing-key"
 _LARGEST = 64 * 1024
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -177,7 +177,7 @@ def signer_maker(
     public: bytes | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[], Signer], SSlibKey]:
-    """What makes the signer, and its public key.
+    """Return a function that makes the signer, and its public key.
 
     A key that is kept elsewhere is not asked for here: what a token's library opens does not
     survive a fork, so each process makes its own signer when it first signs.
@@ -195,7 +195,7 @@ def signer_maker(
     environment = os.environ if environment is None else environment
     if "-----BEGIN" in uri:  # is not shown, for logs are kept
         hint = "name the file that holds it, or its variable: env:VARIABLE"
-        raise BadInput("is the key itself", field=_FIELD, hint=hint)
+        raise BadInput("is a key, not the name of one", field=_FIELD, hint=hint)
     scheme, colon, rest = uri.partition(":")
     if colon and scheme in KEPT_ELSEWHERE:
         return _kept_elsewhere(uri, scheme, public, environment)
@@ -205,7 +205,7 @@ def signer_maker(
             raise BadInput(f"the variable {rest} is empty", field=_FIELD, hint="a key in PEM")
     elif colon and scheme != "file" and "/" not in scheme:
         known = ", ".join(f"{name}:" for name in ("file", "env", *KEPT_ELSEWHERE))
-        raise BadInput(f"{scheme}: is no known kind of key", field=_FIELD, hint=f"one of {known}")
+        raise BadInput(f"unknown kind of key {scheme}:", field=_FIELD, hint=f"one of {known}")
     else:
         pem = _read_private(rest if scheme == "file" else uri)
     signer = _private_from_pem(pem, environment.get(SECRET))
@@ -213,7 +213,7 @@ def signer_maker(
 
 
 def _read_private(path: str) -> bytes:
-    """Return a file that only its owner reads.
+    """Read a file that only its owner can read.
 
     Raises:
         BadInput: it cannot be read, or others may.
@@ -227,7 +227,7 @@ def _read_private(path: str) -> bytes:
         raise BadInput(f"cannot read {path!r}: {reason}", field=_FIELD, value=path) from None
     if mode & _OTHERS:
         shown = stat.filemode(mode)
-        what = f"{path!r} is open to others than its owner ({shown})"
+        what = f"{path!r} is accessible to users other than its owner ({shown})"
         raise BadInput(what, field=_FIELD, value=path, hint=f"chmod 600 {path}")
     return data
 
@@ -259,10 +259,10 @@ def _kept_elsewhere(
 ) -> tuple[Callable[[], Signer], SSlibKey]:
     if public is None:
         hint = "name its public key with --signing-public-key"
-        raise BadInput(f"{scheme}: keeps the private key to itself", field=_FIELD, hint=hint)
+        raise BadInput(f"{scheme}: does not reveal its public key", field=_FIELD, hint=hint)
     keys = read_keys(public, "--signing-public-key")
     if len(keys) != 1:
-        raise BadInput("one key signs, not several", field="--signing-public-key")
+        raise BadInput("holds several keys, but only one can sign", field="--signing-public-key")
 
     def secret(name: str) -> str:
         if not environment.get(SECRET):

@@ -30,12 +30,12 @@ class KeyBody(Struct, frozen=True):
     kty: Literal["OKP", "EC"]
     crv: Literal["Ed25519", "P-256"]
     x: str
-    kid: Annotated[str, Meta(description="`keyid` of the signatures that it verifies")]
+    kid: Annotated[str, Meta(description="`keyid` of the signatures that this key verifies")]
     use: Literal["sig"]
     y: str = ""
 
 
 class KeySetBody(Struct, frozen=True):
-    """A JSON Web Key Set: the key that signs first, then those that signed before, or will."""
+    """A JSON Web Key Set: the current signing key first, then former and future keys."""
 
     keys: list[KeyBody]

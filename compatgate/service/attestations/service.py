@@ -33,12 +33,12 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class Signing(Struct, frozen=True):
-    """What the operator set.
+    """The operator's signing options.
 
     Attributes:
-        make: gives the signer, in each process; None: nothing is signed here.
-        keys: public ones, of the signer first; the others signed before, or will.
-        valid_for: how long an attestation counts after its verdict was last given.
+        make: makes the signer, in each process; None: this gate signs nothing.
+        keys: public keys, the signer's first; then former and future keys.
+        valid_for: validity of an attestation after the last decision.
         verifier: URI of this gate.
     """
 
@@ -52,7 +52,7 @@ class Signed(Struct, frozen=True):
     """A statement in its envelope.
 
     Attributes:
-        etag: the same as long as the statement is, whatever its signature is made with.
+        etag: changes only with the statement, not with the signing key.
     """
 
     envelope: dict[str, Any]
@@ -61,7 +61,7 @@ class Signed(Struct, frozen=True):
 
 
 class Attestations:
-    """Signs verdicts of a database; nothing else is ever signed.
+    """The service that signs the verdicts of a database, and nothing else.
 
     Args:
         database: that has the verdicts.
@@ -79,17 +79,17 @@ class Attestations:
 
         Args:
             verdict_id: of a verdict that is stored.
-            form: with our own predicate, or with SLSA's summary.
+            form: compatgate's predicate, or SLSA's summary.
 
         Raises:
-            NotFound: no such verdict was given here.
-            Conflict: there is no key; or the verdict is none that can be vouched for.
+            NotFound: the gate has no such verdict.
+            Conflict: the gate has no key, or the verdict cannot be attested.
             Unavailable: the key does not answer.
         """
         about = self._vouched(verdict_id)
         signing = self._signing
         if signing.make is None:
-            hint = "the operator names one with compatgate serve --signing-key"
+            hint = "the operator sets one with compatgate serve --signing-key"
             raise Conflict("this gate has no key to sign with", field="id", hint=hint)
         statement = (
             statement_of(about) if form == "verdict" else summary_of(about, signing.verifier)
@@ -100,11 +100,11 @@ class Attestations:
 
     @property
     def keys(self) -> Sequence[SSlibKey]:
-        """Public keys that are published."""
+        """Return the published public keys."""
         return self._signing.keys
 
     def key_set(self) -> dict[str, Any]:
-        """Public keys as a JSON Web Key Set."""
+        """Return the public keys as a JSON Web Key Set."""
         return key_set(self._signing.keys)
 
     def _vouched(self, verdict_id: str) -> VerdictContent:
@@ -126,5 +126,5 @@ class Attestations:
         except Exception as error:
             self._signer = None
             reason = " ".join(str(error).split())[:200] or type(error).__name__
-            hint = "the operator's log and $PYKCS11LIB, credentials or network say more"
+            hint = "check the gate's log, $PYKCS11LIB, credentials and network"
             raise Unavailable(f"the signing key cannot sign: {reason}", hint=hint) from error

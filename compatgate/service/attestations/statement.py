@@ -40,7 +40,7 @@ def digest_of(value: Any) -> DigestSet:
 
 
 def digest_set(text: str) -> DigestSet:
-    """``sha256:1a2b...`` as in-toto writes it."""
+    """Return ``sha256:1a2b...`` in the form of in-toto."""
     algorithm, _, digits = text.partition(":")
     return {algorithm: digits}
 
@@ -60,7 +60,7 @@ def stack_digest(stack: Mapping[str, Any]) -> DigestSet:
 
 
 def stated_digest(stated: Mapping[str, Any]) -> DigestSet:
-    """Return the digest that the verdict on a stated stack has.
+    """Return the digest of a stated stack in its verdict.
 
     Args:
         stated: as requests carry it.
@@ -91,11 +91,11 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://compatgate.dev/attestations/verdict/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 Moment = Annotated[datetime, Meta(tz=True)]
-_NEITHER = "was decided before the gate kept what a verdict rests on"
+_NEITHER = "was decided before the gate stored the basis of a verdict"
 
 
 class Descriptor(Struct, frozen=True, rename="camel"):
-    """Names what was used, by its digest."""
+    """A resource with its digest."""
 
     name: str
     digest: DigestSet
@@ -125,12 +125,12 @@ class ShortFinding(Struct, frozen=True, rename="camel"):
 
 
 class Predicate(Struct, frozen=True, rename="camel", kw_only=True):
-    """What the gate said, of what, resting on what, and for how long.
+    """The decision of the gate: its subject, its inputs and its validity.
 
     Attributes:
-        confirmed_at: when it was said last; asking again confirms it.
-        valid_until: from then on it proves nothing; ask again.
-        inputs: digests of all that the answer rests on, and of the verdict as it is stored.
+        confirmed_at: time of the last decision; asking again renews it.
+        valid_until: end of its validity; ask again after it.
+        inputs: digests of every input of the answer, and of the stored verdict.
     """
 
     id: str
@@ -155,14 +155,14 @@ class Predicate(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Subject(Struct, frozen=True, rename="camel"):
-    """What a statement is about."""
+    """The subject of a statement."""
 
     name: str
     digest: DigestSet
 
 
 class VerdictContent(Struct, frozen=True):
-    """What is to be signed, in every form."""
+    """The signed content, for every predicate."""
 
     subject: Subject
     predicate: Predicate
@@ -171,7 +171,7 @@ class VerdictContent(Struct, frozen=True):
 def verdict_content(
     stored: str, *, confirmed_at: datetime | None, valid_for: timedelta
 ) -> VerdictContent:
-    """What can be vouched for of a verdict.
+    """Return the content of a verdict that can be attested.
 
     The image is the subject only where the gate read it and decided on nothing else: whoever may
     ask may state any stack, and put any image's name on it.
@@ -217,7 +217,7 @@ def verdict_content(
 
 
 def statement_of(about: VerdictContent) -> dict[str, Any]:
-    """Return the statement with our own predicate."""
+    """Return the statement with compatgate's predicate."""
     return statement(about.subject, PREDICATE_TYPE, plain(about.predicate))
 
 
@@ -234,7 +234,7 @@ def statement(
 
 
 def plain(value: Struct) -> dict[str, Any]:
-    """Return a struct as JSON has it, times as answers carry them."""
+    """Convert a struct to plain data, with times as in answers."""
     made: dict[str, Any] = msgspec.to_builtins(value, builtin_types=(datetime,))
     return {key: format_moment(v) if isinstance(v, datetime) else v for key, v in made.items()}
 
@@ -242,7 +242,7 @@ def plain(value: Struct) -> dict[str, Any]:
 def _check(verdict: Mapping[str, Any]) -> None:
     basis = verdict.get("basis")
     if basis not in ("image", "stated"):
-        why = "is a what-if: it says nothing of what is there" if basis else _NEITHER
+        why = "is a what-if, not a decision about a real stack" if basis else _NEITHER
         hint = "ask again without set" if basis else "ask again"
         raise Conflict(f"verdict {verdict['id']} {why}", field="id", hint=hint)
     if any(finding["rule"] == some_pools.id for finding in verdict["findings"]):
@@ -280,12 +280,12 @@ def _inputs(verdict: Mapping[str, Any], stored: str) -> list[Descriptor]:
 
 SUMMARY_TYPE = "https://slsa.dev/verification_summary/v1"
 ANY_GATE = "https://compatgate.dev/gate"
-"""Who verified, where the operator names no public address."""
+"""The verifier, if the operator names no public address."""
 _HOLDS = {"pass": "COMPATGATE_PASS", "warn": "COMPATGATE_WARN"}
 
 
 def summary_of(about: VerdictContent, verifier: str) -> dict[str, Any]:
-    """Return the statement with SLSA's predicate; our own is in it, as an extension.
+    """Return the statement with SLSA's predicate; compatgate's is an extension of it.
 
     What is not known did not pass, whatever the target's mode lets in: whoever reads a summary sees
     two results only.

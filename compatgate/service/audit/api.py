@@ -14,7 +14,7 @@ from compatgate.service.web.route import Returns, route
 
 
 class AuditFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which links to list."""
+    """Filters of the audit log."""
 
     action: Annotated[Filter, Meta(description="or the beginning of several, `matrix.`")] | None = (
         None
@@ -38,10 +38,12 @@ def list_audit(call: Call[AuditFilters]) -> Reply:
 
 
 class Head(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the chain must still hold."""
+    """Query parameters of a verification."""
 
     head: (
-        Annotated[Filter, Meta(description="a head noted earlier, to notice a chain cut short")]
+        Annotated[
+            Filter, Meta(description="a hash stored earlier; it reveals truncation of the chain")
+        ]
         | None
     ) = None
 
@@ -52,7 +54,7 @@ class Head(Struct, frozen=True, forbid_unknown_fields=True):
     scope="admin",
     tag="audit",
     query=Head,
-    returns=Returns(ChainBody, "What the verification found", etag=True),
+    returns=Returns(ChainBody, "The result of the verification", etag=True),
 )
 def verify_audit(call: Call[Head]) -> Reply:
     """Recompute the hash chain, and compare the logs and the matrix with it.

@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked.
+    """Run the chosen action.
 
     Raises:
         Unavailable: the database does not answer.
@@ -143,5 +143,5 @@ def _decisions(args: argparse.Namespace, gate: Client) -> int:
         *("decided", "verdict", "allowed", "target", "revision"),
         *("asked by", "source", "id", "image"),
     )
-    print_table(head, rows, empty="nothing was decided")
+    print_table(head, rows, empty="no decisions")
     return 0

@@ -1,4 +1,4 @@
-"""Show the audit log, and whether its chain holds."""
+"""Show the audit log, and the verification of its chain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EMPTY = Empty("No matching records.", "The audit log holds every change and eve
 
 
 class AuditQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which links of the chain."""
+    """Filters of the audit log."""
 
     action: Annotated[str, Meta(max_length=200)] | None = None
     actor: Annotated[str, Meta(max_length=200)] | None = None
@@ -36,7 +36,7 @@ class AuditQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 @page("/audit", nav="audit", query=AuditQuery)
 def show_audit(ask: PageRequest[AuditQuery]) -> HtmlPage:
-    """Return changes and batches of decisions, newest first."""
+    """Show changes and batches of decisions, newest first."""
     query = ask.query
     found = found_by(ask.gate.history.list_audit, query)
     rows = [_row(one) for one in found.items]
@@ -46,7 +46,7 @@ def show_audit(ask: PageRequest[AuditQuery]) -> HtmlPage:
 
 @page("/audit/verify", scope="admin", nav="audit")
 def show_verification(ask: PageRequest[Any]) -> HtmlPage:
-    """Recompute the chain."""
+    """Verify the chain, and show the result."""
     return HtmlPage("audit-verify.html", "Audit chain", {"report": ask.gate.history.verify()})
 
 
@@ -66,7 +66,7 @@ def _row(one: AuditRow) -> tuple[Any, ...]:
 
 
 def _place(one: AuditRow) -> str | None:
-    """Return the page of what was acted on, where there is one."""
+    """Return the page of the subject, if it has one."""
     if one.subject.startswith("run_"):
         return link("runs", one.subject)
     revision = one.detail.get("revision")

@@ -56,12 +56,12 @@ class AuditRow(Struct, frozen=True):
 
 
 GENESIS = "0" * 64
-"""What the first link has for its predecessor."""
+"""The predecessor hash of the first link."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def digest_rows(rows: Iterable[object]) -> str:
-    """SHA-256 over rows, one JSON text a line."""
+    """Return the SHA-256 of rows, one JSON text per line."""
     digest = hashlib.sha256()
     for row in rows:
         digest.update(_encode(row))
@@ -85,8 +85,8 @@ def link(
         at: when it happened.
         actor: who did it.
         action: ``matrix.change``, ``token.create``, ``decisions``, ...
-        subject: what was acted on.
-        detail: whatever else is to be known.
+        subject: the object of the action.
+        detail: further plain data.
     """
     seq, previous = (last[0] + 1, last[1]) if last else (1, GENESIS)
     body = {
@@ -102,7 +102,7 @@ def link(
 
 
 def hash_of(link: dict[str, Any]) -> str:
-    """Return the hash that a link must have."""
+    """Compute the hash of a link."""
     keys = ("seq", "at", "actor", "action", "subject", "detail", "previous")
     return sha256(_encode([link[key] for key in keys]))
 
@@ -123,7 +123,7 @@ def append(
     subject: str,
     detail: dict[str, Any],
 ) -> int:
-    """Add a link; the session must be a writing one, which no other overlaps.
+    """Add a link, in a writing session that no other overlaps.
 
     Returns:
         Its number.
@@ -152,7 +152,7 @@ def list_records(
         since: not before this.
         until: not after this.
         cursor: of the page.
-        limit: at most so many.
+        limit: maximum number of links.
     """
     query = select(AuditRecord.__table__)
     if action:

@@ -21,12 +21,14 @@ class AuditBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChainBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether the logs are as they were written."""
+    """The result of a verification of the logs."""
 
     ok: bool
     links: int
     decisions: int
     revisions: int
     evidence: Annotated[int, Meta(description="judged runs")]
-    head: Annotated[str, Meta(description="note it elsewhere to notice a chain cut short")]
+    head: Annotated[
+        str, Meta(description="store it elsewhere; the chain alone cannot reveal truncation")
+    ]
     problems: list[str]

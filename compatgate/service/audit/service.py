@@ -1,4 +1,4 @@
-"""Look back: decisions, the audit chain, and whether the chain and what it vouches for hold."""
+"""List decisions and audit records, and verify the audit chain with the rows that it covers."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from compatgate.service.matrix.models import DocumentChange, Revision
 from compatgate.service.runs import evidence
 
 _ENOUGH = 100
-"""Problems after which looking further tells nothing new."""
+"""Maximum number of reported problems."""
 
 
 class ChainReport(Struct, frozen=True):
-    """What a verification found.
+    """The result of a verification.
 
     Attributes:
-        links: of the chain.
-        decisions: that the chain vouches for.
-        revisions: likewise.
-        evidence: likewise.
-        head: hash of the last link; note it elsewhere to notice a chain that was cut short.
-        problems: what does not fit, in words; empty: the chain holds.
+        links: number of links.
+        decisions: number of decisions that the chain covers.
+        revisions: number of revisions that the chain covers.
+        evidence: number of evidence rows that the chain covers.
+        head: hash of the last link; store it elsewhere to detect truncation.
+        problems: mismatches, in words; empty: the chain is intact.
     """
 
     links: int
@@ -52,7 +52,7 @@ class ChainReport(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Return whether everything fits."""
+        """Return whether the chain is intact."""
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def verify_chain(session: Session, *, expected_head: str | None = None) -> Chain
 
     Args:
         session: to read from; one moment of the database is checked.
-        expected_head: a head noted earlier, which must still be in the chain.
+        expected_head: a hash stored earlier, which must still be in the chain.
     """
     walk = _Walk(session)
     problems = []
@@ -78,7 +78,7 @@ def verify_chain(session: Session, *, expected_head: str | None = None) -> Chain
 
 
 class _Walk:
-    """One pass over the chain, from its first link."""
+    """A pass over the chain, from its first link."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -167,9 +167,9 @@ class _Walk:
 
 
 def _rest(session: Session, walk: _Walk, expected_head: str | None) -> Iterable[str]:
-    """What only the whole chain can tell; runs after the walk."""
+    """Yield problems that need the whole chain; call it after the walk."""
     if expected_head is not None and expected_head not in walk.heads:
-        yield f"the chain does not hold the expected head {expected_head}"
+        yield f"the chain does not contain the expected head {expected_head}"
     last = session.execute(select(Decision.id).order_by(Decision.id.desc()).limit(1)).scalar()
     if (last or 0) > walk.decisions:
         yield f"decisions {walk.decisions + 1} to {last} have no link"
@@ -181,7 +181,7 @@ def _rest(session: Session, walk: _Walk, expected_head: str | None) -> Iterable[
 
 
 def _current(session: Session, latest: int) -> Iterator[str]:
-    """Documents that are not what their last revision made them."""
+    """Yield documents that differ from their last revision."""
     history = {
         key_of(document): (encode(document), revision)
         for document, revision in revisions.documents_at(session, latest)
@@ -190,13 +190,13 @@ def _current(session: Session, latest: int) -> Iterator[str]:
         for document, revision in documents.load(session, kind):
             key = key_of(document)
             if history.pop(key, None) != (encode(document), revision):
-                yield f"{kind} {key[1]}: is not what its last revision says"
+                yield f"{kind} {key[1]}: differs from its last revision"
     for kind, name in history:
         yield f"{kind} {name}: is missing, and no revision deleted it"
 
 
 class History:
-    """What was decided and done; reading only."""
+    """The decisions and audit records of a database, read only."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -216,7 +216,7 @@ class History:
             return decisions.show(session, number)
 
     def decisions_per_day(self, days: int, *, target: str | None = None) -> Counted:
-        """Return decisions of the last days in UTC, today's included, each day there.
+        """Return decisions per day of the last days in UTC, with today and empty days.
 
         Args:
             days: how many, 1 to 366.
@@ -231,13 +231,13 @@ class History:
         return Counted(tuple(known.get(d) or DayRow(d) for d in wanted), found.complete)
 
     def stopped_per_target(self, days: int) -> dict[str, int]:
-        """Return decisions of the last days that did not allow what was asked, by target."""
+        """Return the number of denied decisions of the last days, by target."""
         since = clock.now() - timedelta(days=days)
         with self._database.reading() as session:
             return decision_summaries.stopped_per_target(session, since)
 
     def most_denied(self, days: int, *, limit: int = 10) -> list[DeniedRow]:
-        """Return verdicts of the last days that did not allow, those given most often first."""
+        """Return the denied verdicts of the last days, the most frequent first."""
         since = clock.now() - timedelta(days=days)
         with self._database.reading() as session:
             return decision_summaries.most_denied(session, since, limit=limit)
@@ -248,6 +248,6 @@ class History:
             return audit.list_records(session, **filters)
 
     def verify(self, *, expected_head: str | None = None) -> ChainReport:
-        """Check the chain and all that it vouches for."""
+        """Verify the chain and every row that it covers."""
         with self._database.reading() as session:
             return verify_chain(session, expected_head=expected_head)

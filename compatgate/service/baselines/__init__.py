@@ -1,1 +1,1 @@
-"""Keep what metrics are expected to be, in versions that a person approves."""
+"""Store the expected distributions of metrics, in versions that a person approves."""

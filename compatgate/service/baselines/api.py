@@ -24,9 +24,11 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
 
 
 class BaselineFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which baselines to list."""
+    """Filters of the list of baselines."""
 
-    workload: Annotated[Filter, Meta(description="with its digest, as listed")] | None = None
+    workload: Annotated[Filter, Meta(description="workload with its digest, as listed")] | None = (
+        None
+    )
     sku: Filter | None = None
     family: Filter | None = None
     metric: Filter | None = None
@@ -68,7 +70,7 @@ def show_baseline(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def approve_baseline(call: Call[NoQuery]) -> Reply:
-    """Approve a proposed baseline: from now on runs are judged against it."""
+    """Approve a proposed baseline for future runs."""
     number, by = call.args["id"], call.principal.name
     return Reply(call.gate.baselines.approve(number, by=by).to_json())
 
@@ -82,18 +84,20 @@ def approve_baseline(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def refuse_baseline(call: Call[NoQuery]) -> Reply:
-    """Refuse a baseline: no run is judged against it, or none any more.
+    """Refuse a proposed baseline, or retire an approved one.
 
-    The next sound run proposes a version that is learnt without it.
+    The next valid run proposes a version that is learnt without it.
     """
     number, by = call.args["id"], call.principal.name
     return Reply(call.gate.baselines.refuse(number, by=by).to_json())
 
 
 class ExportFilters(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which baselines to export."""
+    """Filters of the export."""
 
-    workload: Annotated[Filter, Meta(description="its name, or with its digest")] | None = None
+    workload: (
+        Annotated[Filter, Meta(description="workload name, with or without its digest")] | None
+    ) = None
     sku: Filter | None = None
 
 
@@ -106,7 +110,7 @@ class ExportFilters(Struct, frozen=True, forbid_unknown_fields=True):
     returns=Returns(list[dict[str, Any]], "The lines of a file of baselines, in order"),
 )
 def export_baselines(call: Call[ExportFilters]) -> Reply:
-    """Export what runs are judged against, for another gate to propose.
+    """Export the approved baselines, for another gate to propose.
 
     Each item is a line of the file that `POST /baselines/import` takes.
     """
@@ -119,13 +123,13 @@ def export_baselines(call: Call[ExportFilters]) -> Reply:
     scope="operate",
     tag="evidence",
     body=Body(BaselineFiles, examples={"baselines": {"files": [BASELINES]}}),
-    returns=Returns(BaselinesImported, "What became of the files"),
+    returns=Returns(BaselinesImported, "The result for each file"),
 )
 def import_baselines(call: Call[NoQuery]) -> Reply:
-    """Propose baselines from samples, or from what another gate has exported.
+    """Propose baselines from samples, or from another gate's export.
 
-    Where a file is malformed nothing is proposed, and every mistake is named with file, line and
-    field. What comes in is judged by only once somebody has approved it.
+    A malformed file proposes nothing, and every error is named with file, line and
+    field. Runs are judged against an imported baseline only after a person approved it.
     """
     asked = to_struct(call.document(), BaselineFiles)
     sources = [Source(file.name, file.text) for file in asked.files]

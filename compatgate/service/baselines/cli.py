@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from compatgate.documents.sources import Source
 
 _IMPORT = """\
-Every version that is proposed waits for approval (baselines approve); runs are judged by it only
-then. Samples start what has no version at all. Where a file is malformed nothing is proposed.
-exit status: 0 done (also where nothing was new), 1 something was refused, 2 bad input
+Every proposed version waits for approval (baselines approve); only then runs are judged against it.
+Samples start a baseline that has no version yet. A malformed file proposes nothing at all.
+exit status: 0 done (also if nothing was new), 1 something was refused, 2 bad input
 """
 
 
@@ -68,11 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked.
+    """Run the chosen action.
 
     Raises:
         NotFound: there is no such baseline.
-        Conflict: it is not proposed any more; or, to be refused, neither proposed nor approved.
+        Conflict: the baseline has another state than the action needs.
     """
     from compatgate.kit.cli.output import print_json
 
@@ -133,7 +133,7 @@ def _print(found: dict[str, Any]) -> None:
     if near := found.get("nearest"):
         change = "" if near["change"] is None else f"; this is {near['change']:+.1%}"
         print(
-            f"  none is approved for this family; the nearest is {near['family']}"
+            f"  no version is approved for this family; the nearest family is {near['family']}"
             f" ({near['id']}): median {near['median']:.6g}{change}, to compare, never to judge by"
         )
     most = max((bar["count"] for bar in figures["bins"]), default=0)
@@ -147,7 +147,7 @@ def _print(found: dict[str, Any]) -> None:
 
 
 def _sampled(run: dict[str, Any]) -> str:
-    """Of a run that came as a sample: when, on what."""
+    """Describe the origin of a sample: date, GPU, driver and note."""
     from compatgate.kit.cli.terminal import printable
 
     sample = run.get("sample")
@@ -160,7 +160,7 @@ def _sampled(run: dict[str, Any]) -> str:
 
 
 def export_baselines(args: argparse.Namespace) -> int:
-    """Write what runs are judged against, one a line."""
+    """Write the approved baselines, one per line."""
     with gate_of(args) as gate:
         lines = gate.export_baselines(workload=args.workload, sku=args.sku)
     write_output(args.output, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
@@ -169,11 +169,11 @@ def export_baselines(args: argparse.Namespace) -> int:
 
 
 def import_baselines(args: argparse.Namespace) -> int:
-    """Propose what files hold, or the samples beside every workload.
+    """Propose the baselines of files, or the samples of every workload.
 
     Raises:
         BadInput: a file that cannot be read.
-        ManyProblems: every mistake in every file; nothing was proposed.
+        ManyProblems: every error in every file; nothing was proposed.
     """
     sources = _sources(args)
     found: dict[str, Any] = {"proposed": [], "unchanged": [], "refused": []}
@@ -220,4 +220,4 @@ def _print_import(found: dict[str, Any], sources: Sequence[Source]) -> None:
     if not sources:
         print("no workload here has a sample yet (docs/canaries.md, Samples)")
     elif found["proposed"]:
-        print("look at each with: canary baselines show ID; approve it with: approve ID")
+        print("next: canary baselines show ID, then canary baselines approve ID")

@@ -46,7 +46,7 @@ from compatgate.service.runs.service import Runs
 def take_samples(
     runs: Runs, facts: Facts, run_id: str, *, step: str | None = None, note: str = ""
 ) -> dict[str, Any]:
-    """What a run measured as files, and why some of its steps give none; as plain data.
+    """Return the measurements of a run as files, and why steps give none; as plain data.
 
     Args:
         runs: of the database.
@@ -61,7 +61,7 @@ def take_samples(
     """
     detail = runs.show(run_id)
     if not detail.run.has_ended:
-        hint = "a sample is taken once it is known what became of the whole run"
+        hint = "wait for the end of the run, then take samples"
         what = f"the run {run_id} is {detail.run.state}"
         raise Conflict(what, field="run", value=run_id, hint=hint)
     names = [row.name for row in detail.steps]
@@ -81,7 +81,7 @@ def take_samples(
 
 
 def sample_files(taken: ExtractedSamples) -> dict[str, Any]:
-    """What was taken, each sample as a file beside its workload."""
+    """Return the collected samples, each with the file next to its workload."""
     return {
         "samples": [
             {
@@ -97,12 +97,12 @@ def sample_files(taken: ExtractedSamples) -> dict[str, Any]:
 
 
 class Imported(Struct, frozen=True):
-    """What became of files.
+    """The result of an import.
 
     Attributes:
-        proposed: versions that wait for approval now.
-        unchanged: what is here already, or comes second to what is.
-        refused: what cannot be judged by here.
+        proposed: versions that now wait for approval.
+        unchanged: values that exist already, or give way to existing ones.
+        refused: values that this gate cannot judge by.
     """
 
     proposed: tuple[BaselineRow, ...]
@@ -111,7 +111,7 @@ class Imported(Struct, frozen=True):
 
 
 def imported(found: Imported) -> dict[str, Any]:
-    """What became of files, as plain data."""
+    """Convert the result of an import to plain data."""
     left_out = {
         "unchanged": msgspec.to_builtins(found.unchanged),
         "refused": msgspec.to_builtins(found.refused),
@@ -120,11 +120,11 @@ def imported(found: Imported) -> dict[str, Any]:
 
 
 class Exchange:
-    """Files of baselines of one database.
+    """Import and export of the baselines of one database.
 
     Args:
         database: with the schema.
-        catalogue: says which workloads there are.
+        catalogue: loads the workloads.
         facts: to read GPUs by.
     """
 
@@ -134,7 +134,7 @@ class Exchange:
         self._facts = facts
 
     def lines(self, *, workload: str | None = None, sku: str | None = None) -> list[dict[str, Any]]:
-        """What runs are judged against, as the lines of a file.
+        """Return the approved baselines as the lines of a file.
 
         Args:
             workload: only this one's; its name, or with the digest of its content.
@@ -149,10 +149,10 @@ class Exchange:
         return found
 
     def take(self, sources: Sequence[Source], *, by: str) -> Imported:
-        """Propose what files hold; all of them or, where one is malformed, nothing.
+        """Propose the baselines of files; a malformed file proposes nothing.
 
         Raises:
-            ManyProblems: every mistake, with file, line and field.
+            ManyProblems: every error, with file, line and field.
         """
         offered = read_baseline_files(sources, self._catalogue().workloads, self._facts)
         proposals = [
@@ -191,13 +191,13 @@ class _Proposal(Struct, frozen=True):
 
     @property
     def named(self) -> str:
-        """For people."""
+        """Return the name of the baseline for people."""
         workload, sku, family, metric = self.key
         return f"{metric} of {workload} on {sku}, {family}"
 
 
 class _Writer:
-    """Proposes, in one transaction."""
+    """The writer of proposals, in one transaction."""
 
     def __init__(self, session: Session, by: str) -> None:
         self._session = session
@@ -227,22 +227,22 @@ class _Writer:
 
 
 def _comes_second(proposal: _Proposal, last: BaselineRow, known: Baseline) -> str:
-    """Return why nothing is proposed where there is a version already; "" where something is."""
+    """Return why an existing version makes the proposal unnecessary; "": propose it."""
     offered = {run for run, _ in proposal.accepted}
     have = {run.run for run in known.runs} | {run.run for run in known.discarded}
     if offered <= have and (not proposal.source or len(offered) == len(known.runs)):
-        return f"version {last.version} rests on it already"
+        return f"version {last.version} contains it already"
     waits = last.state == "proposed"
     elsewhere = known.starting or bool(known.source)
     if waits and not elsewhere:
         return f"version {last.version} of runs here is proposed (baseline {last.id})"
     if not proposal.source and not (waits and known.starting):
-        return f"version {last.version} is {last.state}: samples only start what has none"
+        return f"version {last.version} is {last.state}: samples only start a new baseline"
     return ""
 
 
 def _learnt(proposal: _Proposal, known: Baseline | None, version: int) -> Baseline:
-    """Return the version, of the samples of a proposed one as well.
+    """Learn the version, also from the samples of a proposed one.
 
     Raises:
         BadInput: nothing can be learnt from the values.

@@ -1,4 +1,4 @@
-"""Show baselines: what metrics are expected to be, and who approved it."""
+"""Show baselines: the expected distributions of metrics, and their approvals."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NONE = Empty("No matches.", "Remove a filter.")
 
 
 class BaselinesQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which baselines to list."""
+    """Filters of the list of baselines."""
 
     workload: Filter | None = None
     sku: Filter | None = None
@@ -63,7 +63,7 @@ class BaselinesQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_on
 
 @page("/baselines", nav="baselines", query=BaselinesQuery)
 def show_baselines(ask: PageRequest[BaselinesQuery]) -> HtmlPage:
-    """Return every version, newest first; above, what waits for approval."""
+    """Show every version, newest first, and above them the versions that wait for approval."""
     query = ask.query
     found = found_by(ask.gate.baselines.list, query)
     rows = [_row(row) for row in found.items]
@@ -73,7 +73,7 @@ def show_baselines(ask: PageRequest[BaselinesQuery]) -> HtmlPage:
 
 
 def _filters(ask: PageRequest[BaselinesQuery]) -> list[tuple[str, str, Any, list[str]]]:
-    """Return the filters, with what the newest baselines have as choices."""
+    """Return the filters, with choices from the newest baselines."""
     query = ask.query
     newest = ask.gate.baselines.list(limit=_CHOICES).items
 
@@ -121,7 +121,7 @@ def _row(row: BaselineRow) -> tuple[Any, ...]:
 
 
 def _waiting(ask: PageRequest[Any], row: BaselineRow) -> dict[str, Any]:
-    """Return a proposed version, and how far it lies from the one that is approved now."""
+    """Return a proposed version, and its distance from the approved one."""
     learnt = Baseline.from_json(row.body)
     middle = median(learnt.samples.values)
     before = _approved(ask, row)
@@ -163,7 +163,7 @@ _VERSIONS = (
 
 @page(f"/baselines/<int(max={LARGEST['big']}):id>", nav="baselines", query=Listing)
 def show_baseline(ask: PageRequest[Listing]) -> HtmlPage:
-    """Return a version: its values, the runs that gave them, and the versions before it."""
+    """Show a version: its values, the runs that gave them, and earlier versions."""
     detail = ask.gate.baselines.show(ask.args["id"])
     row = detail.row
     versions = ask.gate.baselines.list(
@@ -209,9 +209,9 @@ def _version(row: BaselineRow, shown: int) -> tuple[Any, ...]:
 
 
 def _runs(ask: PageRequest[Any], detail: BaselineDetail) -> list[dict[str, Any]]:
-    """Return the runs that it was learnt from; ``run_...:step`` is how they are kept.
+    """Return the runs that a version was learnt from, stored as ``run_...:step``.
 
-    Those that came as samples, or with another gate's baselines, are not runs of this one.
+    Samples and baselines of another gate are not runs of this gate.
     """
     found = []
     here = ask.gate.runs.ended({kept.run.partition(":")[0] for kept in detail.baseline.runs})
@@ -239,7 +239,7 @@ def _runs(ask: PageRequest[Any], detail: BaselineDetail) -> list[dict[str, Any]]
     nav="baselines",
 )
 def approve_baseline(ask: PageRequest[Any]) -> Redirect:
-    """From now on runs are judged against it."""
+    """Approve a proposed version for future runs."""
     row = ask.gate.baselines.approve(ask.args["id"], by=ask.principal.name).row
     done = f"Approved: runs are judged against version {row.version} of {row.metric} from now on."
     return Redirect(link("baselines", row.id), done)
@@ -252,7 +252,7 @@ def approve_baseline(ask: PageRequest[Any]) -> Redirect:
     nav="baselines",
 )
 def refuse_baseline(ask: PageRequest[Any]) -> Redirect:
-    """No run is judged against it, or none any more."""
+    """Refuse a proposed version, or retire an approved one."""
     row = ask.gate.baselines.refuse(ask.args["id"], by=ask.principal.name).row
     done = f"Refused: no run is judged against version {row.version} of {row.metric}."
     return Redirect(link("baselines", row.id), done)

@@ -15,7 +15,7 @@ from compatgate.kit.database.tables import DEFAULT, Base, BigKey, Page, UtcTime,
 
 
 class Baseline(Base):
-    """A version of what a metric is expected to be, for a workload, a SKU and a stack family."""
+    """A version of a metric's expected distribution, for a workload, a SKU and a stack family."""
 
     __tablename__ = "baselines"
     __table_args__ = (
@@ -65,14 +65,14 @@ Key = tuple[str, str, str, str]
 
 
 def latest(session: Session, key: Key) -> BaselineRow | None:
-    """Return the last version of a metric's baseline, whatever became of it."""
+    """Return the last version of a metric's baseline, in any state."""
     query = select(*_COLUMNS).where(*_is(key)).order_by(Baseline.version.desc()).limit(1)
     found = session.execute(query).first()
     return _row(found) if found else None
 
 
 def approved(session: Session, *, workload: str, sku: str, family: str) -> dict[str, BaselineRow]:
-    """What is judged against, by metric."""
+    """Return the approved baselines of a workload, SKU and family, by metric."""
     query = select(*_COLUMNS).where(
         Baseline.workload == workload,
         Baseline.sku == sku,
@@ -83,7 +83,7 @@ def approved(session: Session, *, workload: str, sku: str, family: str) -> dict[
 
 
 def approved_elsewhere(session: Session, key: Key) -> dict[str, BaselineRow]:
-    """What the other families of a metric are judged against, by family."""
+    """Return the approved baselines of the metric's other families, by family."""
     workload, sku, family, metric = key
     query = select(*_COLUMNS).where(
         Baseline.workload == workload,
@@ -96,7 +96,7 @@ def approved_elsewhere(session: Session, key: Key) -> dict[str, BaselineRow]:
 
 
 def propose(session: Session, key: Key, body: dict[str, Any], *, by: str, at: datetime) -> int:
-    """Propose a version, or renew the one that is proposed already; its id.
+    """Propose a version, or renew the proposed one; return its id.
 
     Args:
         session: a writing one.
@@ -134,17 +134,17 @@ def find(session: Session, number: int) -> BaselineRow:
     """
     found = session.execute(select(*_COLUMNS).where(Baseline.id == number)).first()
     if found is None:
-        hint = "compatgate canary baselines list shows those that there are"
+        hint = "compatgate canary baselines list shows every baseline"
         raise NotFound(f"there is no baseline {number}", field="baseline", value=number, hint=hint)
     return _row(found)
 
 
 def approve(session: Session, number: int, *, by: str, at: datetime) -> BaselineRow:
-    """Make a proposed version the one that is judged against.
+    """Approve a proposed version.
 
     Raises:
         NotFound: there is no such baseline.
-        Conflict: it is not proposed any more.
+        Conflict: the version is no longer proposed.
     """
     row = find(session, number)
     if row.state != "proposed":
@@ -160,11 +160,11 @@ def approve(session: Session, number: int, *, by: str, at: datetime) -> Baseline
 
 
 def refuse(session: Session, number: int, *, by: str, at: datetime) -> BaselineRow:
-    """Make a version one that is not judged against, be it proposed or approved.
+    """Refuse a proposed version, or retire an approved one.
 
     Raises:
         NotFound: there is no such baseline.
-        Conflict: it is neither.
+        Conflict: the version has another state.
     """
     row = find(session, number)
     if row.state not in ("proposed", "approved"):

@@ -11,7 +11,7 @@ BaselineState = Literal["proposed", "approved", "replaced", "refused"]
 
 
 class BaselineBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A version of what a metric is expected to be."""
+    """A version of a metric's expected distribution."""
 
     id: int
     workload: Annotated[str, Meta(description="with the digest of its content")]
@@ -30,7 +30,7 @@ class BaselineBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NearestBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the most similar stack family is judged against; to compare with, never to judge by."""
+    """The approved baseline of the most similar stack family; for comparison only."""
 
     id: int
     family: str
@@ -50,14 +50,14 @@ class BaselineDetailBody(BaselineBody, frozen=True, forbid_unknown_fields=True):
     ]
     discarded: list[dict[str, Any]]
     distribution: dict[str, Any]
-    source: Annotated[str, Meta(description="where it was imported from; empty: runs here")]
+    source: Annotated[str, Meta(description="origin of an import; empty: runs of this gate")]
     nearest: Annotated[
-        NearestBody | None, Meta(description="where none is approved for its family")
+        NearestBody | None, Meta(description="present if no version is approved for its family")
     ] = None
 
 
 class LeftOutBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was not taken of files, and why."""
+    """A part of a file that was not imported, and why."""
 
     what: Annotated[str, Meta(description="a file, a line of one, or a metric")]
     reason: str
@@ -77,13 +77,14 @@ class BaselineFiles(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BaselinesImported(Struct, frozen=True, forbid_unknown_fields=True):
-    """What became of files."""
+    """The result of an import."""
 
     proposed: Annotated[list[BaselineBody], Meta(description="versions that wait for approval")]
     unchanged: Annotated[
-        list[LeftOutBody], Meta(description="what is here already, or comes second to what is")
+        list[LeftOutBody],
+        Meta(description="values that exist already, or give way to existing ones"),
     ]
-    refused: Annotated[list[LeftOutBody], Meta(description="what cannot be judged by here")]
+    refused: Annotated[list[LeftOutBody], Meta(description="values that this gate cannot judge by")]
 
 
 BASELINES: dict[str, str] = {

@@ -31,7 +31,7 @@ from compatgate.service.baselines.repository import BaselineRow, Key
 
 
 class Nearest(Struct, frozen=True):
-    """What the most similar stack family is judged against; to compare with, never to judge by.
+    """The approved baseline of the most similar stack family; for comparison only.
 
     Attributes:
         id: of the approved baseline.
@@ -46,10 +46,10 @@ class Nearest(Struct, frozen=True):
 
 
 class BaselineDetail(Struct, frozen=True):
-    """A version with what it was learnt from.
+    """A version with the runs that it was learnt from.
 
     Attributes:
-        nearest: where no version is approved for its family.
+        nearest: present if no version is approved for its family.
     """
 
     row: BaselineRow
@@ -99,7 +99,7 @@ class BaselineService:
         run: str,
         found: Sequence[Samples],
     ) -> None:
-        """See `Baselines`: proposes a version that has the run's values besides the known ones."""
+        """Propose a version with the known values and the run's; see `Baselines`."""
         known = [samples for samples in found if samples.name in metrics]
         if not known:
             return
@@ -122,16 +122,16 @@ class BaselineService:
             return _detail(session, baselines.find(session, number))
 
     def approve(self, number: int, *, by: str) -> BaselineDetail:
-        """Make a proposed version the one that runs are judged against.
+        """Approve a proposed version for future runs.
 
         Raises:
             NotFound: there is none of that id.
-            Conflict: it is not proposed any more.
+            Conflict: the version is no longer proposed.
         """
         return self._decide("approve", baselines.approve, number, by)
 
     def refuse(self, number: int, *, by: str) -> BaselineDetail:
-        """Judge no run against a version, or none any more; the next one is learnt without it.
+        """Refuse a proposed version, or retire an approved one; the next is learnt without it.
 
         Raises:
             NotFound: there is none of that id.
@@ -179,7 +179,7 @@ def _runs(row: BaselineRow) -> set[str]:
 
 
 def _own(session: Session, key: Key, last: BaselineRow) -> list[RunValues]:
-    """What a new version is learnt from besides the run that is offered.
+    """Return the runs that a new version is learnt from, without the current run.
 
     Nothing of a version that was refused; and samples only start a baseline: from the first own run
     on, own runs make it.

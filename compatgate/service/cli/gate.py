@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Body = dict[str, Any]
 PAGE = 500
-"""Items of a page, where a command asks for all of them."""
+"""Page size for commands that ask for all items."""
 
 
 def add_place(*parsers: argparse.ArgumentParser) -> None:
-    """Add the options that say who is asked: a gate, or a database."""
+    """Add the options that name the gate or the database."""
     from compatgate.kit.cli.options import add_database
 
     for parser in parsers:
@@ -72,8 +72,10 @@ def gate_of(
     author = getattr(args, "author", None)
     if url := server_of(args):
         if author:
-            hint = "leave it out: the token says who it was"
-            raise BadInput("a server takes no author", field="--author", value=author, hint=hint)
+            hint = "remove --author: the token names the author"
+            raise BadInput(
+                "a server does not accept an author", field="--author", value=author, hint=hint
+            )
         with make_client(url, args.token, patience_s or PATIENCE_S) as client:
             yield client
         return
@@ -90,7 +92,7 @@ def perform(
     making: Sequence[str] = (),
     name: str | None = None,
 ) -> int:
-    """Do the action that was asked for, with the gate that the arguments name.
+    """Run the chosen action with the gate that the arguments name.
 
     Args:
         args: of the command.
@@ -108,7 +110,7 @@ def perform(
 def ask(
     gate: Client, operation: Operation[P, Any], /, *args: P.args, **named: P.kwargs
 ) -> dict[str, Any]:
-    """Return the JSON object that answers an operation of the gate.
+    """Call an operation of the gate; return the JSON object of the answer.
 
     Raises:
         CompatgateError: as `Client.send`.
@@ -120,7 +122,7 @@ def ask(
 def ask_all(
     gate: Client, limit: int | None, listing: Listing[P, Any], /, *args: P.args, **named: P.kwargs
 ) -> list[Body]:
-    """Return the items of a list of the gate, page after page; ``limit`` None: all of them.
+    """Yield the items of a list of the gate, page by page; ``limit`` None: all items.
 
     Raises:
         CompatgateError: as `Client.send`.
@@ -132,7 +134,7 @@ def ask_all(
 
 
 PATIENCE_S = 60.0
-"""For an answer that need not come at once."""
+"""Timeout of slow answers, in seconds."""
 
 
 def make_client(
@@ -176,7 +178,7 @@ def make_client(
 
 
 def import_httpx() -> None:
-    """Import httpx without its own command line, whose libraries cost as much as all the rest.
+    """Import httpx without its command line, whose libraries cost as much as everything else.
 
     httpx goes without where click is not installed.
     """
@@ -191,13 +193,13 @@ def import_httpx() -> None:
 
 
 def refuse_missing(named: str | None) -> None:
-    """A file that was named to be read is there; only the user's own is made by reading.
+    """Refuse a named database file that does not exist; only the default file is created.
 
     Args:
         named: the option; None: what the environment says.
 
     Raises:
-        NotFound: it is not: an empty database would answer as if nothing were blessed, or audited.
+        NotFound: the file is missing; an empty database would answer that nothing is blessed.
     """
     from pathlib import Path
 
@@ -207,7 +209,7 @@ def refuse_missing(named: str | None) -> None:
     named = named or os.environ.get(ENVIRONMENT)
     url = resolve_url(named) if named else None
     if url and url.drivername == "sqlite" and not Path(str(url.database)).exists():
-        hint = "compatgate db upgrade makes one, and so do serve, matrix import and token create"
+        hint = "create it with compatgate db upgrade, serve, matrix import or token create"
         raise NotFound(f"there is no {url.database}", field="database", value=named, hint=hint)
 
 
@@ -219,7 +221,7 @@ def open_gate(
     overlays: Sequence[str] | None = None,
     images: ImageSettings | None = None,
 ) -> Iterator[Gate]:
-    """Give the gate on the database that the arguments name.
+    """Open the gate on the database that the arguments name.
 
     Args:
         args: of the command.

@@ -32,11 +32,11 @@ _LARGEST = sys.maxsize - 1
 
 
 class _Tokens(Tokens):
-    """The tokens of a database, and one that is stored nowhere.
+    """The tokens of a database, and one secret that is stored nowhere.
 
     Args:
         database: open.
-        owner: who holds that one.
+        owner: holder of that secret.
     """
 
     def __init__(self, database: Database, owner: Principal) -> None:
@@ -45,13 +45,13 @@ class _Tokens(Tokens):
         self._owner = owner
 
     def verify(self, secret: str) -> Principal:
-        """Return who holds a secret."""
+        """Return the holder of a secret."""
         own = compare_digest(secret.encode(), self.own.encode())
         return self._owner if own else super().verify(secret)
 
 
 class LocalGate(Gate):
-    """A gate that one command asks; the decision log says so."""
+    """The gate of one command; the decision log names the command as source."""
 
     def answer(
         self, question: bytes, *, asked_by: str, source: str, image_s: float | None = None
@@ -62,10 +62,10 @@ class LocalGate(Gate):
 
 
 class Local:
-    """A database, and the client of its gate.
+    """A local database, and the client of its gate.
 
     Attributes:
-        gate: for what REST cannot say.
+        gate: for operations that REST does not have.
         client: asks the gate; to be used in one thread at a time.
     """
 
@@ -111,7 +111,7 @@ class Local:
             raise
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self.client.close()
         self.gate.close()
 
@@ -142,5 +142,5 @@ def _client(
 
 
 def _raise(defect: Exception) -> NoReturn:
-    """Let a defect end the command as every defect does, not as a gate that does not answer."""
+    """Raise an internal error unchanged, not as a gate that does not answer."""
     raise defect

@@ -26,7 +26,7 @@ _OVER = ("Succeeded", "Failed")
 _SELECTOR = ",".join(f"status.phase!={phase}" for phase in _OVER)
 _PULLED = re.compile(r"(?:[a-z-]+://)?([^@\s]+@sha256:[0-9a-f]{64})")
 _ABSENT = "\0"
-"""No label has this value."""
+"""A value that no label has."""
 _KEPT = ("nodeSelector", "affinity", "resourceClaims", "runtimeClassName", "volumes")
 _LISTS = {
     "containers": "containerStatuses",
@@ -58,10 +58,10 @@ def running_pods(
         api: of the cluster.
         kinds: which resources are GPUs.
         namespace: only this one, whether it is excluded or not.
-        excluded: namespaces that are left out.
+        excluded: namespaces to skip.
 
     Raises:
-        CompatgateError: as `Api.ask`; then nothing is known of the rest either.
+        CompatgateError: as `Api.ask`; then the whole list is unknown.
     """
 
     def keep(body: dict[str, Any]) -> RunningPod | None:
@@ -75,7 +75,7 @@ def running_pods(
 
 
 def pod_of(body: Mapping[str, Any], kinds: Kinds) -> RunningPod | None:
-    """What is kept of a Pod object; None: it does not run, or uses no GPU."""
+    """Read a running GPU pod from a Pod object; None: it does not run, or uses no GPU."""
     metadata, spec = mapping(body.get("metadata")), mapping(body.get("spec"))
     status, node = mapping(body.get("status")), text(spec.get("nodeName"))
     if not node or status.get("phase") in _OVER:
@@ -100,12 +100,12 @@ def _uses_gpus(document: Mapping[str, Any], kinds: Kinds) -> bool:
 def placed(
     pod: RunningPod, labels: Mapping[str, str] | None, keys: Iterable[str]
 ) -> Mapping[str, Any]:
-    """Return the pod as bound for the node that it runs on, whatever it once selected.
+    """Return the pod, placed on its node: the node's labels replace its node selector.
 
     Args:
-        pod: that runs.
-        labels: of its node; None: they are not known, and the pod's own selection counts.
-        keys: of labels by which targets are told; one that the node has not excludes them.
+        pod: a running pod.
+        labels: labels of its node; None: not known, so the pod's own selection counts.
+        keys: label keys that targets match; a key that the node lacks excludes them.
     """
     if labels is None:
         return pod.document
@@ -115,7 +115,7 @@ def placed(
 
 
 def _pulled(spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the spec with the images that run, by digest, where the node tells them."""
+    """Return the spec with the running images by digest, if the node reports them."""
     whole = {key: spec[key] for key in _KEPT if key in spec}
     for part, told in _LISTS.items():
         pulled = {
@@ -132,17 +132,17 @@ def _pulled(spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any
 
 
 Outcome = Literal["pass", "fail", "warn", "error", "skip"]
-"""As a PolicyReport has them."""
+"""Outcomes of a PolicyReport."""
 _NOT_ASKED = (401, 403)
-"""Statuses of a refusal that says nothing about the question."""
+"""Statuses of a refusal that does not depend on the question."""
 _UNMATCHED: dict[Unmatched, Outcome] = {"allow": "skip", "warn": "warn", "deny": "fail"}
 
 
 class Gatekeeper(Protocol):
-    """Who knows the matrix: a gate over REST, or a database."""
+    """A source of the matrix and of verdicts: a gate over REST, or a database."""
 
     def targets(self) -> Mapping[str, TargetSpec]:
-        """Return what each target states, by name."""
+        """Return the match of each target, by name."""
         ...
 
     def waivers(self) -> Mapping[str, Waiver]:
@@ -150,21 +150,21 @@ class Gatekeeper(Protocol):
         ...
 
     def decide(self, body: dict[str, Any]) -> Verdict:
-        """Return the verdict, which is not logged.
+        """Decide without logging the decision.
 
         Raises:
-            Unavailable: nothing can be decided now.
-            CompatgateError: the question cannot be asked so.
+            Unavailable: the gate cannot decide now.
+            CompatgateError: the gate refuses the question.
         """
         ...
 
 
 class AuditOptions(Struct, frozen=True):
-    """What the operator chose, as for the admission webhook.
+    """The operator's options, as for the admission webhook.
 
     Attributes:
         kinds: which resources are GPUs.
-        unmatched: what becomes of a pod that is bound for no target.
+        unmatched: result for a pod that matches no target.
         exemptions: namespaces, each by a waiver.
     """
 
@@ -174,10 +174,10 @@ class AuditOptions(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """What was found about containers of a pod on one target.
+    """The result of an audit of containers of a pod on one target.
 
     Attributes:
-        rule: that decided; empty where none did.
+        rule: the deciding rule; empty: no rule decided.
         message: one line.
         verdict: id; empty: there is none.
     """
@@ -201,18 +201,18 @@ def audit(
     options: AuditOptions,
     today: str,
 ) -> list[Result]:
-    """Decide about every pod; containers that are alike are asked about once.
+    """Decide about every pod; equal containers share one question.
 
     Args:
-        pods: that run.
+        pods: running GPU pods.
         labels: of nodes, by name.
-        decider: knows the matrix.
+        decider: source of the matrix and of verdicts.
         options: of the operator.
         today: ISO date.
 
     Raises:
-        CompatgateError: nothing can be decided, or whoever asks may not ask; then nothing is said
-            about any pod.
+        CompatgateError: nothing can be decided, or the caller lacks the scope; no result is made
+            for any pod.
     """
     matrix = Known(decider.targets(), decider.waivers(), today)
     stated = {key for spec in matrix.targets.values() for key in spec.match.node_labels}
@@ -248,7 +248,7 @@ def _answer(
 
 
 def _decided(body: dict[str, Any], decide: Callable[[dict[str, Any]], Verdict]) -> Verdict:
-    """Return the verdict; an image that cannot be read leaves the stack open, and so unknown."""
+    """Return the verdict; an unreadable image leaves the stack open, and so unknown."""
     try:
         return decide(body)
     except CompatgateError as error:
@@ -296,7 +296,7 @@ def _weigh(
 
 
 def _allowed(pod: RunningPod, question: Question, verdict: Verdict) -> Result:
-    """Return a pass, or something wrong that the target's mode lets run."""
+    """Return a pass, or a finding that the target's mode admits."""
     if verdict.verdict == "pass":
         said = f"{review.about(question)} may run on {verdict.target}"
         return _result(pod, question, "pass", said, verdict)

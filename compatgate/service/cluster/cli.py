@@ -32,15 +32,15 @@ ACTIONS = {
     ),
     "nodes": (
         "compatgate.service.cluster.cli_nodes:nodes",
-        "read the cluster's nodes; report them, suggest taints",
+        "read the cluster's nodes; report them and suggest taints",
     ),
     "audit": (
         "compatgate.service.cluster.cli_audit",
-        "decide again about the GPU pods that run, and write policy reports",
+        "re-evaluate running GPU pods, and write policy reports",
     ),
     "reconcile": (
         "compatgate.service.cluster.cli_nodes:reconcile",
-        "label nodes by whether their driver is blessed, and taint those where it is not",
+        "label nodes by driver state, and taint nodes whose driver is not blessed",
     ),
 }
 
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked; the exit status is the action's."""
+    """Run the chosen action; return its exit status."""
     return run_action(args, ACTIONS)
 
 
@@ -60,7 +60,7 @@ _CLUSTER_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """How the cluster is reached."""
+    """Add the options that name the cluster's API server."""
     group = parser.add_argument_group("cluster")
     group.add_argument(
         "--kubeconfig",
@@ -76,7 +76,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
 
 
 def add_name(parser: argparse.ArgumentParser) -> None:
-    """What the cluster is called."""
+    """Add the option for the name of the cluster."""
     parser.add_argument(
         "--cluster",
         metavar="NAME",
@@ -87,7 +87,7 @@ def add_name(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def connect_cluster(args: argparse.Namespace) -> Iterator[Api]:
-    """Give the API server that the options name.
+    """Connect to the API server that the options name.
 
     Raises:
         BadInput: they contradict each other.
@@ -96,7 +96,7 @@ def connect_cluster(args: argparse.Namespace) -> Iterator[Api]:
     from compatgate.service.cluster.connection import Api
 
     if args.in_cluster and (args.kubeconfig or args.context):
-        raise BadInput("give --kubeconfig and --context, or --in-cluster", field="--in-cluster")
+        raise BadInput("use --kubeconfig and --context, or --in-cluster", field="--in-cluster")
     api = Api(ClusterAccess(args.kubeconfig, args.context, args.in_cluster))
     try:
         yield api
@@ -105,14 +105,14 @@ def connect_cluster(args: argparse.Namespace) -> Iterator[Api]:
 
 
 def check_name(args: argparse.Namespace) -> None:
-    """Refuse a name that the gate would.
+    """Refuse a cluster name that the gate would refuse.
 
     Raises:
         BadInput: it is none.
     """
     if not _CLUSTER_NAME.fullmatch(args.cluster):
         hint = "lower-case letters, digits, '-' and '.'"
-        what = f"{args.cluster!r} is no name for a cluster"
+        what = f"{args.cluster!r} is not a valid cluster name"
         raise BadInput(what, field="--cluster", value=args.cluster, hint=hint)
 
 
@@ -132,9 +132,9 @@ _GOES_WITH = {
     "cluster": ("nodes", "audit"),
     "every": ("nodes", "audit"),
 }
-"""Options, and those of which one must be given for them to mean something."""
+"""Options, and the options of which one must be given with them."""
 _FLAGS_AND_LISTS = ("taint", "own", "kinds", "exclude_namespace", "operator_namespace")
-"""Options whose value shows whether they were given."""
+"""Options whose value tells whether the user gave them."""
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -159,7 +159,7 @@ def add_manifests_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_manifests(args: argparse.Namespace) -> int:
-    """Print, as YAML, what the worker needs in its namespace; or what was asked for instead.
+    """Print the requested objects as YAML; by default those of the worker's namespace.
 
     Raises:
         BadInput: an option cannot be.
@@ -192,7 +192,7 @@ def run_manifests(args: argparse.Namespace) -> int:
 
 
 def _advise(args: argparse.Namespace, lines: tuple[str, ...]) -> None:
-    """Say it to whoever reads the objects, and to whoever pipes them on unread."""
+    """Print advice as YAML comments and on standard error, so that nobody misses it in a pipe."""
     for line in lines:
         print(f"# {line}")
     if lines:
@@ -201,7 +201,7 @@ def _advise(args: argparse.Namespace, lines: tuple[str, ...]) -> None:
 
 
 def _refuse_idle(args: argparse.Namespace) -> None:
-    """Refuse options of objects that were not asked for: they would change nothing."""
+    """Refuse options of objects that are not printed: they would have no effect."""
     stated = set(vars(args).get("_given", ()))
     stated |= {n for n in _FLAGS_AND_LISTS if getattr(args, n)}
     for name, owners in _GOES_WITH.items():
@@ -228,14 +228,14 @@ def add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--webhook",
         action="store_true",
-        help="print account, service, certificates and ValidatingWebhookConfiguration instead",
+        help="print the webhook's account, service, certificates and configuration instead",
     )
     group.add_argument(
         "--failure-policy",
         choices=("Fail", "Ignore"),
         default="Ignore",
-        help="what becomes of a GPU pod when the gate does not answer: Ignore lets it in unchecked,"
-        " Fail refuses it; choose Fail once the gate answers (Ignore)",
+        help="result for a GPU pod when the gate does not answer: Ignore admits it unchecked,"
+        " Fail refuses it; choose Fail once the gate answers (default: Ignore)",
     )
     group.add_argument(
         "--timeout",
@@ -256,8 +256,8 @@ def add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="where the GPU Operator runs, whose own pods ask for GPUs: never asked about, nor"
-        " audited; may be repeated (gpu-operator)",
+        help="namespace of the GPU Operator, whose pods ask for GPUs; never checked nor audited;"
+        " may be repeated (default: gpu-operator)",
     )
     group.add_argument(
         "--ca",
@@ -287,7 +287,7 @@ def webhook_manifests(
 
     if not 1 <= args.timeout <= _MOST_SECONDS:
         hint = f"1 to {_MOST_SECONDS}"
-        raise BadInput("is no timeout", field="--timeout", value=args.timeout, hint=hint)
+        raise BadInput("is not a valid timeout", field="--timeout", value=args.timeout, hint=hint)
     options = WebhookOptions(
         namespace,
         args.failure_policy,
@@ -301,7 +301,7 @@ def webhook_manifests(
 
 
 def operators(args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the namespaces of the GPU Operator, the usual one where none is named."""
+    """Return the namespaces of the GPU Operator; by default the usual one."""
     from compatgate.service.admission.manifests import OPERATOR
 
     return tuple(args.operator_namespace or [OPERATOR])
@@ -345,7 +345,7 @@ def add_watching_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def wants_watching(args: argparse.Namespace) -> bool:
-    """Return whether these objects are asked for."""
+    """Return whether the command asks for these objects."""
     return bool(args.nodes or args.audit)
 
 
@@ -359,7 +359,9 @@ def watching_manifests(args: argparse.Namespace, namespace: str) -> list[dict[st
 
     check_name(args)
     if not 1 <= args.every <= 30:
-        raise BadInput("is no interval", field="--every", value=args.every, hint="1 to 30 minutes")
+        raise BadInput(
+            "is not a valid interval", field="--every", value=args.every, hint="1 to 30 minutes"
+        )
     if args.image is not None and not _IMAGE.fullmatch(args.image):
         raise BadInput("is no image", field="--image", value=args.image)
     gate = args.gate

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from compatgate.service.cluster.policy_reports import WriteCounts
 
 _PATIENCE_S = 120.0
-"""An image may be read for the first time."""
+"""Timeout in seconds; the gate may have to read images first."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = (
-        "Every running pod that asks for GPUs is decided as admission would decide it now, on the\n"
-        "node that it runs on. Exit status 1: some would not be admitted (0 with --write, whose\n"
-        "reports are the answer); 3: something could not be decided, or not be written.\n\n"
+        "Decide about every running pod that asks for GPUs as admission would decide now, on the\n"
+        "pod's node. Exit status 1: admission would deny some pods (0 with --write, which reports\n"
+        "them); 3: a pod could not be decided, or a report could not be written.\n\n"
         "examples:\n"
         "  compatgate k8s audit --namespace ml-train\n"
         "  compatgate k8s audit --write --in-cluster --every 10m --server https://gate.example"
@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--namespace", metavar="NAME", help="audit only pods in this namespace (default: all)")
     add("--exclude-namespace", action="append", default=[], metavar="NAME",
         help="namespace to skip; system namespaces always are")  # fmt: skip
-    add("--write", action="store_true", help="write PolicyReports (wgpolicyk8s.io), remove ours"
-        " that are out of date")  # fmt: skip
+    add("--write", action="store_true", help="write PolicyReports (wgpolicyk8s.io), remove"
+        " outdated ones of compatgate")  # fmt: skip
     add("--nodes", action="store_true", help="also write a ClusterPolicyReport about nodes")
     add_name(parser)
     add("--every", metavar="DURATION", help="repeat at this interval until stopped (default: 10m)")
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Audit once, or again and again.
+    """Audit once, or repeatedly.
 
     Raises:
         BadInput: an option cannot be.
@@ -105,7 +105,7 @@ def _results(
 
 
 class _Previews:
-    """Decides what runs without logging it; see `compatgate.service.cluster.audit.Gatekeeper`."""
+    """Decisions that are not logged; see `compatgate.service.cluster.audit.Gatekeeper`."""
 
     def __init__(self, gate: Client) -> None:
         self._gate = gate
@@ -133,8 +133,10 @@ class _Previews:
             return convert(ask(self._gate, Operations.preview, body), Verdict)
         except ValidationError as error:
             what = str(error).replace("`", "'")
-            hint = "is it as new as this program?"
-            raise Unavailable(f"the gate answers in another form: {what}", hint=hint) from None
+            hint = "use a gate of the same version as this program"
+            raise Unavailable(
+                f"the gate's answer has an unexpected form: {what}", hint=hint
+            ) from None
 
 
 def _nodes(args: argparse.Namespace, nodes: list[Any], gate: Client) -> list[dict[str, Any]]:
@@ -150,7 +152,7 @@ def _write(
     results: list[Result],
     nodes: list[dict[str, Any]] | None,
 ) -> WriteCounts:
-    """Reports of namespaces that have results; those of ours that have none any more go."""
+    """Write reports of namespaces with results; remove own reports of other namespaces."""
     from compatgate.kit.clock import now
     from compatgate.service.cluster.policy_reports import (
         ReportWriter,

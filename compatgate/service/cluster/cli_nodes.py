@@ -46,7 +46,7 @@ def add_nodes_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_cap(parser: argparse.ArgumentParser) -> None:
-    """How many nodes may be tainted."""
+    """Add the option that limits the number of tainted nodes."""
     parser.add_argument(
         "--max-tainted",
         metavar="N|N%",
@@ -56,7 +56,7 @@ def add_cap(parser: argparse.ArgumentParser) -> None:
 
 
 def run_nodes(args: argparse.Namespace) -> int:
-    """Read nodes, and do with them what was asked.
+    """Read nodes, and print, report or plan as the options say.
 
     Raises:
         BadInput: the file is not what it should be, or an option cannot be.
@@ -81,14 +81,14 @@ def run_nodes(args: argparse.Namespace) -> int:
     else:
         from compatgate.service.nodes.cli import print_nodes
 
-        print_nodes(shown, "no node of this cluster has an NVIDIA GPU that its labels tell of")
+        print_nodes(shown, "no node of this cluster has NVIDIA GPU labels")
     return 0
 
 
 def decide_nodes(
     gate: Client, nodes: list[ClusterNode], cluster: str, *, dry_run: bool
 ) -> list[dict[str, Any]]:
-    """Return the nodes as the gate shows them; reported as well, unless it is a dry run."""
+    """Return the nodes as the gate shows them; report them first, except in a dry run."""
     from compatgate.client.operations import Operations
     from compatgate.service.cluster.connection import reports
 
@@ -100,7 +100,7 @@ def decide_nodes(
 
 
 def plan_nodes(nodes: list[ClusterNode], shown: list[dict[str, Any]]) -> list[Plan]:
-    """What is to be changed of each node, from what the gate makes of it."""
+    """Plan the changes of each node from the gate's answer."""
     from compatgate.service.cluster.labels import NodeDecision, plan
 
     by_name = {node["name"]: node for node in shown}
@@ -136,7 +136,7 @@ def add_reconcile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Sets the label compatgate.dev/driver=blessed|not-blessed|unknown, and on nodes whose\n"
         "driver no blessed or deprecated entry of their target admits the taint\n"
-        "compatgate.dev/driver-not-blessed=DRIVER:NoSchedule. What others have set stays.\n"
+        "compatgate.dev/driver-not-blessed=DRIVER:NoSchedule. Labels and taints of others stay.\n"
         "Without --apply nothing is changed.\n\n"
         "examples:\n"
         "  compatgate k8s reconcile --cluster prod-eu\n"
@@ -151,7 +151,7 @@ def add_reconcile_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_reconcile(args: argparse.Namespace) -> int:
-    """Change what is to be changed; 1 where more nodes would be tainted than may be.
+    """Apply the planned changes; return 1 if the taint limit is exceeded.
 
     Raises:
         CompatgateError: the cluster or the gate refuses.

@@ -1,6 +1,6 @@
-"""Print what ``k8s`` nodes, reconcile and audit found, for people, for kubectl and for programs.
+"""Print the results of ``k8s`` nodes, reconcile and audit: as text, kubectl commands or JSON.
 
-Imported once there is something to print: it needs the gate's modules.
+It is imported only to print, because it needs the gate's modules.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def print_plans(plans: Sequence[Plan], cap: Cap, form: str) -> int:
-    """Print what would be changed, as commands of kubectl or as JSON patches.
+    """Print the planned changes, as kubectl commands or as JSON patches.
 
     Returns:
-        The exit status: 1 where more would be tainted than may be; nothing is printed to run then.
+        The exit status: 1 if the taint limit is exceeded; no command is printed then.
     """
     refused = too_many(plans, cap)
     changing = [one for one in plans if one.changes]
@@ -44,7 +44,7 @@ def print_plans(plans: Sequence[Plan], cap: Cap, form: str) -> int:
 
 
 def print_summary(plans: Sequence[Plan], refused: Sequence[str]) -> None:
-    """The sum, what is left alone, and what is refused, on standard error."""
+    """Print counts, notes and refusals on standard error."""
     counts = ", ".join(f"{count} {state}" for state, count in summary(plans).items())
     changing = sum(one.changes for one in plans)
     print(f"{len(plans)} GPU nodes ({counts or 'none'}), {changing} to change", file=sys.stderr)
@@ -54,7 +54,7 @@ def print_summary(plans: Sequence[Plan], refused: Sequence[str]) -> None:
     for why in refused:
         print(printable(f"error: {why}"), file=sys.stderr)
     if refused:
-        hint = "look at the entries and at 'compatgate nodes list' first"
+        hint = "check the entries and 'compatgate nodes list' first"
         print(f"nothing is changed, not even labels: {hint}", file=sys.stderr)
 
 
@@ -80,7 +80,7 @@ def print_results(
     written: WriteCounts | None,
     form: str,
 ) -> None:
-    """Everything that is not a pass, and the sums."""
+    """Print every result that is not a pass, and the counts."""
     if form == "json":
         body: dict[str, Any] = {"results": [_result_json(result) for result in results]}
         body |= {"nodes": list(nodes)} if nodes is not None else {}
@@ -92,7 +92,7 @@ def print_results(
         (r.outcome, r.pod.namespace, r.pod.name, r.target, r.rule, printable(r.message))
         for r in told
     ]
-    print_table(_HEAD, rows, empty="everything that runs would be admitted")
+    print_table(_HEAD, rows, empty="admission would admit every running GPU pod")
     counts = {name: sum(r.outcome == name for r in results) for name in ("pass", *_TOLD)}
     said = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     pods = len({(r.pod.namespace, r.pod.name) for r in results})

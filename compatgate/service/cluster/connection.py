@@ -39,12 +39,12 @@ PAGE = 500
 _TIMEOUT_S = (10, 60)
 _PAUSES = RETRY_PAUSES
 _LISTS = 3
-"""Times that a list is begun anew when the server has forgotten where it was."""
+"""Maximum number of restarts of a list whose continuation expired."""
 _APIS = {"core": "CoreV1Api", "custom": "CustomObjectsApi"}
 
 
 class Api:
-    """Asks the API server, and again where it cannot answer just then.
+    """A connection to the API server, which retries while the server is busy.
 
     Args:
         access: how it is reached.
@@ -57,7 +57,7 @@ class Api:
         self._client: Any = None
 
     def ask(self, api: str, operation: str, *args: Any, **params: Any) -> dict[str, Any]:
-        """Return one request; every one that is made here may be made twice.
+        """Make a request; requests of this module can safely be repeated.
 
         Args:
             api: ``core`` or ``custom``.
@@ -90,7 +90,7 @@ class Api:
         keep: Callable[[dict[str, Any]], T | None],
         **params: Any,
     ) -> list[T]:
-        """Return every item of a list, page by page; all of it, or an error.
+        """Return every item of a list, page by page, or raise.
 
         Args:
             api: as `ask`.
@@ -142,7 +142,7 @@ class Api:
 
     def _refused(self, what: str) -> BadInput:
         return BadInput(
-            f"there is no way to the cluster: {what}",
+            f"no connection to the cluster is configured: {what}",
             field="--kubeconfig",
             value=self._access.kubeconfig,
             hint="name --kubeconfig and --context, or --in-cluster in a pod",
@@ -160,7 +160,7 @@ def _translated() -> Iterator[None]:
         raise _refusal(error) from error
     except (HTTPError, OSError, EOFError, *NOT_JSON) as error:
         what = " ".join(str(error).split()) or type(error).__name__
-        hint = "see that its API server runs and can be reached from here"
+        hint = "check that its API server runs and is reachable from here"
         raise ServerBusy(f"the cluster does not answer: {what}", hint=hint) from error
 
 
@@ -174,12 +174,14 @@ def _refusal(error: Any) -> CompatgateError:
         case 409:
             return ObjectExists(f"the cluster refuses: {what}")
         case 401:
-            return Forbidden(f"the cluster does not know who asks: {what}", hint="log in again")
+            return Forbidden(
+                f"the cluster does not accept the credentials: {what}", hint="log in again"
+            )
         case 403:
-            hint = "'compatgate k8s manifests --nodes' and '--audit' print what must be allowed"
+            hint = "apply the roles that 'compatgate k8s manifests --nodes' and '--audit' print"
             return Forbidden(f"the cluster does not allow it: {what}", hint=hint)
         case 0:
-            return CompatgateError(f"the cluster cannot be trusted: {error.reason}")
+            return CompatgateError(f"the cluster's certificate is not trusted: {error.reason}")
         case status if status in TRY_AGAIN:
             return busy_error(f"the cluster failed: {what}", error)
         case status if status < 500:
@@ -188,23 +190,23 @@ def _refusal(error: Any) -> CompatgateError:
 
 
 _LARGEST_REPORT = 512 * 1024
-"""Bytes; a server takes 1 MiB unless it is told otherwise."""
+"""Maximum size of a report in bytes; a server accepts 1 MiB by default."""
 _GPU = re.compile(r"nvidia\.com/(gpu|mig-[A-Za-z0-9.-]+)(\.shared)?")
 _LEFT_OUT = re.compile(r"feature\.node\.kubernetes\.io/(?!pci-|rdma|network)|beta\.kubernetes\.io/")
-"""What NFD says of processor and kernel: a hundred labels that nothing here reads."""
+"""NFD labels about processor and kernel, which compatgate does not read."""
 _FIRST = ("nvidia.com/", "compatgate.dev/", "kubernetes.io/", "topology.kubernetes.io/")
-"""Kept before all others where a node has more labels than a report takes."""
+"""Prefixes of labels that a report keeps first if a node has too many."""
 _KEY, _VALUE = re.compile(report.KEY_PATTERN), re.compile(report.VALUE_PATTERN)
 _NAME, _TARGET = re.compile(report.NAME_PATTERN), re.compile(report.TARGET_PATTERN)
 
 
 class ClusterNode(Struct, frozen=True):
-    """What is read of a Node object.
+    """The relevant fields of a Node object.
 
     Attributes:
-        allocatable: what the kubelet hands out; None: it says nothing.
-        version: ``resourceVersion``; a change made from it is refused once there is a later one.
-        taints: as they stand.
+        allocatable: resources that the kubelet hands out; None: not reported.
+        version: ``resourceVersion``; the server refuses a change made from an older one.
+        taints: current taints.
     """
 
     name: str
@@ -216,11 +218,11 @@ class ClusterNode(Struct, frozen=True):
 
     @property
     def has_gpus(self) -> bool:
-        """Return whether anything says that there is an NVIDIA GPU."""
+        """Return whether labels or resources show an NVIDIA GPU."""
         return bool(self.allocatable) or any(key.startswith("nvidia.com/") for key in self.labels)
 
     def to_report(self) -> dict[str, Any]:
-        """Return the node as `compatgate.service.nodes.schemas.NodeReport` reads it."""
+        """Convert the node to a `compatgate.service.nodes.schemas.NodeReport`."""
         labels = {key: value for key, value in self.labels.items() if _is_label(key, value)}
         body: dict[str, Any] = {
             "name": self.name,
@@ -235,17 +237,17 @@ class ClusterNode(Struct, frozen=True):
 
 
 def live_nodes(api: Api) -> list[ClusterNode]:
-    """Return the nodes of a cluster; raises as `Api.ask`."""
+    """Return the nodes of a cluster; raise as `Api.ask`."""
     return api.listed("core", "list_node", keep=node_of)
 
 
 def printed_nodes(raw: bytes, origin: str) -> list[ClusterNode]:
-    """Return nodes as ``kubectl get nodes -o json`` prints them, or one of them.
+    """Parse the output of ``kubectl get nodes -o json``, or one node of it.
 
     Raises:
-        BadInput: it is no JSON, or holds no node.
+        BadInput: the text is not JSON, or holds no node.
     """
-    hint = "give what kubectl get nodes -o json prints"
+    hint = "use the output of kubectl get nodes -o json"
     try:
         document = msgspec.json.decode(raw)
     except NOT_JSON as error:
@@ -259,7 +261,7 @@ def printed_nodes(raw: bytes, origin: str) -> list[ClusterNode]:
 
 
 def node_of(body: Mapping[str, Any]) -> ClusterNode | None:
-    """What is read of a Node object; None: it is none, or has no name that could be reported."""
+    """Read a Node object; None: it is not a node, or has no valid name."""
     metadata, spec = mapping(body.get("metadata")), mapping(body.get("spec"))
     name = text(metadata.get("name"))
     if body.get("kind", "Node") != "Node" or not _NAME.fullmatch(name):
@@ -276,7 +278,7 @@ def node_of(body: Mapping[str, Any]) -> ClusterNode | None:
 
 
 def reports(nodes: Iterable[ClusterNode], cluster: str) -> Iterator[dict[str, Any]]:
-    """Reports of nodes, each small enough to be sent."""
+    """Split nodes into reports that are small enough to send."""
     batch: list[dict[str, Any]] = []
     size = 0
     for node in nodes:

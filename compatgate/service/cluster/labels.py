@@ -1,7 +1,7 @@
 """Label and taint nodes whose driver is not blessed.
 
-What compatgate has set is written down in an annotation, so that nothing else is ever changed
-or removed: not a label or taint that somebody else has set, not even under our name.
+An annotation records what compatgate has set. Nothing else is ever changed or removed: a label or
+taint that somebody else has set stays, even under compatgate's own name.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from compatgate.service.cluster.connection import Api, ClusterNode, node_of
 LABEL = "compatgate.dev/driver"
 TAINT = "compatgate.dev/driver-not-blessed"
 SET = "compatgate.dev/driver-set"
-"""Annotation: what compatgate has set itself, ``label=not-blessed taint=550.54.15``."""
+"""Annotation with the values that compatgate has set, ``label=not-blessed taint=550.54.15``."""
 EFFECT = "NoSchedule"
 _SHARE = re.compile(r"(\d{1,3})%|(\d{1,6})")
 
 
 class NodeDecision(Struct, frozen=True):
-    """What the matrix makes of a node.
+    """The decision of the matrix about a node.
 
     Attributes:
         driver: that counts.
@@ -42,14 +42,14 @@ class NodeDecision(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What is to be changed of a node.
+    """The planned change of a node.
 
     Attributes:
-        label: to set; None: it stays as it is.
-        taint: value of our taint as it is to be; None: the node has none then.
-        had: value of our taint as it is.
-        tainted: the node carries a taint of this name then, whoever has set it.
-        notes: what is left alone, and why.
+        label: value to set; None: the label stays.
+        taint: value of compatgate's taint after the change; None: no taint.
+        had: present value of compatgate's taint.
+        tainted: the node has a taint of this name after the change, from any source.
+        notes: labels and taints that stay, and why.
     """
 
     node: ClusterNode
@@ -62,27 +62,27 @@ class Plan(Struct, frozen=True):
 
     @property
     def changes(self) -> bool:
-        """Return whether there is anything to do."""
+        """Return whether the plan changes the node."""
         return self.label is not None or self.taint != self.had
 
     @property
     def adds_taint(self) -> bool:
-        """Return whether pods that could be placed there could not be any more."""
+        """Return whether the plan adds a taint that keeps pods away."""
         return self.taint is not None and self.had is None
 
     @property
     def remembered(self) -> str:
-        """Return the annotation as it is to be."""
+        """Return the value of the annotation after the change."""
         label = self.label or _set(self.node).get("label")
         parts = {"label": label, "taint": self.taint}
         return " ".join(f"{key}={value}" for key, value in parts.items() if value)
 
 
 def plan(node: ClusterNode, decided: NodeDecision) -> Plan:
-    """What is to be changed of a node.
+    """Plan the change of a node.
 
-    A driver that became unknown keeps the taint that we have set: whoever stopped telling is not
-    thereby blessed.
+    A driver that became unknown keeps compatgate's taint: a missing report does not bless a
+    driver.
     """
     ours, notes = _set(node), []
     label: str | None = decided.state
@@ -105,7 +105,7 @@ def plan(node: ClusterNode, decided: NodeDecision) -> Plan:
 
 
 def json_patch(plan: Plan) -> list[dict[str, Any]]:
-    """The change as a JSON patch, refused by the API server where the node changed meanwhile."""
+    """Return the change as a JSON patch, which the API server refuses for a changed node."""
     node = plan.node
     annotations = {**node.annotations, SET: plan.remembered}
     labels = {**node.labels, **({LABEL: plan.label} if plan.label else {})}
@@ -145,14 +145,14 @@ def commands(plan: Plan) -> list[str]:
 
 
 class Cap(Struct, frozen=True):
-    """How many nodes of one target may be tainted: a share, or a number."""
+    """The limit of tainted nodes of one target: a share, or a number."""
 
     text: str
     percent: int | None = None
     count: int = 0
 
     def of(self, nodes: int) -> int:
-        """Return the most that may be tainted of so many."""
+        """Return the limit for a number of nodes."""
         return self.count if self.percent is None else nodes * self.percent // 100
 
 
@@ -167,13 +167,13 @@ def parse_cap(text: str, field: str) -> Cap:
         return Cap(text, percent=int(found[1]))
     if found and found[2]:
         return Cap(text, count=int(found[2]))
-    raise BadInput(f"{text!r} is no number of nodes", field=field, value=text, hint="10% or 3")
+    raise BadInput(f"{text!r} is not a number of nodes", field=field, value=text, hint="10% or 3")
 
 
 def too_many(plans: Sequence[Plan], cap: Cap) -> list[str]:
-    """Return targets of which more nodes would be tainted than may be, in sentences; empty: none.
+    """Return a sentence for each target whose taint limit would be exceeded.
 
-    Only what would add a taint is held up: what is tainted already stays, and may be lifted.
+    Only new taints count: existing taints stay, and may be removed.
     """
     names = sorted({name for one in plans for name in one.decided.targets})
     said = []
@@ -184,13 +184,13 @@ def too_many(plans: Sequence[Plan], cap: Cap) -> list[str]:
         if tainted > most and any(one.adds_taint for one in nodes):
             said.append(
                 f"{tainted} of {len(nodes)} GPU nodes of {name} would be tainted, "
-                f"at most {most} may be (--max-tainted {cap.text})"
+                f"the limit is {most} (--max-tainted {cap.text})"
             )
     return said
 
 
 def _set(node: ClusterNode) -> dict[str, str]:
-    """What the annotation says that compatgate has set."""
+    """Return the values that compatgate has set, from the annotation."""
     parts = (part.partition("=") for part in node.annotations.get(SET, "").split())
     return {key: value for key, _, value in parts}
 
@@ -203,7 +203,7 @@ def _is_ours(taint: Mapping[str, Any], value: str | None) -> bool:
 def _member(
     part: str, key: str, whole: Mapping[str, str], before: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Set one key; where there is no such map yet, all of it."""
+    """Set one key; create the map if it is missing."""
     if not before:
         return {"op": "add", "path": f"/metadata/{part}", "value": dict(whole)}
     escaped = key.replace("~", "~0").replace("/", "~1")
@@ -211,7 +211,7 @@ def _member(
 
 
 def summary(plans: Iterable[Plan]) -> dict[str, int]:
-    """Return how many nodes are in which state."""
+    """Count nodes by state."""
     counts: dict[str, int] = {}
     for one in plans:
         counts[one.decided.state] = counts.get(one.decided.state, 0) + 1
@@ -219,12 +219,12 @@ def summary(plans: Iterable[Plan]) -> dict[str, int]:
 
 
 MANAGER = "compatgate"
-"""Field manager of what is changed."""
+"""Field manager of compatgate's changes."""
 _TRIES = 5
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a node."""
+    """The result for a node."""
 
     plan: Plan
     done: Literal["changed", "gone", "failed"]
@@ -232,7 +232,7 @@ class Outcome(Struct, frozen=True):
 
 
 def apply(api: Api, plans: Iterable[Plan]) -> Iterator[Outcome]:
-    """Change what is to be changed; one node that cannot be does not keep the others from it."""
+    """Apply the planned changes; a failed node does not stop the others."""
     for one in plans:
         if one.changes:
             yield _apply(api, one)
@@ -256,4 +256,4 @@ def _apply(api: Api, wanted: Plan) -> Outcome:
         return Outcome(wanted, "gone")
     except CompatgateError as error:
         return Outcome(wanted, "failed", error.detail)
-    return Outcome(wanted, "failed", "it is changed by others all the time")
+    return Outcome(wanted, "failed", "other writers keep changing it")

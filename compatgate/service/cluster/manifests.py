@@ -1,4 +1,4 @@
-"""Make the objects that let a cluster report its nodes and audit what runs. Pure.
+"""Make the objects that let a cluster report its nodes and audit its running pods. Pure.
 
 Accounts may do what their command does and nothing else: read nodes; with ``taint`` also change
 them, which Kubernetes cannot narrow down to labels and taints; for the audit read pods and
@@ -23,16 +23,16 @@ _WRITE = ["get", "list", "create", "update", "delete"]
 _GPU_TAINT = "nvidia.com/gpu"
 _CA = "/gate"
 _USER = 10001
-"""Of ``deploy/compose/Dockerfile``; a kubelet does not take a name for proof of not being root."""
+"""User id of ``deploy/compose/Dockerfile``; a kubelet accepts only a number as not root."""
 
 
 class WatchOptions(Struct, frozen=True):
-    """What is to be printed.
+    """The options of the printed objects.
 
     Attributes:
         namespace: of the commands.
-        cluster: what the cluster is called.
-        image: that has compatgate; None: only accounts and roles are printed.
+        cluster: name of the cluster.
+        image: image with compatgate; None: print only accounts and roles.
         gate: URL; None: the Service that the webhook's manifests make, in the same namespace.
         taint: nodes are labelled and tainted, not only reported.
         own: what the driver of each node says of itself is reported too.
@@ -52,7 +52,7 @@ class WatchOptions(Struct, frozen=True):
 
 
 def node_objects(options: WatchOptions) -> list[Object]:
-    """For ``compatgate k8s nodes --report``, and with ``taint`` for ``k8s reconcile --apply``."""
+    """Return the objects of ``k8s nodes --report``; with ``taint`` of ``k8s reconcile``."""
     name = f"{NAME}-nodes"
     rules = [_rule("", ["nodes"], _CHANGE if options.taint else _READ)]
     found = _account(name, options, rules)
@@ -67,7 +67,7 @@ def node_objects(options: WatchOptions) -> list[Object]:
 
 
 def audit_objects(options: WatchOptions) -> list[Object]:
-    """For ``compatgate k8s audit --write --nodes``."""
+    """Return the objects of ``compatgate k8s audit --write --nodes``."""
     name = f"{NAME}-audit"
     rules = [
         _rule("", ["nodes", "pods"], ["list"]),
@@ -98,7 +98,7 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> Object:
 
 
 def _daemon_set(name: str, options: WatchOptions) -> Object:
-    """On each GPU node: its driver, asked through NVIDIA's container runtime, without a GPU.
+    """Return the DaemonSet that asks each node's driver through NVIDIA's runtime, without a GPU.
 
     Source: NVIDIA Container Toolkit, "Specialized Configurations with Docker":
     ``NVIDIA_DRIVER_CAPABILITIES=utility`` brings NVML; Kubernetes, "Downward API".
@@ -181,7 +181,7 @@ def _container(args: list[str], options: WatchOptions) -> Object:
 
 
 def _labels(component: str) -> dict[str, str]:
-    """Not the gate's own name: its Service would take these pods for the gate."""
+    """Return labels without the gate's name, so that its Service does not select these pods."""
     return {"app.kubernetes.io/name": component, "app.kubernetes.io/part-of": NAME}
 
 

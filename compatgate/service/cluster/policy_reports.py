@@ -25,9 +25,9 @@ from compatgate.service.cluster.connection import Api
 GROUP, VERSION = "wgpolicyk8s.io", "v1alpha2"
 NAME = "compatgate"
 LABELS = {"app.kubernetes.io/managed-by": NAME}
-"""Reports without this label are somebody else's."""
+"""Label of compatgate's reports; others are never changed."""
 LEFT_OUT = "compatgate.dev/results-left-out"
-"""Annotation: how many results had no room; the summary counts them all the same."""
+"""Annotation: number of dropped results; the summary counts them too."""
 MOST_RESULTS = 2000
 LARGEST = 768 * 1024
 """Bytes of results; the API server refuses objects beyond 1.5 MiB (etcd)."""
@@ -37,7 +37,7 @@ _SEVERITY: dict[Outcome, str] = {"fail": "high", "error": "medium", "warn": "low
 
 
 class ReportEntry(Struct, frozen=True):
-    """A result about one object, before it has a time."""
+    """A result about one object, without a time."""
 
     outcome: Outcome
     rule: str
@@ -67,7 +67,7 @@ def of_pod(result: Result) -> ReportEntry:
 
 
 def of_node(node: Mapping[str, Any]) -> ReportEntry:
-    """What the gate makes of a node: its driver first, then what else it differs in.
+    """Return the results about a node: its driver first, then its other differences.
 
     Args:
         node: as ``GET /api/v1/nodes`` shows it.
@@ -91,12 +91,12 @@ def report_object(
 ) -> dict[str, Any]:
     """Return the report of a namespace, or of the cluster.
 
-    The worst results come first, and what has no room is counted and left out from the end.
+    The worst results come first; results beyond the limit are counted and dropped.
 
     Args:
-        entries: all that was found.
+        entries: all results.
         namespace: None: a ClusterPolicyReport.
-        at: when it was found.
+        at: time of the results.
     """
     ordered = sorted(entries, key=lambda e: (_ORDER.index(e.outcome), sorted(e.subject.items())))
     kept: list[dict[str, Any]] = []
@@ -128,11 +128,11 @@ def is_ours(report: Mapping[str, Any]) -> bool:
 
 
 def with_known_times(new: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a report whose results keep the time at which they were found first.
+    """Return a report whose known results keep their first time.
 
     Args:
-        new: as it is to be.
-        old: as it is in the cluster.
+        new: the new report.
+        old: the report in the cluster.
     """
     known = {_key(result): result.get("timestamp") for result in old.get("results") or ()}
     results = [
@@ -143,7 +143,7 @@ def with_known_times(new: dict[str, Any], old: Mapping[str, Any]) -> dict[str, A
 
 
 def says_the_same(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Return whether a report need not be written again."""
+    """Return whether both reports say the same."""
     annotations = [(one["metadata"].get("annotations") or {}).get(LEFT_OUT) for one in (new, old)]
     return annotations[0] == annotations[1] and all(
         new[part] == old.get(part) for part in ("summary", "results")
@@ -175,7 +175,7 @@ def _result(entry: ReportEntry, at: datetime) -> dict[str, Any]:
 
 
 def by_namespace(results: Sequence[Result]) -> dict[str, list[ReportEntry]]:
-    """Results of pods by namespace."""
+    """Group results of pods by namespace."""
     found: dict[str, list[ReportEntry]] = {}
     for result in results:
         found.setdefault(result.pod.namespace, []).append(of_pod(result))
@@ -188,7 +188,7 @@ _CRD = "kubernetes-sigs/wg-policy-prototypes, policy-report/crd"
 
 
 class WriteCounts(Struct, frozen=True):
-    """What became of reports: how many, and why those that could not be written were not."""
+    """The number of written reports, and the errors of the others."""
 
     made: int = 0
     changed: int = 0
@@ -198,7 +198,7 @@ class WriteCounts(Struct, frozen=True):
 
 
 class ReportWriter:
-    """Writes the reports of one kind.
+    """The writer of reports of one kind.
 
     Args:
         api: of the cluster.
@@ -211,7 +211,7 @@ class ReportWriter:
         self._scope = "cluster" if cluster_wide else "namespaced"
 
     def ours(self, namespace: str | None = None) -> set[str]:
-        """Namespaces that have a report of ours (empty text: the cluster).
+        """Return the namespaces with a report of compatgate (empty text: the cluster).
 
         Args:
             namespace: only this one.
@@ -242,7 +242,7 @@ class ReportWriter:
         return set(found)
 
     def write(self, report: dict[str, Any]) -> WriteCounts:
-        """Make a report, or bring it up to date; one that says the same already is left as it is.
+        """Create or update a report, unless it already says the same.
 
         Raises:
             Conflict: a report of that name is somebody else's, or is written by others all the
@@ -262,10 +262,10 @@ class ReportWriter:
             except (ObjectExists, ObjectMissing):
                 continue
         where = namespace or "the cluster"
-        raise Conflict(f"the policy report {NAME} of {where} is written by others all the time")
+        raise Conflict(f"the policy report {NAME} of {where} keeps being changed by other writers")
 
     def remove(self, namespace: str | None) -> WriteCounts:
-        """Remove our report, if it is there."""
+        """Remove compatgate's report, if it exists."""
         try:
             if not is_ours(self._ask("get", namespace, NAME)):
                 return WriteCounts()
@@ -280,7 +280,9 @@ class ReportWriter:
         if not is_ours(old):
             where = namespace or "the cluster"
             hint = f"rename it, or label it {_SELECTOR.replace('=', ': ')}"
-            raise Conflict(f"{where} has a policy report {NAME} of somebody else", hint=hint)
+            raise Conflict(
+                f"{where} has a policy report {NAME} that compatgate did not write", hint=hint
+            )
         new = with_known_times(report, old)
         if says_the_same(new, old):
             return WriteCounts(unchanged=1)
@@ -299,7 +301,7 @@ def write_all(
     reports: Iterable[tuple[ReportWriter, dict[str, Any]]],
     outdated: Iterable[tuple[ReportWriter, str]],
 ) -> WriteCounts:
-    """Write reports and remove others; one that cannot be keeps no other from it.
+    """Write reports and remove others; a failed report does not stop the rest.
 
     Raises:
         Unavailable: the cluster does not answer.

@@ -14,12 +14,14 @@ from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, Returns, route
 
 Spelled = Annotated[Filter, Meta(description="in any spelling, with its MIG profile")]
-Stale = Annotated[bool, Meta(description="nothing was heard of it for a day")]
-Cluster = Annotated[Filter, Meta(description="needed where several clusters have such a node")]
+Stale = Annotated[bool, Meta(description="no report for a day")]
+Cluster = Annotated[
+    Filter, Meta(description="required if several clusters have a node with this name")
+]
 
 
 class NodeFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which nodes to list."""
+    """Filters of the list of nodes."""
 
     search: Search | None = None
     cluster: Filter | None = None
@@ -27,12 +29,12 @@ class NodeFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     gpu: Spelled | None = None
     driver: Filter | None = None
     driver_state: DriverState | None = None
-    disagrees: Annotated[bool, Meta(description="its witnesses do")] | None = None
+    disagrees: Annotated[bool, Meta(description="its sources disagree")] | None = None
     stale: Stale | None = None
 
 
 class DriftFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which drifted nodes to list."""
+    """Filters of the list of drifted nodes."""
 
     cluster: Filter | None = None
     target: Filter | None = None
@@ -42,22 +44,22 @@ class DriftFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class Where(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which node of that name."""
+    """Query parameters that select a node of a name."""
 
     cluster: Cluster | None = None
 
 
 class WhereAndWhy(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which node of that name, and why it goes."""
+    """Query parameters of a removal: the node's cluster, and the reason."""
 
     cluster: Cluster | None = None
     reason: Annotated[str, Meta(description="why; or in the header")] | None = None
 
 
 class HowReported(Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of a report."""
+    """Query parameters of a report."""
 
-    dry_run: Annotated[bool, Meta(description="answer what would be shown; keep nothing")] = False
+    dry_run: Annotated[bool, Meta(description="return the result without storing it")] = False
 
 
 @route(
@@ -69,7 +71,7 @@ class HowReported(Struct, frozen=True, forbid_unknown_fields=True):
     returns=Returns(NodeBody, "A page of nodes", paged=True, etag=True),
 )
 def list_nodes(call: Call[NodeFilters]) -> Reply:
-    """List nodes by cluster and name, each against the matrix as it is now."""
+    """List nodes by cluster and name, each compared with the current matrix."""
     return page(call.gate.nodes.list(**call.query.filters()), lambda view: view.to_json())
 
 
@@ -80,13 +82,13 @@ def list_nodes(call: Call[NodeFilters]) -> Reply:
     tag="nodes",
     query=HowReported,
     body=Body(Report, examples={"nodes": EXAMPLE}),
-    returns=Returns(NodesReported, "The nodes of the report as they are now"),
+    returns=Returns(NodesReported, "The current state of the reported nodes"),
 )
 def report_nodes(call: Call[HowReported]) -> Reply:
-    """Report what was seen of nodes: labels, what the kubelet hands out, the driver's own report.
+    """Report nodes: labels, the kubelet's resources, the driver's own report.
 
-    The same report again changes nothing but the time. Where witnesses disagree the node says so,
-    and the driver's own report decides. New nodes, other drivers and other GPUs are audited.
+    A repeated report changes only the time. The node shows disagreeing sources, and the driver's
+    own report decides. New nodes, other drivers and other GPUs are audited.
     """
     report = to_struct(call.document(), Report)
     found = call.gate.nodes.report(report, by=call.principal.name, dry_run=call.query.dry_run)
@@ -103,7 +105,7 @@ def report_nodes(call: Call[HowReported]) -> Reply:
     errors=(404, 409),
 )
 def show_node(call: Call[Where]) -> Reply:
-    """Show a node with what each witness says of it."""
+    """Show a node with the report of each source."""
     return Reply(call.gate.nodes.show(call.args["name"], call.query.cluster).to_json())
 
 
@@ -114,11 +116,11 @@ def show_node(call: Call[Where]) -> Reply:
     tag="nodes",
     query=WhereAndWhy,
     reason="query",
-    returns=Returns(NodeBody, "The node as it was"),
+    returns=Returns(NodeBody, "The removed node"),
     errors=(404, 409),
 )
 def remove_node(call: Call[WhereAndWhy]) -> Reply:
-    """Forget a node that is gone; one that is reported again comes back."""
+    """Remove a node that is gone; it comes back with its next report."""
     removed = call.gate.nodes.remove(call.args["name"], call.by(), call.query.cluster)
     return Reply(removed.to_json())
 
@@ -134,6 +136,6 @@ def remove_node(call: Call[WhereAndWhy]) -> Reply:
 def list_drift(call: Call[DriftFilters]) -> Reply:
     """List nodes whose driver or GPUs are not what a pool of their target declares.
 
-    What no witness tells counts as a difference too: `have` is null then.
+    An unreported value counts as a difference too; `have` is null then.
     """
     return page(call.gate.nodes.drift(**call.query.filters()), lambda view: view.to_drift())

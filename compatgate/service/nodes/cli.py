@@ -14,7 +14,7 @@ from compatgate.service.cli.gate import add_place, ask, ask_all, gate_of
 if TYPE_CHECKING:
     import argparse
 
-_NONE = "no nodes; they are known once they were reported: compatgate k8s nodes --report"
+_NONE = "no nodes yet; report them with: compatgate k8s nodes --report"
 _STATES = ("blessed", "not-blessed", "unknown")
 
 
@@ -76,11 +76,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked.
+    """Run the chosen action.
 
     Raises:
-        NotFound: there is no such node.
-        Conflict: several clusters have one.
+        NotFound: the node does not exist.
+        Conflict: several clusters have a node with this name.
     """
     actions = {
         "list": _list_nodes,
@@ -138,7 +138,7 @@ def _remove_node(args: argparse.Namespace) -> int:
         remove = Operations.remove_node
         found = ask(gate, remove, args.name, cluster=args.cluster, reason=args.reason)
     if not _as_json(args, found):
-        print(f"{found['cluster']}/{found['name']} is forgotten")
+        print(f"removed {found['cluster']}/{found['name']}")
     return 0
 
 
@@ -176,7 +176,7 @@ def _as_json(args: argparse.Namespace, found: Any) -> bool:
 
 
 def own_report(probe: str | None, name: str | None) -> dict[str, Any]:
-    """Return a node by its driver's own report.
+    """Make a node report from the driver's own report.
 
     Args:
         probe: a file of ``compatgate probe``, ``-`` for standard input; None: this machine.
@@ -199,7 +199,7 @@ def own_report(probe: str | None, name: str | None) -> dict[str, Any]:
 
         document = read_probe(read_text(probe, "--probe"), origin=probe)
     if not name:
-        hint = "a probe does not say which node it was made on"
+        hint = "--name is required: a probe does not name its node"
         raise BadInput("which node is it of?", field="--name", hint=hint)
     return {"name": name, "probe": driver_report(document)}
 
@@ -213,7 +213,7 @@ def driver_report(document: Mapping[str, Any]) -> dict[str, Any]:
     host = document.get("host")
     gpus = host.get("gpus") if isinstance(host, dict) else None
     if not isinstance(host, dict) or not isinstance(gpus, list):
-        raise BadInput("says nothing of a host", field="--probe", hint="write it with probe -o")
+        raise BadInput("does not describe a host", field="--probe", hint="create it with probe -o")
     found: dict[str, Any] = {"gpus": []}
     if host.get("driver"):
         found["driver"] = host["driver"]
@@ -230,7 +230,7 @@ _DRIFT_COLUMNS = ("cluster", "node", "target", "what", "has", "declared", "since
 
 
 def print_nodes(nodes: Sequence[dict[str, Any]], empty: str) -> None:
-    """A line for each node."""
+    """Print a line for each node."""
     rows = [
         (
             node["cluster"],
@@ -248,7 +248,7 @@ def print_nodes(nodes: Sequence[dict[str, Any]], empty: str) -> None:
 
 
 def print_drift(nodes: Sequence[dict[str, Any]]) -> None:
-    """A line for each difference."""
+    """Print a line for each difference."""
     rows = [
         (
             node["cluster"],
@@ -266,12 +266,12 @@ def print_drift(nodes: Sequence[dict[str, Any]]) -> None:
     print_table(
         _DRIFT_COLUMNS,
         rows,
-        empty="no node that was reported differs from its target (nodes list shows all)",
+        empty="no reported node differs from its target (nodes list shows all)",
     )
 
 
 def print_node(node: dict[str, Any]) -> None:
-    """All that is known of a node."""
+    """Print every detail of a node."""
     print(f"{node['cluster']}/{node['name']}")
     facts = {
         "driver": f"{node['driver'] or 'not known'}, {node['driver_state']}: {node['driver_why']}",
@@ -285,7 +285,7 @@ def print_node(node: dict[str, Any]) -> None:
         print(f"  {name:<8} {printable(str(value))}")
     for title, texts in (
         ("drift", [one["message"] for one in node["drift"]]),
-        ("witnesses disagree", node["disagreements"]),
+        ("sources disagree", node["disagreements"]),
         ("notes", node["notes"]),
         ("witnesses", list(map(_source_text, node["witnesses"]))),
     ):
@@ -296,7 +296,7 @@ def print_node(node: dict[str, Any]) -> None:
 
 
 def gpus(node: dict[str, Any]) -> str:
-    """``8 x A100-SXM4-80GB``."""
+    """Format GPUs as ``8 x A100-SXM4-80GB``."""
     return printable(", ".join(f"{kind['count']} x {kind['gpu']}" for kind in node["gpus"]))
 
 

@@ -1,8 +1,8 @@
 """Describe one node: its sources side by side, its targets' pools, and what to label and taint.
 
 The gate sees a node's labels, not its annotations and taints: it cannot tell what compatgate
-has set there. Commands are given only where nothing can be set by it yet; else the command that
-looks at the node itself.
+has set there. It gives commands only if compatgate cannot have set anything yet, else the command
+that reads the node itself.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ ORDER: tuple[SourceKind, ...] = ("driver", "labels", "kubelet")
 
 
 class SourceLine(Struct, frozen=True):
-    """One thing that witnesses tell.
+    """One property, as each source reports it.
 
     Attributes:
-        said: by witness; who says nothing of it is left out.
-        decides: whose word counts; None: nobody's does, it is only shown.
-        differ: what they say is not the same.
+        said: value by source; silent sources are left out.
+        decides: the deciding source; None: the line is information only.
+        differ: the sources report different values.
     """
 
     name: str
@@ -49,11 +49,11 @@ class SourceLine(Struct, frozen=True):
 
 
 class SourceComparison(Struct, frozen=True):
-    """The witnesses of a node.
+    """The sources of a node, side by side.
 
     Attributes:
         witnesses: the driver itself first.
-        why: who decides about driver and GPUs, in sentences.
+        why: sentences on which source decides about driver and GPUs.
     """
 
     witnesses: tuple[SourceReport, ...]
@@ -62,7 +62,7 @@ class SourceComparison(Struct, frozen=True):
 
 
 def compare(row: NodeRow) -> SourceComparison:
-    """Lay side by side what was reported of a node."""
+    """Compare the reports of a node's sources."""
     heard = msgspec.convert(row.witnesses, dict[SourceKind, SourceReport])
     lines = (_driver(heard), _gpus(heard), _cuda(heard), *_resources(heard))
     there = tuple(line for line in lines if line.said)
@@ -89,7 +89,7 @@ def _cuda(heard: Mapping[SourceKind, SourceReport]) -> SourceLine:
 
 
 def _resources(heard: Mapping[SourceKind, SourceReport]) -> Iterator[SourceLine]:
-    """What the labels let expect beside what the kubelet hands out."""
+    """Compare the resources expected from labels with the kubelet's."""
     labels, kubelet = heard.get("labels"), heard.get("kubelet")
     wrong = mismatched(labels, kubelet) if labels and kubelet else {}
     names = {
@@ -98,7 +98,7 @@ def _resources(heard: Mapping[SourceKind, SourceReport]) -> Iterator[SourceLine]
     for name in sorted(names):
         said: dict[SourceKind, str] = {}
         if labels and name in labels.resources:
-            said["labels"] = f"{labels.resources[name]} to be expected"
+            said["labels"] = f"{labels.resources[name]} expected"
         if kubelet:
             said["kubelet"] = _handed_out(kubelet, name)
         yield SourceLine(name, said, differ=name in wrong)
@@ -118,11 +118,11 @@ def _first(
 def _why(heard: Mapping[SourceKind, SourceReport]) -> Iterator[str]:
     order = ranked(heard)
     if not any(one.driver or one.gpus for one in order):
-        yield "No witness tells its driver and GPUs: what the kubelet hands out decides nothing."
+        yield "No source reports its driver and GPUs; the kubelet's resources do not decide."
         return
     first, second = order[0], order[1] if len(order) > 1 else None
     if second is None:
-        yield f"{_ALONE[first.witness]} its driver and GPUs: that is what counts."
+        yield f"{_ALONE[first.witness]} its driver and GPUs."
     elif first.witness == "driver":
         yield "The driver's own report decides about driver and GPUs."
     else:
@@ -132,10 +132,10 @@ def _why(heard: Mapping[SourceKind, SourceReport]) -> Iterator[str]:
             "the labels decide, since the driver may have been replaced."
         )
     if second and (left := [name for name, of in _PARTS if not of(first) and of(second)]):
-        yield f"{_SILENT[first.witness]} of {' and '.join(left)}: there the other's word counts."
+        yield f"{_SILENT[first.witness]} of {' and '.join(left)}: the other source decides."
 
 
-_ALONE = {"labels": "Only the labels tell", "driver": "Only the driver itself tells"}
+_ALONE = {"labels": "Only the labels report", "driver": "Only the driver itself reports"}
 _SILENT = {"labels": "The labels say nothing", "driver": "The driver's report says nothing"}
 _PARTS: tuple[tuple[str, Callable[[SourceReport], object]], ...] = (
     ("the driver", lambda one: one.driver),
@@ -148,7 +148,7 @@ class TargetMatch(Struct, frozen=True):
 
     Attributes:
         why: one sentence.
-        is_there: such a target exists.
+        is_there: the target exists.
     """
 
     target: str
@@ -157,7 +157,7 @@ class TargetMatch(Struct, frozen=True):
 
 
 class PoolComparison(Struct, frozen=True):
-    """A pool beside the node.
+    """A pool compared with the node.
 
     Attributes:
         gpus: of the node, that this pool declares.
@@ -171,7 +171,7 @@ class PoolComparison(Struct, frozen=True):
 
     @property
     def fits(self) -> bool:
-        """Return whether the node could be one of this pool."""
+        """Return whether the node fits this pool."""
         return bool(self.gpus) and bool(self.same_driver)
 
 
@@ -181,7 +181,7 @@ class GpuKind(Struct, frozen=True):
     Attributes:
         product: without its MIG profile.
         profile: of MIG; None: whole GPUs.
-        is_known: to the facts.
+        is_known: the facts know the GPU.
     """
 
     product: str
@@ -209,7 +209,7 @@ def _labels(name: str, snapshot: Snapshot) -> str:
 
 
 def compare_pools(view: NodeView, snapshot: Snapshot) -> tuple[PoolComparison, ...]:
-    """Return each pool of its targets beside the node; those that have its GPUs first."""
+    """Compare the node with each pool of its targets; pools with its GPUs come first."""
     found = list(_compare_pool(view, snapshot))
     return tuple(sorted(found, key=lambda one: (not one.gpus, one.target)))
 
@@ -226,7 +226,7 @@ def _compare_pool(view: NodeView, snapshot: Snapshot) -> Iterator[PoolComparison
 
 
 def only_pool(name: str, gpus: Iterable[str], snapshot: Snapshot) -> str | None:
-    """The pool of a target of several that GPUs of a node are in; None: it is not a single one."""
+    """Return the pool that the node's GPUs belong to; None: no pool or several."""
     target = snapshot.targets.get(name)
     if target is None or len(target.pools) == 1:
         return None
@@ -236,7 +236,7 @@ def only_pool(name: str, gpus: Iterable[str], snapshot: Snapshot) -> str | None:
 
 
 def kinds_of(view: NodeView, snapshot: Snapshot) -> tuple[GpuKind, ...]:
-    """Return the GPUs of a node, MIG slices apart from whole ones."""
+    """Return the GPUs of a node, with MIG slices and whole GPUs separate."""
     return tuple(_kind(one["gpu"], one["count"], snapshot) for one in view.row.gpus)
 
 
@@ -250,11 +250,11 @@ def _skus(view: NodeView) -> list[str]:
 
 
 CAP = Cap("10%", percent=10)
-"""Of the nodes of one target; what ``compatgate k8s reconcile`` takes unless it is told."""
+"""Default taint limit of ``compatgate k8s reconcile``."""
 
 
 class Share(Struct, frozen=True):
-    """How many nodes of a target have a driver that nothing blesses."""
+    """The share of a target's nodes whose driver is not blessed."""
 
     target: str
     not_blessed: int
@@ -262,18 +262,18 @@ class Share(Struct, frozen=True):
 
     @property
     def most(self) -> int:
-        """So many would be tainted at once."""
+        """Return the number of nodes that may be tainted at once."""
         return CAP.of(self.of)
 
 
 class Advice(Struct, frozen=True):
-    """What to do about the labels and taints of a node.
+    """Advice on the label and taint of a node.
 
     Attributes:
-        says: what the node's label says already; None: it has none, or the labels are not known.
-        commands: of kubectl; empty where something may be set already.
-        look: command that looks at the node and says what to change.
-        too_many: targets of which more nodes would be tainted than may be.
+        says: present value of the node's label; None: no label, or labels not known.
+        commands: kubectl commands; empty: compatgate may have set something already.
+        look: command that reads the node and suggests changes.
+        too_many: targets whose taint limit would be exceeded.
     """
 
     says: str | None
@@ -283,7 +283,7 @@ class Advice(Struct, frozen=True):
 
 
 def shares(views: Iterable[NodeView], targets: Iterable[str]) -> tuple[Share, ...]:
-    """Of each target, how many nodes would be tainted."""
+    """Count the nodes of each target that would be tainted."""
     counts = {name: [0, 0] for name in targets}
     for view in views:
         for name in counts.keys() & view.standing.targets:
@@ -293,11 +293,11 @@ def shares(views: Iterable[NodeView], targets: Iterable[str]) -> tuple[Share, ..
 
 
 def advise(view: NodeView, beside: Iterable[Share]) -> Advice:
-    """What to set on a node.
+    """Advise on the label and taint of a node.
 
     Args:
         view: the node.
-        beside: how its targets' other nodes stand.
+        beside: shares of its targets' other nodes.
     """
     row, standing = view.row, view.standing
     says = row.labels.get(LABEL)

@@ -18,18 +18,18 @@ from compatgate.service.nodes.details import only_pool
 from compatgate.service.nodes.standing import Difference, NodeView
 
 NAMED = 8
-"""Nodes of a group that are named."""
+"""Maximum number of named nodes of a group."""
 
 
 class DriftGroup(Struct, frozen=True):
     """Nodes of a target that differ from it in the same way.
 
     Attributes:
-        have: None: it is not known.
-        declared: what the target's pools have, as written.
+        have: reported value; None: not known.
+        declared: values of the target's pools, as written.
         pool: whose GPUs they have, where the target has others; None: any.
-        nodes: how many.
-        of: nodes of the target that are known.
+        nodes: number of nodes.
+        of: number of known nodes of the target.
         stale: of ``nodes``, those that nothing was heard of for long.
         since: the first of them is so.
         newest: the last of them became so.
@@ -50,12 +50,12 @@ class DriftGroup(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """One sentence: ``3 of 512 nodes of prod report driver 550.54.15 instead of ...``."""
+        """Return a sentence: ``3 of 512 nodes of prod report driver 550.54.15 instead of ...``."""
         return self._said(f" of {self.target}")
 
     @property
     def brief(self) -> str:
-        """Return the same where the target stands beside it."""
+        """Return the sentence without the target, for places that show the target."""
         return self._said("")
 
     def _said(self, where: str) -> str:
@@ -64,8 +64,8 @@ class DriftGroup(Struct, frozen=True):
         wanted = ", ".join(self.declared) or f"no {name} at all"
         start = f"{self.nodes:,} of {self.of:,} {noun}{where}"
         if self.have is None:
-            verb = "do not tell their" if many else "does not tell its"
-            return f"{start} {verb} {name}, which is to be {wanted}"
+            verb = "do not report their" if many else "does not report its"
+            return f"{start} {verb} {name}, declared is {wanted}"
         return f"{start} {'report' if many else 'reports'} {name} {self.have} instead of {wanted}"
 
 
@@ -73,7 +73,7 @@ _Key = tuple[str, DriftKind, str | None, tuple[str, ...], str | None]
 
 
 class _Group(Struct):
-    """What is counted of a group while nodes go by."""
+    """The counters of a group."""
 
     since: datetime
     newest: datetime
@@ -101,7 +101,7 @@ def drift_groups(
     """Group nodes by target and difference, the most nodes first.
 
     Args:
-        views: all nodes, those that did not drift too; they are only gone through.
+        views: all nodes, drifted or not; iterated once.
         snapshot: that they are compared with.
         target: that they differ from; None: any.
         what: that differs; None: either.
@@ -138,14 +138,14 @@ def _drift_group(key: _Key, group: _Group, total: int) -> DriftGroup:
 
 
 SECONDS = 60.0
-"""So old may an answer be; going through a large fleet for each visitor would be slow."""
+"""Maximum age of an answer in seconds, because reading a large fleet is slow."""
 _QUICK = 0.02
 _WORTH = 20.0
-"""What took longer than a moment is kept for so many times as long, whatever is reported."""
+"""An answer that was slow to compute is kept for this multiple of its time."""
 
 
 class RecentDrift:
-    """Remembers drift for a minute, or until the matrix changes.
+    """A cache of drift, valid for a minute or until the matrix changes.
 
     Args:
         each: every node, one after another.
@@ -159,7 +159,7 @@ class RecentDrift:
         self._took = 0.0
 
     def drifted(self) -> list[DriftGroup]:
-        """What differs, the most nodes first."""
+        """Return the drift groups, the largest first."""
         snapshot, kept, began = self._snapshots.current(), self._kept, time.monotonic()
         if kept and kept[0] is snapshot and began < kept[1]:
             return kept[2]
@@ -170,7 +170,7 @@ class RecentDrift:
         return found
 
     def forget(self) -> None:
-        """Nodes were reported or removed here; a large fleet does so all the time."""
+        """Forget the cached groups after a report or removal, unless they were slow to compute."""
         if self._took < _QUICK:
             self._kept = None
         elif kept := self._kept:

@@ -1,4 +1,4 @@
-"""Show nodes, their sources and targets, and drift: nodes that differ from what is declared."""
+"""Show nodes, their sources and targets, and drift."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, choices
 
 YesOrNo = Literal["yes", "no"]
 STATES: dict[DriverState, str] = {"blessed": "pass", "not-blessed": "fail", "unknown": "unknown"}
-"""Tones of what the matrix says of a driver."""
+"""Tones of driver states."""
 _NODE_COLUMNS = (
     Column("name", "Node"),
     Column("state", "Driver state", "badge"),
@@ -64,7 +64,7 @@ _NO_NODES = Empty(
 
 
 class NodeQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which nodes."""
+    """Filters of the list of nodes."""
 
     search: Search | None = None
     cluster: Filter | None = None
@@ -77,19 +77,19 @@ class NodeQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class ClusterQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which node of that name."""
+    """The cluster of a node."""
 
     cluster: Filter | None = None
 
 
 def yes_or_no(answer: YesOrNo | None) -> bool | None:
-    """``yes`` or ``no`` as the gate's lists take it."""
+    """Convert ``yes`` or ``no`` to a filter of the gate's lists."""
     return None if answer is None else answer == "yes"
 
 
 @page("/nodes", nav="nodes", query=NodeQuery)
 def show_nodes(ask: PageRequest[NodeQuery]) -> HtmlPage:
-    """Return nodes by cluster and name."""
+    """Show nodes by cluster and name."""
     query, snapshot = ask.query, ask.gate.snapshot()
     answers = {"disagrees": yes_or_no(query.disagrees), "stale": yes_or_no(query.stale)}
     found = found_by(ask.gate.nodes.list, query, **answers)
@@ -127,17 +127,17 @@ def _node_row(view: NodeView) -> tuple[Any, ...]:
 
 
 def node_cell(view: NodeView) -> Cell:
-    """Return a node's name, which leads to its page."""
+    """Return the cell of a node's name, with a link to its page."""
     return Cell(view.row.name, node_link(view.row.cluster, view.row.name))
 
 
 def node_link(cluster: str, name: str) -> str:
-    """Return the page of a node; other clusters may have one of this name."""
+    """Return the link to a node's page; the name may exist in several clusters."""
     return link("nodes", name, cluster=cluster)
 
 
 def gpus_of(view: NodeView) -> str:
-    """``8 x L4``."""
+    """Format GPUs as ``8 x L4``."""
     if not view.row.gpus:
         return "not known"
     return shown_gpus(Gpus(one["gpu"], one["count"]) for one in view.row.gpus)
@@ -150,7 +150,7 @@ def _short(one: Any) -> str:
 
 @page("/nodes/<name>", nav="nodes", query=ClusterQuery)
 def show_node(ask: PageRequest[ClusterQuery]) -> HtmlPage:
-    """Return one node: its witnesses, its targets, what to do about it."""
+    """Show a node: its sources, its targets, and advice."""
     name, cluster = ask.args["name"], ask.query.cluster
     clusters = ask.gate.nodes.clusters_of(name)
     if cluster is None and len(clusters) > 1:
@@ -160,7 +160,7 @@ def show_node(ask: PageRequest[ClusterQuery]) -> HtmlPage:
 
 @page("/nodes/<name>/remove", scope="operate", method="POST", nav="nodes")
 def remove_node(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Forget a node that is gone."""
+    """Remove a node that is gone."""
     name, cluster = ask.args["name"], ask.form.get("cluster") or None
     view = ask.gate.nodes.show(name, cluster)
     try:
@@ -199,7 +199,7 @@ def _node_page(
 
 
 def tried(difference: Any, pool: str | None) -> str | None:
-    """What if the target had what the node has; None: that is not known."""
+    """Return the link to a what-if with the node's value; None: the value is not known."""
     if difference.have is None:
         return None
     return link(
@@ -246,7 +246,7 @@ def _same(one: PoolComparison) -> Cell:
 
 MOST_GROUPS = 20
 _TRIED = 5
-"""Groups of which it is said what no longer holds there; the others lead to it."""
+"""Number of groups with their failing entries; other groups have a link."""
 _MOST_ENTRIES = 60
 _DRIFT_COLUMNS = (
     Column("node", "Node"),
@@ -268,7 +268,7 @@ _NO_DRIFT = Empty(
 
 
 class DriftQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which drifted nodes."""
+    """Filters of the list of drifted nodes."""
 
     target: Filter | None = None
     what: DriftKind | None = None
@@ -279,7 +279,7 @@ class DriftQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 @page("/drift", nav="drift", query=DriftQuery)
 def show_drift(ask: PageRequest[DriftQuery]) -> HtmlPage:
-    """What differs, since when, on how many nodes of how many; then each of them."""
+    """Show the groups of drifted nodes, then every drifted node."""
     query, snapshot, nodes = ask.query, ask.gate.snapshot(), ask.gate.nodes
     stored: dict[str, Any] = {
         "cluster": query.cluster,
@@ -332,7 +332,7 @@ def _drift_rows(view: NodeView, query: DriftQuery) -> list[tuple[Any, ...]]:
 
 
 def _changed(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> dict[str, StoredDocument]:
-    """Targets that were changed after their nodes became what they are: the drift is younger."""
+    """Return the targets that changed after their nodes did, by name: their drift is younger."""
     found = {}
     for one in groups:
         with suppress(NotFound):  # deleted meanwhile
@@ -343,7 +343,7 @@ def _changed(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> dict[str, S
 
 
 def _lost(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterator[str]:
-    """What of each group's target would not hold with what its nodes have; empty: not tried."""
+    """Yield, for each group, what would fail with its nodes' values; empty: not computed."""
     snapshot, now = ask.gate.snapshot(), clock.now()
     for one in groups:
         few = len(snapshot.matrix.entries.of(one.target)) <= _MOST_ENTRIES
@@ -356,7 +356,7 @@ def _lost(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterator[str]:
 
 
 def _among(one: DriftGroup) -> str:
-    """Return the nodes of a group in the list of nodes, or below."""
+    """Return the link to the nodes of a group."""
     if one.have is None:
         return here(target=one.target, what=one.what, cursor=None, sort=None)
     return link("nodes", target=one.target, **{one.what: one.have})

@@ -1,6 +1,6 @@
-"""Read node reports: what each source (labels, kubelet, driver) says, and what counts.
+"""Read node reports: what each source (labels, kubelet, driver) says, and which source counts.
 
-A report is merged with what is known of its nodes; the audit log gets what changed.
+A report is merged with the stored nodes; the audit log gets the changes.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _SHARED = ".shared"
 
 
 class Gpus(Struct, frozen=True, order=True):
-    """GPUs of one SKU on a node; ``gpu`` is as it was written where the facts do not know it."""
+    """GPUs of one SKU on a node; ``gpu`` is unchanged if the facts do not know it."""
 
     gpu: str
     count: int
 
 
 class SourceReport(Struct, frozen=True):
-    """What one witness says of a node.
+    """The report of one source about a node.
 
     Attributes:
         gpus: sorted; a MIG profile makes a SKU of its own.
         resources: GPU resources by name: as handed out (kubelet), as to be expected (labels).
-        remarks: what does not fit within what it says.
+        remarks: contradictions within the report.
     """
 
     witness: SourceKind
@@ -54,19 +54,19 @@ class SourceReport(Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data; what it does not say is left out."""
+        """Return plain data without missing members."""
         body: dict[str, Any] = msgspec.to_builtins(self)
         body["seen_at"] = iso(self.seen_at)
         return {key: value for key, value in body.items() if value not in (None, (), {})}
 
 
 def source_reports(node: NodeReport, at: datetime, facts: Facts) -> dict[SourceKind, SourceReport]:
-    """Return the witnesses that a report brings.
+    """Return the sources of a report.
 
     Args:
-        node: as it was sent.
-        at: when it was looked at.
-        facts: to tell GPUs by any spelling.
+        node: the node as sent.
+        at: time of the report.
+        facts: resolve GPUs in any spelling.
     """
     found: dict[SourceKind, SourceReport] = {}
     if node.labels is not None:
@@ -106,7 +106,7 @@ def _of_driver(probe: DriverReport, at: datetime, facts: Facts) -> SourceReport:
 
 
 def counted(seen: Iterable[SeenGpus], facts: Facts) -> tuple[Gpus, ...]:
-    """Kinds of GPUs by SKU, each once."""
+    """Add up GPUs of the same SKU, sorted by SKU."""
     counts: dict[str, int] = {}
     for one in seen:
         sku = sku_of(one.gpu, facts)
@@ -115,7 +115,7 @@ def counted(seen: Iterable[SeenGpus], facts: Facts) -> tuple[Gpus, ...]:
 
 
 def sku_of(text: str, facts: Facts) -> str:
-    """Return the SKU of a spelling, or the spelling itself where the facts do not know it."""
+    """Return the SKU of a spelling, or the spelling itself if the facts do not know it."""
     try:
         return resolve_gpu(text, facts.gpus).sku
     except BadInput:
@@ -123,7 +123,7 @@ def sku_of(text: str, facts: Facts) -> str:
 
 
 def _expected(labels: Mapping[str, str], report: SmiReport) -> dict[str, int]:
-    """The resources that a device plugin makes of what the labels count, sharing included."""
+    """Return the resources that a device plugin derives from the labels, with sharing."""
     found: dict[str, int] = {}
     mixed = {
         name.removeprefix("nvidia.com/").partition(".count")[0]
@@ -151,18 +151,18 @@ def _is_gpu(resource: str) -> bool:
 
 
 OUTDATED = timedelta(days=1)
-"""By which a driver's report may be older than the labels and still decide."""
+"""Age difference up to which a driver's report still decides against the labels."""
 SHARED = ".shared"
-"""Ends the name of a resource that several containers use at once."""
+"""Suffix of a resource that several containers share."""
 
 
 class NodeConclusion(Struct, frozen=True):
-    """What counts of a node.
+    """The deciding values of a node.
 
     Attributes:
-        driver: None: no witness tells.
-        gpus: kinds; empty: no witness tells, or it has none.
-        disagreements: in sentences, each with what decides.
+        driver: None: no source reports it.
+        gpus: kinds; empty: no source reports any.
+        disagreements: sentences, each with the deciding source.
     """
 
     driver: str | None
@@ -171,7 +171,7 @@ class NodeConclusion(Struct, frozen=True):
 
 
 def conclude(witnesses: Mapping[SourceKind, SourceReport]) -> NodeConclusion:
-    """Weigh witnesses: the driver's own report decides, unless it is long out of date."""
+    """Weigh sources: the driver's own report decides, unless it is out of date."""
     labels, own = witnesses.get("labels"), witnesses.get("driver")
     ordered = ranked(witnesses)
     said: list[str] = []
@@ -188,14 +188,14 @@ def conclude(witnesses: Mapping[SourceKind, SourceReport]) -> NodeConclusion:
 
 
 def ranked(witnesses: Mapping[SourceKind, SourceReport]) -> tuple[SourceReport, ...]:
-    """Who may tell the driver and the GPUs: of what both say, the first one's word counts."""
+    """Rank the sources of driver and GPUs; the first one decides."""
     labels, own = witnesses.get("labels"), witnesses.get("driver")
     outdated = bool(labels and own and labels.seen_at - own.seen_at > OUTDATED)
     return tuple(one for one in ((labels, own) if outdated else (own, labels)) if one)
 
 
 def mismatched(labels: SourceReport, kubelet: SourceReport) -> dict[str, tuple[int, int]]:
-    """Resources of which the kubelet hands out another number than the labels make, by name."""
+    """Return the resources whose number differs between kubelet and labels, by name."""
     found = {}
     for name, expected in labels.resources.items():
         given = kubelet.resources.get(name, 0) + kubelet.resources.get(f"{name}{SHARED}", 0)
@@ -205,7 +205,7 @@ def mismatched(labels: SourceReport, kubelet: SourceReport) -> dict[str, tuple[i
 
 
 def same_driver(one: str, other: str) -> bool:
-    """Whether two spellings are the same driver, ``535.54.03`` and ``535.54.3`` being one."""
+    """Return whether two spellings are the same driver, like ``535.54.03`` and ``535.54.3``."""
     try:
         return parse_version("driver", one) == parse_version("driver", other)
     except BadInput:
@@ -213,7 +213,7 @@ def same_driver(one: str, other: str) -> bool:
 
 
 def shown_gpus(gpus: Iterable[Gpus]) -> str:
-    """``8 x A100-SXM4-80GB``."""
+    """Format GPUs as ``8 x A100-SXM4-80GB``."""
     return ", ".join(f"{kind.count} x {kind.gpu}" for kind in gpus) or "no GPU"
 
 
@@ -238,7 +238,7 @@ def _gpus(labels: SourceReport, own: SourceReport, decides: str) -> list[str]:
 
 
 def _resources(labels: SourceReport, kubelet: SourceReport) -> list[str]:
-    """Where the kubelet hands out more or fewer GPUs than there are; neither is the driver."""
+    """Yield differences between the kubelet's resources and the labels."""
     return [
         f"the labels make {expected} of {name}, the kubelet hands out {given}"
         for name, (expected, given) in mismatched(labels, kubelet).items()
@@ -248,11 +248,11 @@ def _resources(labels: SourceReport, kubelet: SourceReport) -> list[str]:
 _AHEAD = timedelta(minutes=5)
 _AGO = timedelta(days=366)
 _NAMED = 50
-"""Nodes that an audit link names."""
+"""Maximum number of nodes named in an audit link."""
 
 
 class ReportedNode(Struct, frozen=True):
-    """A node of a report, and what its witnesses say."""
+    """A node of a report, with its sources."""
 
     node: NodeReport
     at: datetime
@@ -270,7 +270,7 @@ def reported_nodes(report: Report, now: datetime, facts: Facts) -> dict[str, Rep
         at = node.seen_at or now
         if node.name in found:
             field = f"nodes[{number}].name"
-            raise BadInput("is in the report already", field=field, value=node.name)
+            raise BadInput("is twice in the report", field=field, value=node.name)
         if at > now + _AHEAD:
             field, hint = f"nodes[{number}].seen_at", "set the reporter's clock"
             raise BadInput("is in the future", field=field, value=str(at), hint=hint)
@@ -285,12 +285,12 @@ def reported_nodes(report: Report, now: datetime, facts: Facts) -> dict[str, Rep
 def merged(
     report: Report, seen: Mapping[str, ReportedNode], known: Mapping[str, NodeRow], by: str
 ) -> list[NodeRow]:
-    """Return the nodes of a report as they are to be kept."""
+    """Merge the nodes of a report with the stored ones."""
     return [_merge(report.cluster, one, known.get(name), by) for name, one in seen.items()]
 
 
 def _merge(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) -> NodeRow:
-    """A node with what was seen now; a witness that was heard later already is not set back."""
+    """Merge a node with its new report; an older report does not replace a newer one."""
     before = msgspec.convert(old.witnesses if old else {}, dict[SourceKind, SourceReport])
     heard = {
         who: witness
@@ -319,7 +319,7 @@ def _merge(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) -> No
 
 
 def audit_detail(rows: list[NodeRow], known: Mapping[str, NodeRow]) -> dict[str, Any]:
-    """What the audit log is told: nodes that are new, or have another driver or other GPUs."""
+    """Return the details for the audit log: new nodes, and changed drivers and GPUs."""
     new = [row.name for row in rows if row.name not in known]
     changed = {
         row.name: {"driver": [old.driver, row.driver], "gpus": [old.gpus, row.gpus]}

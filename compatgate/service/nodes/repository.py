@@ -15,7 +15,7 @@ from compatgate.kit.database.tables import Base, Page, UtcTime, page
 
 
 class Node(Base):
-    """A node, as its witnesses reported it last."""
+    """A node, as its sources last reported it."""
 
     __tablename__ = "nodes"
     __table_args__ = (Index(None, "seen_at"),)
@@ -65,7 +65,7 @@ _COLUMNS = tuple(getattr(Node, name) for name in NodeRow.__struct_fields__)
 
 
 def load(session: Session, cluster: str, names: Collection[str]) -> dict[str, NodeRow]:
-    """Return nodes of a cluster by name; those that are not known are left out."""
+    """Return known nodes of a cluster by name."""
     query = select(*_COLUMNS).where(Node.cluster == cluster, Node.name.in_(names))
     return {row.name: row for row in map(_row, session.execute(query))}
 
@@ -77,7 +77,7 @@ def named(session: Session, name: str) -> list[NodeRow]:
 
 
 def save(session: Session, rows: Sequence[NodeRow], known: Collection[str]) -> None:
-    """Keep nodes of one cluster.
+    """Store nodes of one cluster.
 
     Args:
         session: a writing one.
@@ -97,7 +97,7 @@ def save(session: Session, rows: Sequence[NodeRow], known: Collection[str]) -> N
 
 
 def remove(session: Session, cluster: str, name: str) -> None:
-    """Forget a node."""
+    """Remove a node."""
     session.execute(delete(Node).where(Node.cluster == cluster, Node.name == name))
 
 
@@ -124,7 +124,7 @@ def list_nodes(
         seen_before: not since this.
         seen_after: at this or since.
         cursor: of the page.
-        limit: at most so many.
+        limit: maximum number of nodes.
     """
     query = select(*_COLUMNS)
     if cluster:
@@ -143,7 +143,7 @@ def list_nodes(
 
 
 def _row(found: Any) -> NodeRow:
-    """Return a row of `_COLUMNS`, in their order; a fleet's pages read thousands."""
+    """Make a row from values in the order of `_COLUMNS`; it is on a hot path."""
     values = list(found)
     for place in _JSON_PLACES:
         values[place] = _decode(values[place])

@@ -1,6 +1,6 @@
 """Define node reports, nodes and drift as REST carries them.
 
-A report is bounded, whoever wrote the labels.
+A report has a maximum size, so that labels cannot fill the database.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from compatgate.core.matrix import DriftKind, DriverState
 
 MOST_NODES = 500
-"""In one report; a larger cluster sends several."""
+"""Maximum number of nodes in one report; a larger cluster sends several."""
 MOST_LABELS = 256
 CLUSTER = "default"
 # The look-ahead stands for the line feed that Python's $ would let pass.
@@ -38,7 +38,7 @@ class SeenGpus(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DriverReport(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the driver of a node says of itself: NVML, `nvidia-smi`, `compatgate probe`."""
+    """The driver's own report: NVML, `nvidia-smi`, `compatgate probe`."""
 
     driver: Annotated[Line | None, Meta(description="null: no driver is loaded")] = None
     cuda: Line | None = None
@@ -46,12 +46,12 @@ class DriverReport(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A node; a witness that is left out was not asked, and what it said before stays."""
+    """A node; a source that is left out keeps its previous report."""
 
     name: Name
     seen_at: Annotated[
         Annotated[datetime, Meta(tz=True)] | None,
-        Meta(description="when it was looked at; now if left out"),
+        Meta(description="time of the report; default: now"),
     ] = None
     target: Annotated[
         Annotated[str, Meta(pattern=TARGET_PATTERN)] | None,
@@ -105,7 +105,7 @@ class GpusBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WitnessBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one witness says; what it does not say is left out."""
+    """The report of one source, without missing members."""
 
     witness: Literal["labels", "kubelet", "driver"]
     seen_at: datetime
@@ -119,7 +119,7 @@ class WitnessBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DifferenceBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a node is not what a target declares."""
+    """A difference between a node and a target."""
 
     target: str
     what: DriftKind
@@ -129,11 +129,13 @@ class DifferenceBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A node as it was seen last, against the matrix as it is now."""
+    """A node as last reported, compared with the current matrix."""
 
     cluster: str
     name: str
-    driver: Annotated[str | None, Meta(description="that counts; null: no witness tells")]
+    driver: Annotated[
+        str | None, Meta(description="the deciding value; null: no source reports it")
+    ]
     gpus: list[GpusBody]
     targets: Targets
     driver_state: Annotated[
@@ -141,11 +143,13 @@ class NodeBody(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     driver_why: str
     drift: list[DifferenceBody]
-    disagreements: Annotated[list[str], Meta(description="of witnesses, with what decides")]
+    disagreements: Annotated[
+        list[str], Meta(description="contradictions of the sources, with the deciding one")
+    ]
     notes: list[str]
     witnesses: list[WitnessBody]
     labels: dict[str, str]
-    stale: Annotated[bool, Meta(description="nothing was heard of it for a day")]
+    stale: Annotated[bool, Meta(description="no report for a day")]
     reported_by: str
     first_seen_at: datetime
     seen_at: datetime
@@ -153,7 +157,7 @@ class NodeBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DriftBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A node that is not what its targets declare."""
+    """A node that differs from its targets."""
 
     cluster: str
     name: str
@@ -166,6 +170,6 @@ class DriftBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodesReported(Struct, frozen=True, forbid_unknown_fields=True):
-    """The nodes of a report as they are now."""
+    """The current state of the reported nodes."""
 
     nodes: list[NodeBody]

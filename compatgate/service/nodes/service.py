@@ -1,4 +1,4 @@
-"""Store node reports, forget nodes, and show nodes beside what the matrix makes of them now."""
+"""Store node reports, remove nodes, and show nodes compared with the current matrix."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from compatgate.service.nodes.schemas import Report
 from compatgate.service.nodes.standing import Matrix, NodeView
 
 STALE = timedelta(days=1)
-"""After which a node that nothing was heard of is stale."""
+"""Time without a report after which a node is stale."""
 _BATCH = 500
 _Wanted = Callable[[NodeView], bool]
 
 
 class NodeViews:
-    """The nodes that one database knows, as they stand."""
+    """The nodes of a database, compared with the matrix."""
 
     def __init__(self, database: Database, facts: Facts, snapshots: Snapshots) -> None:
         self._database = database
@@ -64,7 +64,7 @@ class NodeViews:
     def each(
         self, *, cluster: str | None = None, gpu: str | None = None, stale: bool | None = None
     ) -> Iterator[NodeView]:
-        """Every node, one after another, for what is counted of all of them; filters as `list`."""
+        """Yield every node, for counters; filters as `list`."""
         now, cursor = clock.now(), None
         filters = {"cluster": cluster, **self._sku(gpu), **_heard(stale, now)}
         while True:
@@ -126,7 +126,7 @@ class NodeViews:
         cursor: str | None = None,
         limit: int = DEFAULT,
     ) -> Page[NodeView]:
-        """Return nodes that are not what their targets declare; filters as `list`.
+        """Return nodes that differ from their targets; filters as `list`.
 
         Args:
             cluster: as `list`.
@@ -150,7 +150,7 @@ class NodeViews:
         stale: bool | None = None,
         limit: int = DEFAULT,
     ) -> tuple[Sequence[DriftGroup], Page[NodeView]]:
-        """Yield the first page of `drift`, and all that drifted in groups: the fleet is read once.
+        """Return the first page of `drift` and the groups of all drifted nodes, in one pass.
 
         Arguments are those of `drift`.
         """
@@ -180,7 +180,7 @@ class NodeViews:
         cursor: str | None,
         limit: int,
     ) -> Page[NodeView]:
-        """A page; what the matrix decides is no column, so nodes are looked at one by one."""
+        """Return a page; test nodes one by one, because matrix states are not columns."""
         now = clock.now()
         filters = {**stored, **_heard(stale, now)}
         found: list[NodeView] = []
@@ -242,7 +242,7 @@ def one_of(session: Session, name: str, cluster: str | None) -> NodeRow:
     """
     found = [row for row in nodes.named(session, name) if cluster in (None, row.cluster)]
     if not found:
-        hint = "nodes are known once they were reported: compatgate k8s nodes --report"
+        hint = "report nodes with: compatgate k8s nodes --report"
         raise NotFound(f"there is no node {name!r}", field="name", value=name, hint=hint)
     if len(found) > 1:
         hint = f"of {', '.join(row.cluster for row in found[:5])}"
@@ -251,19 +251,19 @@ def one_of(session: Session, name: str, cluster: str | None) -> NodeRow:
 
 
 class Nodes(NodeViews):
-    """The nodes that one database knows."""
+    """The nodes of a database."""
 
     def __init__(self, database: Database, facts: Facts, snapshots: Snapshots) -> None:
         super().__init__(database, facts, snapshots)
         self.lately = RecentDrift(self.each, snapshots)
 
     def report(self, report: Report, *, by: str, dry_run: bool = False) -> list[NodeView]:
-        """Keep what was seen; the same report again changes nothing but the time.
+        """Store a report; a repeated report changes only the time.
 
         Args:
             report: nodes of one cluster.
             by: who reports.
-            dry_run: only say what would be shown then.
+            dry_run: return the result without storing it.
 
         Raises:
             BadInput: a node is named twice, or was seen in the future; names the field.
@@ -280,7 +280,7 @@ class Nodes(NodeViews):
         return [self._view(row, now) for row in rows]
 
     def remove(self, name: str, by: Authorship, cluster: str | None = None) -> NodeView:
-        """Forget a node; one that is reported again comes back.
+        """Remove a node; it comes back with its next report.
 
         Raises:
             NotFound: there is none of that name.

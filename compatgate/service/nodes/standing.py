@@ -26,11 +26,11 @@ _NAMED = 5
 
 
 class Difference(Struct, frozen=True):
-    """Where a node is not what its target declares.
+    """A difference between a node and its target.
 
     Attributes:
-        have: None: it is not known.
-        declared: what the target's pools have, as written.
+        have: reported value; None: not known.
+        declared: values of the target's pools, as written.
     """
 
     target: str
@@ -41,14 +41,14 @@ class Difference(Struct, frozen=True):
 
 
 class Standing(Struct, frozen=True):
-    """A node against the matrix.
+    """The comparison of a node with the matrix.
 
     Attributes:
         targets: that its nodes belong to.
         driver: whether an entry admits its driver.
         why: of ``driver``, one sentence.
         differences: from the targets' pools.
-        notes: what else whoever runs the node should know.
+        notes: further remarks for the operator of the node.
     """
 
     targets: tuple[str, ...]
@@ -59,7 +59,7 @@ class Standing(Struct, frozen=True):
 
 
 class Matrix:
-    """Compares nodes with one snapshot; nodes that are alike are compared once."""
+    """The comparison of nodes with one snapshot; equal nodes are compared once."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -131,18 +131,18 @@ class Matrix:
         gpus: Sequence[str],
         kinds: Sequence[Gpu | None],
     ) -> tuple[DriverState, str]:
-        """Not blessed: no blessed or deprecated entry of any of its targets admits the driver."""
+        """Return the driver's state; not blessed: no entry of any of its targets admits it."""
         if not targets:
             return "unknown", "no target's nodeLabels match, and no annotation names a target"
         if driver is None:
-            return "unknown", "no witness tells its driver"
+            return "unknown", "no source reports its driver"
         if version is None:
             return "unknown", f"{driver!r} is not a driver version"
         entries = {entry.name: entry for name in targets for entry in self._entries(name)}
         if not entries:
-            return "unknown", f"{_names(targets)} has no blessed entry that could say anything"
+            return "unknown", f"{_names(targets)} has no blessed entry"
         if any(entry.gpus for entry in entries.values()) and (not gpus or None in kinds):
-            return "unknown", "entries are for certain GPUs, and this node's are not all known"
+            return "unknown", "entries are for certain GPUs, and this node's GPUs are not all known"
         about = [e for e in entries.values() if not e.gpus or any(_is_for(e, k) for k in kinds)]
         if not about:
             return "not-blessed", f"no blessed entry of {_names(targets)} is for its GPUs"
@@ -159,7 +159,7 @@ class Matrix:
         gpus: Sequence[str],
         kinds: Sequence[Gpu | None],
     ) -> Iterable[Difference]:
-        """GPUs first: which driver is declared depends on the pools that they make it part of."""
+        """Yield differences, GPUs first, because they decide which pool declares the driver."""
         declared = tuple(dict.fromkeys(pool.gpu.sku for pool in target.pools if pool.gpu))
         its_pools: list[Pool] = []
         if not gpus:
@@ -189,7 +189,7 @@ def pools_with(target: Target, kind: Gpu | None, snapshot: Snapshot) -> list[Poo
 
 
 def version_of(driver: str | None) -> Version | None:
-    """Return a driver's version; None: it is not known, or is none."""
+    """Return a driver's version; None: unknown or malformed."""
     try:
         return parse_version("driver", driver) if driver else None
     except BadInput:
@@ -197,7 +197,7 @@ def version_of(driver: str | None) -> Version | None:
 
 
 def known_gpu(gpu: str, snapshot: Snapshot) -> Gpu | None:
-    """Return a GPU by any spelling; None: the facts do not know it."""
+    """Find a GPU by any spelling; None: the facts do not know it."""
     try:
         return resolve_gpu(gpu, snapshot.facts.gpus)
     except BadInput:
@@ -205,7 +205,7 @@ def known_gpu(gpu: str, snapshot: Snapshot) -> Gpu | None:
 
 
 def _admits(entry: Entry, driver: Version) -> bool:
-    """Return an entry that says nothing about the driver admits every one."""
+    """Return whether an entry admits a driver; without a driver it admits every one."""
     constraint = entry.components.get("driver")
     return constraint is None or constraint.allows(driver)
 
@@ -219,7 +219,7 @@ def _difference(
 ) -> Difference:
     name = "GPU" if what == "gpu" else what
     wanted = _names(declared) or "none"
-    has = f"has {name} {have}" if have else f"does not tell its {name}"
+    has = f"has {name} {have}" if have else f"does not report its {name}"
     return Difference(
         target.name, what, have, declared, f"it {has}, {target.name} declares {wanted}"
     )
@@ -230,12 +230,12 @@ def _names(names: Sequence[str]) -> str:
 
 
 class NodeView(Struct, frozen=True):
-    """A node as it is shown.
+    """A node as shown to users.
 
     Attributes:
         row: what was reported.
         standing: against the matrix as it is now.
-        stale: nothing was heard of it for long.
+        stale: no report for a day.
     """
 
     row: NodeRow
@@ -265,7 +265,7 @@ class NodeView(Struct, frozen=True):
         }
 
     def to_drift(self) -> dict[str, Any]:
-        """Where it differs, as plain data."""
+        """Return the differences as plain data."""
         body = self.to_json()
         shown = ("cluster", "name", "driver", "gpus", "since", "seen_at", "stale")
         return {**{key: body[key] for key in shown}, "differences": body["drift"]}

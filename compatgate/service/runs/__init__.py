@@ -1,1 +1,1 @@
-"""Queue canary runs for workers, keep the evidence, and show what came of them."""
+"""Queue canary runs for workers, store the evidence, and show the results."""

@@ -14,7 +14,7 @@ from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput
 from compatgate.kit.http.replies import Filter, Paged, Reply, page, slice_page
 from compatgate.kit.http.requests import Since, Until, to_struct
-from compatgate.service.baselines.exchange import take_samples as take
+from compatgate.service.baselines import exchange
 from compatgate.service.runs import log_stream
 from compatgate.service.runs.logs import check_there, follow, plain
 from compatgate.service.runs.schemas import (
@@ -36,13 +36,13 @@ from compatgate.service.web.route import LARGEST, Body, NoQuery, Returns, route
 
 
 class RunFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which runs to list."""
+    """Filters of the list of runs."""
 
     state: Annotated[StateFilter, Meta(description="or `active`, or `ended`")] | None = None
     target: Filter | None = None
     suite: Filter | None = None
     entry: Filter | None = None
-    host: Annotated[Filter, Meta(description="where it runs, or ran last")] | None = None
+    host: Annotated[Filter, Meta(description="host of the current or last attempt")] | None = None
     asked_by: Filter | None = None
     purpose: Purpose | None = None
     since: Since | None = None
@@ -90,7 +90,7 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
     errors=(404,),
 )
 def show_run(call: Call[NoQuery]) -> Reply:
-    """Show a run with what became of its steps."""
+    """Show a run with the results of its steps."""
     return Reply(call.gate.runs.show(call.args["id"]).to_json())
 
 
@@ -99,7 +99,7 @@ def show_run(call: Call[NoQuery]) -> Reply:
     "/runs/{id}/cancel",
     scope="operate",
     tag="runs",
-    returns=Returns(RunBody, "The run as it is now"),
+    returns=Returns(RunBody, "The current state of the run"),
     errors=(404, 409),
 )
 def cancel_run(call: Call[NoQuery]) -> Reply:
@@ -116,16 +116,16 @@ def cancel_run(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def rerun(call: Call[NoQuery]) -> Reply:
-    """Queue a run that has ended again, for what its target is now."""
+    """Requeue a finished run, for the current state of its target."""
     made = call.gate.runs.rerun(call.args["id"], by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
 
 
 class SampleOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which steps, and what to say of them."""
+    """Query parameters of samples: a step, and a note."""
 
     step: Annotated[Filter, Meta(description="only this step")] | None = None
-    note: Annotated[str, Meta(max_length=2000, description="kept in each file")] = ""
+    note: Annotated[str, Meta(max_length=2000, description="note stored in each file")] = ""
 
 
 @route(
@@ -138,18 +138,20 @@ class SampleOptions(Struct, frozen=True, forbid_unknown_fields=True):
     errors=(404, 409),
 )
 def take_samples(call: Call[SampleOptions]) -> Reply:
-    """Take what a run measured as files of data, to lie beside their workloads.
+    """Return the measurements of a run as sample files of its workloads.
 
-    A step gives none where it failed, where what it printed is not whole, or where it was not
+    A step gives no sample if it failed, printed an incomplete report, or was not
     measured on the GPU that its host claims; `refused` says why.
     """
     gate, query = call.gate, call.query
-    found = take(gate.runs, gate.facts, call.args["id"], step=query.step, note=query.note)
+    found = exchange.take_samples(
+        gate.runs, gate.facts, call.args["id"], step=query.step, note=query.note
+    )
     return Reply(found)
 
 
 class LogOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which part of the log, and whether to wait for more."""
+    """Query parameters of a log: the part, and whether to follow it."""
 
     follow: Annotated[
         bool, Meta(description="stream events until the run ends: `output`, `state`, `end`")
@@ -170,7 +172,7 @@ class LogOptions(Struct, frozen=True, forbid_unknown_fields=True):
     errors=(404, 410),
 )
 def show_logs(call: Call[LogOptions]) -> Reply:
-    """Read what a run's steps printed; 410 says when it was removed, and by whom.
+    """Show the log of a run; 410 says when and by whom it was removed.
 
     With `follow` the answer is a stream of server-sent events, which ends with `end` when the run
     has ended. A stream that ends without it is taken up again with `after`, or `Last-Event-ID`; as
@@ -203,7 +205,7 @@ def _last_event() -> int:
 
 
 class EvidenceFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which evidence to list."""
+    """Filters of the list of evidence."""
 
     suite: Filter | None = None
     sku: Filter | None = None
@@ -227,7 +229,7 @@ def list_evidence(call: Call[EvidenceFilters]) -> Reply:
 
 
 class HostFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which hosts to list."""
+    """Filters of the list of hosts."""
 
     gpu: Annotated[Filter, Meta(description="SKU")] | None = None
 
@@ -254,7 +256,7 @@ def list_hosts(call: Call[HostFilters]) -> Reply:
     returns=Returns(SuiteBody, "A page of suites", paged=True, etag=True),
 )
 def list_suites(call: Call[Paged]) -> Reply:
-    """List the suites that can be run, by name."""
+    """List the suites by name."""
     found = call.gate.runs.catalogue()
     suites = [found.suites[name] for name in sorted(found.suites)]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _START_EPILOG = """\
 One run is queued for each SKU and driver of the target's pools. Without --stack and --image the
-workloads' own images are run, and what they bring is measured; this project's programs bring none.
+workloads run in their own images, and are measured there; this project's programs have no images.
 exit status: 0 passed, 1 failed, 2 bad input, 3 inconclusive, error, timeout or cancelled
 """
 
@@ -57,7 +57,7 @@ def add_start_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_start(args: argparse.Namespace) -> int:
-    """Queue the runs and wait for their ends.
+    """Queue the runs, and wait until they end.
 
     Raises:
         BadInput: names the option; or no staging host could ever run it.
@@ -184,7 +184,7 @@ def _print_run(run: dict[str, Any]) -> None:
 
 
 def _print_peaks(steps: list[dict[str, Any]]) -> None:
-    """Metrics beside published peaks; a server from before they were known says none."""
+    """Print metrics with their share of published peaks; an older server sends none."""
     from compatgate.kit.cli.terminal import printable
 
     found = [(step["name"], one) for step in steps for one in step.get("peaks", ())]
@@ -241,7 +241,7 @@ def _follow_logs(gate: Client, args: argparse.Namespace) -> Iterator[str]:
 
 
 def _print_event(name: str, data: dict[str, object]) -> None:
-    """What happens to the run is no part of its log."""
+    """Print an event on standard error, because it is not part of the log."""
     if name == "end":
         reason = f": {data['reason']}" if data["reason"] else ""
         print(f"[{data['state']}{reason}]", file=sys.stderr)
@@ -280,7 +280,7 @@ def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_rerun(args: argparse.Namespace) -> int:
-    """Queue the same again, for what the target is now.
+    """Requeue a run, for the current state of its target.
 
     Raises:
         NotFound: there is no such run, or no longer its suite, target or pool.
@@ -297,7 +297,7 @@ _RUN_COLUMNS = ("run", "suite", "target", "gpu", "driver", "state", "host", "cre
 
 
 def print_runs(runs: Sequence[dict[str, Any]], form: str) -> None:
-    """Runs as JSON, or a line each."""
+    """Print runs as JSON, or one line per run."""
     if form == "json":
         print_json(list(runs))
         return
@@ -328,7 +328,7 @@ def stack_text(stack: dict[str, Any]) -> str:
 
 
 Show = Callable[[str], dict[str, Any]]
-"""Asks the gate for a run, by its id."""
+"""A function that asks the gate for a run by its id."""
 POLL_SECONDS = 1.0
 _EXITS = {"passed": 0, "failed": 1}
 _EXIT_NO_VERDICT = 3
@@ -336,13 +336,13 @@ _OPEN_STATES = ("queued", "leased", "preparing", "running", "judging")
 
 
 def exit_status(runs: Sequence[dict[str, Any]]) -> int:
-    """0: all passed; 1: one failed; 3: otherwise."""
+    """Return 0: all passed; 1: one failed; 3: otherwise."""
     found = {_EXITS.get(run["state"], _EXIT_NO_VERDICT) for run in runs}
     return 1 if 1 in found else max(found, default=_EXIT_NO_VERDICT)
 
 
 def wait_for_runs(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
-    """The runs once all of them have ended; what happens meanwhile goes to standard error."""
+    """Wait until all runs have ended; print progress on standard error."""
     if sys.stderr.isatty():
         return _with_bars(show, ids)
     said: dict[str, str] = {}

@@ -37,7 +37,7 @@ def run_hosts(args: argparse.Namespace) -> int:
         print_json(found)
         return 0
     head = ("host", "executor", "gpu", "driver", "busy", "worker", "last seen", "quiet")
-    empty = "no hosts; a worker registers those that it serves: compatgate worker --hosts FILE"
+    empty = "no hosts; a worker registers its hosts: compatgate worker --hosts FILE"
     print_table(head, [_row(host) for host in found], empty=empty)
     return 0
 
@@ -58,9 +58,9 @@ def _row(host: dict[str, Any]) -> tuple[object, ...]:
 
 
 _EPILOG = """\
-Compares what the runs measured in their containers, the newest run of each host: for each component
-the value that most hosts have, and the hosts that differ.
-exit status: 0 all alike, 1 some differ, 2 bad usage, 3 fewer than two hosts have measured anything
+Compares the measured components of the newest run of each host. Prints, for each component, the
+value that most hosts have and the hosts that differ.
+exit status: 0 all equal, 1 some differ, 2 bad usage, 3 fewer than two hosts with measurements
 """
 
 
@@ -84,10 +84,10 @@ def add_drift_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_drift(args: argparse.Namespace) -> int:
-    """Compare and print.
+    """Compare the stacks of hosts, and print the differences.
 
     Raises:
-        NotFound: there is no run of an id that was given.
+        NotFound: a given run does not exist.
     """
     from compatgate.canary.drift import compare_hosts
 
@@ -104,7 +104,7 @@ def run_drift(args: argparse.Namespace) -> int:
 
 
 def _stacks(gate: Client, args: argparse.Namespace) -> list[HostStack]:
-    """Return the newest run of each host that measured something."""
+    """Return the newest measured stack of each host."""
     from compatgate.canary.drift import host_stack
 
     found: dict[str, HostStack] = {}
@@ -161,7 +161,7 @@ def _print(stacks: Sequence[HostStack], found: Sequence[ComponentDrift]) -> None
     from compatgate.kit.cli.terminal import printable
 
     if len(stacks) < 2:
-        print(f"hosts that have measured something: {len(stacks)}; two are needed", file=sys.stderr)
+        print(f"hosts with measurements: {len(stacks)}; two are needed", file=sys.stderr)
     rows = [
         (
             line.component,

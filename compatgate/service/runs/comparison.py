@@ -1,4 +1,4 @@
-"""Compare what a run asked for with what it measured, and two runs with each other. Pure."""
+"""Compare the requested stack of a run with the measured one, and two runs. Pure."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ State = Literal["same", "differs", "not measured", "not asked"]
 
 
 class MeasuredPart(Struct, frozen=True):
-    """One part of a stack.
+    """A part of a stack.
 
     Attributes:
         name: of the component, or ``gpu``.
-        asked: as the run asks for it.
-        measured: by its steps; more than one where they disagree.
+        asked: value that the run asks for.
+        measured: values of its steps; several if they disagree.
     """
 
     name: str
@@ -48,7 +48,7 @@ def envs_of(steps: Iterable[dict[str, Any]]) -> list[Env]:
 
 
 def compare_parts(run: RunRow, envs: Sequence[Env], gpus: Gpus) -> list[MeasuredPart]:
-    """Return every part that was asked for or measured; the GPU and driver first."""
+    """Compare every requested or measured part; GPU and driver come first."""
     asked = {name: value for name, value in _requested(run).items() if value}
     found: dict[str, dict[str, None]] = {}
     for env in envs:
@@ -111,11 +111,11 @@ def _sku(name: str, gpus: Gpus) -> str:
 
 
 Specs = Mapping[str, Mapping[str, MetricSpec]]
-"""Workload to metric to what is declared of it."""
+"""Declared metrics, by workload and metric."""
 
 
 class ComparedValue(Struct, frozen=True):
-    """One thing that both runs have, or one of them."""
+    """A value of both runs, or of one."""
 
     name: str
     a: str | None
@@ -123,12 +123,12 @@ class ComparedValue(Struct, frozen=True):
 
     @property
     def differs(self) -> bool:
-        """Return whether they have not the same."""
+        """Return whether the values differ."""
         return self.a != self.b
 
 
 class MetricChange(Struct, frozen=True):
-    """A metric from the first run to the second.
+    """The change of a metric from the first run to the second.
 
     Attributes:
         judged: the second held against the first as against a baseline.
@@ -149,7 +149,7 @@ class MetricChange(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """Everything that is put side by side."""
+    """The comparison of two runs."""
 
     asked: list[ComparedValue]
     measured: list[ComparedValue]
@@ -158,13 +158,13 @@ class Comparison(Struct, frozen=True):
 
 
 def compare_runs(a: RunDetail, b: RunDetail, specs: Specs, gpus: Gpus) -> Comparison:
-    """Put two runs side by side.
+    """Compare two runs.
 
     Args:
-        a: the earlier, or the better known one.
-        b: what is compared with it.
-        specs: what workloads declare of their metrics, as far as they are known here.
-        gpus: to name GPUs alike.
+        a: the first run, used as the baseline.
+        b: the second run.
+        specs: declared metrics of the known workloads.
+        gpus: resolve GPU names.
     """
     left, right = _by_name(a.steps), _by_name(b.steps)
     both = [name for name in left if name in right]
@@ -256,7 +256,7 @@ def _reported(body: dict[str, Any]) -> dict[str, Metric]:
 
 
 def _judged_specs(body: dict[str, Any]) -> dict[str, MetricSpec]:
-    """What was declared of the metrics when the step was judged."""
+    """Return the declarations of the metrics at the time of the judgement."""
     if not body.get("judgement"):
         return {}
     judged = msgspec.convert(body["judgement"], WorkloadJudgement)

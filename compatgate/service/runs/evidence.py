@@ -48,7 +48,7 @@ class EvidenceRecord(Base):
 
 
 class EntryWarning(Base):
-    """That a run contradicts a blessed entry; closed by one that passes."""
+    """A warning that a run contradicts a blessed entry; a passed run closes it."""
 
     __tablename__ = "entry_warnings"
     __table_args__ = (Index(None, "entry", "closed_at"), Index(None, "closed_at"))
@@ -113,7 +113,7 @@ def latest(session: Session) -> int:
 
 
 def with_revision(session: Session) -> tuple[int, int]:
-    """Return the number of the last revision and of the last row here, in one question."""
+    """Return the numbers of the last revision and of the last row, in one query."""
     revision = select(func.max(Revision.number)).scalar_subquery()
     number = select(func.max(EvidenceRecord.seq)).scalar_subquery()
     found = session.execute(select(revision, number)).one()
@@ -121,13 +121,13 @@ def with_revision(session: Session) -> tuple[int, int]:
 
 
 def latest_at(session: Session, when: datetime) -> int:
-    """Return the number of the last row that was known at a moment."""
+    """Return the number of the last row at a moment."""
     query = select(func.max(EvidenceRecord.seq)).where(EvidenceRecord.known_at <= when)
     return session.execute(query).scalar() or 0
 
 
 def add(session: Session, run: Evidence, at: datetime) -> EvidenceRow:
-    """Keep a judged run; the session must be a writing one."""
+    """Store a judged run, in a writing session."""
     query = select(EvidenceRecord.seq, EvidenceRecord.known_at)
     last = session.execute(query.order_by(EvidenceRecord.seq.desc()).limit(1)).first()
     components = {name: version.text for name, version in run.components.items()}
@@ -160,12 +160,12 @@ def load(
     suites: Collection[str] | None = None,
     skus: Collection[str] | None = None,
 ) -> Iterator[Evidence]:
-    """Judged runs in the order in which they became known.
+    """Load judged runs in the order of their numbers.
 
     Args:
         session: to read from.
-        after: number of the last row that is known already.
-        until: number of the last row wanted.
+        after: number of the last known row.
+        until: number of the last requested row.
         suites: only these.
         skus: only on these.
     """
@@ -204,7 +204,7 @@ def list_evidence(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[EvidenceRow]:
-    """Evidence, newest first; ``since`` and ``until`` are when it became known."""
+    """List evidence, newest first; ``since`` and ``until`` limit the time of storage."""
     query = select(*_EVIDENCE_COLUMNS)
     wanted = (
         (EvidenceRecord.suite, suite),
@@ -246,13 +246,13 @@ def opened(
     suite: str | None = None,
     sku: str | None = None,
 ) -> Iterator[WarningRow]:
-    """Warnings that are open, oldest first.
+    """Return open warnings, oldest first.
 
     Args:
         session: to read from.
         entries: only on these.
-        suite: that failed.
-        sku: on which.
+        suite: suite of the failed run.
+        sku: SKU of the failed run.
     """
     query = select(*_WARNING_COLUMNS).where(EntryWarning.closed_at.is_(None))
     query = query.where(EntryWarning.entry.in_(entries)) if entries is not None else query
@@ -268,6 +268,6 @@ def open_one(session: Session, **values: Any) -> None:
 
 
 def close(session: Session, ids: Collection[int], run: str, at: datetime) -> None:
-    """Close warnings: a run has passed."""
+    """Close warnings after a passed run."""
     changed = update(EntryWarning).where(EntryWarning.id.in_(ids))
     session.execute(changed.values(closed_at=at, closed_by=run))

@@ -21,10 +21,10 @@ class Freshness(Struct, frozen=True):
     """The newest judged run of a suite on a SKU and driver, whatever the stack.
 
     Attributes:
-        required: the policy asks for it before a stack is allowed; else only before it is blessed.
+        required: the policy needs it to allow a stack; else only to bless one.
         state: ``stale``: it passed, but too long ago or on another driver.
-        run: None: there is none that the policy takes for evidence.
-        expires: seconds since the epoch until which it counts; None: it does not.
+        run: None: no run counts as evidence for the policy.
+        expires: end of its validity, in seconds since the epoch; None: not valid.
         counting: runs that passed and still count, each of another stack.
     """
 
@@ -41,7 +41,7 @@ class Freshness(Struct, frozen=True):
 
 
 def freshness(target: Target, evidence: Iterable[Evidence], now: float) -> list[Freshness]:
-    """What is known for each suite that a target's policy names.
+    """Return the freshness for each suite of a target's policy.
 
     Args:
         target: resolved.
@@ -64,7 +64,7 @@ def freshness(target: Target, evidence: Iterable[Evidence], now: float) -> list[
 
 
 def _alike(pools: Iterable[Pool]) -> Iterator[list[Pool]]:
-    """Yield pools that the same runs speak of: of one SKU and driver."""
+    """Group pools by SKU and driver, because the same runs count for them."""
     groups: dict[tuple[str, str], list[Pool]] = {}
     for pool in pools:
         if pool.gpu and pool.driver:
@@ -99,7 +99,7 @@ def _one(
 
 def _state(run: Evidence | None, pool: Pool, max_age_s: int, now: float) -> tuple[State, str]:
     if run is None:
-        return "missing", "no run was judged yet"
+        return "missing", "no judged run yet"
     if run.outcome == "failed":
         return "failed", "the newest run failed"
     if run.driver != pool.driver:
@@ -113,11 +113,11 @@ _key = msgspec.json.Encoder(order="deterministic").encode
 
 
 class LastVerification(Struct, frozen=True):
-    """When a run's like was last asked for again.
+    """The last verification of runs with the same key.
 
     Attributes:
         at: seconds since the epoch.
-        underway: it has not ended.
+        underway: the verification has not ended.
     """
 
     at: int
@@ -125,7 +125,7 @@ class LastVerification(Struct, frozen=True):
 
 
 def last_verifications(runs: Sequence[RunRow]) -> dict[bytes, LastVerification]:
-    """Return the latest verification of each like, from verification runs in any order."""
+    """Return the last verification of each key, from verification runs in any order."""
     found: dict[bytes, LastVerification] = {}
     for run in runs:
         like = like_of(run)
@@ -137,15 +137,15 @@ def last_verifications(runs: Sequence[RunRow]) -> dict[bytes, LastVerification]:
 
 
 def like_of(run: RunRow) -> bytes:
-    """What makes runs the same again."""
+    """Return the key that a run shares with its verifications."""
     return _key([run.suite, run.target, run.pool, run.stack, run.image])
 
 
 def blessed(snapshot: Snapshot) -> Iterator[tuple[Entry, Evidence]]:
-    """Yield each blessed entry with the latest passed run of each suite and SKU that it rests on.
+    """Yield each blessed entry with its latest passed run of each suite and SKU.
 
-    Only targets whose policy asks for evidence count; an entry without any passed run has none to
-    repeat, and CG811 speaks of it.
+    Only targets whose policy asks for evidence count. An entry without a passed run has nothing to
+    repeat; CG811 reports it.
     """
     seen: set[tuple[str, str]] = set()
     passed: dict[tuple[str, str], list[Evidence]] = {}
@@ -170,12 +170,12 @@ def passed_runs(
     runs: Mapping[str, RunRow],
     again: Mapping[bytes, LastVerification],
 ) -> list[EntryVerification]:
-    """What `compatgate.canary.schedule.select_due` asks of.
+    """Return the candidates for `compatgate.canary.schedule.select_due`.
 
     Args:
-        found: as `blessed` gives it.
+        found: entries with their evidence, from `blessed`.
         runs: the runs of the evidence, by id.
-        again: as `asked_again` gives it.
+        again: last verifications, from `last_verifications`.
     """
     made = []
     for entry, evidence in found:

@@ -32,12 +32,12 @@ from compatgate.service.runs.service import RunDetail, Runs
 _BETTER = {
     "lower": "Lower is better",
     "higher": "Higher is better",
-    "either": "It should stay as it is, in either direction",
+    "either": "It should not change in either direction",
 }
 
 
 def explain(metric: MetricJudgement) -> list[str]:
-    """Which change would count, what changed, how sure that is, and what else was looked at."""
+    """Explain a judgement: tolerance, change, confidence, warm-up and missing data."""
     lines = [f"{_BETTER[metric.better]}; a change of {_percent(metric.tolerance)} counts."]
     if metric.numbers is not None:
         lines += [_change(metric, metric.numbers), _sure(metric, metric.numbers)]
@@ -52,7 +52,7 @@ def explain(metric: MetricJudgement) -> list[str]:
 
 
 def signed(share: float) -> str:
-    """``+12.1 %``; a factor where it is large."""
+    """Format a change as ``+12.1 %``, or as a factor if it is large."""
     return f"x {1 + share:.3g}" if share >= 9 else f"{100 * share:+.1f} %"
 
 
@@ -60,7 +60,7 @@ def _change(metric: MetricJudgement, found: Numbers) -> str:
     unit = f" {metric.unit}" if metric.unit not in ("", "1") else ""
     before, after = found.medians
     return (
-        f"The middle of {found.n[1]} values is {after:.4g}{unit}; of the baseline's {found.n[0]} "
+        f"The median of {found.n[1]} values is {after:.4g}{unit}; of the baseline's {found.n[0]} "
         f"values it is {before:.4g}{unit}: {_moved(found.ratio - 1)}."
     )
 
@@ -74,7 +74,7 @@ def _moved(share: float) -> str:
 def _sure(metric: MetricJudgement, found: Numbers) -> str:
     low, high = found.interval
     if low is None and high is None:
-        return "There are too few values to say between which bounds the change lies."
+        return "There are too few values for a confidence interval of the change."
     between = " and ".join(
         signed(bound - 1) if bound is not None else "no bound" for bound in (low, high)
     )
@@ -86,7 +86,7 @@ def _sure(metric: MetricJudgement, found: Numbers) -> str:
 
 
 def _beyond(metric: MetricJudgement, low: float | None, high: float | None) -> bool | None:
-    """Whether an interval of ratios is worse than tolerated: all of it, none of it, or neither."""
+    """Return whether an interval exceeds the tolerance: True, False, or None for partly."""
     worst_up, worst_down = 1 + metric.tolerance, 1 - metric.tolerance
     up, down = metric.better != "higher", metric.better != "lower"
     if up and low is not None and low >= worst_up:
@@ -116,10 +116,10 @@ _LOW, _HIGH = 0.05, 0.95
 
 
 class Band(Struct, frozen=True):
-    """Between which values nine of ten of an approved baseline lie, in the run's unit.
+    """The range of 90 % of an approved baseline's values, in the run's unit.
 
     Attributes:
-        same: it is of the workload as it ran; another's judges nothing and is to compare with.
+        same: the baseline is of the same workload content; another is for comparison only.
     """
 
     baseline: int
@@ -134,7 +134,7 @@ class Band(Struct, frozen=True):
 
 
 class Point(Struct, frozen=True):
-    """A metric in one run: its middle, and between which values nine of ten lie."""
+    """A metric in one run: its median, and the range of 90 % of its values."""
 
     run: str
     state: str
@@ -147,7 +147,7 @@ class Point(Struct, frozen=True):
 
 
 def family_of_report(report: Report) -> str | None:
-    """Return the stack family that a step measured; None where it cannot be told."""
+    """Return the measured stack family of a step; None: not known."""
     try:
         return family_of(report.env.versions if report.env else {})
     except BadInput:
@@ -157,7 +157,7 @@ def family_of_report(report: Report) -> str | None:
 def bands(
     rows: Iterable[BaselineRow], workload: str, digest: str | None, metrics: Sequence[Metric]
 ) -> dict[str, Band]:
-    """Return the band of each metric for which a baseline is approved.
+    """Return the band of each metric with an approved baseline.
 
     Args:
         rows: approved ones of one SKU and family, newest first.
@@ -193,7 +193,7 @@ def _spread(ordered: Sequence[float]) -> tuple[float, float, float]:
 
 
 def history(past: Iterable[PastStep], family: str | None) -> dict[str, list[Point]]:
-    """Each metric over runs of the same family, oldest first; units as the newest run has them.
+    """Return each metric over runs of one family, oldest first, in the newest run's units.
 
     Args:
         past: results of one step, newest first.
@@ -230,21 +230,21 @@ def _outcomes(body: dict[str, Any]) -> dict[str, str]:
 
 
 VALUES = 500
-"""Values of a metric that are shown; the API has all of them."""
+"""Maximum number of shown values of a metric; the API has all values."""
 AT_ONCE = 6
-"""Metrics of a run that are all drawn on its page; of more, each step has a page of its own."""
+"""Maximum number of metrics on a run's page; with more, each step has its own page."""
 
 
 class MetricView(Struct, frozen=True):
     """A metric of a step.
 
     Attributes:
-        judged: None where nothing was judged.
+        judged: None: the metric was not judged.
         words: the judgement in sentences.
-        band: of the baseline that is approved now.
-        past: of earlier runs and this one, oldest first.
-        more: values that are not shown.
-        share: of the GPU's published peak.
+        band: range of the currently approved baseline.
+        past: earlier runs and this one, oldest first.
+        more: number of hidden values.
+        share: share of the GPU's published peak.
     """
 
     metric: Metric
@@ -363,6 +363,6 @@ def _judgements(step: StepView) -> dict[str, MetricJudgement]:
 
 
 def _sku(runs: Runs, run: RunRow) -> str:
-    """What baselines of the run are kept for: what its host has."""
+    """Return the SKU that the run's baselines are stored for: its host's."""
     hosts = {host.name: host.gpu for host in runs.hosts(limit=MOST).items}
     return run.gpu or hosts.get(run.on_host or "") or NO_GPU_SKU

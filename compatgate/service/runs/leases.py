@@ -1,6 +1,6 @@
 """Store staging hosts, the slots that runs take, and which worker has which run.
 
-Every change of a lease names the attempt that its worker believes in.
+Every change of a lease names the worker's attempt, so that outdated workers change nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DECLARED = ("worker", "executor", "gpu", "driver", "slots", "health", "quiet")
 
 
 def register(session: Session, declared: Sequence[dict[str, Any]], at: datetime) -> None:
-    """Remember hosts as they are declared now, and that they were seen.
+    """Store hosts as declared, with the current time as last seen.
 
     Args:
         session: a writing one.
@@ -41,7 +41,7 @@ def register(session: Session, declared: Sequence[dict[str, Any]], at: datetime)
 def is_current(
     session: Session, declared: Sequence[dict[str, Any]], at: datetime, within: timedelta
 ) -> bool:
-    """Return whether all hosts are stored as they are declared, and were seen a moment ago."""
+    """Return whether all hosts are stored as declared, and were seen a moment ago."""
     known = {host.name: host for host in load(session, [host["name"] for host in declared])}
     return all(
         (stored := known.get(host["name"])) is not None
@@ -65,7 +65,7 @@ def list_hosts(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[HostRow]:
-    """Return hosts by name; ``gpu`` is the SKU of those wanted."""
+    """Return hosts by name; ``gpu`` limits them to a SKU."""
     query = _query()
     query = query.where(Host.gpu == gpu) if gpu else query
     return page(session, query, Host.name, _row, cursor=cursor, limit=limit)
@@ -83,7 +83,7 @@ def _row(found: Any) -> HostRow:
 
 
 def taken_slots(session: Session, names: Collection[str]) -> dict[str, set[int]]:
-    """Return the slots that runs have, by host."""
+    """Return the occupied slots, by host."""
     found: dict[str, set[int]] = {name: set() for name in names}
     for host, slot in session.execute(select(Slot.host, Slot.slot).where(Slot.host.in_(names))):
         found[host].add(slot)
@@ -91,7 +91,7 @@ def taken_slots(session: Session, names: Collection[str]) -> dict[str, set[int]]
 
 
 def slots_of(session: Session, run_id: str) -> tuple[int, ...]:
-    """Return the slots that a run has."""
+    """Return the slots of a run."""
     query = select(Slot.slot).where(Slot.run == run_id).order_by(Slot.slot)
     return tuple(session.execute(query).scalars())
 
@@ -102,7 +102,7 @@ def take_slots(session: Session, run_id: str, host: str, slots: Sequence[int]) -
 
 
 def free_slots(session: Session, run_id: str) -> None:
-    """Take a run's slots back."""
+    """Free the slots of a run."""
     session.execute(delete(Slot).where(Slot.run == run_id))
 
 
@@ -112,8 +112,8 @@ class Offer(Struct, frozen=True):
     Attributes:
         gpu: SKU; None: it has no GPUs.
         driver_key: None: not known.
-        slots: all that it has.
-        spans: it runs a workload on several nodes at once.
+        slots: number of its slots.
+        spans: the host runs a workload on several nodes at once.
     """
 
     host: str
@@ -124,7 +124,7 @@ class Offer(Struct, frozen=True):
 
 
 class LeaseClaim(Struct, frozen=True):
-    """What a worker says that it has."""
+    """A worker's claim on a run: run, attempt and worker."""
 
     run: str
     attempt: int
@@ -132,7 +132,7 @@ class LeaseClaim(Struct, frozen=True):
 
 
 def abandoned(session: Session, names: Sequence[str], at: datetime) -> RunRow | None:
-    """Return the run of these hosts whose worker has been silent longest, locked."""
+    """Return, locked, the run of these hosts whose worker has been silent longest."""
     query = (
         runs.columns()
         .where(Run.state.in_(ACTIVE), Run.lease_until < at, Run.on_host.in_(names))
@@ -144,13 +144,13 @@ def abandoned(session: Session, names: Sequence[str], at: datetime) -> RunRow | 
 def waiting(
     session: Session, offers: Sequence[Offer], at: datetime, *, but: Sequence[str] = ()
 ) -> RunRow | None:
-    """Return the run that is next for any of some hosts, whether or not it fits now, locked.
+    """Return, locked, the next run for any of some hosts, whether or not it fits now.
 
     Args:
         session: a writing one.
         offers: the hosts.
-        at: now; a run that pauses is left out.
-        but: ids of runs to leave out.
+        at: now; paused runs are skipped.
+        but: ids of runs to skip.
     """
     query = (
         runs.columns()
@@ -162,7 +162,7 @@ def waiting(
 
 
 def _fits(offer: Offer) -> Any:
-    """Where a run names its host, a driver that differs is what its owner wants to see."""
+    """Return the conditions of a host; a run that names its host accepts any driver."""
     fits = [or_(Run.host.is_(None), Run.host == offer.host), Run.gpus <= offer.slots]
     fits.append(or_(Run.gpu.is_(None), Run.gpu == offer.gpu) if offer.gpu else Run.gpu.is_(None))
     if not offer.spans:
@@ -174,7 +174,7 @@ def _fits(offer: Offer) -> Any:
 
 
 def fits(run: RunRow, offer: Offer) -> bool:
-    """Return whether a host could take a run when all its slots are free; as `waiting` decides."""
+    """Return whether a host could take a run with all slots free, as `waiting` decides."""
     if run.host not in (None, offer.host) or run.gpus > offer.slots:
         return False
     if run.gpu not in (None, offer.gpu) or (run.nodes > 1 and not offer.spans):
@@ -183,7 +183,7 @@ def fits(run: RunRow, offer: Offer) -> bool:
 
 
 def has_driver(run: RunRow, offer: Offer) -> bool:
-    """Return whether a host has the driver that a run should have, as far as either is known."""
+    """Return whether a host has the driver of a run, if both are known."""
     mine = driver_key(run.driver)
     return None in (mine, offer.driver_key) or mine == offer.driver_key
 
@@ -204,7 +204,7 @@ def _first(session: Session, query: Any) -> RunRow | None:
 
 
 def has_any(session: Session, names: Sequence[str], at: datetime) -> bool:
-    """Whether there is anything to look for: a cheap question before the lock is asked for."""
+    """Return whether any run waits or may be abandoned; cheap, to call before locking."""
     due = and_(Run.state == "queued", or_(Run.not_before.is_(None), Run.not_before <= at))
     silent = and_(Run.state.in_(ACTIVE), Run.lease_until < at, Run.on_host.in_(names))
     return any(
@@ -215,7 +215,7 @@ def has_any(session: Session, names: Sequence[str], at: datetime) -> bool:
 def give(
     session: Session, run: RunRow, worker: str, host: str, *, at: datetime, until: datetime
 ) -> int:
-    """Make a run a worker's; the number of the attempt that this begins."""
+    """Assign a run to a worker; return the number of the new attempt."""
     attempt = run.attempts + 1
     values = {
         "state": "leased",
@@ -234,13 +234,13 @@ def give(
 
 
 def hold(session: Session, held: LeaseClaim) -> RunRow | None:
-    """Return the run, locked, if the worker still has it; None: it has not."""
+    """Return the run, locked; None: the worker has lost it."""
     found = session.execute(runs.columns().where(*_mine(held)).with_for_update()).first()
     return runs.row(found) if found else None
 
 
 def change(session: Session, held: LeaseClaim, **values: Any) -> bool:
-    """Set columns of a run, if the worker still has it; whether it has."""
+    """Set columns of a run; return False if the worker has lost it."""
     changed = session.execute(update(Run).where(*_mine(held)).values(**values))
     return bool(changed.rowcount)  # type: ignore[attr-defined]
 
@@ -255,7 +255,7 @@ def _mine(held: LeaseClaim) -> Sequence[Any]:
 
 
 def end(session: Session, run_id: str, state: str, reason: str, at: datetime) -> None:
-    """End a run, whoever has it, and free its slots."""
+    """End a run in any state, and free its slots."""
     values = {
         "state": state,
         "reason": reason,
@@ -282,5 +282,5 @@ def requeue(session: Session, run_id: str, reason: str, not_before: datetime) ->
 
 
 def ask_to_cancel(session: Session, run_id: str, by: str) -> None:
-    """Note that a run is to end; its worker learns of it with the next heartbeat."""
+    """Request the end of a run; its worker learns that with its next heartbeat."""
     session.execute(update(Run).where(Run.id == run_id).values(cancel_by=by))

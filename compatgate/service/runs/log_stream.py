@@ -1,4 +1,4 @@
-"""Stream a run's log while it grows: server-sent events, for a bounded number of listeners.
+"""Stream a run's log while it grows: server-sent events, for a limited number of listeners.
 
 Each listener holds a thread of the server. A stream ends with the run, or after some minutes; a
 client that has not read ``end`` continues with ``after`` (browsers do so by ``Last-Event-ID``).
@@ -16,11 +16,11 @@ from compatgate.service.runs.logs import Event
 
 MEDIA = "text/event-stream"
 LONGEST_SECONDS = 240.0
-"""Less than the server gives an answer."""
+"""Shorter than the server's time limit of an answer."""
 
 
 class Listeners:
-    """Counts streams; so many threads may be held at once, in this process.
+    """The listeners of this process, limited in number because each holds a thread.
 
     Args:
         most: 0 allows none.
@@ -31,32 +31,32 @@ class Listeners:
         self._lock = threading.Lock()
         self._count = 0
         self.ending = False
-        """The server stops: streams end, and their clients go on elsewhere."""
+        """Set when the server stops: streams end, and clients continue at another server."""
 
     def enter(self) -> None:
-        """Begin to listen.
+        """Add a listener.
 
         Raises:
-            Unavailable: too many do.
+            Unavailable: too many listeners.
         """
         with self._lock:
             if self._count >= self._most:
-                hint = "read it without follow, or try again; serve --threads allows for more"
+                hint = "read it without follow, or retry later; serve --threads allows more"
                 raise Unavailable(f"{self._count} logs are followed already", hint=hint)
             self._count += 1
 
     def leave(self) -> None:
-        """Listen no longer."""
+        """Remove a listener."""
         with self._lock:
             self._count -= 1
 
 
 class Stream:
-    """One listener's events as bytes; the server closes it when the client is gone.
+    """The events of one listener as bytes; the server closes it when the client is gone.
 
     Args:
         events: to send.
-        listeners: in which this one was entered.
+        listeners: the listeners that count this stream.
     """
 
     def __init__(self, events: Iterator[Event], listeners: Listeners) -> None:
@@ -76,14 +76,14 @@ class Stream:
         return encode(event)
 
     def close(self) -> None:
-        """Free the listener's place, once."""
+        """Remove the listener, once."""
         listeners, self._listeners = self._listeners, None
         if listeners is not None:
             listeners.leave()
 
 
 def encode(event: Event) -> bytes:
-    """Return an event as it is sent; ``alive`` is a comment, which clients skip."""
+    """Encode an event for the stream; ``alive`` is a comment, which clients skip."""
     if event.name == "alive":
         return b": alive\n\n"
     mark = "" if event.id is None else f"id: {event.id}\n"

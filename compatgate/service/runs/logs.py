@@ -1,4 +1,4 @@
-"""Show a run's log, as it is or as it grows.
+"""Show a run's log, complete or while it grows.
 
 Nothing in a log is obeyed: control characters are replaced. A long log begins near its end.
 """
@@ -27,7 +27,7 @@ _PIECES = 64
 
 
 class Event(Struct, frozen=True):
-    """Something that happened to a run.
+    """An event of a run.
 
     Attributes:
         name: ``end`` is the last one; ``alive`` says that nothing happened for a while, ``idle``
@@ -48,7 +48,7 @@ def follow(
     step: str | None = None,
     seconds: float | None = None,
 ) -> Iterator[Event]:
-    """What happens to a run, until it has ended.
+    """Yield the events of a run until it has ended.
 
     Args:
         runs: to read from.
@@ -87,7 +87,7 @@ def follow(
 
 
 def plain(runs: Runs, run_id: str, *, after: int = 0, step: str | None = None) -> Iterator[str]:
-    """Yield the log as it is now; a line names the step wherever it changes."""
+    """Yield the current log; a heading names the step wherever it changes."""
     text, shown = Decoding(), None
     while True:
         _, pieces = runs.output(run_id, after=after, step=step, limit=_PIECES)
@@ -107,13 +107,13 @@ def heading(step: str, attempt: int) -> str:
 
 
 class Decoding:
-    """Pieces of several steps' output as text; a character may be cut in two by a piece's end."""
+    """A decoder of log pieces, which may split a character."""
 
     def __init__(self) -> None:
         self._decoders: dict[tuple[str, int], codecs.IncrementalDecoder] = {}
 
     def of(self, piece: OutputRow) -> str:
-        """Return a piece as text; what is no UTF-8 is replaced."""
+        """Decode a piece; replace invalid UTF-8."""
         key = (piece.step, piece.attempt)
         if key not in self._decoders:
             self._decoders[key] = codecs.getincrementaldecoder("utf-8")("replace")
@@ -138,7 +138,7 @@ def _state_of(run: RunRow) -> dict[str, Any]:
 
 PIECES = 64
 LONGEST = 200_000
-"""Characters of a log that are shown at once."""
+"""Maximum number of characters shown at once."""
 _ESCAPE = re.compile(
     "\x1b(?:"
     r"\[[0-?]*[ -/]*[@-~]"  # colours, the cursor: ECMA-48, control sequences
@@ -152,11 +152,11 @@ class LogPart(Struct, frozen=True):
     """A part of a log.
 
     Attributes:
-        text: readable; a line names the step wherever it changes.
+        text: cleaned text; a heading names the step wherever it changes.
         after: id of its last piece, to go on from.
-        ended: nothing more will come.
-        cut: there is more before it.
-        pruned: it was removed; None: what there was is there.
+        ended: the log is complete.
+        cut: earlier text is missing.
+        pruned: the log was removed; None: the log exists.
     """
 
     text: str
@@ -167,7 +167,7 @@ class LogPart(Struct, frozen=True):
 
 
 def check_there(runs: Runs, run_id: str, step: str | None = None) -> None:
-    """Refuse to read a log that was removed, or of a step that never was; one may be empty.
+    """Refuse to read a removed log, or the log of an unknown step.
 
     Raises:
         NotFound: there is no such run, or it has ended without such a step.
@@ -189,7 +189,7 @@ def check_there(runs: Runs, run_id: str, step: str | None = None) -> None:
 
 
 def readable(text: str) -> str:
-    """Return text that neither a terminal nor a reader's eye would obey.
+    """Replace characters that could control a terminal or mislead a reader.
 
     Escape sequences go, a carriage return ends a line, and every other character that is not
     printed (bells, NUL, marks that turn the direction of writing) is shown as replaced.
@@ -201,7 +201,7 @@ def readable(text: str) -> str:
 
 
 def latest(runs: Runs, run_id: str) -> LogPart:
-    """Return the log's end, as much as is shown at once.
+    """Return the end of the log, up to the display limit.
 
     Raises:
         NotFound: there is no such run.
@@ -215,7 +215,7 @@ def latest(runs: Runs, run_id: str) -> LogPart:
 
 
 def following(runs: Runs, run_id: str, after: int) -> LogPart:
-    """What came after a piece.
+    """Return the part of the log after a piece.
 
     The piece itself is read once more: a character may begin at its end, and its step needs no
     second heading.

@@ -13,7 +13,7 @@ from compatgate.kit.database.tables import Base, BigKey, UtcTime, to_plain
 
 
 class Host(Base):
-    """A staging host, as the worker that serves it declared it last."""
+    """A staging host, as its worker last declared it."""
 
     __tablename__ = "hosts"
 
@@ -78,7 +78,7 @@ class Run(Base):
 
 
 class Slot(Base):
-    """A slot of a host that a run has; a free slot has no row, so no two runs share one."""
+    """An occupied slot of a host; its key keeps two runs from sharing a slot."""
 
     __tablename__ = "slots"
     __table_args__ = (Index(None, "run"),)
@@ -89,7 +89,7 @@ class Slot(Base):
 
 
 class RunStep(Base):
-    """What became of one workload with one seed, in one attempt."""
+    """The result of one workload with one seed, in one attempt."""
 
     __tablename__ = "run_steps"
 
@@ -156,11 +156,11 @@ class RunRow(Struct, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        """Return whether nothing more will happen to it."""
+        """Return whether the run is finished."""
         return self.state != "queued" and self.state not in ACTIVE
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for people and programs; the queue's own columns left out."""
+        """Return plain data without the queue's own columns."""
         body = to_plain(self)
         for name in ("seq", "lease_until", "cancel_by"):
             del body[name]

@@ -1,4 +1,4 @@
-"""Show canary runs: the list, the form that asks for one, one run, and two side by side."""
+"""Show canary runs: the list, the form for new runs, a run, and a comparison of two runs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _NO_MATCHES = Empty("No matches.", "Remove a filter.")
 
 
 class RunsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which runs to list."""
+    """Filters of the list of runs."""
 
     state: StateFilter | None = None
     suite: Filter | None = None
@@ -78,7 +78,7 @@ class RunsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 @page("/runs", nav="runs", query=RunsQuery)
 def show_runs(ask: PageRequest[RunsQuery]) -> HtmlPage:
-    """Return every run, newest first; what is under way is refreshed."""
+    """Show every run, newest first; refresh runs in progress."""
     query = ask.query
     found = found_by(ask.gate.runs.list, query)
     rows = [_run_row(run) for run in found.items]
@@ -121,21 +121,21 @@ def _run_row(run: RunRow) -> tuple[Any, ...]:
 
 
 def about(run: RunRow) -> str:
-    """What happens to a run, or why it stands as it does."""
+    """Return the progress of a run, or the reason of its state."""
     if run.has_ended or not run.doing:
         return run.reason
     return run.doing if run.progress is None else f"{100 * run.progress:.0f} %: {run.doing}"
 
 
 def seconds(run: RunRow) -> float | None:
-    """Return how long a run took; None while it goes on."""
+    """Return the duration of a run in seconds; None: it has not ended."""
     if run.started_at is None or run.finished_at is None:
         return None
     return round((run.finished_at - run.started_at).total_seconds(), 1)
 
 
 class RunForm(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the form is filled with."""
+    """The values of the form."""
 
     suite: str = ""
     target: str = ""
@@ -149,7 +149,7 @@ class RunForm(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 @page("/runs/new", scope="operate", nav="runs", query=RunForm)
 def show_run_form(ask: PageRequest[RunForm]) -> HtmlPage:
-    """Return the form that asks for runs."""
+    """Show the form for new runs."""
     return _form(ask, ask.query)
 
 
@@ -209,7 +209,7 @@ def _priority(text: str) -> int:
     try:
         return int(text or "0")
     except ValueError:
-        hint = f"a whole number from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
+        hint = f"a whole number from {-PRIORITIES} to {PRIORITIES}; 0 is the default"
         raise BadInput("is not a whole number", field="priority", value=text, hint=hint) from None
 
 
@@ -218,7 +218,7 @@ _OTHERS = 20
 
 @page("/runs/<id>", nav="runs")
 def show_run(ask: PageRequest[Any]) -> HtmlPage:
-    """Everything that is known of a run."""
+    """Show every detail of a run."""
     runs, run_id = ask.gate.runs, ask.args["id"]
     detail = runs.show(run_id)
     run, long = detail.run, is_long(detail)
@@ -245,7 +245,7 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
 
 
 def _others(ask: PageRequest[Any], run: RunRow) -> list[RunRow]:
-    """Return runs that this one is worth being compared with: of the same suite on the same GPU."""
+    """Return runs to compare with: of the same suite on the same GPU."""
     found = ask.gate.runs.list(suite=run.suite, state="ended", limit=100).items
     return [one for one in found if one.id != run.id and one.gpu == run.gpu][:_OTHERS]
 
@@ -259,7 +259,7 @@ def _stated(stack: dict[str, Any]) -> str:
 
 
 def _repeat_link(run: RunRow) -> str:
-    """Return the form, filled with what this run was asked for."""
+    """Return the link to the form with the values of this run."""
     names = ("suite", "target", "pool", "image", "entry", "host")
     asked = {name: getattr(run, name) for name in names}
     return link("runs", "new", **asked, stack=_stated(run.stack), priority=run.priority or None)
@@ -267,7 +267,7 @@ def _repeat_link(run: RunRow) -> str:
 
 @page("/runs/<id>/state", nav="runs")
 def show_run_state(ask: PageRequest[Any]) -> HtmlPage:
-    """Return how a run stands, and nothing more: what its page asks for while it goes on."""
+    """Show the state of a run alone; its page polls this until the run ends."""
     detail = ask.gate.runs.show(ask.args["id"])
     context = {"run": detail.run, "about": about(detail.run), "steps": outline(detail)}
     return HtmlPage("run-now.html", detail.run.id, context)
@@ -275,7 +275,7 @@ def show_run_state(ask: PageRequest[Any]) -> HtmlPage:
 
 @page("/runs/<id>/steps/<name>", nav="runs")
 def show_run_step(ask: PageRequest[Any]) -> HtmlPage:
-    """Return a step with all of its metrics drawn."""
+    """Show a step with charts of all its metrics."""
     detail = ask.gate.runs.show(ask.args["id"])
     wanted = [step for step in detail.steps if step.name == ask.args["name"]]
     if not wanted:
@@ -289,14 +289,14 @@ def show_run_step(ask: PageRequest[Any]) -> HtmlPage:
 
 
 class After(Struct, frozen=True, forbid_unknown_fields=True):
-    """From which piece on."""
+    """Query parameters of a log: the last known piece."""
 
     after: Annotated[int, Meta(ge=0, le=LARGEST["big"])] = 0
 
 
 @page("/runs/<id>/log", nav="runs", query=After)
 def follow_log(ask: PageRequest[After]) -> Any:
-    """Return the part of the log that came since, for the page that shows it."""
+    """Return the new part of the log, for the page that shows it."""
     part = logs.following(ask.gate.runs, ask.args["id"], ask.query.after)
     response = jsonify({"text": part.text, "after": part.after, "ended": part.ended})
     response.headers["Cache-Control"] = "no-store"
@@ -305,7 +305,7 @@ def follow_log(ask: PageRequest[After]) -> Any:
 
 @page("/runs/<id>/cancel", scope="operate", method="POST", nav="runs")
 def cancel_run(ask: PageRequest[Any]) -> Redirect:
-    """End a run."""
+    """Cancel a run."""
     run = ask.gate.runs.cancel(ask.args["id"], by=ask.principal.name)
     done = "The run was cancelled." if run.has_ended else "The run ends within seconds."
     return Redirect(link("runs", run.id), done)
@@ -313,7 +313,7 @@ def cancel_run(ask: PageRequest[Any]) -> Redirect:
 
 @page("/runs/<id>/rerun", scope="operate", method="POST", nav="runs")
 def repeat_run(ask: PageRequest[Any]) -> Redirect:
-    """Ask for the same again."""
+    """Submit a run again."""
     made = ask.gate.runs.rerun(ask.args["id"], by=ask.principal.name)
     if len(made) == 1:
         return Redirect(link("runs", made[0].id), f"Queued a new run of {ask.args['id']}.")
@@ -335,7 +335,7 @@ _NO_METRICS = Empty("The two runs have no metric in common.", "Compare runs of t
 
 
 class RunPairQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which two runs; the second is held against the first."""
+    """The two runs; the second is compared with the first."""
 
     a: Filter | None = None
     b: Filter | None = None
@@ -343,7 +343,7 @@ class RunPairQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 @page("/runs/compare", nav="runs", query=RunPairQuery)
 def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
-    """What differs between two runs."""
+    """Show the differences of two runs."""
     query = ask.query
     context: dict[str, Any] = {"a": None, "b": None, "found": None, "problem": None}
     table = None

@@ -1,7 +1,7 @@
 """Apply a judged run to the matrix, in the transaction that stores it.
 
-A candidate that has shown enough is blessed where the policy says so; a blessed entry that a
-run contradicts gets a warning. `Remarks` tell both beside an entry.
+A candidate with enough evidence is blessed if the policy says so. A blessed entry that a run
+contradicts gets a warning. `Remarks` tell both beside an entry.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from compatgate.service.runs.evidence import WarningRow
 
 
 def store_evidence(session: Session, run: Evidence, facts: Facts, at: datetime) -> dict[str, Any]:
-    """Store evidence, and change the matrix as policies say; what the audit log is to say of it.
+    """Store evidence, and change the matrix as policies say; return the audit details.
 
     Args:
         session: a writing one.
@@ -63,7 +63,7 @@ def store_evidence(session: Session, run: Evidence, facts: Facts, at: datetime) 
 
 
 AUTHOR = "canary"
-"""Who changes the matrix where a policy lets the gate do so."""
+"""Author of changes that the gate makes by policy."""
 _SPOKEN_OF = ("candidate", "blessed", "deprecated")
 
 
@@ -131,13 +131,13 @@ def _warn(
         suite=run.suite,
         sku=run.sku,
         driver=run.driver.text,
-        message=f"{_about(run)} failed; it holds for {', '.join(targets)}",
+        message=f"{_about(run)} failed; it counts for {', '.join(targets)}",
         opened_at=at,
     )
 
 
 def _close(matrix: _Matrix, run: Evidence, at: datetime) -> list[str]:
-    """Close the warnings that a passed run takes back; names of their entries."""
+    """Close the warnings that a passed run disproves; return the names of their entries."""
     session = matrix.session
     found = list(store.opened(session, suite=run.suite, sku=run.sku))
     if not found:
@@ -150,7 +150,7 @@ def _close(matrix: _Matrix, run: Evidence, at: datetime) -> list[str]:
 
 
 class _Matrix:
-    """The stored matrix as far as one run concerns it."""
+    """The parts of the stored matrix that concern one run."""
 
     def __init__(self, session: Session, facts: Facts) -> None:
         self.session = session
@@ -194,7 +194,7 @@ class _Matrix:
         return targets
 
     def evidence(self) -> Index:
-        """Return every run that still speaks."""
+        """Return every run that counts."""
         if self._evidence is None:
             self._evidence = index(newest(store.load(self.session)))
         return self._evidence
@@ -206,7 +206,7 @@ class _Matrix:
         return {parse_version("driver", text) for text in written}
 
     def _spellings(self, sku: str) -> list[str]:
-        """What pools of a SKU are called in their documents."""
+        """Return the spellings of a SKU in the documents of pools."""
         written = self.session.execute(select(Pool.gpu).distinct()).scalars()
         return [name for name in written if self._sku(name) == sku]
 
@@ -218,18 +218,18 @@ class _Matrix:
 
 
 class Remarks(Struct, frozen=True):
-    """What is to be said of one entry.
+    """The remarks on one entry.
 
     Attributes:
         warnings: open ones, oldest first.
-        promotion: of a candidate.
+        promotion: state of a candidate.
     """
 
     warnings: tuple[WarningRow, ...] = ()
     promotion: Standing | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, as members of an entry; what there is nothing to say of is left out."""
+        """Return plain data as members of an entry, without empty members."""
         body: dict[str, Any] = {}
         if self.warnings:
             body["warnings"] = [warning.to_json() for warning in self.warnings]
@@ -238,7 +238,7 @@ class Remarks(Struct, frozen=True):
         return body
 
     def lines(self) -> list[str]:
-        """Return the same, for people."""
+        """Return the remarks as lines of text."""
         found = [f"warning since {w.opened_at:%Y-%m-%d}: {w.message}" for w in self.warnings]
         if (about := self.promotion) is None:
             return found
@@ -252,7 +252,7 @@ class Remarks(Struct, frozen=True):
 
 
 def remarks(database: Database, snapshot: Snapshot, names: Iterable[str]) -> dict[str, Remarks]:
-    """What is to be said of some entries, by name."""
+    """Return the remarks on entries, by name."""
     wanted = list(names)
     said: dict[str, list[WarningRow]] = {}
     with database.reading() as session:

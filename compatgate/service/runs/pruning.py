@@ -1,8 +1,8 @@
-"""Remove old logs, bulky reports, and hosts that are gone.
+"""Remove old logs, large reports, and hosts that are gone.
 
-A run's row stays for ever. Its log may go once it has ended; a note takes its place. The
-reports of its steps may go where no evidence, warning or baseline rests on the run; the newest
-of each host stays, since drift is read off it.
+The row of a run always stays. Its log may be removed once the run has ended; a note replaces it.
+The reports of its steps may be removed if no evidence, warning or baseline depends on the run.
+The newest report of each host stays, because drift is computed from it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from compatgate.service.runs.models import ACTIVE, Host, PrunedLog, Run, RunOutp
 from compatgate.service.runs.repository import NO_STEP
 
 PRUNED = "pruned_at"
-"""Member of a step's result whose reports were removed: when."""
+"""Member of a pruned step result: the time of removal."""
 _REPORTS = ("report", "judgement", "health")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def logs_before(session: Session, before: datetime) -> dict[str, int]:
-    """Return the bytes of log by run, of runs that ended earlier; oldest first."""
+    """Return log sizes in bytes by run, of runs that ended before a time; oldest first."""
     size = func.sum(func.length(RunOutput.data))
     query = select(Run.id, size).join(RunOutput, RunOutput.run == Run.id)
     query = query.where(*_ended(before), RunOutput.step != NO_STEP)
@@ -40,14 +40,14 @@ def logs_before(session: Session, before: datetime) -> dict[str, int]:
 
 
 def drop_logs(session: Session, runs: Sequence[str], pruned: PrunedLog) -> None:
-    """Remove the logs of some runs that have ended; `pruned_log` tells."""
+    """Remove the logs of finished runs; `pruned_log` then returns a note."""
     session.execute(delete(RunOutput).where(RunOutput.run.in_(runs)))
     note = {"attempt": 0, "step": NO_STEP, "at": pruned.at, "data": _encode(pruned)}
     session.execute(insert(RunOutput), [{**note, "run": run} for run in runs])
 
 
 def reports_before(session: Session, before: datetime) -> dict[str, int]:
-    """Return bytes of steps' results by run, of runs that ended earlier and nothing rests on."""
+    """Return report sizes in bytes by run, of old runs that nothing depends on."""
     ended = Run.state.not_in(("queued", *ACTIVE))
     newest = select(func.max(Run.seq)).where(ended, Run.on_host.is_not(None)).group_by(Run.on_host)
     closed = select(EntryWarning.closed_by).where(EntryWarning.closed_by.is_not(None))
@@ -67,7 +67,7 @@ def reports_before(session: Session, before: datetime) -> dict[str, int]:
 
 
 def _learnt_from(session: Session) -> set[str]:
-    """Return runs that any version of a baseline was offered."""
+    """Return the runs that any version of a baseline used or discarded."""
     found: set[str] = set()
     for body in session.execute(select(Baseline.body)).scalars():
         known = msgspec.json.decode(body)
@@ -80,7 +80,7 @@ def _learnt_from(session: Session) -> set[str]:
 
 
 def drop_reports(session: Session, runs: Sequence[str], at: datetime) -> int:
-    """Remove what the steps of some runs printed and what was judged of it; bytes saved.
+    """Remove the reports and judgements of runs' steps; return the saved bytes.
 
     Outcomes, reasons, exit statuses and images stay.
     """
@@ -100,9 +100,9 @@ def drop_reports(session: Session, runs: Sequence[str], at: datetime) -> int:
 
 
 def hosts_before(session: Session, before: datetime) -> dict[str, datetime]:
-    """Return hosts that no worker served since, and when one last did.
+    """Return the hosts that no worker served since a time, with their last seen times.
 
-    Those that a run has, or that a run which waits names, are left out.
+    Hosts of running runs, and hosts that a waiting run names, are skipped.
     """
     waited = select(Run.host).where(
         Run.host.is_not(None), or_(Run.state == "queued", Run.state.in_(ACTIVE))
@@ -116,7 +116,7 @@ def hosts_before(session: Session, before: datetime) -> dict[str, datetime]:
 
 
 def drop_hosts(session: Session, names: Sequence[str]) -> None:
-    """Forget hosts; a worker that serves one again makes it known again."""
+    """Remove hosts; a worker that serves one again registers it again."""
     session.execute(delete(Host).where(Host.name.in_(names)))
 
 
@@ -125,16 +125,16 @@ def _ended(before: datetime) -> tuple[Any, ...]:
 
 
 _AT_ONCE = 50
-"""Runs of one transaction, so that nobody waits long for the writer's turn."""
+"""Runs per transaction; short transactions let other writers in."""
 
 
 class Ages(Struct, frozen=True):
-    """How old something must be to be removed; None: it is left alone.
+    """The minimum age of removed rows; None: keep all.
 
     Attributes:
-        logs: since the run ended.
-        reports: since the run ended.
-        hosts: since a worker last served it.
+        logs: age since the end of the run.
+        reports: age since the end of the run.
+        hosts: age since a worker last served the host.
     """
 
     logs: timedelta | None = None
@@ -143,7 +143,7 @@ class Ages(Struct, frozen=True):
 
 
 class OfRuns(Struct, frozen=True):
-    """What was, or would be, removed of runs that ended before a moment.
+    """The removed data of old runs; in a dry run, the data to remove.
 
     Attributes:
         bytes: as stored; of a dry run on reports, all that the steps have, of which a little stays.
@@ -155,14 +155,14 @@ class OfRuns(Struct, frozen=True):
 
 
 class OfHosts(Struct, frozen=True):
-    """Hosts that were, or would be, forgotten; each with when it was last seen."""
+    """The removed hosts with their last seen times; in a dry run, the hosts to remove."""
 
     before: datetime
     hosts: dict[str, datetime]
 
 
 class Pruned(Struct, frozen=True):
-    """What was, or would be, removed; None: it was not asked for."""
+    """The result of pruning, by kind; None: not requested."""
 
     dry_run: bool
     logs: OfRuns | None = None
@@ -171,7 +171,7 @@ class Pruned(Struct, frozen=True):
 
     @property
     def nothing(self) -> bool:
-        """Return whether there was nothing to remove."""
+        """Return whether nothing was removed."""
         runs = any(part and part.runs for part in (self.logs, self.reports))
         return not (runs or (self.hosts and self.hosts.hosts))
 
@@ -182,15 +182,15 @@ class Pruned(Struct, frozen=True):
 
 
 def prune_database(database: Database, ages: Ages, *, by: str, dry_run: bool = False) -> Pruned:
-    """Remove what is older, in short transactions, each with its link in the audit chain.
+    """Remove old rows in short transactions, each with its link in the audit chain.
 
     Evidence, decisions, verdicts, the audit chain, the matrix, baselines and runs themselves are
-    never touched. Interrupted, it has removed a part, and says so in the chain.
+    never touched. An interrupted call has removed a part, which the chain records.
 
     Args:
         database: with the schema.
-        ages: what is old.
-        by: who asks, for the audit log.
+        ages: minimum ages.
+        by: author, for the audit log.
         dry_run: change nothing, and say what would be removed.
 
     Raises:

@@ -1,8 +1,8 @@
-"""Hand queued runs to workers: what a worker's engine talks to.
+"""Hand queued runs to workers: the queue of a worker's engine.
 
-Whatever changes who has a run happens in the one writer's transaction and leaves an audit link
+Every change of a run's holder is made in the single writer's transaction and adds an audit link
 (``run.queued``, ``run.leased``, ..., ``run.passed``); heartbeats and output lock only their own
-run. A run that waits for many slots is not overtaken for ever.
+run. A run that waits for many slots cannot starve.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from compatgate.service.runs.promotion import store_evidence
 def note_run(
     session: Session, at: datetime, actor: str, what: str, run_id: str, detail: dict[str, Any]
 ) -> None:
-    """Add a link about a run; the session must be a writing one."""
+    """Add an audit link about a run, in a writing session."""
     audit.append(session, at=at, actor=actor, action=f"run.{what}", subject=run_id, detail=detail)
 
 
 def to_run(row: RunRow) -> Run:
-    """Return a stored run, as the engine knows it."""
+    """Convert a stored run to the engine's form."""
     values = msgspec.structs.asdict(row)
     return msgspec.convert({name: values[name] for name in Run.__struct_fields__}, Run)
 
 
 def declare(worker: str, hosts: Sequence[Host], gpus: Gpus) -> list[dict[str, Any]]:
-    """What is stored of some hosts; endpoints and credentials are not.
+    """Return the stored values of hosts; endpoints and credentials are not stored.
 
     Raises:
-        BadInput: a GPU, a driver or a number of slots that cannot be.
+        BadInput: an invalid GPU, driver or number of slots.
     """
     return [_declare(worker, host, gpus) for host in hosts]
 
@@ -60,7 +60,7 @@ def declare(worker: str, hosts: Sequence[Host], gpus: Gpus) -> list[dict[str, An
 def _declare(worker: str, host: Host, gpus: Gpus) -> dict[str, Any]:
     field = f"hosts.{host.name}"
     if host.slots < 1:
-        raise BadInput("a host has at least one slot", field=f"{field}.slots", value=host.slots)
+        raise BadInput("a host needs at least one slot", field=f"{field}.slots", value=host.slots)
     try:
         gpu = resolve_gpu(host.gpu, gpus) if host.gpu else None
         driver = parse_version("driver", host.driver) if host.driver else None
@@ -68,7 +68,7 @@ def _declare(worker: str, host: Host, gpus: Gpus) -> dict[str, Any]:
         raise error.at(field) from None
     if gpu is not None and not gpu.product:
         hint = "like A100-SXM4-80GB: evidence is about a product"
-        what = f"{host.gpu} is a compute capability"
+        what = f"{host.gpu} is a compute capability, not a product"
         raise BadInput(what, field=f"{field}.gpu", value=host.gpu, hint=hint)
     return {
         "name": host.name,
@@ -83,7 +83,7 @@ def _declare(worker: str, host: Host, gpus: Gpus) -> dict[str, Any]:
 
 
 def offer_of(stored: Any) -> Offer:
-    """What a declared or stored host could take."""
+    """Return the capacity of a declared or stored host."""
     host = stored if isinstance(stored, dict) else msgspec.structs.asdict(stored)
     return Offer(
         host["name"],
@@ -95,7 +95,7 @@ def offer_of(stored: Any) -> Offer:
 
 
 class Assignment(Struct, frozen=True):
-    """A run with the slots that it gets."""
+    """A run with its assigned slots."""
 
     run: RunRow
     host: str
@@ -107,7 +107,7 @@ def choose(
     taken: Mapping[str, set[int]],
     next_for: Callable[[Sequence[Offer], Sequence[str]], RunRow | None],
 ) -> Assignment | None:
-    """Return the first run, in the queue's order, that some host can run now.
+    """Choose the first run, in the queue's order, that a host can run now.
 
     A run that fits no host now keeps the one that comes nearest for itself: what comes after it
     must not take the slots that it waits for.
@@ -169,10 +169,10 @@ class DatabaseQueue:
         self._pauses = [timedelta(seconds=seconds) for seconds in settings.pauses]
 
     def register(self, worker: str, served: Sequence[Host]) -> None:
-        """Make known which hosts a worker serves; `lease` repeats it as a sign of life.
+        """Register the hosts of a worker; `lease` repeats it as a heartbeat.
 
         Raises:
-            BadInput: a host whose GPU, driver, slots or quiet hours cannot be.
+            BadInput: a host with an invalid GPU, driver, number of slots or maintenance window.
         """
         now = clock.now()
         declared = declare(worker, served, self._facts.gpus)
@@ -233,7 +233,7 @@ class DatabaseQueue:
         return Lease(given, worker, host, slots, attempt, is_abandoned)
 
     def renew(self, lease: Lease) -> Order:
-        """See `Queue`; an outdated lease is told ``lost``."""
+        """Renew a lease, see `Queue`; an outdated lease gets ``lost``."""
         until = clock.now() + self._holds
         with self._database.working() as session:
             run = leases.hold(session, _held(lease))
@@ -271,7 +271,7 @@ class DatabaseQueue:
             runs.record_step(session, lease.run.id, step)
 
     def results(self, lease: Lease) -> list[StepResult]:
-        """See `Queue`: the last result of each step, of those that ran on this host."""
+        """Return the last result of each step on this host; see `Queue`."""
         with self._mine(lease) as (session, _):
             found = runs.steps(session, lease.run.id, host=lease.host)
         return [msgspec.convert(step.body, StepResult) for step in found]
@@ -279,7 +279,7 @@ class DatabaseQueue:
     def finish(
         self, lease: Lease, outcome: Outcome, reason: str, evidence: Evidence | None
     ) -> None:
-        """See `Queue`; what the evidence means for the matrix is part of the same transaction."""
+        """Finish a run, see `Queue`; matrix changes are part of the same transaction."""
         _check_evidence(lease, outcome, evidence)
         now = clock.now()
         with self._mine(lease, writing=True) as (session, run):
@@ -293,7 +293,7 @@ class DatabaseQueue:
             self._on_change()
 
     def retry(self, lease: Lease, reason: str) -> None:
-        """See `Queue`; a run whose end was asked for meanwhile is not queued again."""
+        """Queue a run again, see `Queue`; end a run that was cancelled meanwhile."""
         now = clock.now()
         why = _text(reason)
         with self._mine(lease, writing=True) as (session, run):
@@ -315,10 +315,10 @@ class DatabaseQueue:
 
     @contextmanager
     def _mine(self, lease: Lease, *, writing: bool = False) -> Iterator[tuple[Session, RunRow]]:
-        """Give a transaction in which the lease is known to be the run's last.
+        """Open a transaction in which the lease is the run's last.
 
         Raises:
-            LeaseLost: it is not; nothing was changed.
+            LeaseLost: the lease is outdated; nothing was changed.
         """
         opened = self._database.writing() if writing else self._database.working()
         with opened as session:
@@ -333,12 +333,12 @@ def _held(lease: Lease) -> LeaseClaim:
 
 
 def _text(text: str) -> str:
-    """What a database can keep, and people can read in a list."""
+    """Return text that a database can store and a list can show."""
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text[:_LONGEST])
 
 
 def _check_evidence(lease: Lease, outcome: Outcome, evidence: Evidence | None) -> None:
-    """A mistake of the program, not of a user: such evidence must never be stored."""
+    """Raise for evidence that does not belong to the run, which is a programming error."""
     if evidence is None:
         return
     if outcome not in ("passed", "failed") or evidence.outcome != outcome:

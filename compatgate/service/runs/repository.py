@@ -27,7 +27,7 @@ from compatgate.service.runs.models import (
 _COLUMNS = [getattr(Run, name) for name in RunRow.__struct_fields__]
 _CHUNK = 500
 NO_STEP = ""
-"""Stands, where a step is named, for what is no output: the note that a log was removed."""
+"""Step name of the note that replaces a removed log."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -57,13 +57,13 @@ def find(session: Session, run_id: str) -> RunRow:
     """
     found = session.execute(columns().where(Run.id == run_id)).first()
     if found is None:
-        hint = "compatgate canary list shows the runs that there are"
+        hint = "compatgate canary list shows every run"
         raise NotFound(f"there is no run {run_id!r}", field="run", value=run_id, hint=hint)
     return row(found)
 
 
 def find_many(session: Session, run_ids: Sequence[str]) -> dict[str, RunRow]:
-    """Return the runs of these ids that there are."""
+    """Return the existing runs of these ids."""
     found: dict[str, RunRow] = {}
     for start in range(0, len(run_ids), _CHUNK):
         some = run_ids[start : start + _CHUNK]
@@ -73,7 +73,7 @@ def find_many(session: Session, run_ids: Sequence[str]) -> dict[str, RunRow]:
 
 
 def of_purpose(session: Session, purpose: str, since: datetime) -> list[RunRow]:
-    """Return the runs of a purpose that were asked for since a moment, or have not ended."""
+    """Return the runs of a purpose that were submitted since a time, or have not ended."""
     recent = or_(Run.created_at >= since, Run.finished_at.is_(None))
     query = columns().where(Run.purpose == purpose, recent).order_by(Run.seq)
     return [row(found) for found in session.execute(query)]
@@ -134,7 +134,7 @@ def list_runs(
 
 
 def record_step(session: Session, run_id: str, step: StepRow) -> None:
-    """Keep what became of a step; a later result of the same attempt replaces it."""
+    """Store the result of a step; a later result of the same attempt replaces it."""
     mine = (RunStep.run == run_id) & (RunStep.attempt == step.attempt)
     known = session.execute(
         select(RunStep.position).where(mine, RunStep.name == step.name)
@@ -180,7 +180,7 @@ def write(session: Session, run_id: str, attempt: int, step: str, data: bytes, a
 
 
 def pruned_log(session: Session, run_id: str) -> PrunedLog | None:
-    """That the log of a run was removed; None: it was not."""
+    """Return the note on a run's removed log; None: the log was not removed."""
     query = select(RunOutput.data).where(RunOutput.run == run_id, RunOutput.step == NO_STEP)
     found = session.execute(query.limit(1)).scalar()
     return None if found is None else msgspec.json.decode(found, type=PrunedLog)
@@ -194,14 +194,14 @@ def output(
     step: str | None = None,
     limit: int = 100,
 ) -> list[OutputRow]:
-    """Pieces of a run's log after one, in order.
+    """Return the pieces of a run's log after a piece, in order.
 
     Args:
         session: to read from.
         run_id: of the run.
         after: id of the last piece known; 0: from the beginning.
         step: only this step's.
-        limit: at most so many pieces.
+        limit: maximum number of pieces.
     """
     query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
     query = query.where(RunOutput.run == run_id, RunOutput.id > after, RunOutput.step != NO_STEP)
@@ -212,7 +212,7 @@ def output(
 
 
 def steps_with_output(session: Session, run_id: str) -> set[str]:
-    """Return the names of the steps that a run's log has something of."""
+    """Return the names of the steps with output in a run's log."""
     query = select(RunOutput.step).where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
     return set(session.execute(query.distinct()).scalars())
 
@@ -228,14 +228,14 @@ def last_output(session: Session, run_id: str, *, limit: int) -> list[OutputRow]
 def past_steps(
     session: Session, *, suite: str, gpu: str | None, step: str, limit: int
 ) -> list[PastStep]:
-    """What became of a step in ended runs of a suite on a SKU, newest run first.
+    """Return the results of a step in ended runs of a suite on a SKU, newest run first.
 
     Args:
         session: to read from.
         suite: of the runs.
         gpu: SKU that they asked for; None: those that asked for none.
         step: by name.
-        limit: at most so many results.
+        limit: maximum number of results.
     """
     query = (
         select(Run.id, Run.state, Run.finished_at, RunStep.body)

@@ -15,7 +15,7 @@ StateFilter = State | Literal["active", "ended"]
 
 
 class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to run: a suite for a target, of one stack or image."""
+    """A request for runs: a suite for a target, with a stack or image."""
 
     suite: Text
     target: Annotated[
@@ -53,19 +53,19 @@ class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
     max_attempts: int
     doing: str
     progress: Annotated[float | None, Meta(description="0 to 1")]
-    reason: Annotated[str, Meta(description="why it stands as it does")]
+    reason: Annotated[str, Meta(description="reason of the state")]
     asked_by: str
     worker: str | None
-    on_host: Annotated[str | None, Meta(description="where it runs, or ran last")]
+    on_host: Annotated[str | None, Meta(description="host of the current or last attempt")]
     not_before: Annotated[datetime | None, Meta(description="pause before the next attempt")]
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    cancelling: Annotated[bool, Meta(description="its end was asked for, and is to come")]
+    cancelling: Annotated[bool, Meta(description="cancellation was requested and is pending")]
 
 
 class PeakShare(Struct, frozen=True):
-    """A metric beside what the GPU's vendor publishes as its peak; nothing is judged by it."""
+    """A metric with the GPU vendor's published peak; it is not used for judging."""
 
     metric: str
     unit: str
@@ -80,7 +80,7 @@ class PeakShare(Struct, frozen=True):
 
 
 class OriginBody(Struct, frozen=True):
-    """What a step's values are values of."""
+    """The origin of a step's values."""
 
     digest: Annotated[str, Meta(description="of the workload's content as it was run")]
     sku: Annotated[str, Meta(description="of the host; cpu where it has no GPUs")]
@@ -89,7 +89,7 @@ class OriginBody(Struct, frozen=True):
 
 
 class StepBody(Struct, frozen=True):
-    """What became of one workload with one seed."""
+    """The result of one workload with one seed."""
 
     name: str
     workload: str
@@ -123,7 +123,7 @@ class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True):
 
 
 class SampleBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a step measured, as a file."""
+    """The measurements of a step, as a file."""
 
     name: Annotated[str, Meta(description="of the file, in `samples/` of the workload's folder")]
     workload: str
@@ -139,7 +139,7 @@ class RefusedSample(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SamplesBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a run measured, as files."""
+    """The measurements of a run, as files."""
 
     samples: list[SampleBody]
     refused: list[RefusedSample]
@@ -152,7 +152,7 @@ class RunsMade(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QuietBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """When a host takes no new run."""
+    """A maintenance window, in which a host takes no new run."""
 
     start: str
     end: str
@@ -200,7 +200,7 @@ class MetricBody(Struct, frozen=True):
 
 
 class KeptBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A sample that lies beside a workload."""
+    """A sample file of a workload."""
 
     file: str
     sku: str
@@ -248,7 +248,7 @@ class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WarningBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """That a run contradicts an entry; one that passes closes it."""
+    """A warning that a run contradicts an entry; a passed run closes it."""
 
     id: int
     entry: str
@@ -273,7 +273,7 @@ class NeedBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PromotionBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a candidate is from being blessed."""
+    """The missing evidence of a candidate."""
 
     state: Literal["waiting", "failed", "ready"]
     automatic: Annotated[bool, Meta(description="the gate blesses it by itself")]

@@ -36,10 +36,10 @@ from compatgate.service.runs.submission import Submission, plan
 
 @cache
 def library() -> Library:
-    """Every suite and workload, read once; ``COMPATGATE_WORKLOADS`` names the operator's folders.
+    """Return every suite and workload; ``COMPATGATE_WORKLOADS`` names the operator's folders.
 
     Raises:
-        ManyProblems: every mistake in every file.
+        ManyProblems: every error in every file.
     """
     return Library.open()
 
@@ -47,10 +47,10 @@ def library() -> Library:
 def shares_of(
     steps: Iterable[StepRow], catalogue: Callable[[], Library], facts: Facts
 ) -> dict[str, tuple[Share, ...]]:
-    """Shares by step, as the workloads of today name the peaks; steps without any are left out.
+    """Return shares of published peaks by step, as the current workloads name the peaks.
 
-    Neither workloads nor facts are read where no step saw a GPU. Workloads that cannot be read
-    leave a run without shares rather than unseen.
+    Neither workloads nor facts are read where no step saw a GPU. If workloads
+    cannot be read, the run is shown without shares.
     """
     reports = {step.name: step for step in steps if _saw_a_gpu(step)}
     if not reports:
@@ -76,11 +76,11 @@ def _saw_a_gpu(step: StepRow) -> bool:
 _log = logging.getLogger(__name__)
 
 GONE = timedelta(hours=1)
-"""A worker that is silent for so long will not come back."""
+"""Silence after which a worker counts as gone."""
 
 
 class RunDetail(Struct, frozen=True):
-    """A run with what its steps said, and that as shares of published peaks, by step."""
+    """A run with its steps, and their shares of published peaks."""
 
     run: RunRow
     steps: tuple[StepRow, ...]
@@ -99,7 +99,7 @@ class Runs:
     """The runs of one database.
 
     Args:
-        catalogue: says which suites there are; asked when one is named.
+        catalogue: loads suites and workloads; called when a suite is named.
 
     Attributes:
         under_test: images that a submission may name; every image, until a service limits it.
@@ -120,14 +120,14 @@ class Runs:
         self.queue = self.open_queue()
 
     def open_queue(self, settings: Settings = STANDARD) -> DatabaseQueue:
-        """Return the queue for a worker that is as patient as it says."""
+        """Return the queue for a worker, with the worker's settings."""
         return DatabaseQueue(self._database, self._facts, self._snapshots.expire, settings)
 
     def submit(self, asked: Submission, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
         """Queue the runs that a submission means.
 
         Args:
-            asked: what is wanted.
+            asked: the submission.
             by: who asks.
             purpose: ``request`` or ``verification``.
 
@@ -200,12 +200,12 @@ class Runs:
             return ended | runs.steps_with_output(session, run_id)
 
     def pruned_log(self, run_id: str) -> PrunedLog | None:
-        """That the log of a run was removed; None: it was not."""
+        """Return the note on a run's removed log; None: the log was not removed."""
         with self._database.reading() as session:
             return runs.pruned_log(session, run_id)
 
     def past(self, run: RunRow, step: str, *, limit: int = 30) -> Sequence[PastStep]:
-        """What became of a step in the latest runs of the same suite on the same SKU."""
+        """Return the results of a step in the latest runs of the same suite on the same SKU."""
         with self._database.reading() as session:
             return runs.past_steps(session, suite=run.suite, gpu=run.gpu, step=step, limit=limit)
 
@@ -237,7 +237,7 @@ class Runs:
             return runs.find(session, run_id)
 
     def rerun(self, run_id: str, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
-        """Ask for the same again, of what the target is now.
+        """Requeue a run, for the current state of its target.
 
         Raises:
             NotFound: there is no such run, or no longer its suite, target or pool.
@@ -259,13 +259,13 @@ class Runs:
         return self.submit(asked, by=by, purpose=purpose)
 
     def ended(self, run_ids: Collection[str]) -> set[str]:
-        """Return those of some runs that are known here and have ended."""
+        """Return the known runs of some ids that have ended."""
         with self._database.reading() as session:
             found = runs.find_many(session, sorted(run_ids))
         return {name for name, run in found.items() if run.has_ended}
 
     def verify_due(self, *, by: str, every_s: int) -> tuple[RunRow, ...]:
-        """Queue again what blessed entries rest on, where that is due.
+        """Requeue the runs that blessed entries depend on, where verification is due.
 
         Args:
             by: who asks, the worker.
@@ -295,21 +295,21 @@ class Runs:
         return tuple(queued)
 
     def hosts(self, **filters: Any) -> Page[HostRow]:
-        """Staging hosts by name; filters of `compatgate.service.runs.leases.list_hosts`."""
+        """Return staging hosts by name; filters of `compatgate.service.runs.leases.list_hosts`."""
         with self._database.reading() as session:
             return leases.list_hosts(session, **filters)
 
     def remarks(self, entries: Iterable[str]) -> dict[str, Remarks]:
-        """What runs have to say of some entries, by name."""
+        """Return the remarks of runs on entries, by name."""
         return remarks(self._database, self._snapshots.current(), entries)
 
     def warnings(self) -> tuple[WarningRow, ...]:
-        """Warnings on entries that are open, oldest first."""
+        """Return open warnings on entries, oldest first."""
         with self._database.reading() as session:
             return tuple(evidence.opened(session))
 
     def evidence(self, **filters: Any) -> Page[EvidenceRow]:
-        """Evidence, newest first; filters of `compatgate.service.runs.evidence.list_evidence`."""
+        """Return evidence, newest first; filters as `list_evidence` of the evidence module."""
         with self._database.reading() as session:
             return evidence.list_evidence(session, **filters)
 

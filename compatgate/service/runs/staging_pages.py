@@ -30,23 +30,23 @@ from compatgate.service.runs.models import HostRow
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 SILENT = timedelta(minutes=2)
-"""Workers say every ten seconds which hosts they serve; after so long a silence one is stale."""
+"""Silence after which a host is stale; workers report their hosts every ten seconds."""
 
 
 class HostState(Struct, frozen=True):
-    """How a host stands, and why in one line."""
+    """The state of a host, and its reason in one line."""
 
     name: Literal["ready", "busy", "quiet", "stale", "unknown"]
     why: str = ""
 
 
 def hours_of(host: HostRow) -> list[MaintenanceWindow]:
-    """When a host takes no new run."""
+    """Return the maintenance window of a host, in which it takes no new run."""
     return msgspec.convert(host.quiet, list[MaintenanceWindow])
 
 
 def state_of(host: HostRow, now: datetime) -> HostState:
-    """Return how a host stands.
+    """Return the state of a host.
 
     Args:
         host: with the slots that runs have.
@@ -67,7 +67,7 @@ def state_of(host: HostRow, now: datetime) -> HostState:
 
 
 def in_words(quiet: MaintenanceWindow) -> str:
-    """``20:00 to 06:00 Europe/Berlin, every day``."""
+    """Format a window as ``20:00 to 06:00 Europe/Berlin, every day``."""
     days = ", ".join(quiet.days) or "every day"
     return f"{quiet.start} to {quiet.end} {quiet.timezone}, {days}"
 
@@ -96,14 +96,14 @@ _NO_MATCHES = Empty("No host has this GPU.", "Remove the filter to see all hosts
 
 
 class HostsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which hosts to list."""
+    """Filters of the list of hosts."""
 
     gpu: Filter | None = None
 
 
 @page("/hosts", nav="hosts", query=HostsQuery)
 def show_hosts(ask: PageRequest[HostsQuery]) -> HtmlPage:
-    """Return the hosts, with what they do now."""
+    """Show the hosts and their current runs."""
     query, now = ask.query, clock.now()
     found = found_by(ask.gate.runs.hosts, query)
     skus = sorted({row.gpu for row in ask.gate.runs.hosts().items if row.gpu})
@@ -160,7 +160,7 @@ _WRITE = Empty(
 
 @page("/suites", nav="suites", query=Listing)
 def show_suites(ask: PageRequest[Listing]) -> HtmlPage:
-    """Return every suite with its workloads."""
+    """Show every suite with its workloads."""
     found = ask.gate.runs.catalogue()
     rows = [
         (
@@ -186,7 +186,7 @@ def show_suites(ask: PageRequest[Listing]) -> HtmlPage:
 
 @page("/workloads", nav="workloads", query=Listing)
 def show_workloads(ask: PageRequest[Listing]) -> HtmlPage:
-    """Return every workload."""
+    """Show every workload."""
     found = ask.gate.runs.catalogue()
     rows = [_workload_row(found, found.workloads[name]) for name in sorted(found.workloads)]
     table = make_table(
@@ -215,7 +215,7 @@ def _suites(found: Library, name: str) -> list[str]:
 
 @page("/workloads/<name>", nav="workloads", query=Listing)
 def show_workload(ask: PageRequest[Listing]) -> HtmlPage:
-    """Return a workload: what it measures and checks, and how it is run."""
+    """Show a workload: its metrics, checks, command and samples."""
     found = ask.gate.runs.catalogue()
     workload = found.workload(ask.args["name"])
     rows = [

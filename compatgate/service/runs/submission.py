@@ -28,7 +28,7 @@ from compatgate.service.runs.queue import offer_of
 
 
 class Destination(Struct, frozen=True):
-    """What a run wants of its host; None: nothing."""
+    """The requirements of a run on its host; None: no requirement."""
 
     pool: str | None
     gpu: str | None
@@ -44,7 +44,7 @@ def destinations(
     *,
     needs_gpu: bool,
 ) -> list[Destination]:
-    """Return the places that a submission names.
+    """Return the destinations of a submission.
 
     Args:
         target: whose pools, or one of them, runs are for.
@@ -107,7 +107,7 @@ _NAMED = 8
 
 
 def checked(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -> RunRow:
-    """The run, if a host could run it; a driver may still come, and until then the run says so.
+    """Return the run if a host could run it; a missing driver is noted in the run.
 
     Args:
         run: to be queued.
@@ -115,7 +115,7 @@ def checked(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -> 
         imageless: workloads of its suite that bring no image of their own.
 
     Raises:
-        BadInput: no host could ever take it, or none has an image for all of its workloads.
+        BadInput: no host could take the run, or no host has an image for all its workloads.
     """
     able = [host for host in hosts if fits(replace(run, driver=None), offer_of(host))]
     if not able:
@@ -129,7 +129,7 @@ def checked(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -> 
 
 
 def _no_image(workloads: Sequence[str], hosts: Sequence[HostRow]) -> BadInput:
-    """What executors that know other images, or need none, say when they come to it."""
+    """Return the error for workloads that have no image on any suitable host."""
     several = len(workloads) > 1
     shown = ", ".join(workloads[:_NAMED]) + (", ..." if len(workloads) > _NAMED else "")
     where = ", ".join(host.name for host in hosts[:_NAMED])
@@ -148,7 +148,7 @@ def _nowhere(run: RunRow, hosts: Sequence[HostRow]) -> BadInput:
     wants += [f"the host {run.host}"] if run.host else []
     have = "; ".join(_shown(host) for host in hosts[:_NAMED])
     return BadInput(
-        f"no staging host could ever run it: it needs {', '.join(wants)}",
+        f"no staging host could ever run it; it needs {', '.join(wants)}",
         field="host" if run.host else "target",
         value=run.host or run.target,
         hint=f"there are {have}{_more(run, hosts)}" if hosts else NO_HOSTS,
@@ -156,7 +156,7 @@ def _nowhere(run: RunRow, hosts: Sequence[HostRow]) -> BadInput:
 
 
 def _more(run: RunRow, hosts: Sequence[HostRow]) -> str:
-    """What kind of host is missing, where all are single machines."""
+    """Return the hint to add a cluster host for runs on several nodes, or empty text."""
     if run.nodes == 1 or any(offer_of(host).spans for host in hosts):
         return ""
     return f"; several nodes at once take a {' or '.join(CLUSTERS)} host"
@@ -174,7 +174,7 @@ _LONGEST_STACK = 64
 
 
 class Submission(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a user asks for.
+    """A user's request for runs.
 
     Attributes:
         target: to run for; may be left out where a host is named.
@@ -197,7 +197,7 @@ class Submission(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Needs(Struct, frozen=True):
-    """What a suite needs, of one run.
+    """The requirements of a suite on one run.
 
     Attributes:
         gpus: on all its nodes.
@@ -219,7 +219,7 @@ def plan(
     at: datetime,
     purpose: str = "request",
 ) -> list[RunRow]:
-    """Return the runs that a submission means, each of which some host could run.
+    """Plan the runs of a submission, each of which a host could run.
 
     Raises:
         BadInput: names the field; or no host that is registered could ever run it.
@@ -275,7 +275,7 @@ def _queued(
     at: datetime,
     purpose: str,
 ) -> RunRow:
-    """Return a run as it waits for its first attempt; the database numbers it."""
+    """Return a run that waits for its first attempt; the database numbers it."""
     return RunRow(
         seq=0,
         id=f"run_{secrets.token_hex(8)}",

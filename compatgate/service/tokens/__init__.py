@@ -1,1 +1,1 @@
-"""Hand out tokens, check what each allows, and sign browsers in."""
+"""Create tokens, check their scopes, and sign browsers in."""

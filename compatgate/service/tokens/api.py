@@ -18,7 +18,7 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
 
 
 class TokenFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which tokens to list."""
+    """Filters of the list of tokens."""
 
     active: Annotated[bool, Meta(description="neither revoked nor expired")] | None = None
 
@@ -32,7 +32,7 @@ class TokenFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True)
     returns=Returns(TokenBody, "A page of tokens", paged=True, etag=True),
 )
 def list_tokens(call: Call[TokenFilters]) -> Reply:
-    """List tokens, by name; secrets are not kept."""
+    """List tokens by name, without secrets."""
     return page(call.gate.tokens.list(**call.query.filters()), lambda row: row.to_json())
 
 
@@ -65,7 +65,7 @@ def create_token(call: Call[NoQuery]) -> Reply:
     errors=(404, 409),
 )
 def revoke_token(call: Call[NoQuery]) -> Reply:
-    """Revoke a token, by its name or id; it opens nothing from now on.
+    """Revoke a token by its name or id.
 
     The last active token with the scope `admin` stays (409): create another one first.
     """

@@ -24,7 +24,7 @@ examples:
 
 """
 _WHO = "command line"
-"""Who makes and ends tokens of a database, in the audit log."""
+"""Author of token changes in a local database, for the audit log."""
 _SCOPES = "\n".join(
     [
         "scopes, of which none but admin includes another:",
@@ -64,13 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked.
+    """Run the chosen action.
 
     Raises:
         BadInput: a malformed name, scope or duration.
         Conflict: the name is taken.
-        NotFound: there is no such token.
-        Conflict: it is the last token with the scope admin.
+        NotFound: the token does not exist.
+        Conflict: the token is the last one with the scope admin.
     """
     if args.action == "revoke" and args.last_admin:
         return _revoke_last(args)
@@ -126,13 +126,13 @@ def _revoke(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _revoke_last(args: argparse.Namespace) -> int:
-    """End a token even if nobody is left who may make one: no server does that.
+    """Revoke a token even if it is the last admin token, which no server does.
 
     Raises:
         BadInput: a server is named.
     """
     if server_of(args):
-        what, hint = "does not work over a server", "run it with --database, beside the server"
+        what, hint = "does not work with --server", "run it with --database on the server's machine"
         raise BadInput(what, field="--last-admin", hint=hint)
     with open_gate(args) as gate:
         token = gate.tokens.revoke(args.name, by=_WHO, even_last_admin=True)
@@ -143,5 +143,5 @@ def _print_revoked(args: argparse.Namespace, token: Body) -> int:
     if args.format == "json":
         print_json(token)
     else:
-        print(f"{token['name']} ({token['id']}) is revoked since {second(token['revoked_at'])}")
+        print(f"{token['name']} ({token['id']}) was revoked on {second(token['revoked_at'])}")
     return 0

@@ -35,13 +35,13 @@ _EMPTY = Empty("No tokens yet.", "Changes need a token.")
 
 @page("/tokens", scope="admin", nav="tokens", query=LongListing)
 def show_tokens(ask: PageRequest[LongListing]) -> HtmlPage:
-    """Return every token, without its secret, and the form for a new one."""
+    """Show every token, without its secret, and the form for a new one."""
     return _tokens_page(ask)
 
 
 @page("/tokens/new", scope="admin", method="POST", nav="tokens")
 def create_token(ask: PageRequest[Any]) -> HtmlPage:
-    """Make a token; its secret is on this answer and nowhere else."""
+    """Create a token; only this answer shows its secret."""
     from flask import request
 
     scopes = [scope for scope in SCOPES if scope in request.form.getlist("scopes")]
@@ -57,7 +57,7 @@ def create_token(ask: PageRequest[Any]) -> HtmlPage:
 
 @page("/tokens/revoke", scope="admin", method="POST", nav="tokens")
 def revoke_token(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """End a token, once that is confirmed."""
+    """Revoke a token after a confirmation."""
     token = ask.gate.tokens.find(ask.form.get("name", ""))
     if ask.form.get("confirmed") != token.id:
         return _tokens_page(ask, ending=token)
@@ -111,14 +111,14 @@ _YEAR = 365 * 86400
 
 
 class NextPage(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where somebody was on the way to."""
+    """The page to show after signing in."""
 
     next: str | None = None
 
 
 @page("/sign-in", scope=None, query=NextPage)
 def show_sign_in(ask: PageRequest[NextPage]) -> HtmlPage:
-    """Return the form that takes a token."""
+    """Show the form for a token."""
     return _form(ask.query.next)
 
 
@@ -155,7 +155,7 @@ def sign_out(ask: PageRequest[Any]) -> Any:
 
 @page("/theme", scope=None, method="POST")
 def set_theme(ask: PageRequest[Any]) -> Response | Redirect:
-    """Light, dark, or as the system has it."""
+    """Choose the theme: light, dark, or the system's."""
     chosen = ask.form.get("theme", "")
     if chosen not in THEMES:
         raise BadInput("is not a theme", field="theme", value=chosen, hint=", ".join(THEMES))

@@ -17,7 +17,7 @@ from compatgate.service.audit import repository as audit
 
 
 class Token(Base):
-    """A secret that was handed out; only its digest is kept."""
+    """A token; only the digest of its secret is stored."""
 
     __tablename__ = "tokens"
 
@@ -33,7 +33,7 @@ class Token(Base):
 
 
 class BrowserSession(Base):
-    """A browser in which somebody gave a token; only the digest of its cookie is kept."""
+    """A signed-in browser; only the digest of its cookie is stored."""
 
     __tablename__ = "browser_sessions"
 
@@ -59,7 +59,7 @@ class TokenRow(Struct, frozen=True):
 
     @property
     def is_active(self) -> bool:
-        """Return whether it opens anything now."""
+        """Return whether the token is valid now."""
         return self.revoked_at is None and not is_past(self.expires_at)
 
     def to_json(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def create(
     """Store a token.
 
     Raises:
-        Conflict: the name is taken; a revoked token keeps its name, for the audit.
+        Conflict: another token has the name; revoked tokens keep their names, for the audit log.
     """
     if session.execute(select(Token.id).where(Token.name == name)).first():
         hint = "choose another; names of revoked tokens stay taken"
@@ -114,7 +114,7 @@ def create(
 
 
 def by_digest(session: Session, digest: str) -> TokenRow | None:
-    """Return the token with this digest, whether or not it is still good."""
+    """Return the token with this digest, valid or not."""
     row = session.execute(select(*_COLUMNS).where(Token.digest == digest)).first()
     return _row(row) if row else None
 
@@ -133,17 +133,17 @@ def find(session: Session, id_or_name: str) -> TokenRow:
 
 
 def count(session: Session) -> int:
-    """Return how many tokens were ever made."""
+    """Return the number of tokens, revoked ones included."""
     return session.execute(select(func.count()).select_from(Token)).scalar_one()
 
 
 def touch(session: Session, token_id: str, at: datetime) -> None:
-    """Remember that a token was used."""
+    """Store the time of a token's last use."""
     session.execute(update(Token).where(Token.id == token_id).values(last_used_at=at))
 
 
 def revoke(session: Session, id_or_name: str, *, by: str) -> TokenRow:
-    """End a token; one that was revoked stays as it is.
+    """Revoke a token; a revoked token stays unchanged.
 
     Raises:
         NotFound: there is none.
@@ -170,7 +170,7 @@ def list_tokens(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[TokenRow]:
-    """Return tokens by name; ``active`` picks those that do (or do not) open anything now."""
+    """Return tokens by name; ``active`` picks valid (or invalid) ones."""
     query = select(*_COLUMNS)
     if active is not None:
         query = query.where(_is_active() if active else ~_is_active())
@@ -178,7 +178,7 @@ def list_tokens(
 
 
 def active(session: Session) -> list[TokenRow]:
-    """Return every token that opens something now."""
+    """Return every valid token."""
     return [_row(row) for row in session.execute(select(*_COLUMNS).where(_is_active()))]
 
 
@@ -194,7 +194,7 @@ def _row(row: Any) -> TokenRow:
 
 
 def open_session(session: Session, digest: str, token: TokenRow, expires_at: datetime) -> None:
-    """Remember a browser, and forget those whose time is over."""
+    """Store a browser session, and delete expired ones."""
     at = now()
     session.execute(delete(BrowserSession).where(BrowserSession.expires_at <= at))
     row = {
@@ -211,7 +211,7 @@ def open_session(session: Session, digest: str, token: TokenRow, expires_at: dat
 
 
 def token_of(session: Session, digest: str) -> TokenRow | None:
-    """The token of a browser whose time is not over; whether the token is good is for others."""
+    """Return the token of an unexpired browser session; callers check the token itself."""
     query = (
         select(Token.id)
         .join(BrowserSession, BrowserSession.token_id == Token.id)
@@ -222,5 +222,5 @@ def token_of(session: Session, digest: str) -> TokenRow | None:
 
 
 def close_session(session: Session, digest: str) -> None:
-    """Forget a browser."""
+    """Delete a browser session."""
     session.execute(delete(BrowserSession).where(BrowserSession.digest == digest))

@@ -9,14 +9,14 @@ from msgspec import Meta, Struct
 
 ScopeName = Literal["read", "gate", "operate", "bless", "admin"]
 SCOPES: dict[ScopeName, str] = {
-    "read": "see everything but tokens",
+    "read": "read everything except tokens",
     "gate": "ask for verdicts",
     "operate": "submit, cancel and repeat canary runs, propose baselines, report and remove nodes",
     "bless": "change targets, entries and waivers, also by import; approve and refuse baselines",
     "admin": "list, create and revoke tokens, verify the audit log, and all of the above",
 }
-"""What each scope allows; none but ``admin`` includes another. Whatever decides what the gate lets
-through takes ``bless``."""
+"""The permissions of each scope; only ``admin`` includes others. Every change that decides what the
+gate allows needs ``bless``."""
 _SCOPES = "; ".join(f"`{name}`: {allows}" for name, allows in SCOPES.items())
 
 
@@ -35,20 +35,18 @@ class TokenBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewTokenBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A token as it was made."""
+    """A new token with its secret."""
 
-    secret: Annotated[str, Meta(description="shown this once; only its hash is kept")]
+    secret: Annotated[str, Meta(description="shown only once; only its hash is stored")]
     token: TokenBody
 
 
 class TokenRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A token to be made."""
+    """A request for a new token."""
 
     name: Annotated[str, Meta(min_length=1, max_length=128)]
     scopes: Annotated[list[ScopeName], Meta(min_length=1, description=_SCOPES)]
-    expires: Annotated[
-        str | None, Meta(description="how long it is valid", examples=["90d", "12h"])
-    ] = None
+    expires: Annotated[str | None, Meta(description="lifetime", examples=["90d", "12h"])] = None
 
 
 TOKEN: dict[str, Any] = {"name": "ci", "scopes": ["read", "gate"], "expires": "90d"}

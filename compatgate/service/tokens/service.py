@@ -1,6 +1,6 @@
-"""Check tokens and what each opens, and sign browsers in.
+"""Check tokens and their scopes, and sign browsers in.
 
-A browser shows a token once; a cookie stands for it from then on.
+A browser sends a token once; a cookie replaces it from then on.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ _TOUCH_EVERY = timedelta(minutes=1)
 
 
 class Principal(Struct, frozen=True):
-    """Who asks, and what they may do."""
+    """The caller of a request, and its scopes."""
 
     name: str
     scopes: frozenset[str]
     token_id: str | None = None
 
     def may(self, scope: str) -> bool:
-        """Return whether they have a scope; ``admin`` has every one."""
+        """Return whether the caller has a scope; ``admin`` has every one."""
         return scope in self.scopes or "admin" in self.scopes
 
     def require(self, scope: str) -> None:
-        """Make sure that they have a scope.
+        """Require a scope.
 
         Raises:
-            Forbidden: they do not.
+            Forbidden: the caller lacks the scope.
         """
         if not self.may(scope):
             have = ", ".join(sorted(self.scopes)) or "none"
-            raise Forbidden(f"this needs the scope {scope}", hint=f"{self.name} has: {have}")
+            raise Forbidden(f"the scope {scope} is required", hint=f"{self.name} has: {have}")
 
 
 def anonymous(scopes: Collection[str]) -> Principal:
-    """Someone without a token."""
+    """Return the principal of a caller without a token."""
     return Principal("anonymous", frozenset(scopes))
 
 
@@ -63,13 +63,13 @@ def parse_scopes(text: str) -> frozenset[str]:
     """Read ``read,gate``.
 
     Raises:
-        BadInput: a scope that does not exist, or none at all.
+        BadInput: an unknown scope, or no scope.
     """
     return check_scopes(part.strip() for part in text.split(",") if part.strip())
 
 
 def check_scopes(scopes: Iterable[str]) -> frozenset[str]:
-    """Scopes that all exist, at least one.
+    """Check that all scopes exist, and return them; at least one is needed.
 
     Raises:
         BadInput: otherwise.
@@ -79,19 +79,19 @@ def check_scopes(scopes: Iterable[str]) -> frozenset[str]:
     for scope in sorted(found - set(SCOPES)):
         raise BadInput(f"{scope!r} is not a scope", field="scopes", value=scope, hint=hint)
     if not found:
-        raise BadInput("no scope is named", field="scopes", hint=hint)
+        raise BadInput("no scope is given", field="scopes", hint=hint)
     return found
 
 
 class NewToken(Struct, frozen=True):
-    """A token at the only moment at which its secret is known."""
+    """A new token with its secret, which is known only now."""
 
     secret: str
     token: TokenRow
 
 
 class Tokens:
-    """Makes, verifies and ends tokens. A revoked token opens nothing after a second."""
+    """Create, verify and revoke tokens. A revoked token is refused after at most a second."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -104,21 +104,21 @@ class Tokens:
         """Make a token.
 
         Args:
-            name: unique, also among revoked ones; what logs show.
+            name: unique, also among revoked tokens; logs show it.
             scopes: at least one.
-            by: who makes it.
+            by: author.
             expires_at: None: never.
 
         Raises:
             BadInput: a malformed name, an unknown scope, an end that has passed.
-            Conflict: the name is taken.
+            Conflict: another token has the name.
         """
         if not _NAME.fullmatch(name):
             hint = "letters, digits and . _ - @; at most 128 characters"
-            raise BadInput("is not a name for a token", field="name", value=name, hint=hint)
+            raise BadInput("is not a valid token name", field="name", value=name, hint=hint)
         checked = check_scopes(scopes)
         if clock.is_past(expires_at):
-            raise BadInput("has passed already", field="expires", value=str(expires_at))
+            raise BadInput("is in the past", field="expires", value=str(expires_at))
         secret = _PREFIX + secrets.token_urlsafe(32)
         with self._database.writing() as session:
             row = tokens.create(
@@ -133,7 +133,7 @@ class Tokens:
         return NewToken(secret, row)
 
     def ensure_admin(self) -> NewToken | None:
-        """The first token, at the first start; None when tokens exist. Print its secret once."""
+        """Create the first token at the first start; None: tokens exist. Print its secret once."""
         with self._database.reading() as session:
             if tokens.count(session):
                 return None
@@ -143,18 +143,18 @@ class Tokens:
             return None
 
     def verify(self, secret: str) -> Principal:
-        """Who holds a secret.
+        """Return the holder of a secret.
 
         Raises:
             Unauthorized: it is not known, was revoked or has expired.
         """
         token = self._lookup(digest_of(secret))
         if token is None:
-            raise Unauthorized("the token is not known", hint="compatgate token create")
+            raise Unauthorized("the token is unknown", hint="compatgate token create")
         return principal_of(token)
 
     def at_hand(self, secret: str) -> Principal | None:
-        """Return who holds a secret that was verified a moment ago; None: `verify` must look.
+        """Return the holder of a recently verified secret; None: `verify` must look it up.
 
         Raises:
             Unauthorized: it has expired.
@@ -208,8 +208,8 @@ class Tokens:
 
         Args:
             id_or_name: of the token.
-            by: who ends it.
-            even_last_admin: end it although no token with the scope ``admin`` is left then.
+            by: author.
+            even_last_admin: revoke the last token with the scope ``admin`` too.
 
         Raises:
             NotFound: there is none of that id or name.
@@ -223,7 +223,7 @@ class Tokens:
                     field="token",
                     value=token.name,
                     hint="create another admin token first; on the server's machine "
-                    "compatgate token revoke NAME --last-admin ends it all the same",
+                    "compatgate token revoke NAME --last-admin revokes it anyway",
                 )
             token = tokens.revoke(session, id_or_name, by=by)
         with self._lock:
@@ -237,7 +237,7 @@ def _is_last_admin(token: TokenRow, active: Iterable[TokenRow]) -> bool:
 
 
 def principal_of(token: TokenRow) -> Principal:
-    """Who holds a token.
+    """Return the holder of a token.
 
     Raises:
         Unauthorized: it was revoked or has expired.
@@ -250,18 +250,18 @@ def principal_of(token: TokenRow) -> Principal:
 
 
 def digest_of(secret: str) -> str:
-    """What is kept of a secret."""
+    """Return the digest that is stored in place of a secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 LIFETIME = timedelta(hours=12)
-"""A working day; a token that ends sooner ends its sessions with it."""
+"""A working day; sessions end earlier if their token does."""
 _FORMS = b"compatgate forms"
 _TOKEN_BYTES = 32
 
 
 class SignedIn(Struct, frozen=True):
-    """A browser at the only moment at which the value of its cookie is known."""
+    """A new browser session with its cookie, which is known only now."""
 
     cookie: str
     principal: Principal
@@ -269,7 +269,7 @@ class SignedIn(Struct, frozen=True):
 
 
 class BrowserSessions:
-    """Opens and closes browsers' sessions. A revoked token ends them after a second."""
+    """Open and close browser sessions. A revoked token ends them after at most a second."""
 
     def __init__(self, database: Database, tokens: Tokens) -> None:
         self._database = database
@@ -281,10 +281,10 @@ class BrowserSessions:
         """Open a session.
 
         Args:
-            secret: of a token, as it was printed.
+            secret: secret of a token.
 
         Raises:
-            Unauthorized: it opens nothing.
+            Unauthorized: the token is not valid.
         """
         principal = self._tokens.verify(secret)
         token = self._tokens.find(principal.token_id or "")
@@ -296,7 +296,7 @@ class BrowserSessions:
         return SignedIn(cookie, principal, int((end - now).total_seconds()))
 
     def principal(self, cookie: str) -> Principal | None:
-        """Whose session it is; None: nobody's, or no longer.
+        """Return the holder of a session; None: unknown or expired session.
 
         Raises:
             Unauthorized: the token was revoked or has expired since.
@@ -317,7 +317,7 @@ class BrowserSessions:
         return principal_of(token)
 
     def sign_out(self, cookie: str) -> None:
-        """Close a session; one that is not known is closed already."""
+        """Close a session; an unknown session counts as closed."""
         digest = digest_of(cookie)
         with self._database.writing() as session:
             tokens.close_session(session, digest)
@@ -326,16 +326,16 @@ class BrowserSessions:
 
 
 def form_token(cookie: str) -> str:
-    """Return what a form of this session carries: other sites cannot know it (against CSRF).
+    """Return the form token of a session, which other sites cannot know (against CSRF).
 
-    It is masked anew each time: from the length of compressed pages nobody learns it (BREACH).
+    A new mask each time hides it from attacks on the length of compressed pages (BREACH).
     """
     mask = secrets.token_bytes(_TOKEN_BYTES)
     return (mask + _masked(mask, _token(cookie))).hex()
 
 
 def is_form_token(cookie: str, given: str) -> bool:
-    """Return whether a form is one of this session."""
+    """Return whether a form token belongs to this session."""
     try:
         raw = bytes.fromhex(given)
     except ValueError:

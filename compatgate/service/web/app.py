@@ -55,11 +55,11 @@ _COMPRESSION = {
     "COMPRESS_ALGORITHM": ["zstd", "gzip"],
     "COMPRESS_STREAMS": False,
 }
-"""Pages are small: what browsers unpack fastest does."""
+"""Pages are small, so the fastest compression is enough."""
 
 
 def install_pages(app: Flask, service: Service) -> None:
-    """Add every page below ``/ui``, compressed, and what they are drawn with."""
+    """Add every page below ``/ui``, compressed, with templates and static files."""
     app.config |= _COMPRESSION
     compress = Compress(app)
     for page in PAGES:
@@ -69,13 +69,13 @@ def install_pages(app: Flask, service: Service) -> None:
 
 
 def wants_page() -> bool:
-    """Return whether a browser asks, which shows people pages."""
+    """Return whether a browser makes the request, which needs a page as answer."""
     best = request.accept_mimetypes.best_match(["application/json", "text/html"])
     return best == "text/html" and "text/html" in request.accept_mimetypes.values()
 
 
 def to_home() -> AnyResponse:
-    """From the root to the first page."""
+    """Redirect from the root to the first page."""
     return redirect(f"{request.script_root}{UI_PREFIX}/", 302)
 
 
@@ -94,7 +94,7 @@ def _begin() -> AnyResponse:
 
 
 def _static(digest: str, name: str) -> Response:
-    """Return a file; an address with an older digest is answered with what there is now."""
+    """Return a static file; an address with an old digest gets the current file."""
     try:
         return assets.send_asset(name)
     except CompatgateError as error:
@@ -130,12 +130,12 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
 
 
 def _given(args: MultiDict[str, str]) -> MultiDict[str, str]:
-    """Return a form sends its empty fields too; they ask for nothing."""
+    """Drop the empty fields that forms send."""
     return MultiDict([(key, value) for key, value in args.items(multi=True) if value])
 
 
 def finish(answer: Any, page: Page, principal: Principal, service: Service) -> AnyResponse:
-    """What a handler answered, as HTTP."""
+    """Convert a handler's answer to HTTP."""
     if isinstance(answer, Redirect):
         return _go(answer)
     if not isinstance(answer, HtmlPage):
@@ -169,7 +169,7 @@ def _go(answer: Redirect) -> AnyResponse:
 def refuse(
     error: CompatgateError, page: Page, principal: Principal, service: Service
 ) -> AnyResponse:
-    """Return an error as a page; whoever may not see a page is asked to sign in."""
+    """Return an error as a page, with a link to sign in for callers without access."""
     if isinstance(error, Unauthorized) and request.method == "GET" and not auth.is_bearer():
         place = link("sign-in", next=request.full_path.rstrip("?"))
         if request.headers.get("HX-Request"):
@@ -194,7 +194,7 @@ def install_short_links(app: Flask, service: Service) -> None:
     """Add ``/v/{id}`` and ``/.well-known/jwks.json``."""
 
     def verdict(id: str) -> Response:  # noqa: A002 - the name in the path
-        """Lead on to what shows the verdict now; whether it may be read is asked there."""
+        """Redirect to the page or route of a verdict, which checks access."""
         if not _ID.fullmatch(id):
             raise NotFound
         below = urlsplit(service.settings.public_url).path.rstrip("/")  # a proxy's prefix
@@ -202,7 +202,7 @@ def install_short_links(app: Flask, service: Service) -> None:
         return Response(status=302, headers={"Location": place, "Vary": "Accept"})
 
     def jwks() -> Response:
-        """Return the public keys, where clients look for them."""
+        """Return the public keys at their well-known address."""
         from compatgate.service.attestations.keys import MEDIA
 
         return to_response(Reply(service.attestations.key_set(), media=MEDIA))
@@ -222,7 +222,7 @@ _INDEX = {
 }
 
 EXTENSION = "compatgate"
-"""Under which a Flask application carries its `Service`."""
+"""Key of the `Service` in a Flask application's extensions."""
 
 
 def create_app(gate: Gate, settings: Settings) -> Flask:
@@ -230,7 +230,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
 
     Args:
         gate: answers; safe to share between threads.
-        settings: what the operator chose.
+        settings: the operator's settings.
     """
     app = Flask("compatgate", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_size + 1
@@ -265,11 +265,11 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
 def create_front(
     gate: Gate, settings: Settings, threads: int, *, parent: int | None = None
 ) -> Front:
-    """Return the application of one gate for a server of ASGI; it closes the gate in the end.
+    """Return the ASGI application of one gate; it closes the gate at the end.
 
     Args:
         gate: as of `create_app`.
-        settings: likewise.
+        settings: as of `create_app`.
         threads: for each kind of requests.
         parent: as of `Front`.
     """
@@ -279,7 +279,7 @@ def create_front(
 
 @cache
 def _description() -> bytes:
-    """Return the OpenAPI document: it is the same for every application of a process."""
+    """Return the OpenAPI document, made once per process."""
     return msgspec.json.encode(describe((*ROUTES, *HOOKS), TAGS))
 
 
@@ -290,7 +290,7 @@ def _add_route(
 
 
 def _index() -> AnyResponse:
-    """Where to go from here: programs are told, browsers are led to the pages."""
+    """Answer programs with the main addresses; redirect browsers to the pages."""
     return to_home() if wants_page() else to_response(Reply(_INDEX))
 
 

@@ -44,13 +44,13 @@ _MOST_DRAINED = 64 * 1024 * 1024
 
 
 class Front:
-    """ASGI application of one gate.
+    """The ASGI application of one gate.
 
     Args:
         app: the Flask application.
-        service: what its requests share.
-        threads: of each lane.
-        parent: process without which this one ends; None: whoever is its parent now.
+        service: shared objects of its requests.
+        threads: number of threads of each lane.
+        parent: process id without which this process ends; None: its present parent.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Front:
             await lane.answer(scope, body, receive, send)
 
     def _lane(self, path: str) -> tuple[Lane, int]:
-        """Return the lane for a path, and how large a body it reads."""
+        """Return the lane for a path, and its maximum body size."""
         most = self._service.settings.max_request_size
         if path in _HEALTH:
             return self._health, most
@@ -115,7 +115,7 @@ class Front:
         await send({"type": "lifespan.shutdown.complete"})
 
     def _end_streams_at_stop(self) -> None:
-        """Let those go who follow a log as soon as the server is told to stop."""
+        """End followed logs as soon as the server begins to stop."""
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.getsignal(number)
 
@@ -160,7 +160,7 @@ async def _drain(receive: Receive) -> None:
 
 
 def _is_plain(scope: Scope, fields: Fields, size: int) -> bool:
-    """Whether a question comes as JSON of this size, with nothing that needs a second look."""
+    """Return whether a question is plain JSON of this size, without unusual headers."""
     stated = fields.get(b"content-length", b"")
     return (
         scope["method"] == "POST"
@@ -190,11 +190,11 @@ def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
 
 
 class Questions:
-    """Answers questions for a server of ASGI.
+    """The ASGI application that answers questions.
 
     Args:
         service: of the application.
-        lane: threads for what may wait.
+        lane: threads for questions that may wait.
     """
 
     def __init__(self, service: Service, lane: Lane) -> None:
@@ -257,7 +257,7 @@ class Questions:
 
 
 class _Logging:
-    """Wakes those who wait for a batch of decisions, all of them at once."""
+    """The callers that wait for a batch of decisions; all wake at once."""
 
     def __init__(self) -> None:
         self._waiting: dict[Future[None], list[asyncio.Future[None]]] = {}
@@ -307,7 +307,7 @@ _FIXED = [
 
 
 def _start(body: bytes, number: str) -> dict[str, Any]:
-    """Return the headers of an answer; those of `headers.complete`, made once."""
+    """Return the start of an answer, with the fixed headers."""
     own = [
         (b"content-length", str(len(body)).encode()),
         (replies.REQUEST_ID.lower().encode(), number.encode()),

@@ -1,4 +1,4 @@
-"""Find out who asks, by bearer token or browser session, and check what they may do."""
+"""Identify the caller by bearer token or browser session, and check its scopes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def authenticate(header: str | None, service: Service) -> Principal:
 
     Args:
         header: ``Authorization``, None when there is none.
-        service: knows the tokens, and what nobody may do.
+        service: has the tokens, and the scopes of anonymous callers.
 
     Raises:
         Unauthorized: not a bearer token, or not a valid one.
@@ -34,7 +34,7 @@ def authenticate(header: str | None, service: Service) -> Principal:
 
 
 def known_sender(header: str | None, service: Service) -> Principal | None:
-    """Return the sender where memory alone knows; None: `authenticate` must look.
+    """Return the sender from memory; None: `authenticate` must look it up.
 
     Raises:
         Unauthorized: as `authenticate`.
@@ -54,17 +54,17 @@ def _secret(header: str) -> str:
 
 
 def authorize(principal: Principal, scope: str | None) -> None:
-    """Let pass whoever has the scope.
+    """Require a scope of the sender.
 
     Raises:
-        Unauthorized: there was no token, and nobody lacks the scope.
+        Unauthorized: the request has no token, and anonymous callers lack the scope.
         Forbidden: the token lacks it.
     """
     if scope is None or principal.may(scope):
         return
     hint = _HINT.format(scope=scope)
     if principal.token_id is None:
-        raise Unauthorized(f"this needs a token with the scope {scope}", hint=hint)
+        raise Unauthorized(f"a token with the scope {scope} is required", hint=hint)
     raise Forbidden(
         f"the token {principal.name} lacks the scope {scope}", field="scope", value=scope, hint=hint
     )
@@ -83,17 +83,17 @@ def _cookie_name(name: str = _NAME) -> str:
 
 
 def cookie() -> str:
-    """Return the session cookie; empty where there is none."""
+    """Return the session cookie; empty if the browser has none."""
     return request.cookies.get(_cookie_name(), "")[:_LONGEST]
 
 
 def _binding() -> str:
-    """What forms are bound to: the session, or the visit of a browser that is not signed in."""
+    """Return what forms are bound to: the session, or the visit before signing in."""
     return cookie() or request.cookies.get(_cookie_name(_VISIT), "")[:_LONGEST]
 
 
 def viewer(service: Service) -> Principal:
-    """Who asks.
+    """Return the caller of a page.
 
     Raises:
         Unauthorized: a bearer token that opens nothing.
@@ -109,9 +109,9 @@ def viewer(service: Service) -> Principal:
 
 
 def reader(service: Service) -> Principal:
-    """Who asks for JSON: pages link to it, and a browser has no token to send along.
+    """Return the caller of a JSON route, which may be a browser that follows a page's link.
 
-    Only for what reads, and only from the pages or by its address: everything else sends a token.
+    A browser session counts only for reading, and only from this site or a typed address.
 
     Raises:
         Unauthorized: a bearer token that opens nothing.
@@ -123,19 +123,19 @@ def reader(service: Service) -> Principal:
 
 
 def is_bearer() -> bool:
-    """Return whether a program asks, which sends its token with each request."""
+    """Return whether the request has a bearer token, as programs send it."""
     return "HTTP_AUTHORIZATION" in request.environ
 
 
 def form_field() -> str:
-    """What forms of this browser carry; a visit begins with the first page that has one."""
+    """Return the form token of this browser; the first page with a form starts a visit."""
     if not _binding() and _VISIT not in g:
         setattr(g, _VISIT, secrets.token_urlsafe(32))
     return form_token(_binding() or g.get(_VISIT))
 
 
 def keep_visit(response: Response) -> None:
-    """Give a browser the cookie of the visit that began with this page, if one did."""
+    """Set the cookie of a visit that began with this page."""
     if _VISIT in g:
         response.set_cookie(
             _cookie_name(_VISIT),
@@ -148,14 +148,14 @@ def keep_visit(response: Response) -> None:
 
 
 def check_form() -> dict[str, str]:
-    """Return a posted form, if it is one of ours.
+    """Return a posted form of this site.
 
     Raises:
-        Forbidden: another site made it, or it belongs to another session.
-        BadInput: it is not a form.
+        Forbidden: the form is of another site or session.
+        BadInput: the body is not a form.
     """
     if request.headers.get("Sec-Fetch-Site", "none") not in _OWN:
-        raise Forbidden("this form was sent by another site", hint="open the page and try again")
+        raise Forbidden("another site sent this form", hint="open the page and try again")
     try:
         form = request.form.to_dict()
     except HTTPException as error:
@@ -174,7 +174,7 @@ def _too_large(error: HTTPException) -> CompatgateError:
 
 
 def remember(response: Response, signed_in: SignedIn) -> None:
-    """Give the browser its cookie."""
+    """Set the session cookie."""
     response.set_cookie(
         _cookie_name(),
         signed_in.cookie,
@@ -187,5 +187,5 @@ def remember(response: Response, signed_in: SignedIn) -> None:
 
 
 def forget(response: Response) -> None:
-    """Take the cookie back."""
+    """Clear the session cookie."""
     response.delete_cookie(_cookie_name(), path="/", secure=request.is_secure, httponly=True)

@@ -1,6 +1,6 @@
-"""Describe one call: settings, what all requests share, and the request that a handler is given.
+"""Describe one call: settings, shared objects, and the request of a handler.
 
-`guarded` changes a document only where ``If-Match`` names its present revision.
+`guarded` changes a document only if ``If-Match`` names its current revision.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Settings(Struct, frozen=True):
     """Settings of the web application.
 
     Attributes:
-        anonymous: scopes of whoever comes without a token.
+        anonymous: scopes of callers without a token.
         max_request_size: bytes of a request's body.
         max_depth: how deep a JSON body may be nested.
-        max_listeners: who may follow a log at once, each on a thread of the server.
+        max_listeners: number of followed logs at once, each on a thread of the server.
         overlays: the operator's fact files, as the gate was opened with.
         admission: of the Kubernetes hook.
         hook_secrets: that requests of deploy webhooks may be signed with; where there are any, who
@@ -67,19 +67,19 @@ Q = TypeVar("Q", bound=Struct)
 
 
 class Service(Struct, frozen=True):
-    """What every request of one application shares."""
+    """The objects that all requests of an application share."""
 
     gate: Gate
     settings: Settings
     metrics: Metrics
     nobody: Principal
-    """Whoever comes without a token."""
+    """The principal of callers without a token."""
     facts: Library
     """The fact files, overlays laid over them."""
     description: bytes
     """The OpenAPI document."""
     listeners: Listeners
-    """Who follows a log."""
+    """The listeners that follow a log."""
     attestations: Attestations
     """Signs verdicts."""
 
@@ -106,7 +106,7 @@ class Call(Struct, Generic[Q]):
         return self.service.gate
 
     def raw(self) -> bytes:
-        """Return the body as it was sent, its content type checked."""
+        """Return the unparsed body; check its content type."""
         assert self.route.body is not None  # noqa: S101 - a mistake in the route's declaration
         return bodies.read_body(self.route.body.media, self.service.settings.max_request_size)
 
@@ -123,7 +123,7 @@ class Call(Struct, Generic[Q]):
         return self.parsed
 
     def by(self) -> Authorship:
-        """Who changes, and why.
+        """Return the author and reason of a change.
 
         Raises:
             BadInput: no reason was given.
@@ -144,7 +144,7 @@ def stored(
     headers: dict[str, str] | None = None,
     remarks: dict[str, Any] | None = None,
 ) -> Reply:
-    """A stored document, with the entity tag of its revision, and of what is shown besides."""
+    """Return a stored document, with an entity tag of its revision and its remarks."""
     body = {**row.to_json(), **(remarks or {})}
     etag = remarked(row.etag, remarks) if remarks else row.etag
     return Reply(body, status=status, headers=headers or {}, etag=etag)
@@ -154,12 +154,12 @@ T = TypeVar("T")
 
 
 def guarded(call: Call[Any], kind: Any, change: Callable[[int | None], T]) -> T:
-    """Change a document, if it is still what ``If-Match`` names.
+    """Change a document if ``If-Match`` names its current revision.
 
     Args:
         call: names the document.
         kind: of the document.
-        change: is given the revision that the document must have; None: any.
+        change: gets the revision that the document must have; None: any.
 
     Raises:
         PreconditionFailed: it has another one by now.
@@ -175,7 +175,7 @@ def guarded(call: Call[Any], kind: Any, change: Callable[[int | None], T]) -> T:
 
 
 def _names(tag: str) -> bool:
-    """Return whether ``If-Match`` names a version, with or without what was shown besides."""
+    """Return whether ``If-Match`` names a version, with or without remarks."""
     given = request.if_match
     return given.contains(tag) or tag in {known.partition(".")[0] for known in given.as_set()}
 
@@ -184,7 +184,7 @@ def _expected(call: Call[Any], kind: Any) -> int:
     row = call.gate.matrix.get(kind, call.args["name"])
     if not _names(row.etag.strip('"')):
         raise PreconditionFailed(
-            f"{kind} {row.name} is at revision {row.revision} by now",
+            f"{kind} {row.name} is now at revision {row.revision}",
             field="If-Match",
             value=request.headers["If-Match"],
             hint=f"read it again; its entity tag is {row.etag}",
@@ -196,7 +196,7 @@ _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d
 
 
 def base_url(service: Service) -> str:
-    """Where people reach this service: as the operator says, else where it was asked."""
+    """Return the public URL: the operator's setting, else the address of the request."""
     if service.settings.public_url:
         return service.settings.public_url.rstrip("/")
     host = request.environ.get("HTTP_HOST", "")
@@ -204,7 +204,7 @@ def base_url(service: Service) -> str:
 
 
 def verdict_link(base: str, verdict_id: str) -> str:
-    """A link to a verdict that stays, whatever shows verdicts (`compatgate.service.web.app`).
+    """Return the permanent link to a verdict (`compatgate.service.web.app`).
 
     Args:
         base: of `base_url`.

@@ -1,7 +1,7 @@
-"""Answer health and count for Prometheus, also where several worker processes share the work.
+"""Answer health, and count for Prometheus, also with several worker processes.
 
-With ``PROMETHEUS_MULTIPROC_DIR`` set before the first import, counters of all workers are added
-up. What is equal in every worker (revision, facts) is told by the worker that is asked.
+With ``PROMETHEUS_MULTIPROC_DIR`` set before the first import, the counters of all workers are
+added up. Values that are equal in every worker (revision, facts) come from the asked worker.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _log = logging.getLogger("compatgate.web")
 
 
 class _NeverInTheWay:
-    """A figure that cannot be counted is no reason to withhold an answer."""
+    """A context that logs errors of counting, so that they never stop an answer."""
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
         if isinstance(error, OSError):
-            _log.warning("a figure was not counted: %s", error)
+            _log.warning("a metric was not counted: %s", error)
         return isinstance(error, OSError)
 
 
 class Metrics:
-    """Counters of one application."""
+    """The counters of an application."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -118,13 +118,13 @@ class Metrics:
 
 
 class _State:
-    """What the gate decides from, read when asked."""
+    """The gate's revision and facts, read at each scrape."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the figures."""
+        """Yield the metrics."""
         snapshot = self._gate.snapshot()
         yield GaugeMetricFamily(
             "compatgate_matrix_revision", "Revision of the matrix.", snapshot.revision
@@ -147,18 +147,18 @@ def install_health(app: Flask, service: Service) -> None:
     """Add ``/healthz``, ``/readyz`` and ``/metrics``."""
 
     def healthz() -> Response:
-        """Return the process is alive."""
+        """Answer that the process is alive."""
         return _json(ALIVE)
 
     def readyz() -> Response:
-        """Say that the gate can decide and record; whoever may read is told from what."""
+        """Answer whether the gate can decide and log; callers with `read` also get the inputs."""
         state = service.gate.readiness.state()
         sender = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
         told = {"status": "ready", **(state if sender.may("read") else {})}
         return _json(msgspec.json.encode(told))
 
     def metrics() -> Response:
-        """Counters, for whoever may read."""
+        """Return the counters, for callers with `read`."""
         authorize(authenticate(request.environ.get("HTTP_AUTHORIZATION"), service), "read")
         return Response(service.metrics.render(service.gate), content_type=CONTENT_TYPE_LATEST)
 

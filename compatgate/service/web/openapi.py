@@ -1,4 +1,4 @@
-"""Describe the API in OpenAPI 3.1, from the same declarations that routing is made from."""
+"""Describe the API in OpenAPI 3.1, from the declarations that routing uses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def describe(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, Any]
 
     Args:
         routes: every route of the API.
-        tags: what each tag is about.
+        tags: description of each tag.
     """
     schemas = Schemas(routes)
     paths: dict[str, dict[str, Any]] = {}
@@ -107,7 +107,7 @@ def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
 
 
 def _description(route: Route) -> str:
-    needs = f"Needs the scope `{route.scope}`." if route.scope else "Open to anybody."
+    needs = f"Needs the scope `{route.scope}`." if route.scope else "No token needed."
     return f"{route.description} {needs}".strip()
 
 
@@ -161,13 +161,13 @@ def _headers(route: Route) -> list[dict[str, Any]]:
     if route.reason:
         schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON}
         found.append(
-            _header(REASON_HEADER, "Why; or say it as `reason`. A change needs a reason.", schema)
+            _header(REASON_HEADER, "Reason of a change, required; or send it as `reason`.", schema)
         )
     if route.matches:
-        text = "Change only what still has this entity tag."
+        text = "Change only the version with this entity tag."
         found.append(_header("If-Match", text, {"type": "string"}))
     if route.returns.etag and route.method == "GET":
-        text = "Answer 304 when the entity tag is still this."
+        text = "Answer 304 if the entity tag is unchanged."
         found.append(_header("If-None-Match", text, {"type": "string"}))
     return found
 
@@ -196,7 +196,7 @@ def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
         answer["headers"] = headers
     responses = {str(returns.status): answer}
     if returns.etag and route.method == "GET":
-        responses["304"] = {"description": "What the client has is still right"}
+        responses["304"] = {"description": "The client's version is current"}
     for status in _problems(route):
         responses[str(status)] = _problem(status, schemas, route)
     return dict(sorted(responses.items()))
@@ -242,7 +242,7 @@ _REF = "#/components/schemas/{name}"
 
 
 class Schemas:
-    """Every type that routes read or answer, and what refers to it."""
+    """The schemas of every type that routes read or answer."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         types: list[Any] = [Problem]
@@ -262,7 +262,7 @@ class Schemas:
 
 
 def answer_type(route: Route) -> Any:
-    """Return the type of a route's answer; a page of it where the route answers pages."""
+    """Return the type of a route's answer, or a page of that type for lists."""
     model: Any = route.returns.model
     page: Any = Page
     return page[model] if route.returns.paged else model
@@ -275,12 +275,12 @@ def parameter_schema(kind: Any) -> dict[str, Any]:
 
 
 def _as_json(value: Any) -> Any:
-    """Defaults are objects of their types; in the description they are JSON."""
+    """Convert a default value to JSON."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def _plain(name: str) -> str:
-    """``Page_TargetBody_`` is ``TargetPage``, and ``TargetBody`` is ``Target``."""
+    """Shorten a name: ``Page_TargetBody_`` to ``TargetPage``, ``TargetBody`` to ``Target``."""
     if name.startswith("Page_"):
         return f"{name.removeprefix('Page_').rstrip('_').removesuffix('Body')}Page"
     return name.removesuffix("Body")

@@ -1,4 +1,4 @@
-"""Declare a page once: who may see it, what it takes, where it stands in the navigation."""
+"""Declare a page once: its access, its parameters and its place in the navigation."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Q = TypeVar("Q", bound=Struct)
 
 
 class PageRequest(Struct, Generic[Q], frozen=True):
-    """One request for a page.
+    """A request for a page.
 
     Attributes:
         args: values of the path.
         query: validated query parameters.
-        form: what was posted.
+        form: the posted form.
     """
 
     service: Service
@@ -43,7 +43,7 @@ class PageRequest(Struct, Generic[Q], frozen=True):
         return self.service.gate
 
     def by(self) -> Authorship:
-        """Who changes, and why, as the form's ``reason`` says.
+        """Return the author of a change, and the form's ``reason``.
 
         Raises:
             BadInput: no reason was given.
@@ -52,7 +52,7 @@ class PageRequest(Struct, Generic[Q], frozen=True):
 
 
 class HtmlPage(Struct, frozen=True):
-    """A page to be rendered.
+    """A page to render.
 
     Attributes:
         template: below ``templates``.
@@ -69,11 +69,11 @@ class HtmlPage(Struct, frozen=True):
 
 
 class Redirect(Struct, frozen=True):
-    """On to another page, after something was done.
+    """A redirection to another page after an action.
 
     Attributes:
         place: path below the application's root, ``/ui/tokens``.
-        done: what was done, shown there once.
+        done: result of the action, shown there once.
     """
 
     place: str
@@ -85,11 +85,11 @@ Handler = Callable[[PageRequest[Any]], Any]
 
 
 class Page(Struct, frozen=True):
-    """A page, or what a form does.
+    """A page, or the action of a form.
 
     Attributes:
         path: below ``/ui``, in Flask's form.
-        nav: which item of the navigation it belongs to.
+        nav: its item in the navigation.
     """
 
     path: str
@@ -101,7 +101,7 @@ class Page(Struct, frozen=True):
 
     @property
     def endpoint(self) -> str:
-        """Unique among the pages."""
+        """Return the name of the endpoint, unique among pages."""
         return self.handler.__name__
 
 
@@ -122,15 +122,15 @@ def page(
 
 
 MOST_CHOICES = 200
-"""That a list in a form offers."""
+"""Maximum number of choices in a form."""
 _DIGITS = 9
 
 
 def expected_revision(form: Mapping[str, str]) -> int:
-    """Return the revision of the document that was looked at when the form was made.
+    """Return the revision of the document that the form shows.
 
     Raises:
-        BadInput: it is not there, or no number.
+        BadInput: it is missing, or not a number.
     """
     text = form.get("revision", "")
     if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS:
@@ -139,6 +139,6 @@ def expected_revision(form: Mapping[str, str]) -> int:
 
 
 def choices(values: Iterable[str]) -> list[str] | None:
-    """What a form lets one choose from; None: too many, they are typed."""
+    """Return the choices of a form; None: too many choices, so the user types."""
     found = sorted(set(values))
     return found if len(found) <= MOST_CHOICES else None

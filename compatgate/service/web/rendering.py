@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 class Item(Struct, frozen=True):
-    """A place.
+    """An item of the navigation.
 
     Attributes:
         name: its path below ``/ui``, but for home.
-        key: pressed after ``g``.
-        scope: that one needs to see it.
+        key: key to press after ``g``.
+        scope: scope that the item needs.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Item(Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Below ``/ui``; empty: home."""
+        """Return the path below ``/ui``; empty: home."""
         return "" if self.name == "home" else self.name
 
 
 class Group(Struct, frozen=True):
-    """Places that belong together."""
+    """A group of items."""
 
     label: str
     items: tuple[Item, ...]
@@ -110,7 +110,7 @@ NAVIGATION: tuple[Group, ...] = (
 
 
 def keys() -> dict[str, str]:
-    """What each key means after ``g``: a path."""
+    """Return the path of each key after ``g``."""
     return {item.key: item.path for group in NAVIGATION for item in group.items}
 
 
@@ -125,9 +125,9 @@ def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, 
     """Return a page as HTML.
 
     Args:
-        shown: what the handler answered.
-        page: that was asked for.
-        principal: who looks at it.
+        shown: the handler's answer.
+        page: the requested page.
+        principal: the caller.
         service: knows the revision.
         done: what the form before did, if it did something.
     """
@@ -148,15 +148,15 @@ def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, 
 
 
 def theme() -> str:
-    """Light, dark, or as the system has it."""
+    """Return the chosen theme: light, dark, or auto."""
     chosen = request.cookies.get(THEME, "")
     return chosen if chosen in THEMES else "auto"
 
 
 def visible(value: Any) -> Any:
-    """Text with what is not seen made visible: control characters, and marks that turn writing.
+    """Replace invisible characters by visible ones: control characters, and marks of direction.
 
-    A name that somebody else wrote must not make what stands beside it read backwards.
+    A foreign name must not reverse the text next to it.
     """
     return _UNSEEN.sub("\ufffd", value) if type(value) is str else value
 
@@ -169,7 +169,7 @@ def _template_folders() -> list[Path]:
 
 @cache
 def environment() -> Environment:
-    """Return the templates."""
+    """Return the template environment."""
     made = Environment(
         loader=FileSystemLoader(_template_folders()),
         autoescape=True,

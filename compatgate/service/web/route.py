@@ -1,6 +1,6 @@
 """Declare a route once: routing, checks and the OpenAPI description derive from it.
 
-`make_route_view` is the route as Flask calls it: who asks, the query, the handler, the answer.
+`make_route_view` makes Flask's view: caller, query, handler, answer.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Q = TypeVar("Q", bound=Struct)
 JSON = "application/json"
 _PARAMETER = re.compile(r"\{(\w+)(?::(int|big))?\}")
 LARGEST = {"int": 2**31 - 1, "big": 2**63 - 1}
-"""Numbers that a database column can hold; beyond them nothing exists."""
+"""Largest numbers of database columns."""
 
 
 class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """A route without query parameters; naming one is an error."""
+    """The query of a route without parameters; any parameter is an error."""
 
 
 class Body(Struct, frozen=True):
-    """What a route reads from the request's body.
+    """The request body of a route.
 
     Attributes:
         model: type that the schema is made from; the gate itself validates.
@@ -49,7 +49,7 @@ class Body(Struct, frozen=True):
 
 
 class Returns(Struct, frozen=True):
-    """What a route answers when all is well.
+    """The successful answer of a route.
 
     Attributes:
         model: type of the body; None: no body.
@@ -115,7 +115,7 @@ class Route(Struct, frozen=True):
 
     @property
     def parameters(self) -> list[tuple[str, int | None]]:
-        """Return names in the path, each with its largest value where it is a number."""
+        """Return the names in the path, numbers with their largest value."""
         return [(m[1], LARGEST.get(m[2] or "")) for m in _PARAMETER.finditer(self.path)]
 
 
@@ -188,7 +188,7 @@ def make_route_view(route: Route, service: Service) -> Callable[..., Response]:
 
 
 def to_response(reply: Reply) -> Response:
-    """Return an answer as HTTP; a GET whose answer the client has is answered 304."""
+    """Convert an answer to HTTP; a GET gets 304 if the client has the answer."""
     if isinstance(reply.body, Iterator):
         streamed = Response(reply.body, content_type=reply.media, headers=reply.headers)
         streamed.headers["Cache-Control"] = "no-store"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 from collections.abc import Callable
-from socket import socket
 from typing import TYPE_CHECKING, Any
 
-from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
-from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
+from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
 from msgspec import Struct
-from uvicorn_worker import UvicornWorker  # type: ignore[import-untyped]
+from uvicorn_worker import UvicornWorker
 
 from compatgate.kit.http.connection import CertificatePair, Connection, ReloadingCertificate
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 30
 _IDLE_SECONDS = 75
-"""A kept-alive connection that asks nothing is closed then."""
+"""Seconds after which an idle connection is closed."""
 _STUCK_SECONDS = 120
-"""A process that does not come back to its event loop for so long is replaced."""
+"""Seconds after which a process with a blocked event loop is replaced."""
 
 
 class ServerOptions(Struct, frozen=True):
-    """How to serve.
+    """The options of the server.
 
     Attributes:
         listener: bound and listening.
@@ -37,7 +37,7 @@ class ServerOptions(Struct, frozen=True):
         tls: None: plain HTTP.
     """
 
-    listener: socket
+    listener: socket.socket
     workers: int
     log_level: str
     tls: CertificatePair | None = None
@@ -54,7 +54,7 @@ def serve(
     Args:
         options: how.
         make_gate: called in each worker process.
-        make_app: likewise; what it gives closes the gate at the end.
+        make_app: called in each worker process; the application closes the gate at the end.
         announce: called once, when the first worker accepts connections.
 
     Returns:
@@ -138,12 +138,12 @@ def _worker(tls: CertificatePair | None) -> type[UvicornWorker]:
 
 
 def _stop_gracefully_on_interrupt(arbiter: object) -> None:
-    """Make Ctrl-C the same as SIGTERM: gunicorn would stop at once."""
+    """Treat Ctrl-C as SIGTERM, because gunicorn would stop at once."""
     signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 
 
 class _Once:
-    """Of many processes, one is the first: it takes the only byte out of a pipe."""
+    """A marker of the first process: it takes the only byte out of a pipe."""
 
     def __init__(self) -> None:
         self._read, write = os.pipe()
@@ -155,7 +155,7 @@ class _Once:
 
 
 def _forget_figures(arbiter: object, worker: Any) -> None:
-    """A worker has ended: its counters stay, what was true of it only goes."""
+    """Drop the gauges of an ended worker; its counters stay."""
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         from prometheus_client.multiprocess import mark_process_dead
 

@@ -40,7 +40,7 @@ _TABLES = (
 
 
 class Prepared(Struct, frozen=True):
-    """What was found and made.
+    """The prepared service.
 
     Attributes:
         facts: every table in memory.
@@ -95,12 +95,14 @@ def listen(host: str, port: int) -> socket.socket:
         BadInput: no such host, or the port is in use or not allowed.
     """
     if not host:
-        raise BadInput("no host is named", field="--host", hint="0.0.0.0 is every address")
+        raise BadInput("no host is given", field="--host", hint="use 0.0.0.0 for every address")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise BadInput(f"{host!r} is not a host here: {reason}", field="--host") from None
+        raise BadInput(
+            f"{host!r} is not an address of this machine: {reason}", field="--host"
+        ) from None
     family, kind, protocol, _, address = min(found, key=lambda item: item[0] != socket.AF_INET)
     listener = socket.socket(family, kind, protocol)
     try:
@@ -126,14 +128,14 @@ def _cannot_listen(host: str, port: int, error: Exception) -> BadInput:
 
 
 def url_of(listener: socket.socket, host: str, *, secure: bool = False) -> str:
-    """Where a listener is reached, by the host as it was given."""
+    """Return the URL of a listener, with the host as given."""
     port = listener.getsockname()[1]
     scheme = "https" if secure else "http"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def is_loopback(listener: socket.socket) -> bool:
-    """Return whether only this machine reaches a listener."""
+    """Return whether a listener accepts only local connections."""
     return ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
 
 

@@ -54,9 +54,9 @@ _SIGNATURE = "HTTP_X_COMPATGATE_SIGNATURE"
 
 
 def caller(raw: bytes, service: Service) -> Principal:
-    """Who sends a request, and that they may ask the gate.
+    """Identify the sender of a request, and check that it may ask the gate.
 
-    A signature decides where there is one. Where the operator keeps secrets for signing, nobody is
+    A signature decides if the request has one. If the operator set signing secrets, no caller is
     let in without a signature or a token.
 
     Args:
@@ -78,7 +78,7 @@ def caller(raw: bytes, service: Service) -> Principal:
         principal = authenticate(header, service)
     if service.settings.hook_secrets and principal.token_id is None:
         hint = f"sign the request in {signatures.HEADER}, or send a token"
-        raise Unauthorized("this needs a signature or a token", hint=hint)
+        raise Unauthorized("a signature or a token is required", hint=hint)
     authorize(principal, "gate")
     return principal
 
@@ -87,7 +87,7 @@ def _signed(signature: str, raw: bytes, service: Service) -> Principal:
     secrets = service.settings.hook_secrets
     if not secrets:
         hint = "serve --hook-secret names the keys"
-        raise Unauthorized("no keys are known here", field=signatures.HEADER, hint=hint)
+        raise Unauthorized("this gate has no signing keys", field=signatures.HEADER, hint=hint)
     environ = request.environ
     path = environ.get("RAW_URI") or environ.get("REQUEST_URI") or request.full_path
     name = signatures.verify(secrets, signature, time.time(), request.method, path, raw)
@@ -101,18 +101,18 @@ def _password(encoded: str) -> str:
         decoded = ""
     password = decoded.partition(":")[2]
     if not password:
-        hint = "any user name, and a token as the password"
-        raise Unauthorized("no token is the password", field="Authorization", hint=hint)
+        hint = "send any user name, and a token as the password"
+        raise Unauthorized("the password is not a token", field="Authorization", hint=hint)
     return password
 
 
 ALLOWED, DENIED, OPEN = 200, 409, 424
 STATUSES: dict[str, int] = {"allow": ALLOWED, "deny": DENIED}
-"""By decision; what is neither is `OPEN`."""
+"""Status by decision; other decisions have `OPEN`."""
 Q = TypeVar("Q", bound=Struct)
 Refused = Callable[[CompatgateError], Reply]
 _LONGEST = 1500
-"""Characters of a reason."""
+"""Maximum length of a reason."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _NO_ACCESS = (401, 403)
 
@@ -122,7 +122,7 @@ class Hook(Struct, frozen=True):
 
     Attributes:
         route: whose handler answers a request that could be read.
-        refused: the answer in the tool's form to one that could not, or that nothing can decide.
+        refused: makes the answer, in the tool's form, to an unreadable or undecidable request.
     """
 
     route: Route
@@ -228,7 +228,7 @@ def reason_for(error: CompatgateError) -> str:
 
 
 def decision_for(error: CompatgateError) -> Decision:
-    """What an error means for a deployment."""
+    """Return the deploy decision for an error."""
     return "unknown" if error.status >= 500 else "error"
 
 
@@ -247,17 +247,17 @@ def answer_of(decided: dict[str, Any], link: str) -> dict[str, Any]:
 
 
 def refusal_of(error: CompatgateError) -> dict[str, Any]:
-    """Return an error as the same object."""
+    """Return an error as a flat object."""
     return {"decision": decision_for(error), "allowed": False, "reason": reason_for(error)}
 
 
 def status_for(decision: str, wanted: str) -> int:
-    """Return the status of a decision, unless it is wanted to be ``200`` always."""
+    """Return the status of a decision, or 200 if the query asks for it."""
     return ALLOWED if wanted == "200" else STATUSES.get(decision, OPEN)
 
 
 def refused(error: CompatgateError) -> Reply:
-    """Return an error, answered as the query wants it; a query that is wrong wants nothing."""
+    """Answer an error as the query asks; ignore a wrong query."""
     always = request.args.getlist("status") == ["200"]
     return Reply(refusal_of(error), status=ALLOWED if always else status_of(error))
 
@@ -312,7 +312,7 @@ def poll_generic(call: Call[DeployPoll]) -> Reply:
     name="ask_argo_rollouts",
     query=ArgoQuery,
     body=Body(DeployQuestion, examples=QUESTIONS),
-    returns=Returns(DeployAnswer, "Any decision, and whatever was wrong with the question"),
+    returns=Returns(DeployAnswer, "Any decision, or the error of the question"),
     refused=_refuse_argo,
     errors=(),
 )

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked; the exit status is the action's."""
+    """Run the chosen action; return its exit status."""
     return run_action(args, ACTIONS)
 
 
@@ -82,7 +82,7 @@ def run_terraform(args: argparse.Namespace) -> int:
     Raises:
         BadInput: the query is malformed.
         NotFound: there is no such target.
-        Unavailable: nobody answers.
+        Unavailable: the gate does not answer.
     """
     import msgspec
 
@@ -111,7 +111,7 @@ def _query() -> dict[str, str]:
     try:
         query = msgspec.json.decode(raw[:_LARGEST], type=dict[str, str])
     except (*NOT_JSON, msgspec.ValidationError) as error:
-        raise BadInput(f"is not what Terraform sends: {error}", field="query", hint=hint) from None
+        raise BadInput(f"is not a query of Terraform: {error}", field="query", hint=hint) from None
     return query
 
 
@@ -156,7 +156,7 @@ def add_sign_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_sign(args: argparse.Namespace) -> int:
-    """Print the header.
+    """Print the header that signs a request.
 
     Raises:
         BadInput: the key or the body cannot be read, or the URL is none.
@@ -170,7 +170,7 @@ def run_sign(args: argparse.Namespace) -> int:
     parts = urlsplit(args.url)
     if parts.scheme not in ("http", "https") or not parts.path:
         hint = "like https://gate.example/hooks/generic"
-        raise BadInput("is no address of a hook", field="--url", value=args.url, hint=hint)
+        raise BadInput("is not a webhook URL", field="--url", value=args.url, hint=hint)
     path = f"{parts.path}?{parts.query}" if parts.query else parts.path
     body = read_bytes(args.body, "FILE")
     print(f"{HEADER}: {sign(secret.key, int(time.time()), 'POST', path, body)}")

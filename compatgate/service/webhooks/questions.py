@@ -1,4 +1,4 @@
-"""Turn what a deploy tool can carry into a question, and a verdict into what it can show.
+"""Turn a deploy tool's request into a question, and a verdict into its answer form.
 
 Flagger sends ``name``, ``namespace``, ``phase``, ``checksum`` and the ``metadata`` of the
 Canary's webhook, but not its type. It takes statuses up to 202 for yes and everything else for
@@ -47,7 +47,7 @@ def question_of(fields: Mapping[str, Any], where: str = "") -> dict[str, Any]:
         body[key] = _read(path, value) if key in _TEXTUAL and isinstance(value, str) else value
     if not ("target" in body or "pool" in body):
         path = f"{where}.target" if where else "target"
-        raise BadInput("names no target", field=path, hint="the name of a target of the matrix")
+        raise BadInput("names no target", field=path, hint="add the name of a target")
     return body
 
 
@@ -65,7 +65,7 @@ _WEIGHING = ("fail", "unknown", "warn")
 
 
 def decision_of(verdict: Mapping[str, Any]) -> Decision:
-    """What is to become of a deployment.
+    """Return the decision about a deployment.
 
     Args:
         verdict: in JSON form; what a change of a target does has the same members.
@@ -83,27 +83,27 @@ def headline(verdict: Mapping[str, Any]) -> str:
 
 
 def leading_fix(verdict: Mapping[str, Any]) -> str:
-    """What would mend the leading finding; empty where nothing is known to."""
+    """Return the fix of the leading finding; empty if no fix is known."""
     findings = _weighing(verdict)
     fixes = findings[0]["fixes"] if findings else ()
     return one_line(fixes[0]["message"], _LONGEST) if fixes else ""
 
 
 def further_rules(verdict: Mapping[str, Any]) -> str:
-    """Further rules that object."""
+    """Return the other rules that do not pass."""
     findings = _weighing(verdict)
     worst = {f["rule"] for f in findings if findings and f["outcome"] == findings[0]["outcome"]}
     return ", ".join(sorted(worst - {findings[0]["rule"]})) if findings else ""
 
 
 def unread_parts(verdict: Mapping[str, Any]) -> str:
-    """What was not looked at, an image that is read nowhere first; empty where nothing was."""
+    """Return the unread parts of a question, an unread image first; empty if all was read."""
     left = verdict["stack"].get("unread") or ()
     return one_line(str(left[0]), _LONGEST) if left else ""
 
 
 def reason_of(verdict: Mapping[str, Any], link: str) -> str:
-    """Return all of it in one field: why, what to do, where the verdict is."""
+    """Return reason, fix and link in one field."""
     parts = [headline(verdict)]
     if mend := leading_fix(verdict):
         parts.append(f"fix: {mend}")
@@ -115,7 +115,7 @@ def reason_of(verdict: Mapping[str, Any], link: str) -> str:
 
 
 def reason_lines(verdict: Mapping[str, Any], link: str) -> str:
-    """Return the same on lines, the reason first."""
+    """Return reason, fix and link as lines, the reason first."""
     mend, more = leading_fix(verdict), further_rules(verdict)
     found = [headline(verdict), f"fix: {mend}" if mend else "", f"also: {more}" if more else ""]
     return "\n".join(filter(None, [*found, unread_parts(verdict), link])) + "\n"
@@ -126,13 +126,13 @@ def _answer(verdict: Mapping[str, Any]) -> str:
     if not verdict["allowed"]:
         return "no decision" if outcome == "unknown" else "denied"
     if outcome in ("fail", "unknown"):
-        what = "it fails" if outcome == "fail" else "it is not known whether it works"
+        what = "it fails" if outcome == "fail" else "it is unknown whether it works"
         return f"allowed by mode '{verdict['mode']}', although {what}"
     return "allowed, with warnings" if outcome == "warn" else "allowed"
 
 
 def _weighing(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return findings that weigh; the verdict has them worst first."""
+    """Return the findings that decide; the verdict lists the worst first."""
     return [f for f in verdict["findings"] if f["outcome"] in _WEIGHING]
 
 
@@ -148,11 +148,11 @@ HookType = Literal[
 ]
 TYPES: tuple[str, ...] = get_args(HookType)
 YES, NO, OPEN = 200, 409, 424
-_HINT = "say which hook it is in the webhook's metadata, type: confirm-rollout; Flagger does not"
+_HINT = "name the hook in the webhook's metadata, type: confirm-rollout; Flagger does not"
 
 
 def hook_type(payload: Mapping[str, Any], query: str | None) -> HookType:
-    """Return which hook asks, by the ``type`` of the metadata or of the URL's query.
+    """Return the type of the hook, from the ``type`` of the metadata or of the URL's query.
 
     Raises:
         BadInput: neither says: a rollback hook taken for another would roll back what is good; or
@@ -164,7 +164,7 @@ def hook_type(payload: Mapping[str, Any], query: str | None) -> HookType:
         raise BadInput("the type of the hook is not stated", field="metadata.type", hint=_HINT)
     if stated not in TYPES:
         hint = f"one of {', '.join(TYPES)}"
-        raise BadInput("is no type of hook", field="metadata.type", value=stated, hint=hint)
+        raise BadInput("is not a type of hook", field="metadata.type", value=stated, hint=hint)
     if query not in (None, stated):
         hint = "state it once"
         raise BadInput(f"contradicts the query's {query!r}", field="metadata.type", hint=hint)
@@ -183,10 +183,10 @@ def flagger_question(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_flagger(payload: Mapping[str, Any]) -> None:
-    """Make sure that a payload is Flagger's.
+    """Check that a payload is Flagger's.
 
     Raises:
-        BadInput: it is not.
+        BadInput: it is not Flagger's.
     """
     for key in ("name", "namespace"):
         if not isinstance(payload.get(key), str) or not payload[key]:
@@ -214,7 +214,7 @@ def flagger_status(kind: HookType, decision: str) -> int:
 
 
 def flagger_body(kind: HookType, decision: str, lines: str) -> str:
-    """Return the body: its first line is the reason, for the events of a Canary show it."""
+    """Return the body; its first line is the reason, which events of a Canary show."""
     if kind != "rollback":
         return lines
     does = "rollback" if decision == "deny" else "no rollback"
@@ -249,13 +249,13 @@ def rollout_question(body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[
             stated[key] = value
     driver = stated.pop("driver", None)
     if not isinstance(driver, str) or not driver:
-        hint = "the version that is to be rolled out, like 580.95.05"
+        hint = "add the version to roll out, like 580.95.05"
         raise BadInput("names no driver", field="driver", value=driver, hint=hint)
     return {**stated, "set": {"driver": driver}}
 
 
 def rollout_answer(found: WhatIf) -> dict[str, Any]:
-    """What a change does, as a flat object; the reason names entry, rule, message and fix."""
+    """Return the effect of a change as a flat object; the reason names entry, rule and fix."""
     broken = found.of("breaks")
     left = tuple(entry for entry in found.entries if entry.is_open)
     said = [found.summary]

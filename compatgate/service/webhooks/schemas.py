@@ -1,4 +1,4 @@
-"""Define what deploy tools send, and the answers to them."""
+"""Define the requests of deploy tools, and the answers to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AS_TEXT = "as an object, or as text: `cuda=12.4,cudnn=9.1.0`"
 
 
 class DeployQuestion(Struct, frozen=True, forbid_unknown_fields=True):
-    """May this be deployed there? As `POST /gate`, and what is an object may be text."""
+    """A deploy question: as `POST /gate`, with objects optionally as text."""
 
     target: Annotated[str | None, Meta(description="name of a target")] = None
     pool: Annotated[PoolQuestion | str | None, Meta(description=_AS_TEXT)] = None
@@ -27,11 +27,11 @@ class DeployQuestion(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeployAnswer(Struct, frozen=True, forbid_unknown_fields=True):
-    """`decision` is what becomes of it; `reason` is why, the fix and the link in one line."""
+    """`decision` is the result; `reason` has cause, fix and link in one line."""
 
     decision: Annotated[
         Literal["allow", "deny", "unknown", "error"],
-        Meta(description="`unknown`: no decision can be had; `error`: the question is wrong"),
+        Meta(description="`unknown`: no decision is possible; `error`: the question is wrong"),
     ]
     allowed: bool
     reason: str
@@ -43,7 +43,7 @@ class DeployAnswer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FlaggerPayload(Struct, frozen=True):
-    """What Flagger sends; in `metadata` `type target pool stack image set` are ours, as text."""
+    """A payload of Flagger; compatgate reads `type target pool stack image set` of `metadata`."""
 
     name: Text
     namespace: Text
@@ -53,12 +53,12 @@ class FlaggerPayload(Struct, frozen=True):
 
 
 class FlaggerQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """What Flagger does not say by itself."""
+    """Query parameters of a Flagger webhook."""
 
     type: Annotated[
         str | None,
         Meta(
-            description="which hook it is, if `metadata.type` does not say:"
+            description="type of the hook, if `metadata.type` is missing:"
             " confirm-rollout, pre-rollout, rollout, confirm-traffic-increase,"
             " confirm-promotion, post-rollout, rollback or event",
             examples=["confirm-rollout"],
@@ -72,7 +72,7 @@ class DeployQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     status: Annotated[
         Literal["decision", "200"],
-        Meta(description="`200`: always that one, for tools that look at the body alone"),
+        Meta(description="`200`: always 200, for tools that read only the body"),
     ] = "decision"
     timeout: Patience = None
 
@@ -94,7 +94,7 @@ class ArgoQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DriverQuestion(Struct, frozen=True, forbid_unknown_fields=True):
-    """May this node, pool or target take a driver?"""
+    """A question whether a node, pool or target may take a driver."""
 
     driver: Text | None = None
     target: Text | None = None
@@ -103,7 +103,7 @@ class DriverQuestion(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DriverQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """As the body; for a body that is a Node as Kubernetes has it."""
+    """The question as a query, for a body that is a Kubernetes Node."""
 
     driver: str | None = None
     target: str | None = None
@@ -112,10 +112,10 @@ class DriverQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DriverAnswer(DeployAnswer, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The answer, and the entries that it rests on."""
+    """The answer, and the entries that decide it."""
 
     breaks: Annotated[list[str], Meta(description="entries in use that would break")] = []
-    unknown: Annotated[list[str], Meta(description="entries of which it cannot be said")] = []
+    unknown: Annotated[list[str], Meta(description="entries with an unknown result")] = []
 
 
 _PAYLOAD = {

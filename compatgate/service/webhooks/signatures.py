@@ -20,7 +20,7 @@ from compatgate.errors import BadInput, Unauthorized
 
 HEADER = "X-Compatgate-Signature"
 WINDOW_S = 300
-"""Seconds by which the time of a request may differ from ours."""
+"""Tolerated difference between the time of a request and the gate's, in seconds."""
 SHORTEST = 16
 _LARGEST = 4096
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -30,13 +30,13 @@ _FROM_ENVIRONMENT = "env:"
 
 
 class Secret(Struct, frozen=True):
-    """A key that requests may be signed with; several, so that they can be changed in turn."""
+    """A named signing key; several keys allow a rotation."""
 
     name: str
     key: bytes
 
     def __repr__(self) -> str:
-        """Without the key: errors and logs show objects."""
+        """Return the object without its key, because errors and logs show objects."""
         return f"Secret({self.name!r})"
 
 
@@ -51,7 +51,7 @@ def read_secrets(values: Iterable[str], field: str) -> tuple[Secret, ...]:
         name, _, source = value.partition("=")
         if not _NAME.fullmatch(name) or not source:
             hint = "NAME=FILE or NAME=env:VARIABLE, like ci=/etc/compatgate/ci.key"
-            raise BadInput("is no named secret", field=field, value=name, hint=hint)
+            raise BadInput("is not a named secret", field=field, value=name, hint=hint)
         if name in found:
             raise BadInput(f"{name} is named twice", field=field, value=name)
         found[name] = Secret(name, _key(source, f"{field} {name}"))
@@ -73,12 +73,12 @@ def _key(source: str, field: str) -> bytes:
     key = key.strip(b"\r\n")
     if len(key) < SHORTEST:
         hint = f"at least {SHORTEST} bytes; openssl rand -hex 32 makes one"
-        raise BadInput(f"{where} holds no key that is long enough", field=field, hint=hint)
+        raise BadInput(f"{where} holds no key of sufficient length", field=field, hint=hint)
     return key
 
 
 def _shown(source: str) -> str:
-    """Where a key is kept, unless it may be a key, put there by mistake: logs are kept."""
+    """Return the source of a key for logs; hide a text that may be the key itself."""
     return "(not shown)" if _LIKE_A_KEY.fullmatch(source) else source
 
 
@@ -112,7 +112,7 @@ def verify(
     at = int(stated[1])
     if abs(now - at) > WINDOW_S:
         hint = f"sign each request anew; clocks may differ by {WINDOW_S} seconds"
-        raise Unauthorized("the signature's time is not now", field=HEADER, hint=hint)
+        raise Unauthorized("the signature is too old or in the future", field=HEADER, hint=hint)
     given = stated[2].lower()
     matching = [
         secret.name
@@ -120,8 +120,8 @@ def verify(
         if hmac.compare_digest(_digest(secret.key, at, method, path, body), given)
     ]
     if not matching:
-        hint = "the path with its query and the body are signed as they are sent"
-        raise Unauthorized("the signature is of no known key", field=HEADER, hint=hint)
+        hint = "sign the path with its query, and the body, exactly as sent"
+        raise Unauthorized("no known key made the signature", field=HEADER, hint=hint)
     return matching[0]
 
 

@@ -131,7 +131,7 @@ def test_a_fresh_gate_starts_from_samples_and_hands_on_what_was_approved(
     shown = cli("baselines", "show", "1", database=one)[1]
     assert f"a sample of {sample.name.split('_')[2][:10]}: python {python_version()}" in shown
     assert cli("baselines", "approve", "1", database=one)[0] == 0
-    assert "rests on it already" in cli("baselines", "import", str(sample), database=one)[1]
+    assert "contains it already" in cli("baselines", "import", str(sample), database=one)[1]
 
     file = tmp_path / "baselines.jsonl"
     ask = ("baselines", "export", "--workload", "hello-cpu", "-o", str(file))

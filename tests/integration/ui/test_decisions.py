@@ -70,7 +70,7 @@ def test_an_empty_log_teaches_how_to_ask(pages):
     shown = pages().get("/ui/decisions").text
     assert "No decisions yet." in shown
     assert "compatgate check --target" in shown
-    assert "Nothing fits these filters." in pages().get("/ui/decisions?source=rest").text
+    assert "No matches." in pages().get("/ui/decisions?source=rest").text
 
 
 def test_a_verdict_is_explained_rule_by_rule(pages, stocked):

@@ -20,7 +20,7 @@ def test_revisions_are_listed_and_filtered(pages, changed):
     assert shown.index("/ui/revisions/3") < shown.index("/ui/revisions/1")
     lines = client.get("/ui/revisions?kind=Entry&name=torch24-cu121&format=csv").text.splitlines()
     assert [line.partition(",")[0] for line in lines[1:]] == ["2", "1"]
-    assert "Nothing fits these filters." in client.get("/ui/revisions?author=nobody").text
+    assert "No matches." in client.get("/ui/revisions?author=nobody").text
 
 
 def test_a_revision_shows_each_field_before_and_after(pages, changed):

@@ -32,7 +32,7 @@ def test_the_list_is_filtered_sorted_and_exported(pages):
     assert lines[0] == 'Target,Labels,GPUs,Drivers,Nodes,Mode,Entries,"Denied, 7 d",Usable'
     assert [line.partition(",")[0] for line in lines[1:]] == ["prod-a100", "inference-l4"]
     nothing = client.get("/ui/targets?search=nowhere").text
-    assert "Nothing fits these filters." in nothing
+    assert "No matches." in nothing
 
 
 @pytest.mark.parametrize("query", ["sort=none", "gpus=L4", "cursor=x", "format=xml"])
@@ -51,7 +51,7 @@ def test_a_target_tells_all_that_is_known_of_it(pages, stocked):
         "Failing stacks are denied.",
         "in a namespace like ml-*",
         "torch24-cu124",
-        "no run was judged yet",
+        "no judged run yet",
         "legacy-ocr",
         'data-chart="stacked"',
         "the document as it was made".capitalize(),

@@ -80,8 +80,8 @@ def test_evidence_that_is_asked_for_and_missing_is_named_for_each_suite(snapshot
     policy = {"canary": {"require": True, "suites": ["smoke", "dl-core"]}}
     found = said(snapshot_of(("Target", "prod", {"pools": [POOL], "policy": policy})), facts)
     assert [message for _, _, message in found] == [
-        "suite smoke on L4, driver 580.95.05: no run was judged yet",
-        "suite dl-core on L4, driver 580.95.05: no run was judged yet",
+        "suite smoke on L4, driver 580.95.05: no judged run yet",
+        "suite dl-core on L4, driver 580.95.05: no judged run yet",
     ]
 
 

@@ -108,7 +108,7 @@ def test_the_description_names_the_same_scopes(client: FlaskClient) -> None:
         operation, scope = described[title(route)], needed(route)
         tokens = [one["token"] for one in operation["security"] if "token" in one]
         assert tokens == ([[scope]] if scope else [])
-        said = f"Needs the scope `{scope}`." if scope else "Open to anybody."
+        said = f"Needs the scope `{scope}`." if scope else "No token needed."
         assert operation["description"].endswith(said)
 
 

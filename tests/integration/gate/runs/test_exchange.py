@@ -84,7 +84,7 @@ def test_importing_twice_changes_nothing(
     before = gate.baselines.list().items
     again = take(*sampled("run_1"))
     assert (again.proposed, len(again.unchanged)) == ((), 1)
-    assert "version 1 rests on it already" in again.unchanged[0].reason
+    assert "version 1 contains it already" in again.unchanged[0].reason
     assert gate.baselines.list().items == before
     assert len(gate.history.list_audit(action="baseline.import").items) == 1
 
@@ -105,7 +105,7 @@ def test_what_was_measured_here_comes_before_samples(
     assert "version 1 of runs here is proposed (baseline " in left[0].reason
     gate.baselines.approve(gate.baselines.list().items[0].id, by="ana")
     left = take(*sampled("run_1")).unchanged
-    assert left[0].reason == "version 1 is approved: samples only start what has none"
+    assert left[0].reason == "version 1 is approved: samples only start a baseline without versions"
     assert states(gate) == [(1, "approved", ["run_own:gemm-0"])]
 
 
@@ -157,7 +157,7 @@ def test_what_is_approved_travels_to_another_gate_as_a_proposal(gate: Gate, take
     assert len(gate.exchange.lines(workload=GROUND.workload)) == 2
     assert len(gate.exchange.lines(workload="gem")) == 1
 
-    assert "rests on it already" in take(exported).unchanged[0].reason
+    assert "contains it already" in take(exported).unchanged[0].reason
     elsewhere = Source(exported.file, exported.text.replace("run_c", "run_d"))
     (proposed,) = take(elsewhere).proposed
     assert (proposed.version, proposed.state) == (2, "proposed")
@@ -204,7 +204,7 @@ def test_samples_that_do_not_fit_here_are_refused_and_own_runs_start_anew(
     gate.baselines.approve(row.id, by="ana")
     assert gate.baselines.refuse(row.id, by="ana").row.state == "refused"
     assert gate.baselines.approved(GROUND) == {}
-    assert "version 1 rests on it already" in take(*sampled("run_1")).unchanged[0].reason
+    assert "version 1 contains it already" in take(*sampled("run_1")).unchanged[0].reason
     assert "is refused: samples only start" in take(*sampled("run_4")).unchanged[0].reason
     ran(gate, "run_own", 12.0)
     assert states(gate)[1:] == [(2, "proposed", ["run_own:gemm-0"])]

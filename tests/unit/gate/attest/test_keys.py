@@ -41,7 +41,7 @@ def test_a_file_of_ones_own_signs(tmp_path: Path, kind: str, form: str) -> None:
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o777])
 def test_a_file_that_others_may_read_or_change_is_refused(tmp_path: Path, mode: int) -> None:
     path = written(tmp_path / "k.pem", private_pem(new_key()), mode)
-    with pytest.raises(BadInput, match="open to others") as caught:
+    with pytest.raises(BadInput, match="accessible to users other") as caught:
         signer_maker(path)
     assert "chmod 600" in caught.value.hint
 
@@ -183,10 +183,10 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch, missing:
 
 def test_a_key_that_is_put_where_its_file_belongs_is_not_shown() -> None:
     pem = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIMG2\n-----END PRIVATE KEY-----"
-    with pytest.raises(BadInput, match="is the key itself") as raised:
+    with pytest.raises(BadInput, match="is a key, not the name of one") as raised:
         signer_maker(pem)
     assert "MC4CAQ" not in raised.value.detail
     assert raised.value.value is None
-    with pytest.raises(BadInput, match="is a key itself") as raised:
+    with pytest.raises(BadInput, match="is a key, not a file name") as raised:
         read_key_file(pem, "--key")
     assert "MC4CAQ" not in raised.value.detail

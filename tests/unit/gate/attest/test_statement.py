@@ -83,7 +83,7 @@ def test_cuda_of_a_frameworks_label_is_part_of_the_stack() -> None:
     ("changes", "why"),
     [
         ({"basis": "what-if"}, "what-if"),
-        ({"basis": None}, "before the gate kept"),
+        ({"basis": None}, "before the gate stored"),
         ({"basis": "anything"}, "what-if"),
     ],
 )

@@ -37,7 +37,7 @@ def test_clocks_may_differ_a_little(late: int) -> None:
 @pytest.mark.parametrize("late", [-WINDOW_S - 1, WINDOW_S + 1])
 def test_a_signature_is_of_no_use_later(late: int) -> None:
     header = sign(OLD.key, NOW, "POST", PATH, BODY)
-    with pytest.raises(Unauthorized, match="time is not now"):
+    with pytest.raises(Unauthorized, match="too old or in the future"):
         verify((OLD,), header, NOW + late, "POST", PATH, BODY)
 
 
@@ -55,7 +55,7 @@ def test_a_signature_is_for_one_request_and_key(
     method: str, path: str, body: bytes, key: bytes
 ) -> None:
     header = sign(key, NOW, method, path, body)
-    with pytest.raises(Unauthorized, match="of no known key"):
+    with pytest.raises(Unauthorized, match="no known key"):
         verify((OLD,), header, NOW, "POST", PATH, BODY)
 
 
@@ -82,9 +82,9 @@ def test_keys_come_from_files_and_variables(
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("ci", "no named secret"),
-        ("=x", "no named secret"),
-        ("a b=x", "no named secret"),
+        ("ci", "not a named secret"),
+        ("=x", "not a named secret"),
+        ("a b=x", "not a named secret"),
         ("ci=/nowhere/x.key", "cannot read /nowhere/x.key"),
         ("ci=env:NOT_SET_ANYWHERE", "the variable NOT_SET_ANYWHERE holds no key"),
     ],
@@ -105,7 +105,7 @@ def test_a_key_that_is_put_where_its_file_belongs_is_not_shown(source: str) -> N
 def test_a_short_key_and_a_name_twice_are_refused(tmp_path: Path) -> None:
     (tmp_path / "short").write_bytes(b"secret\n")
     (tmp_path / "long").write_bytes(b"k" * 16)
-    with pytest.raises(BadInput, match="long enough"):
+    with pytest.raises(BadInput, match="sufficient length"):
         read_secrets([f"ci={tmp_path}/short"], "--hook-secret")
     with pytest.raises(BadInput, match="named twice"):
         read_secrets([f"ci={tmp_path}/long", f"ci={tmp_path}/long"], "--hook-secret")

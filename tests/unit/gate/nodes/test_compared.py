@@ -48,31 +48,29 @@ def test_a_report_that_is_out_of_date_decides_no_more(seen: Any) -> None:
 
 
 def test_where_only_one_tells_it_decides(seen: Any) -> None:
-    assert compare(seen(labels=A100).row).why == (
-        "Only the labels tell its driver and GPUs: that is what counts.",
-    )
+    assert compare(seen(labels=A100).row).why == ("Only the labels report its driver and GPUs.",)
     (why,) = compare(seen(labels=None, probe=OWN).row).why
-    assert why.startswith("Only the driver itself tells")
+    assert why.startswith("Only the driver itself reports")
 
 
 def test_what_the_first_leaves_out_the_other_says(seen: Any) -> None:
     found = compare(seen(labels=A100, probe={"driver": None}).row)
     assert line(found, "Driver").decides == "labels"
     assert found.why[1] == (
-        "The driver's report says nothing of the driver and GPUs: there the other's word counts."
+        "The driver's report says nothing of the driver and GPUs: the other source decides."
     )
 
 
 def test_nobody_tells(seen: Any) -> None:
     found = compare(seen(probe={"driver": None}, allocatable={"nvidia.com/gpu": 8}).row)
-    assert found.why[0].startswith("No witness tells its driver and GPUs")
+    assert found.why[0].startswith("No source reports its driver and GPUs")
     assert [one.name for one in found.lines] == ["nvidia.com/gpu"]
 
 
 def test_what_the_kubelet_hands_out_is_held_against_the_labels(seen: Any) -> None:
     fewer = compare(seen(labels=A100, allocatable={"nvidia.com/gpu": 7}).row)
     gpus = line(fewer, "nvidia.com/gpu")
-    assert gpus.said == {"labels": "8 to be expected", "kubelet": "7 handed out"}
+    assert gpus.said == {"labels": "8 expected", "kubelet": "7 handed out"}
     assert (gpus.differ, gpus.decides) == (True, None)
     shared = compare(seen(labels=A100, allocatable={"nvidia.com/gpu.shared": 8}).row)
     assert line(shared, "nvidia.com/gpu").said["kubelet"] == "8 handed out, by sharing"

@@ -40,7 +40,7 @@ def test_the_most_nodes_come_first_and_some_are_named(seen: Any, snapshot: Snaps
 
 def test_what_is_not_known_is_said_so(seen: Any, snapshot: Snapshot) -> None:
     gpu, driver = drift_groups([seen("n", probe={"driver": None})], snapshot, target="prod")
-    assert driver.message.startswith("1 of 1 node of prod does not tell its")
+    assert driver.message.startswith("1 of 1 node of prod does not report its")
     assert {gpu.have, driver.have} == {None}
 
 
@@ -54,5 +54,5 @@ def test_many_are_in_the_plural(seen: Any, snapshot: Snapshot) -> None:
     views = [seen(name, probe={"driver": None, "gpus": GPUS}) for name in "ab"]
     (group,) = drift_groups(views, snapshot)
     assert group.message == (
-        "2 of 2 nodes of prod do not tell their driver, which is to be 535.183.01"
+        "2 of 2 nodes of prod do not report their driver, declared is 535.183.01"
     )

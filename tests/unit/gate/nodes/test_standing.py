@@ -115,7 +115,7 @@ def test_the_driver_is_compared_with_pools_of_the_nodes_gpu(matrix: Callable[...
 def test_what_is_not_known_counts_as_a_difference(matrix: Callable[..., Matrix]) -> None:
     found = look(matrix(PROD), driver=None, gpus=()).differences
     assert [(one.what, one.have) for one in found] == [("gpu", None), ("driver", None)]
-    assert "does not tell its driver" in found[1].message
+    assert "does not report its driver" in found[1].message
 
 
 @pytest.mark.parametrize(
