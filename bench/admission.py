@@ -79,15 +79,15 @@ def new_images(start: int = 0) -> Iterator[bytes]:
 def serve() -> None:
     """Run the server under test; prints its port."""
     from compatgate.service.gate.images import ImageSettings
-    from compatgate.service.web import server, start
+    from compatgate.service.web import server
     from compatgate.service.web.app import create_front
     from compatgate.service.web.call import Settings
 
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")
         matrix.write_text(MATRIX)
-        prepared = start.prepare(str(Path(folder, "bench.db")), [str(matrix)], None)
-        listener = start.listen("127.0.0.1", 0)
+        prepared = server.prepare(str(Path(folder, "bench.db")), [str(matrix)], None)
+        listener = server.listen("127.0.0.1", 0)
         port = listener.getsockname()[1]
         server.serve(
             server.ServerOptions(listener, 1, "warning"),

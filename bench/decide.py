@@ -12,10 +12,9 @@ import time
 from datetime import UTC, datetime
 
 from compatgate.catalog import load_facts
-from compatgate.core.constraints import parse_constraint
 from compatgate.core.evaluate import evaluate
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, Policy, Target
-from compatgate.core.request import parse_pool
+from compatgate.core.matrix import Entry, EntryIndex, Matrix, parse_constraint
+from compatgate.core.request import Policy, Target, parse_pool
 from compatgate.core.stack import parse_stack, parse_stack_text
 
 SIZES = (100, 1_000, 10_000, 100_000)

@@ -44,7 +44,7 @@ from gpu_options import read_options  # noqa: E402
 from gpu_plan import ON_CPU, Step, command, lacking, ordered, read_seeded, steps  # noqa: E402
 from gpu_run import Kept, Ran, gpus_here, run  # noqa: E402
 
-from compatgate.canary.peaks import shares  # noqa: E402
+from compatgate.canary.peaks import find_shares  # noqa: E402
 from compatgate.canary.protocol import read_report  # noqa: E402
 from compatgate.canary.run import Report, merge_reports  # noqa: E402
 from compatgate.canary.workloads import Library  # noqa: E402
@@ -107,7 +107,7 @@ class Bench:
             if alike:
                 reports += alike
                 known = self.facts.gpus, self.facts.gpu_peaks
-                share[name] = shares(workload.metrics, merge_reports(alike), *known)
+                share[name] = find_shares(workload.metrics, merge_reports(alike), *known)
         done = {(one.workload, one.label) for one in ran}
         left = [s for s in self.plan if (s.workload, s.label) not in done and self._waits(s)]
         page = gpu_page.section(self._facts(reports, share), said, self.skipped, len(left))

@@ -32,7 +32,7 @@ from load import Figures, drive, post
 from served import HERE, Served, served, tree_of
 
 if TYPE_CHECKING:
-    from compatgate.service.gate.decision_writer import Commit
+    from compatgate.service.gate.decision_log import CommitMode
 
 CONNECTIONS = 16
 STACKS = 20
@@ -127,16 +127,16 @@ LOADS: dict[str, Callable[[int], Iterator[bytes]]] = {
 """What is sent, by name; given the number of the round."""
 
 
-def serve(workers: int, threads: int, database: str | None, commit: Commit) -> None:
+def serve(workers: int, threads: int, database: str | None, commit: CommitMode) -> None:
     """Run the server under test; prints its port."""
     from flask import Flask, Response, jsonify
 
-    from compatgate.kit.database import schema
+    from compatgate.kit.database import tables
     from compatgate.kit.database.database import Database
     from compatgate.kit.http.wsgi import Lane, receive_body
     from compatgate.service.gate.images import ImageSettings
     from compatgate.service.gate.service import Gate
-    from compatgate.service.web import server, start
+    from compatgate.service.web import server
     from compatgate.service.web.app import create_front
     from compatgate.service.web.call import Settings
 
@@ -163,11 +163,11 @@ def serve(workers: int, threads: int, database: str | None, commit: Commit) -> N
         matrix.write_text(MATRIX)
         if database:
             opened = Database.open(database)
-            schema.migrate(opened)
+            tables.migrate_schema(opened)
             opened.close()
         used = database or str(Path(folder, "bench.db"))
-        prepared = start.prepare(used, [str(matrix)], None)
-        listener = start.listen("127.0.0.1", 0)
+        prepared = server.prepare(used, [str(matrix)], None)
+        listener = server.listen("127.0.0.1", 0)
         port = listener.getsockname()[1]
         options = server.ServerOptions(listener, workers, "warning")
         server.serve(

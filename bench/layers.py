@@ -35,7 +35,7 @@ from compatgate.catalog import read_source
 from compatgate.discovery.registry.limits import Deadline
 from compatgate.discovery.image.layer import Layer
 from compatgate.discovery.image.layers import Scan
-from compatgate.discovery.registry.manifest import Descriptor
+from compatgate.discovery.registry.image_spec import Descriptor
 from compatgate.discovery.registry.limits import ImageOptions
 from compatgate.discovery.registry.client import Blob
 from compatgate.discovery.signals import read_signals

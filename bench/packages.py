@@ -19,10 +19,9 @@ from pathlib import Path
 from compatgate.catalog import load_facts, records
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Target
-from compatgate.core.request import parse_pool
+from compatgate.core.request import Target, parse_pool
+from compatgate.core.rule import Verdict
 from compatgate.core.stack import canonical_key, parse_stack
-from compatgate.core.verdict import Verdict
 
 MOST = 60
 LOCKED = 200

@@ -114,7 +114,7 @@ class PreconditionFailed(Conflict):
     slug = "precondition-failed"
 
 
-class TooLarge(CompatgateError):
+class RequestTooLarge(CompatgateError):
     """The request is larger than the server accepts."""
 
     status = 413
@@ -129,20 +129,20 @@ class Unavailable(CompatgateError):
     slug = "unavailable"
 
 
-class Infrastructure(Unavailable):
+class InfrastructureError(Unavailable):
     """A staging host, its engine or a registry failed; another attempt may succeed."""
 
     slug = "infrastructure"
 
 
-class TimedOut(Unavailable):
+class RegistryTimeout(Unavailable):
     """A registry did not answer in time; nothing was decided."""
 
     status = 504
     slug = "timed-out"
 
 
-class Damaged(CompatgateError):
+class DamagedContent(CompatgateError):
     """Downloaded data does not match its digest, size or format; nothing was stored."""
 
     status = 502
@@ -156,7 +156,7 @@ class CatalogError(CompatgateError):
     slug = "catalog"
 
 
-class Inconclusive(CompatgateError):
+class InconclusiveInput(CompatgateError):
     """The input states nothing to check (empty, a template): never a pass."""
 
     status = 422

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
-def packaged(*parts: str) -> str | None:
+def find_packaged(*parts: str) -> str | None:
     """Return the path of a file or folder inside the wheel (``_data/...``); None elsewhere."""
     path = os.path.join(_PACKAGE, "_data", *parts)
     return path if os.path.exists(path) else None
@@ -25,7 +25,7 @@ def locate(name: str) -> str:
     Raises:
         CatalogError: the installation is incomplete.
     """
-    found = packaged(name)
+    found = find_packaged(name)
     if found:
         return found
     path = os.path.join(os.path.dirname(_PACKAGE), name)
@@ -39,7 +39,7 @@ def locate(name: str) -> str:
     )
 
 
-def _path(name: str) -> Path:
+def _locate_path(name: str) -> Path:
     from pathlib import Path
 
     return Path(locate(name))
@@ -47,7 +47,7 @@ def _path(name: str) -> Path:
 
 def matrix_dir() -> Path:
     """Return the directory of the vendors' facts, their schemas and the example matrix."""
-    return _path("matrix")
+    return _locate_path("matrix")
 
 
 def package_dir() -> Path:
@@ -59,9 +59,9 @@ def package_dir() -> Path:
 
 def canary_dir() -> Path:
     """Return the directory of the canary workloads."""
-    return _path("canary")
+    return _locate_path("canary")
 
 
 def migrations_dir() -> Path:
     """Return the directory of the database migrations."""
-    return _path("migrations")
+    return _locate_path("migrations")

@@ -11,24 +11,24 @@ from typing import Any
 
 import msgspec
 
-NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors that `msgspec.json.decode` raises for text that is not JSON, not UTF-8, or too deep."""
 
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
-_LONGEST = 80
+_MAX_KEY_LENGTH = 80
 
 
-class KeyTwice(ValueError):
+class DuplicateKeyError(ValueError):
     """An object has a key twice; ``key`` names it."""
 
     def __init__(self, key: str) -> None:
-        self.key = key[:_LONGEST]
+        self.key = key[:_MAX_KEY_LENGTH]
         super().__init__(f"the key {self.key!r} appears twice in one object")
 
 
-def decode_once(raw: bytes) -> Any:
+def decode_strict(raw: bytes) -> Any:
     """Return a JSON value.
 
     JSON without blanks encodes to the same bytes again, which proves cheaply that no key was lost;
@@ -39,12 +39,12 @@ def decode_once(raw: bytes) -> Any:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: not JSON; see `NOT_JSON`.
     """
     value = _decode(raw)
-    if not _is_whole(value, raw):
-        json.loads(raw, object_pairs_hook=once, parse_int=str, parse_float=str)
+    if not _is_reproduced(value, raw):
+        json.loads(raw, object_pairs_hook=build_object, parse_int=str, parse_float=str)
     return value
 
 
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build an object from its members, for `json.loads`.
 
     Raises:
@@ -53,11 +53,11 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
-        raise KeyTwice(next(name for name in names if names.count(name) > 1))
+        raise DuplicateKeyError(next(name for name in names if names.count(name) > 1))
     return found
 
 
-def _is_whole(value: Any, raw: bytes) -> bool:
+def _is_reproduced(value: Any, raw: bytes) -> bool:
     try:
         return _encode(value) == raw
     except (ValueError, RecursionError):  # half of a pair of surrogates; deeper than it encodes

@@ -1,6 +1,6 @@
 """Hand alembic the connection that `schema` opened, and the tables of every capability.
 
-To write a new migration: ``python -m compatgate.kit.database.schema "what changes"``.
+To write a new migration: ``python -m compatgate.kit.database.tables "what changes"``.
 """
 
 from alembic import context

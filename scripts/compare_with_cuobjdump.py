@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from compatgate.catalog import load_facts
-from compatgate.cli.facts_measure import Lines
+from compatgate.cli.facts_measure import ProgressLines
 from compatgate.core.facts.records import Library, Record
 from compatgate.discovery.cache import default_wheel_folder
 from compatgate.discovery.gpucode import read_gpu_code
@@ -31,8 +31,8 @@ from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.discovery.registry.transport import Transport
 from compatgate.discovery.wheels.byte_files import RangeFile
-from compatgate.discovery.wheels.index import PackageIndex, choose_wheel, configured_indexes
-from compatgate.discovery.wheels.measure import MeasureOptions, measure_file, toolkits_of_ptx
+from compatgate.discovery.wheels.index import PackageIndex, choose_wheel, read_index_settings
+from compatgate.discovery.wheels.measure import MeasureOptions, list_ptx_toolkits, measure_file
 from compatgate.discovery.wheels.names import is_kernel_file, is_library
 from compatgate.errors import CompatgateError
 
@@ -104,13 +104,13 @@ def main() -> int:
 def compare(what: str, cuobjdump: str, python: str) -> tuple[Record, list[Row]]:
     """Measure a wheel, and list each of its files with cuobjdump."""
     name, _, version = what.partition("==")
-    toolkits = toolkits_of_ptx(load_facts().arch)
+    toolkits = list_ptx_toolkits(load_facts().arch)
     options = MeasureOptions(toolkits=toolkits, cache=default_wheel_folder())
     rows: list[Row] = []
     with Deadline(7200) as deadline, Transport(ImageOptions(), deadline) as transport:
-        index = PackageIndex(configured_indexes()[:1], transport)
+        index = PackageIndex(read_index_settings()[:1], transport)
         (wheel,) = choose_wheel(index.wheels(name, version), Platform("linux", "x86_64", python))
-        record = measure_file(wheel, index, transport, options, Lines())
+        record = measure_file(wheel, index, transport, options, ProgressLines())
         libraries = {library.path: library for library in record.libraries}
         remote = RangeFile(transport, wheel.url, wheel.name, size=wheel.size)
         with zipfile.ZipFile(cast("IO[bytes]", remote)) as archive:

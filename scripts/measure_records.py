@@ -15,14 +15,14 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from compatgate.catalog import load_facts, records
-from compatgate.cli.facts_measure import Lines
+from compatgate.cli.facts_measure import ProgressLines
 from compatgate.core.facts.records import Record
 from compatgate.discovery.cache import default_wheel_folder
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.discovery.registry.transport import Transport
-from compatgate.discovery.wheels.index import PackageIndex, choose_wheel, configured_indexes
-from compatgate.discovery.wheels.measure import MeasureOptions, measure_file, toolkits_of_ptx
+from compatgate.discovery.wheels.index import PackageIndex, choose_wheel, read_index_settings
+from compatgate.discovery.wheels.measure import MeasureOptions, list_ptx_toolkits, measure_file
 from compatgate.errors import CompatgateError
 
 SECONDS = 3600.0
@@ -64,7 +64,7 @@ def main() -> int:
 def newest(name: str, count: int, tag: str) -> list[str]:
     """The newest final releases that have wheels for any platform, or one whose name has a tag."""
     with Deadline(120) as deadline, Transport(ImageOptions(), deadline) as transport:
-        url = configured_indexes()[0]
+        url = read_index_settings()[0]
         files = PackageIndex([url], transport).files(url, name)
     versions = set()
     for file in files:
@@ -81,14 +81,14 @@ def newest(name: str, count: int, tag: str) -> list[str]:
 def measure(name: str, version: str, platform: Platform, *, cached: bool) -> list[Record]:
     """Measure the wheel of a release for a platform; nothing where there is none."""
     options = MeasureOptions(
-        toolkits=toolkits_of_ptx(load_facts().arch),
+        toolkits=list_ptx_toolkits(load_facts().arch),
         cache=default_wheel_folder() if cached else None,
         whole=True,
     )
     with Deadline(SECONDS) as deadline, Transport(ImageOptions(), deadline) as transport:
-        index = PackageIndex(configured_indexes()[:1], transport)
+        index = PackageIndex(read_index_settings()[:1], transport)
         chosen = choose_wheel(index.wheels(name, str(Version(version))), platform)
-        return [measure_file(w, index, transport, options, Lines()) for w in chosen]
+        return [measure_file(w, index, transport, options, ProgressLines()) for w in chosen]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from compatgate.catalog.build.packages import source_of
+from compatgate.catalog.build.packages import vocabulary_source
 from compatgate.catalog.library import read_document
 
 MODULE = Path(__file__).parents[1] / "compatgate" / "core" / "vocabulary.py"
@@ -17,7 +17,7 @@ MODULE = Path(__file__).parents[1] / "compatgate" / "core" / "vocabulary.py"
 
 def main() -> int:
     """Write the module, or with ``--check`` compare it."""
-    text = source_of(read_document("components")["components"])
+    text = vocabulary_source(read_document("components")["components"])
     if "--check" in sys.argv:
         return 0 if MODULE.read_text() == text else 1
     MODULE.write_text(text)

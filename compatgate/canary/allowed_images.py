@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from compatgate.discovery.registry.reference import (
+from compatgate.discovery.registry.image_spec import (
     DOCKER_HUB,
     Reference,
     is_digest,
@@ -24,8 +24,8 @@ from compatgate.errors import BadInput
 ENVIRONMENT = "COMPATGATE_CANARY_IMAGES"
 NONE = "none"
 _EVERY = "*"
-_NAMED = 8
-_LONGEST = 512
+_MAX_SHOWN = 8
+_MAX_LENGTH = 512
 _HINT = "like registry.example/team/* or docker.io/library/ubuntu:*; * alone is every image"
 
 
@@ -51,10 +51,12 @@ class AllowedImages(Struct, frozen=True):
         """
         if image is None or _EVERY in self.patterns:
             return image
-        names = [image] if is_digest(image) else _names(parse_reference(image))
+        names = [image] if is_digest(image) else _match_texts(parse_reference(image))
         if any(fnmatchcase(name, pattern) for name in names for pattern in self.patterns):
             return names[0]
-        shown = ", ".join(self.patterns[:_NAMED]) + (", ..." if self.patterns[_NAMED:] else "")
+        shown = ", ".join(self.patterns[:_MAX_SHOWN]) + (
+            ", ..." if self.patterns[_MAX_SHOWN:] else ""
+        )
         raise BadInput(
             f"{names[0]} may not be under test: the list of allowed images is {shown or 'empty'}",
             field="image",
@@ -75,10 +77,10 @@ def parse_patterns(texts: Sequence[str], field: str) -> tuple[str, ...]:
     items = [item for text in texts for item in re.split(r"[,\s]+", text.strip()) if item]
     if items == [NONE]:
         return ()
-    return tuple(dict.fromkeys(_pattern(item, field) for item in items))
+    return tuple(dict.fromkeys(_parse_pattern(item, field) for item in items))
 
 
-def allowed_images(
+def read_allowed_images(
     texts: Sequence[str], option: str, *, otherwise: tuple[str, ...]
 ) -> AllowedImages:
     """Read the patterns from the option, else from ``COMPATGATE_CANARY_IMAGES``.
@@ -99,7 +101,7 @@ def allowed_images(
     return AllowedImages(otherwise, extend)
 
 
-def _names(named: Reference) -> list[str]:
+def _match_texts(named: Reference) -> list[str]:
     """Return the texts that patterns are matched with: the full image, then its repository.
 
     A tag next to a digest is left out: the digest alone decides what runs.
@@ -109,7 +111,7 @@ def _names(named: Reference) -> list[str]:
     return [repository + version, repository]
 
 
-def _pattern(item: str, field: str) -> str:
+def _parse_pattern(item: str, field: str) -> str:
     if item == _EVERY or is_digest(item):
         return item
     host, slash, rest = item.partition("/")
@@ -118,7 +120,7 @@ def _pattern(item: str, field: str) -> str:
         registry = parse_reference(f"{host}/x/x:1").registry.lower()
     except BadInput:
         named = False
-    if not (named and slash and rest) or len(item) > _LONGEST:
+    if not (named and slash and rest) or len(item) > _MAX_LENGTH:
         hint = f"begin with the registry, without * in its name; {_HINT}"
         raise BadInput(f"{item!r} is not an image pattern", field=field, value=item, hint=hint)
     if registry == DOCKER_HUB and re.fullmatch(r"[^*?\[/]+([:@].*)?", rest):

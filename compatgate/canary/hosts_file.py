@@ -23,8 +23,8 @@ from compatgate.canary.hosts import (
     Tls,
     Toleration,
 )
-from compatgate.canary.structured_files import file_error, read_toml
-from compatgate.discovery.registry.reference import parse_reference
+from compatgate.canary.structured_files import make_file_error, read_toml
+from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.documents.quantities import DURATION_PATTERN as DURATION
 from compatgate.documents.quantities import parse_duration
 from compatgate.documents.sources import DocumentProblem
@@ -89,7 +89,7 @@ class SlurmMistake(Struct, frozen=True):
     value: str | None = None
 
 
-def slurm_mistakes(table: SlurmTable, gpu: str | None) -> Iterator[SlurmMistake]:
+def find_slurm_mistakes(table: SlurmTable, gpu: str | None) -> Iterator[SlurmMistake]:
     """Yield the mistakes that a schema cannot express.
 
     Args:
@@ -106,10 +106,10 @@ def slurm_mistakes(table: SlurmTable, gpu: str | None) -> Iterator[SlurmMistake]
         yield SlurmMistake(
             "gres", "is set but the host has no gpu", "name the GPU of the host", table.gres
         )
-    yield from _container_mistakes(table)
+    yield from _find_container_mistakes(table)
 
 
-def _container_mistakes(table: SlurmTable) -> Iterator[SlurmMistake]:
+def _find_container_mistakes(table: SlurmTable) -> Iterator[SlurmMistake]:
     kind = table.container
     if kind == "wrapper" and not any("{image}" in part for part in (*table.wrapper, *table.fetch)):
         yield SlurmMistake("wrapper", "names no {image}",
@@ -187,7 +187,7 @@ def kubernetes_settings(table: KubernetesTable, folder: Path) -> Kubernetes:
     return Kubernetes(**fields, wait_s=int(wait.total_seconds()))
 
 
-def kubernetes_mistakes(table: KubernetesTable) -> Iterator[KubernetesMistake]:
+def find_kubernetes_mistakes(table: KubernetesTable) -> Iterator[KubernetesMistake]:
     """Yield the mistakes that a schema cannot express."""
     if table.in_cluster:
         for field in ("kubeconfig", "context"):
@@ -195,7 +195,7 @@ def kubernetes_mistakes(table: KubernetesTable) -> Iterator[KubernetesMistake]:
                 what = "cannot be set together with in_cluster"
                 yield KubernetesMistake((field,), what, f"remove {field} or in_cluster", value)
     for number, toleration in enumerate(table.tolerations):
-        yield from _toleration_mistakes(toleration, ("tolerations", number))
+        yield from _find_toleration_mistakes(toleration, ("tolerations", number))
     for workload, reference in table.images.items():
         try:
             parse_reference(reference)
@@ -203,7 +203,7 @@ def kubernetes_mistakes(table: KubernetesTable) -> Iterator[KubernetesMistake]:
             yield KubernetesMistake(("images", workload), error.problem, error.hint, reference)
 
 
-def _toleration_mistakes(
+def _find_toleration_mistakes(
     toleration: TolerationTable, place: tuple[str | int, ...]
 ) -> Iterator[KubernetesMistake]:
     if toleration.operator == "Exists" and toleration.value:
@@ -279,21 +279,23 @@ def read_hosts(path: Path) -> list[Host]:
         ManyProblems: the file has mistakes; each names file, field and value.
     """
     written, raw = read_toml(path, "hosts", HostsFile)
-    problems = [p for i, table in enumerate(written.host) for p in _table_problems(table, raw, i)]
+    problems = [
+        p for i, table in enumerate(written.host) for p in _find_table_problems(table, raw, i)
+    ]
     names = [table.name for table in written.host]
     for index, name in enumerate(names):
         if name in names[:index]:
             place: Place = ("host", index, "name")
             problems.append(raw.problem(place, f"another host is already named {name}", value=name))
-    hosts = [_host(table, path.parent) for table in written.host]
+    hosts = [_make_host(table, path.parent) for table in written.host]
     for index, host in enumerate(hosts):
-        problems += _missing_files(host, raw, index)
+        problems += _find_missing_files(host, raw, index)
     if problems:
-        raise file_error(path, problems)
+        raise make_file_error(path, problems)
     return hosts
 
 
-def _host(table: HostTable, folder: Path) -> Host:
+def _make_host(table: HostTable, folder: Path) -> Host:
     fields = msgspec.structs.asdict(table)
     if tls := table.tls:
         fields["tls"] = Tls(
@@ -310,7 +312,7 @@ def _host(table: HostTable, folder: Path) -> Host:
     return Host(**fields)
 
 
-def _missing_files(host: Host, raw: RawDocument, index: int) -> list[DocumentProblem]:
+def _find_missing_files(host: Host, raw: RawDocument, index: int) -> list[DocumentProblem]:
     if host.tls is None:
         return []
     return [
@@ -320,7 +322,7 @@ def _missing_files(host: Host, raw: RawDocument, index: int) -> list[DocumentPro
     ]
 
 
-def _table_problems(table: HostTable, raw: RawDocument, index: int) -> list[DocumentProblem]:
+def _find_table_problems(table: HostTable, raw: RawDocument, index: int) -> list[DocumentProblem]:
     """Return the mistakes that a schema cannot express."""
     found: list[DocumentProblem] = []
 
@@ -344,7 +346,7 @@ def _table_problems(table: HostTable, raw: RawDocument, index: int) -> list[Docu
         _check_tcp(table, problem)
     elif table.tls is not None:
         problem("tls", "needs an endpoint on TCP", "such as tcp://host:2376")
-    found += _cluster_problems(table, raw, index)
+    found += _find_cluster_problems(table, raw, index)
     if table.driver and not table.gpu:
         problem("driver", "is set but the host has no gpu", "set gpu as well")
     for number, quiet in enumerate(table.quiet):
@@ -358,7 +360,9 @@ def _table_problems(table: HostTable, raw: RawDocument, index: int) -> list[Docu
     return found
 
 
-def _cluster_problems(table: HostTable, raw: RawDocument, index: int) -> Iterator[DocumentProblem]:
+def _find_cluster_problems(
+    table: HostTable, raw: RawDocument, index: int
+) -> Iterator[DocumentProblem]:
     here: Place = ("host", index)
     for kind, least in _MINIMUM.items():
         given = getattr(table, kind)
@@ -371,11 +375,11 @@ def _cluster_problems(table: HostTable, raw: RawDocument, index: int) -> Iterato
         what = "the GPUs are on the nodes, not on this machine"
         yield raw.problem((*here, "health"), what, value="local", hint='health = "none"')
     if table.executor == "slurm" and table.slurm:
-        for wrong in slurm_mistakes(table.slurm, table.gpu):
+        for wrong in find_slurm_mistakes(table.slurm, table.gpu):
             place: Place = (*here, "slurm", wrong.field)
             yield raw.problem(place, wrong.problem, value=wrong.value, hint=wrong.hint)
     if table.executor == "kubernetes" and table.kubernetes:
-        for fault in kubernetes_mistakes(table.kubernetes):
+        for fault in find_kubernetes_mistakes(table.kubernetes):
             place = (*here, "kubernetes", *fault.place)
             yield raw.problem(place, fault.problem, value=fault.value, hint=fault.hint)
 

@@ -11,15 +11,15 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
+from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.statistics import median
-from compatgate.canary.judge.units import conversion
 from compatgate.canary.run import Device, Metric, Report
 from compatgate.canary.workload import MetricSpec
 from compatgate.core.facts.nvidia import GpuPeaks, Gpus, PeakKind, Peaks, unit_of
 from compatgate.core.gpus import resolve_gpu
 from compatgate.errors import BadInput
 
-_ROUNDED = 0.005
+_ROUNDING = 0.005
 """Published figures are rounded, so a share this far above one still counts as one."""
 
 
@@ -66,7 +66,7 @@ class Share(Struct, frozen=True):
         return {**to_builtins(self), "words": self.words}
 
 
-def shares(
+def find_shares(
     metrics: Mapping[str, MetricSpec], report: Report, gpus: Gpus, peaks: Peaks
 ) -> tuple[Share, ...]:
     """Return a share for each metric that names a published peak of the observed GPU.
@@ -84,7 +84,7 @@ def shares(
     known = peaks.gpus.get(_product(report.env.gpus, gpus) or "")
     if known is None:
         return ()
-    found = [_share(metric, metrics.get(metric.name), known) for metric in report.metrics]
+    found = [_make_share(metric, metrics.get(metric.name), known) for metric in report.metrics]
     return tuple(share for share in found if share)
 
 
@@ -93,10 +93,10 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"
 
 
-def _share(metric: Metric, spec: MetricSpec | None, known: GpuPeaks) -> Share | None:
+def _make_share(metric: Metric, spec: MetricSpec | None, known: GpuPeaks) -> Share | None:
     if spec is None or spec.peak is None or not metric.values:
         return None
-    published, factor = known.of(spec.peak), conversion(unit_of(spec.peak), metric.unit)
+    published, factor = known.of(spec.peak), find_conversion(unit_of(spec.peak), metric.unit)
     if published is None or factor is None:
         return None
     middle, peak = median(metric.values), published * factor
@@ -109,7 +109,7 @@ def _share(metric: Metric, spec: MetricSpec | None, known: GpuPeaks) -> Share | 
         gpu=known.name,
         peak=peak,
         share=share,
-        implausible=not share <= 1 + _ROUNDED,
+        implausible=not share <= 1 + _ROUNDING,
         source=known.source.to_json(),
     )
 

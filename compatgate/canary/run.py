@@ -1,11 +1,13 @@
 """Describe a run, the results of its steps, and what a workload reported, as values.
 
-A run is one execution of a suite on one staging host for one stack.
+A run is one execution of a suite on one staging host for one stack. `select_due` returns the
+blessed entries that are due for another run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -196,3 +198,53 @@ def merge_reports(reports: Sequence[Report]) -> Report:
                 metric, values=kept + metric.values, warmup=warmup + metric.warmup
             )
     return replace(reports[-1], metrics=tuple(values.values()))
+
+
+VERIFICATION_S = 30 * 86400
+VERIFICATION_PAUSE_S = 86400
+"""Pause after an attempt that showed nothing, for example because the host was away."""
+_DUE_SPREAD = 0.2
+
+
+class EntryVerification(Struct, frozen=True):
+    """Latest passed run of a blessed entry, for one suite on one SKU.
+
+    Attributes:
+        finished: end of the run, in seconds since the epoch.
+        tried: time of the last request for another run, whatever its outcome; None if there was
+            none.
+        underway: a later run of the same kind is queued or running.
+    """
+
+    run: str
+    entry: str
+    suite: str
+    sku: str
+    finished: int
+    tried: int | None = None
+    underway: bool = False
+
+
+def select_due(
+    shown: Iterable[EntryVerification], now: int, *, every_s: int = VERIFICATION_S
+) -> list[EntryVerification]:
+    """Return the verifications to run now, longest waiting first.
+
+    Each is due between 0.8 and 1 times ``every_s`` after its last run. The point depends only on
+    entry, suite and SKU, so a matrix that was blessed in one day is not verified in one day, and no
+    verification is late.
+    """
+    waiting = [item for item in shown if _is_due(item, now, every_s)]
+    return sorted(waiting, key=lambda item: (item.finished, item.run))
+
+
+def _is_due(item: EntryVerification, now: int, every_s: int) -> bool:
+    if item.underway or (item.tried is not None and now < item.tried + VERIFICATION_PAUSE_S):
+        return False
+    return now >= item.finished + _due_after(item, every_s)
+
+
+def _due_after(item: EntryVerification, every_s: int) -> int:
+    key = "\0".join((item.entry, item.suite, item.sku)).encode()
+    share = int.from_bytes(hashlib.sha256(key).digest()[:4]) / 2**32
+    return int(every_s * (1 - _DUE_SPREAD * share))

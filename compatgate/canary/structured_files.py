@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from compatgate.documents import schemas
+from compatgate.documents import validation
 from compatgate.documents.sources import DocumentProblem, Problems, Source
 from compatgate.documents.text import RawDocument
 from compatgate.errors import BadInput, ManyProblems, NotFound
@@ -40,11 +40,11 @@ def read_toml(path: Path, kind: str, shape: type[T]) -> tuple[T, RawDocument]:
     try:
         return msgspec.convert(raw.value, shape), raw
     except msgspec.ValidationError as error:
-        found = list(schemas.explain(raw, kind)) or [raw.problem((), str(error))]
-        raise file_error(path, found) from None
+        found = list(validation.explain_mistakes(raw, kind)) or [raw.problem((), str(error))]
+        raise make_file_error(path, found) from None
 
 
-def file_error(path: Path, problems: list[DocumentProblem]) -> ManyProblems:
+def make_file_error(path: Path, problems: list[DocumentProblem]) -> ManyProblems:
     """Return the error for a file with mistakes."""
     count = f"{len(problems)} problems" if len(problems) > 1 else "a problem"
     return ManyProblems(f"{count} in {path.name}", problems)
@@ -78,7 +78,7 @@ def _check_finite(text: str) -> float:
 
 
 def _syntax_error(path: Path, what: str) -> ManyProblems:
-    return file_error(path, [DocumentProblem(f"not valid TOML: {what}", file=str(path))])
+    return make_file_error(path, [DocumentProblem(f"not valid TOML: {what}", file=str(path))])
 
 
 class Record(Struct, frozen=True):
@@ -104,7 +104,9 @@ class Record(Struct, frozen=True):
             return msgspec.convert(self.body, shape)
         except msgspec.ValidationError as error:
             raw = RawDocument(self.file, self.body)
-            for found in list(schemas.explain(raw, kind)) or [raw.problem((), str(error))]:
+            for found in list(validation.explain_mistakes(raw, kind)) or [
+                raw.problem((), str(error))
+            ]:
                 problems.add(self._here(found))
             return None
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from msgspec.structs import replace
 
 from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
 from compatgate.canary.engine.baseline_judge import BaselineJudge
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.host_watch import LocalWatch, no_watch
+from compatgate.canary.engine.host_watch import LocalWatch, skip_watch
 from compatgate.canary.engine.interface import (
-    STANDARD,
+    STANDARD_SETTINGS,
     Baselines,
     HostContext,
     Lease,
@@ -26,10 +27,10 @@ from compatgate.canary.engine.interface import (
     Queue,
     Settings,
 )
-from compatgate.canary.executors.interface import Executor, open_executor
+from compatgate.canary.executors.jobs import Executor, open_executor
 from compatgate.canary.health import snapshot
 from compatgate.canary.hosts import Host
-from compatgate.canary.protocol import reader_of
+from compatgate.canary.protocol import make_reader
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads.library import Library
 from compatgate.core.facts import Facts
@@ -62,7 +63,7 @@ class Worker:
         *,
         concurrency: int | None = None,
         idle: float = IDLE_SECONDS,
-        probe: float = STANDARD.heartbeat,
+        probe: float = STANDARD_SETTINGS.heartbeat,
     ) -> None:
         self.name = name
         self._queue = queue
@@ -173,7 +174,7 @@ class UnreachableHosts:
 
     def look(self, host: str) -> None:
         """Probe a host, and exclude it until it answers."""
-        if (why := _probe(self._contexts[host].executor)) is None:
+        if (why := _probe_host(self._contexts[host].executor)) is None:
             return
         with self._lock:
             if host in self._names or self._ended.is_set():
@@ -188,14 +189,14 @@ class UnreachableHosts:
 
     def _await(self, host: str) -> None:
         while not self._ended.wait(self._every):
-            if _probe(self._contexts[host].executor) is None:
+            if _probe_host(self._contexts[host].executor) is None:
                 _log.info("host %s answers again", host)
                 self._names.discard(host)
                 self._on_return()
                 return
 
 
-def _probe(executor: Executor) -> str | None:
+def _probe_host(executor: Executor) -> str | None:
     """Return why a host does not answer; None if it does."""
     try:
         executor.left()
@@ -210,7 +211,7 @@ def open_host(
     baselines: Baselines,
     catalogue: Callable[[], Library],
     facts: Facts,
-    settings: Settings = STANDARD,
+    settings: Settings = STANDARD_SETTINGS,
     images: AllowedImages = EVERY_IMAGE,
 ) -> HostContext:
     """Return the context of a host's runs; the host itself is contacted when a run begins.
@@ -236,7 +237,7 @@ def open_host(
         gpu=host.gpu,
         driver=host.driver,
         workloads=lambda suite: _suite_workloads(catalogue(), suite),
-        reader=reader_of,
+        reader=make_reader,
         judge=BaselineJudge(baselines, sku),
         watch=_open_watch(host, facts, settings),
         gpus=facts.gpus,
@@ -273,5 +274,52 @@ def _suite_workloads(library: Library, suite: str) -> tuple[Workload, ...]:
 
 def _open_watch(host: Host, facts: Facts, settings: Settings) -> OpenHostWatch:
     if host.gpu is None or host.health == "none":
-        return no_watch
+        return skip_watch
     return LocalWatch(facts.xid, settings.sample)
+
+
+_JITTER_S = 60
+
+
+@contextmanager
+def repeat_jobs(jobs: Mapping[Callable[[], object], int]) -> Iterator[None]:
+    """Run each job periodically while the block runs, and first soon after the block begins.
+
+    A job never runs twice at once. A job that fails is logged and runs again at its next time.
+
+    Args:
+        jobs: job to the seconds between two runs.
+    """
+    from apscheduler.executors.pool import ThreadPoolExecutor
+    from apscheduler.schedulers.background import BackgroundScheduler
+
+    logging.getLogger("apscheduler").setLevel(logging.WARNING)
+    scheduler = BackgroundScheduler(executors={"default": ThreadPoolExecutor(2)}, timezone="UTC")
+    for job, seconds in jobs.items():
+        scheduler.add_job(_log_errors(job))
+        jitter = min(_JITTER_S, seconds // 10)
+        scheduler.add_job(
+            _log_errors(job),
+            "interval",
+            seconds=seconds,
+            jitter=jitter,
+            coalesce=True,
+            max_instances=1,
+        )
+    scheduler.start()
+    try:
+        yield
+    finally:
+        scheduler.shutdown(wait=True)
+
+
+def _log_errors(job: Callable[[], object]) -> Callable[[], None]:
+    def done() -> None:
+        try:
+            job()
+        except CompatgateError as error:
+            _log.warning("%s: %s", getattr(job, "__name__", "a job"), error.detail)
+        except Exception:
+            _log.exception("unexpected error in %s", getattr(job, "__name__", "a job"))
+
+    return done

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compatgate.catalog import sources
-from compatgate.catalog.build import in_folder
+from compatgate.catalog.build import names_in_folder
 from compatgate.catalog.library import Library
 from compatgate.catalog.overlay import find_overlays
 from compatgate.core.facts import Facts
@@ -46,8 +46,8 @@ def load_facts(overlays: Sequence[str] | None = None) -> Facts:
         library.load,
         library.digest,
         labels,
-        frameworks=in_folder("frameworks", names),
-        recorded=in_folder("packages", names),
+        frameworks=names_in_folder("frameworks", names),
+        recorded=names_in_folder("packages", names),
     )
 
 

@@ -15,24 +15,24 @@ from msgspec import Struct
 from compatgate.catalog import build, sources
 from compatgate.catalog.library import Library
 from compatgate.catalog.overlay import find_overlays
-from compatgate.catalog.schema import natural_key, of_property, read_schema
+from compatgate.catalog.sources import natural_key, property_schema, read_schema
 from compatgate.core.components import resolve_component
 from compatgate.core.facts import Facts
 from compatgate.errors import BadInput
 
 Record = dict[str, Any]
-_OF_GPUS = frozenset({"gpus", "gpu_peaks"})
+_GPU_FILES = frozenset({"gpus", "gpu_peaks"})
 """Files whose records are named after GPUs."""
 
 
-def source_of(name: str, known: tuple[str, ...]) -> str:
+def find_source(name: str, known: tuple[str, ...]) -> str:
     """Find the fact file of a table by its name or by any spelling of a framework's name.
 
     Raises:
         BadInput: no table has this name; the hint names the nearest.
     """
     by_title = {sources.title(source): source for source in reversed(known)}
-    found = by_title.get(name) or by_title.get(_canonical(name))
+    found = by_title.get(name) or by_title.get(_canonical_name(name))
     if found:
         return found
     near = get_close_matches(name, by_title, n=3, cutoff=0.5)
@@ -41,26 +41,26 @@ def source_of(name: str, known: tuple[str, ...]) -> str:
     raise BadInput(f"no facts are named {name!r}", field="table", value=name, hint=hint)
 
 
-def _canonical(name: str) -> str:
+def _canonical_name(name: str) -> str:
     try:
         return resolve_component(name).component.name
     except BadInput:
         return name
 
 
-def lists(source: str, document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def keyed_lists(source: str, document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return the lists of a fact file whose records have a natural key, with that key."""
     schema = read_schema(source)
-    keys = {name: natural_key(of_property(schema, name)) for name in document}
+    keys = {name: natural_key(property_schema(schema, name)) for name in document}
     return {name: key for name, key in keys.items() if key}
 
 
-def name_of(record: Record, key: tuple[str, ...]) -> str:
+def record_name(record: Record, key: tuple[str, ...]) -> str:
     """Return the name of a record: the values of its key."""
     return " ".join(str(record[field]) for field in key)
 
 
-def find(source: str, document: Mapping[str, Any], wanted: str) -> dict[str, list[Record]]:
+def find_records(source: str, document: Mapping[str, Any], wanted: str) -> dict[str, list[Record]]:
     """Return the records that a text names, for each list.
 
     A text matches a record by its key, by one field of the key, or by its series (``12.4`` finds
@@ -69,15 +69,15 @@ def find(source: str, document: Mapping[str, Any], wanted: str) -> dict[str, lis
     Raises:
         BadInput: no record matches; the hint names the nearest.
     """
-    for matches in (_exactly, _in_series):
+    for matches in (_matches_key, _matches_series):
         found = {
             name: hits
-            for name, key in lists(source, document).items()
+            for name, key in keyed_lists(source, document).items()
             if (hits := [r for r in document[name] if matches(source, r, key, wanted)])
         }
         if found:
             return found
-    spoken = list(dict.fromkeys(_spoken(source, document)))
+    spoken = list(dict.fromkeys(_known_names(source, document)))
     near = get_close_matches(wanted, spoken, n=3, cutoff=0.5)
     known = ", ".join([*spoken[:6], "..."] if len(spoken) > 6 else spoken)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {known}"
@@ -85,33 +85,33 @@ def find(source: str, document: Mapping[str, Any], wanted: str) -> dict[str, lis
     raise BadInput(f"{title} has no {wanted!r}", field="key", value=wanted, hint=hint)
 
 
-def _exactly(source: str, record: Record, key: tuple[str, ...], wanted: str) -> bool:
-    values = {str(record[field]).lower() for field in key} | {name_of(record, key).lower()}
+def _matches_key(source: str, record: Record, key: tuple[str, ...], wanted: str) -> bool:
+    values = {str(record[field]).lower() for field in key} | {record_name(record, key).lower()}
     if wanted.lower() in values:
         return True
-    return source in _OF_GPUS and _normalised(wanted) in _gpu_names(record)
+    return source in _GPU_FILES and _normalise_gpu(wanted) in _gpu_names(record)
 
 
-def _in_series(source: str, record: Record, key: tuple[str, ...], wanted: str) -> bool:
-    if source in _OF_GPUS:
-        return any(name.startswith(f"{_normalised(wanted)}-") for name in _gpu_names(record))
+def _matches_series(source: str, record: Record, key: tuple[str, ...], wanted: str) -> bool:
+    if source in _GPU_FILES:
+        return any(name.startswith(f"{_normalise_gpu(wanted)}-") for name in _gpu_names(record))
     return any(str(record[field]).lower().startswith(f"{wanted.lower()}.") for field in key)
 
 
-def _normalised(text: str) -> str:
+def _normalise_gpu(text: str) -> str:
     from compatgate.core.gpus import normalise
 
     return normalise(text)
 
 
 def _gpu_names(record: Record) -> set[str]:
-    return {_normalised(text) for text in (record["name"], *(record.get("aliases") or ()))}
+    return {_normalise_gpu(text) for text in (record["name"], *(record.get("aliases") or ()))}
 
 
-def _spoken(source: str, document: Mapping[str, Any]) -> Iterator[str]:
-    for name, key in lists(source, document).items():
+def _known_names(source: str, document: Mapping[str, Any]) -> Iterator[str]:
+    for name, key in keyed_lists(source, document).items():
         for record in document[name]:
-            yield name_of(record, key)
+            yield record_name(record, key)
             yield from (str(record[field]) for field in key if len(key) > 1)
 
 
@@ -165,17 +165,17 @@ def open_set(name: str) -> FactSet:
         CatalogError: a whole folder is malformed.
     """
     if name == SHIPPED:
-        return _read(name, ())
+        return _read_set(name, ())
     paths = [path for path in name.split(os.pathsep) if path]
     if not paths:
         raise BadInput("is empty", field="facts", value=name, hint=f"a folder, or {SHIPPED}")
-    if len(paths) == 1 and _is_whole(paths[0]):
-        with sources.rooted(paths[0]):
-            return _read(name, ())
-    return _read(name, paths)
+    if len(paths) == 1 and _holds_every_table(paths[0]):
+        with sources.replace_root(paths[0]):
+            return _read_set(name, ())
+    return _read_set(name, paths)
 
 
-def _is_whole(path: str) -> bool:
+def _holds_every_table(path: str) -> bool:
     """Tell whether a folder holds every table; otherwise it is an overlay."""
     files = {table.source for table in build.TABLES.values()}
     return os.path.isdir(path) and all(
@@ -183,70 +183,74 @@ def _is_whole(path: str) -> bool:
     )
 
 
-def _read(name: str, overlays: list[str] | tuple[str, ...]) -> FactSet:
+def _read_set(name: str, overlays: list[str] | tuple[str, ...]) -> FactSet:
     """Read every table now: a folder replaces the shipped facts only while it is being read."""
     library = Library(find_overlays(overlays))
     for source in library.names:
-        for table in build.typed(source):
+        for table in build.typed_tables(source):
             library.compiled(table)
     facts = Facts(
         library.load,
         library.digest,
         tuple(overlay.label for overlay in library.overlays),
-        frameworks=build.in_folder("frameworks", library.names),
-        recorded=build.in_folder("packages", library.names),
+        frameworks=build.names_in_folder("frameworks", library.names),
+        recorded=build.names_in_folder("packages", library.names),
     )
     return FactSet(name, facts, {source: library.document(source) for source in library.names})
 
 
-def differences(before: FactSet, after: FactSet) -> list[RecordChange]:
+def compare_sets(before: FactSet, after: FactSet) -> list[RecordChange]:
     """List the records that differ, fact file by fact file."""
     names = sorted({*before.documents, *after.documents})
     return [
         change
         for name in names
-        for change in _of_file(name, before.documents.get(name), after.documents.get(name))
+        for change in _compare_files(name, before.documents.get(name), after.documents.get(name))
     ]
 
 
-def _of_file(
+def _compare_files(
     name: str, before: dict[str, Any] | None, after: dict[str, Any] | None
 ) -> Iterator[RecordChange]:
     old, new = before or {}, after or {}
-    keys = lists(name, {**old, **new})
+    keys = keyed_lists(name, {**old, **new})
     for part, key in keys.items():
-        yield from _of_list(name, part, _by_name(old, part, key), _by_name(new, part, key))
+        yield from _compare_lists(
+            name, part, _index_records(old, part, key), _index_records(new, part, key)
+        )
     was, now = ({k: v for k, v in side.items() if k not in keys} for side in (old, new))
-    if before is not None and after is not None and (fields := tuple(compare(was, now))):
+    if before is not None and after is not None and (fields := tuple(compare_values(was, now))):
         yield RecordChange(name, "", "", "change", fields)
 
 
-def _by_name(document: Mapping[str, Any], part: str, key: tuple[str, ...]) -> dict[str, Any]:
-    return {name_of(record, key): record for record in document.get(part) or ()}
+def _index_records(document: Mapping[str, Any], part: str, key: tuple[str, ...]) -> dict[str, Any]:
+    return {record_name(record, key): record for record in document.get(part) or ()}
 
 
-def _of_list(
+def _compare_lists(
     name: str, part: str, old: dict[str, Any], new: dict[str, Any]
 ) -> Iterator[RecordChange]:
     for key in old:
         if key not in new:
             yield RecordChange(name, part, key, "remove")
-        elif fields := tuple(compare(old[key], new[key])):
+        elif fields := tuple(compare_values(old[key], new[key])):
             yield RecordChange(name, part, key, "change", fields)
     for key in new:
         if key not in old:
             yield RecordChange(name, part, key, "add")
 
 
-def compare(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
+def compare_values(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
     """List the values that differ; lists of named objects are compared by name."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in dict.fromkeys([*before, *after]):
-            yield from compare(before.get(name), after.get(name), f"{path}.{name}".lstrip("."))
-    elif _are_named(before) and _are_named(after):
+            yield from compare_values(
+                before.get(name), after.get(name), f"{path}.{name}".lstrip(".")
+            )
+    elif _have_names(before) and _have_names(after):
         old, new = ({_label(row): row for row in side} for side in (before, after))
         for label in dict.fromkeys([*old, *new]):
-            yield from compare(old.get(label), new.get(label), f"{path}[{label}]")
+            yield from compare_values(old.get(label), new.get(label), f"{path}[{label}]")
     elif before != after:
         yield FieldChange(path, before, after)
 
@@ -254,7 +258,7 @@ def compare(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
 _NAMES = ("name", "path", "wheel")
 
 
-def _are_named(value: Any) -> bool:
+def _have_names(value: Any) -> bool:
     return (
         isinstance(value, list)
         and bool(value)

@@ -18,14 +18,14 @@ import msgspec
 
 from compatgate.catalog import build, sources
 from compatgate.catalog.sources import file_digest
-from compatgate.core.digest import combined
+from compatgate.core.performance import combine_digests
 from compatgate.errors import CatalogError, CompatgateError
 
 SCHEMA = 1
 """Version of the compiled format; other versions are not read."""
 
 
-class Compiled(msgspec.Struct, frozen=True, array_like=True):
+class CompiledTable(msgspec.Struct, frozen=True, array_like=True):
     """A compiled table.
 
     Attributes:
@@ -66,7 +66,7 @@ def file_name(table: str) -> str:
 
 def compile_table(
     name: str, document: dict[str, Any], digests: dict[str, str], code: str
-) -> Compiled:
+) -> CompiledTable:
     """Adapt a parsed file and encode the table.
 
     Raises:
@@ -82,15 +82,15 @@ def compile_table(
             field=build.table(name).source,
             hint="compatgate facts verify names the place",
         ) from error
-    return Compiled(SCHEMA, name, code, digests, msgspec.msgpack.encode(table))
+    return CompiledTable(SCHEMA, name, code, digests, msgspec.msgpack.encode(table))
 
 
-def decode(compiled: Compiled, kind: type[Any]) -> Any:
+def decode(compiled: CompiledTable, kind: type[Any]) -> Any:
     """Decode the table."""
     return msgspec.msgpack.decode(compiled.payload, type=kind)
 
 
-def write(directory: str, name: str, compiled: Compiled) -> None:
+def write(directory: str, name: str, compiled: CompiledTable) -> None:
     """Write a compiled table atomically.
 
     Raises:
@@ -117,11 +117,11 @@ def write_bytes(directory: str, name: str, data: bytes) -> None:
         raise
 
 
-def read(path: str) -> Compiled | None:
+def read(path: str) -> CompiledTable | None:
     """Read a compiled table; None when the file is missing or unreadable."""
     try:
         with open(path, "rb") as file:
-            compiled = msgspec.msgpack.decode(file.read(), type=Compiled)
+            compiled = msgspec.msgpack.decode(file.read(), type=CompiledTable)
     except (OSError, msgspec.MsgspecError):
         return None
     return compiled if compiled.schema == SCHEMA else None
@@ -146,10 +146,10 @@ def read_manifest(directory: str) -> Manifest:
     try:
         return msgspec.msgpack.decode(sources.read_bytes(path), type=Manifest)
     except msgspec.MsgspecError as error:
-        raise damaged(path) from error
+        raise damaged_file_error(path) from error
 
 
-def damaged(path: str) -> CatalogError:
+def damaged_file_error(path: str) -> CatalogError:
     """Return the error for a file of the wheel that was modified."""
     return CatalogError(
         "does not match the facts it was built from",
@@ -171,7 +171,7 @@ _CODE = ("catalog/build", "core/facts", "core/versions.py", "core/components.py"
 def code_digest() -> str:
     """Return a digest of the code that builds tables, by file size and modification time."""
     stamps = {path: _stamp(path) for name in _CODE for path in _python_files(name)}
-    return combined({"schema": str(SCHEMA), **stamps})
+    return combine_digests({"schema": str(SCHEMA), **stamps})
 
 
 def _python_files(name: str) -> list[str]:
@@ -201,7 +201,7 @@ def cache_directory() -> str:
     return os.path.join(user_cache_dir("compatgate", appauthor=False), "facts")
 
 
-def find_cached(table: str, digests: dict[str, str]) -> Compiled | None:
+def find_cached(table: str, digests: dict[str, str]) -> CompiledTable | None:
     """Return a cached table that exactly these sources and this code produced."""
     found = read(os.path.join(cache_directory(), _cached_name(table, digests)))
     if found is None or found.sources != digests or found.code != code_digest():
@@ -209,7 +209,7 @@ def find_cached(table: str, digests: dict[str, str]) -> Compiled | None:
     return found if found.table == table else None
 
 
-def store_cached(compiled: Compiled) -> bool:
+def store_cached(compiled: CompiledTable) -> bool:
     """Cache a table for other processes; return False where the directory cannot be written."""
     name = _cached_name(compiled.table, compiled.sources)
     try:
@@ -249,7 +249,7 @@ def file_digests(paths: Mapping[str, str]) -> dict[str, str]:
         name: f"{s.st_size} {s.st_ino} {s.st_mtime_ns} {s.st_ctime_ns}"
         for name, s in status.items()
     }
-    file = file_name(f"digests.{combined(stamps)[:32]}")
+    file = file_name(f"digests.{combine_digests(stamps)[:32]}")
     found = read_digests(os.path.join(cache_directory(), file))
     if found is not None and found.keys() == paths.keys():
         return found
@@ -269,5 +269,5 @@ def _store_digests(file: str, digests: dict[str, str]) -> None:
 
 
 def _cached_name(table: str, digests: dict[str, str]) -> str:
-    key = combined({"code": code_digest(), **digests})[:20]
+    key = combine_digests({"code": code_digest(), **digests})[:20]
     return file_name(f"{table}.{key}")

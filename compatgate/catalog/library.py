@@ -15,9 +15,9 @@ import msgspec
 from compatgate import resources
 from compatgate.catalog import build, sources
 from compatgate.catalog import compiled as form
-from compatgate.catalog.compiled import Compiled, Manifest
-from compatgate.catalog.overlay import Overlay, merged
-from compatgate.core.digest import combined, sha256
+from compatgate.catalog.compiled import CompiledTable, Manifest
+from compatgate.catalog.overlay import Overlay, merge_overlays
+from compatgate.core.performance import combine_digests, sha256
 from compatgate.errors import BadInput, CompatgateError
 
 
@@ -30,9 +30,9 @@ class Library:
 
     def __init__(self, overlays: Sequence[Overlay] = ()) -> None:
         self.overlays = tuple(overlays)
-        self._wheel = None if sources.replaced() else resources.packaged("catalog")
+        self._wheel = None if sources.replacement_root() else resources.find_packaged("catalog")
         self._manifest = form.read_manifest(self._wheel) if self._wheel else None
-        self._compiled: dict[str, Compiled] = {}
+        self._compiled: dict[str, CompiledTable] = {}
         self._digests: dict[str, str] = {}
         self._shipped: dict[str, str] = {}
 
@@ -42,7 +42,7 @@ class Library:
         if self._manifest and not self.overlays:
             return self._manifest.digest
         shipped = self._manifest.sources if self._manifest else self._all_digests()
-        return catalog_digest({**shipped, **_laid_over(self.overlays)})
+        return catalog_digest({**shipped, **_overlay_digests(self.overlays)})
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -65,24 +65,24 @@ class Library:
     def check_overlays(self) -> None:
         """Compile every table that an overlay changes, so that its mistakes are reported now."""
         for target in {overlay.target for overlay in self.overlays}:
-            for name in build.typed(target) or [f"source/{target}"]:
+            for name in build.typed_tables(target) or [f"source/{target}"]:
                 self.compiled(name)
 
-    def compiled(self, name: str) -> Compiled:
+    def compiled(self, name: str) -> CompiledTable:
         """Return a compiled table."""
         if name not in self._compiled:
             self._compiled[name] = self._find(name)
         return self._compiled[name]
 
-    def _find(self, name: str) -> Compiled:
+    def _find(self, name: str) -> CompiledTable:
         source = build.table(name).source
         over = [o for o in self.overlays if o.target == source]
         if self._wheel and self._manifest and not over:
-            return _packaged(self._wheel, self._manifest, name, self._digest(source))
-        there = sources.ships(source)
+            return _read_packaged(self._wheel, self._manifest, name, self._digest(source))
+        there = sources.is_shipped(source)
         if not there and not over:
             raise KeyError(name)
-        digests = {**({source: self._digest(source)} if there else {}), **_laid_over(over)}
+        digests = {**({source: self._digest(source)} if there else {}), **_overlay_digests(over)}
         found = form.find_cached(name, digests)
         if found is None:
             found = compile_source(name, over, digests)
@@ -101,17 +101,19 @@ class Library:
         return self._shipped
 
 
-def _laid_over(overlays: Sequence[Overlay]) -> dict[str, str]:
+def _overlay_digests(overlays: Sequence[Overlay]) -> dict[str, str]:
     """Return the digests of overlays; the order counts."""
     return {f"overlay {n} {o.label}": o.digest for n, o in enumerate(overlays)}
 
 
 def catalog_digest(digests: dict[str, str]) -> str:
     """Return the digest that verdicts show."""
-    return f"sha256:{combined(digests)}"
+    return f"sha256:{combine_digests(digests)}"
 
 
-def compile_source(name: str, overlays: Sequence[Overlay], digests: dict[str, str]) -> Compiled:
+def compile_source(
+    name: str, overlays: Sequence[Overlay], digests: dict[str, str]
+) -> CompiledTable:
     """Compile a table from its file, overlays applied."""
     whole = read_document(build.table(name).source, overlays)
     try:
@@ -128,22 +130,22 @@ def compile_source(name: str, overlays: Sequence[Overlay], digests: dict[str, st
 def read_document(source: str, overlays: Sequence[Overlay] = ()) -> dict[str, Any]:
     """Parse a fact file and apply overlays; an overlay may be a whole new file."""
     path = sources.source_path(source)
-    new = bool(overlays) and not sources.ships(source)
+    new = bool(overlays) and not sources.is_shipped(source)
     shipped = {} if new else sources.parse(sources.read_bytes(path), path)
-    return merged(source, shipped, overlays)
+    return merge_overlays(source, shipped, overlays)
 
 
-def _packaged(directory: str, manifest: Manifest, name: str, digest: str) -> Compiled:
+def _read_packaged(directory: str, manifest: Manifest, name: str, digest: str) -> CompiledTable:
     """Return a table of the wheel; the table and its source must be unmodified."""
     path = os.path.join(directory, form.file_name(name))
     source = build.table(name).source
     if manifest.sources.get(source) != digest:
-        raise form.damaged(sources.source_path(source))
+        raise form.damaged_file_error(sources.source_path(source))
     if manifest.tables.get(name) != sources.file_digest(path):
-        raise form.damaged(path)
+        raise form.damaged_file_error(path)
     found = form.read(path)
     if found is None or found.sources != {source: digest} or found.table != name:
-        raise form.damaged(path)
+        raise form.damaged_file_error(path)
     return found
 
 
@@ -166,7 +168,7 @@ def compile_all(directory: str) -> Manifest:
 def table_names() -> list[str]:
     """Return the names of the typed tables and of the parsed fact files."""
     names = sources.names()
-    typed = [table for name in names for table in build.typed(name)]
+    typed = [table for name in names for table in build.typed_tables(name)]
     return [*typed, *(f"source/{name}" for name in names)]
 
 

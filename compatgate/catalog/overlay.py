@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from compatgate.catalog import sources
-from compatgate.core.digest import sha256
+from compatgate.core.performance import sha256
 from compatgate.errors import BadInput, CatalogError, CompatgateError, ManyProblems
 
 ENVIRONMENT = "COMPATGATE_FACTS"
@@ -127,7 +127,7 @@ def _package(path: str, data: bytes) -> str:
 
 
 def _schemas() -> list[str]:
-    return sorted({sources.form(name) for name in sources.names()})
+    return sorted({sources.format_of(name) for name in sources.names()})
 
 
 def _component(path: str, data: bytes) -> str:
@@ -159,23 +159,25 @@ def _component(path: str, data: bytes) -> str:
     return name
 
 
-def merged(source: str, shipped: dict[str, Any], overlays: Iterable[Overlay]) -> dict[str, Any]:
+def merge_overlays(
+    source: str, shipped: dict[str, Any], overlays: Iterable[Overlay]
+) -> dict[str, Any]:
     """Apply operators' files to a shipped file; the last one wins.
 
     Raises:
         BadInput: an overlay is malformed; each mistake has its file, path and value.
     """
-    from compatgate.catalog.schema import errors, read_schema
+    from compatgate.catalog.sources import read_schema, schema_errors
 
     schema = read_schema(source)
     for overlay in overlays:
         document = _parse(overlay)
         touched: dict[str, Any] = {}
         whole = not shipped  # a new file must be complete
-        shipped = _lay_over(shipped, document, schema, touched, overlay.path)
+        shipped = _merge_sections(shipped, document, schema, touched, overlay.path)
         problems: list[CompatgateError] = [
             BadInput(reason, field=f"{overlay.path}: {where}".rstrip(": "), value=value)
-            for where, value, reason in errors(source, touched, partial=not whole)
+            for where, value, reason in schema_errors(source, touched, partial=not whole)
         ]
         if len(problems) == 1:
             raise problems[0]
@@ -193,7 +195,7 @@ def _parse(overlay: Overlay) -> dict[str, Any]:
         ) from error
 
 
-def _lay_over(
+def _merge_sections(
     base: dict[str, Any],
     over: dict[str, Any],
     schema: dict[str, Any],
@@ -201,17 +203,17 @@ def _lay_over(
     path: str,
 ) -> dict[str, Any]:
     """Merge an overlay's sections into the base; collect changed values in ``touched``."""
-    from compatgate.catalog.schema import natural_key, of_items, of_property
+    from compatgate.catalog.sources import item_schema, natural_key, property_schema
 
     result = dict(base)
     for name, value in over.items():
-        described, there = of_property(schema, name), base.get(name)
+        described, there = property_schema(schema, name), base.get(name)
         key = natural_key(described)
         if key and isinstance(value, list) and isinstance(there, list | None):
-            rows = _Rows(there or [], key, of_items(described), f"{path}: {name}")
+            rows = _Rows(there or [], key, item_schema(described), f"{path}: {name}")
             result[name], touched[name] = rows.lay_over(value)
         elif isinstance(value, dict) and isinstance(there, dict):
-            result[name] = touched[name] = _lay_over(there, value, described, {}, path)
+            result[name] = touched[name] = _merge_sections(there, value, described, {}, path)
         else:
             result[name] = touched[name] = value
     return result
@@ -248,7 +250,7 @@ class _Rows:
                 continue
             fields = {k: v for k, v in record.items() if k != "remove"}
             there = self.rows.get(name, {})
-            self.rows[name] = _lay_over(there, fields, self.schema, {}, self.where)
+            self.rows[name] = _merge_sections(there, fields, self.schema, {}, self.where)
             touched.append(self.rows[name])
         return list(self.rows.values()), touched
 

@@ -1,7 +1,8 @@
-"""Find, hash and parse the fact files."""
+"""Find, hash and parse the fact files, read their schemas and explain schema errors."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from compatgate import resources
-from compatgate.core.digest import sha256
+from compatgate.core.performance import sha256
 from compatgate.errors import CatalogError
 
 SUFFIX = ".yaml"
@@ -19,33 +20,31 @@ FOLDERS = {"frameworks": "framework", "packages": "packages"}
 NOT_FACTS = frozenset({"exceptions"})
 """Files in the folder of facts that configure checks."""
 
-
 ROOT = "COMPATGATE_FACTS_ROOT"
 """Variable that names a folder of facts to use instead of the shipped one. For tests, whose answers
 must not change with every added release; operators use overlays."""
 
+_REPLACEMENT: ContextVar[str | None] = ContextVar("rooted", default=None)
 
-_ROOTED: ContextVar[str | None] = ContextVar("rooted", default=None)
 
-
-def replaced() -> str | None:
+def replacement_root() -> str | None:
     """Return the folder that replaces the shipped facts (and compiled tables), if any."""
-    return _ROOTED.get() or os.environ.get(ROOT) or None
+    return _REPLACEMENT.get() or os.environ.get(ROOT) or None
 
 
 @contextmanager
-def rooted(folder: str) -> Iterator[None]:
+def replace_root(folder: str) -> Iterator[None]:
     """Use another whole folder of facts, such as that of another release, inside the block."""
-    token = _ROOTED.set(folder)
+    token = _REPLACEMENT.set(folder)
     try:
         yield
     finally:
-        _ROOTED.reset(token)
+        _REPLACEMENT.reset(token)
 
 
 def facts_dir() -> str:
     """Return the directory of the shipped fact files."""
-    return replaced() or os.path.join(resources.locate("matrix"), "facts")
+    return replacement_root() or os.path.join(resources.locate("matrix"), "facts")
 
 
 def source_path(name: str) -> str:
@@ -75,12 +74,12 @@ def _stems(folder: str) -> list[str]:
     return [n.removesuffix(SUFFIX) for n in found if n.endswith(SUFFIX) and n[0] != "."]
 
 
-def ships(name: str) -> bool:
+def is_shipped(name: str) -> bool:
     """Tell whether a fact file is shipped, not only in an overlay."""
     return os.path.exists(source_path(name))
 
 
-def form(name: str) -> str:
+def format_of(name: str) -> str:
     """Return the format of a fact file, which names its schema: the folder's, else its own."""
     folder, _, rest = name.rpartition("/")
     return FOLDERS[folder] if folder else rest
@@ -144,3 +143,116 @@ def parse(data: bytes, path: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise CatalogError("not a mapping", field=path, value=path, hint="see docs/facts.md")
     return document
+
+
+Schema = dict[str, Any]
+
+
+def schema_folder() -> str:
+    """Return the folder of the schemas."""
+    return os.path.join(resources.locate("matrix"), "schema", "facts")
+
+
+@lru_cache(maxsize=64)
+def read_schema(source: str) -> Schema:
+    """Return the schema of a fact file; the files of a folder share one."""
+    path = os.path.join(schema_folder(), f"{format_of(source)}.schema.json")
+    with open(path, encoding="utf-8") as file:
+        schema: Schema = json.load(file)
+    return schema
+
+
+def natural_key(schema: Schema) -> tuple[str, ...]:
+    """Return the fields that identify a record of a list; empty where the list is one value."""
+    for choice in (schema, *schema.get("anyOf", ())):
+        if key := choice.get("x-key"):
+            return tuple(key)
+    return ()
+
+
+def item_schema(schema: Schema) -> Schema:
+    """Return the schema of a list's records."""
+    for choice in (schema, *schema.get("anyOf", ())):
+        if isinstance(items := choice.get("items"), dict):
+            return items
+    return {}
+
+
+def property_schema(schema: Schema, name: str) -> Schema:
+    """Return the schema of a field; empty without one."""
+    for choice in (schema, *schema.get("anyOf", ())):
+        if isinstance(found := choice.get("properties", {}).get(name), dict):
+            return found
+    return {}
+
+
+def schema_errors(
+    source: str, document: Any, *, partial: bool = False
+) -> Iterator[tuple[str, Any, str]]:
+    """Yield schema errors: path, value and reason.
+
+    Args:
+        source: name of the fact file.
+        document: parsed content.
+        partial: accept missing sections.
+    """
+    from jsonschema import Draft202012Validator
+    from referencing import Registry, Resource
+
+    schema = _optional_sections(read_schema(source)) if partial else read_schema(source)
+    common = Resource.from_contents(read_schema("common"))
+    registry: Any = Registry().with_resource("common.schema.json", common)
+    validator = Draft202012Validator(schema, registry=registry)
+    for error in validator.iter_errors(document):
+        yield (
+            natural_path(document, list(error.absolute_path), schema),
+            error.instance,
+            _reason(error),
+        )
+
+
+def _optional_sections(schema: Schema) -> Schema:
+    """Return the schema without required sections and minimum lengths."""
+    sections = {
+        name: {rule: value for rule, value in section.items() if rule != "minItems"}
+        for name, section in schema["properties"].items()
+    }
+    return {**schema, "required": [], "properties": sections}
+
+
+def natural_path(document: Any, path: list[Any], schema: Schema) -> str:
+    """Return a path with natural keys instead of positions: ``releases[cuda=12.4.1].driver``."""
+    text = ""
+    node, described = document, schema
+    for step in path:
+        if isinstance(step, int):
+            record = node[step]
+            text += f"[{record_label(record, natural_key(described)) or step}]"
+            described = item_schema(described)
+        else:
+            text += f".{step}" if text else str(step)
+            described = property_schema(described, str(step))
+        node = node[step]
+    return text
+
+
+def record_label(record: Any, key: tuple[str, ...]) -> str:
+    """Return the name of a record, ``cuda=12.4.1``; empty without a key."""
+    if not isinstance(record, dict):
+        return ""
+    return ",".join(f"{field}={record[field]}" for field in key if field in record)
+
+
+def _reason(error: Any) -> str:
+    """Explain an error in the schema's own words, where it has any."""
+    if error.validator == "anyOf" and error.context:
+        return _reason(max(error.context, key=lambda e: (e.validator == "pattern", -len(e.path))))
+    if error.validator == "enum":
+        return f"{error.instance!r} is not one of {', '.join(map(str, error.validator_value))}"
+    wanted = error.schema.get("description") if isinstance(error.schema, dict) else None
+    if isinstance(error.instance, (int, float)) and error.validator == "type":
+        return f"{error.instance!r} is a number in YAML; quote the text (12.10 becomes 12.1)"
+    if wanted and error.validator in ("pattern", "type"):
+        return f"{error.instance!r} is not {wanted}"
+    message: str = error.message
+    return message if len(message) < 200 else f"{message[:200]}..."

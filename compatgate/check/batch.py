@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from compatgate.core.verdict import EXIT_ALLOWED, EXIT_BAD_INPUT, exit_code, worst_exit
+from compatgate.core.rule import EXIT_ALLOWED, EXIT_BAD_INPUT, exit_code, worst_exit
 from compatgate.errors import BadInput, CompatgateError, Unavailable
-from compatgate.strict_json import NOT_JSON
+from compatgate.strict_json import DECODE_ERRORS
 
 if TYPE_CHECKING:
     import argparse
@@ -31,10 +31,10 @@ def run_batch(args: argparse.Namespace) -> int:
         BadInput: the file cannot be read, or options contradict the batch.
         Unavailable: the gate does not answer; earlier lines were answered.
     """
-    from compatgate.check.deciders import decider_for
+    from compatgate.check.deciders import choose_decider
 
     _refuse(args)
-    decider = decider_for(args)
+    decider = choose_decider(args)
     decode, encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
     worst = EXIT_ALLOWED
     write = sys.stdout.write
@@ -54,7 +54,7 @@ def _answer(line: bytes, number: int, decider: Decider, decode: Any) -> tuple[in
     try:
         try:
             body = decode(line)
-        except NOT_JSON as error:
+        except DECODE_ERRORS as error:
             hint = 'one JSON object per line, like {"pool": {...}, "stack": {...}}'
             raise BadInput(f"the line is not JSON: {error}", hint=hint) from None
         if not isinstance(body, dict):

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from compatgate.check.reports import FORMATS
-from compatgate.core.verdict import EXIT_ALLOWED, EXIT_NO_DECISION, exit_code, worst_exit
+from compatgate.core.rule import EXIT_ALLOWED, EXIT_NO_DECISION, exit_code, worst_exit
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.cli.parser import add_overlays, add_server, server_of
 
@@ -49,12 +49,12 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options: target or pool, stack, decider and output."""
     parser.epilog = _EXAMPLES
-    add_where(parser.add_argument_group("target or pool"))
+    add_place_options(parser.add_argument_group("target or pool"))
     what = parser.add_argument_group("stack")
-    _what(what)
-    _files(what)
+    _add_stack_options(what)
+    _add_file_options(what)
     who = parser.add_argument_group("decider (default: the facts; for --target the database)")
-    add_who(who)
+    add_decider_options(who)
     who.add_argument(
         "--at",
         metavar="REVISION|TIME",
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[=FILE]",
         action="append",
         default=[],
-        type=_form,
+        type=_format_option,
         help=f"output format (default: text), one of {', '.join(FORMATS)}; may name a file, may be"
         " repeated; github also writes the job summary and the step's outputs",
     )
@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _form(text: str) -> str:
+def _format_option(text: str) -> str:
     """Check a value of ``--format``."""
     from argparse import ArgumentTypeError
 
@@ -104,7 +104,7 @@ def _form(text: str) -> str:
     return text
 
 
-def add_where(group: argparse._ArgumentGroup) -> None:
+def add_place_options(group: argparse._ArgumentGroup) -> None:
     """Add the options that name a target or a pool."""
     group.add_argument("--target", metavar="NAME", help="target of the blessed matrix")
     group.add_argument(
@@ -134,7 +134,7 @@ def add_where(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _what(group: argparse._ArgumentGroup) -> None:
+def _add_stack_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--stack",
         metavar="NAME=VERSION,...",
@@ -152,7 +152,7 @@ def _what(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _files(group: argparse._ArgumentGroup) -> None:
+def _add_file_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--image",
         metavar="REF",
@@ -181,10 +181,10 @@ def _files(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="stack from an SBOM: CycloneDX or SPDX (extra: compatgate[sbom])",
     )
-    add_wheels(group)
+    add_wheel_options(group)
 
 
-def add_wheels(group: argparse._ActionsContainer) -> None:
+def add_wheel_options(group: argparse._ActionsContainer) -> None:
     """Add the options for measuring wheels without a record."""
     group.add_argument(
         "--read-wheels",
@@ -199,7 +199,7 @@ def add_wheels(group: argparse._ActionsContainer) -> None:
     )
 
 
-def add_who(group: argparse._ArgumentGroup) -> None:
+def add_decider_options(group: argparse._ArgumentGroup) -> None:
     """Add the options for the source of targets and facts."""
     add_server(group, what="targets", timeout_s=10)
     group.add_argument("--bundle", metavar="FILE", help="use a bundle")
@@ -222,7 +222,7 @@ def run(args: argparse.Namespace) -> int:
     """
     _complete(args)
     try:
-        status = _asked(args)
+        status = _answer_all(args)
     except CompatgateError as error:
         open_anyway = args.fail_open and error.exit_code == EXIT_NO_DECISION
         if "github" in args.format:
@@ -239,19 +239,19 @@ def run(args: argparse.Namespace) -> int:
     return status
 
 
-def _asked(args: argparse.Namespace) -> int:
+def _answer_all(args: argparse.Namespace) -> int:
     if args.batch is not None:
         from compatgate.check.batch import run_batch
 
         return run_batch(args)
     from compatgate.check import reports as forms
-    from compatgate.check.deciders import decider_for
+    from compatgate.check.deciders import choose_decider
 
     reports = forms.read_reports(args.format, args.output)
     files = (args.sbom, args.probe, args.nvidia_smi, args.node_labels, args.bundle)
     forms.refuse_inputs(reports, (*args.lock, *files))
     forms.remove_old(reports)
-    decider = decider_for(args)
+    decider = choose_decider(args)
     try:
         answers = _answers(args, decider)
     finally:
@@ -269,11 +269,11 @@ def _asked(args: argparse.Namespace) -> int:
 def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:
     from compatgate.check.question import read_questions
     from compatgate.check.reports import Answer, Place
-    from compatgate.kit.cli.terminal import printable
+    from compatgate.kit.cli.terminal import strip_controls
 
     asked = read_questions(args, decider.facts, lambda: _target_pools(args))
     for note in asked.notes:
-        print(f"note: {printable(note)}", file=sys.stderr)
+        print(f"note: {strip_controls(note)}", file=sys.stderr)
     read = [path for path in (*args.lock, args.sbom) if path]
     fallback = None
     if args.show_at:

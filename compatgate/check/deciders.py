@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from compatgate.client import Client
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
-    from compatgate.core.matrix import Target
-    from compatgate.service.cli.local import Local
+    from compatgate.core.request import Target
+    from compatgate.service.local_gate import LocalClient
 
 Body = dict[str, Any]
 
@@ -94,8 +94,7 @@ class FactsDecider(Decider):
         if bodies[0].get("pool") is None and bodies[0].get("target") is not None:
             return self._targets.decide(bodies, records)
         from compatgate.core.evaluate import evaluate
-        from compatgate.core.matrix import Target
-        from compatgate.core.request import parse_request
+        from compatgate.core.request import Target, parse_request
 
         requests = [parse_request(body, self._facts.gpus) for body in bodies]
         pools = tuple(request.pool for request in requests if request.pool)
@@ -128,18 +127,18 @@ class GateDecider(Decider):
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
         """Return the gate's verdict; see `Decider.decide`."""
         from compatgate.check.verdicts import join_verdicts
-        from compatgate.errors import Damaged, Unavailable
+        from compatgate.errors import DamagedContent, Unavailable
 
         try:
             return join_verdicts([self._ask(body) for body in bodies])
-        except (Damaged, Unavailable) as error:
+        except (DamagedContent, Unavailable) as error:
             hint = "; ".join(filter(None, (error.hint, self._hint)))
             raise Unavailable(error.problem, field=error.field, hint=hint) from None
 
     def _ask(self, body: Body) -> dict[str, Any]:
         from compatgate.check.verdicts import verdict_of
         from compatgate.client.operations import Operations
-        from compatgate.service.cli.gate import ask
+        from compatgate.service.gate_client import ask
 
         gate = self.client
         if self._at is None:
@@ -197,10 +196,10 @@ class DatabaseDecider(GateDecider):
         self._overlays = overlays
 
     @cached_property
-    def _local(self) -> Local:
-        from compatgate.service.cli.local import Local
+    def _local(self) -> LocalClient:
+        from compatgate.service.local_gate import LocalClient
 
-        return Local.open(self._database, overlays=self._overlays)
+        return LocalClient.open(self._database, overlays=self._overlays)
 
     @property
     def client(self) -> Client:
@@ -227,7 +226,7 @@ class BundleDecider(Decider):
     """
 
     def __init__(self, path: str) -> None:
-        from compatgate.service.gate.bundle import load_bundle
+        from compatgate.service.gate.snapshot import load_bundle
 
         bundle = load_bundle(path)
         if not bundle.facts_match:
@@ -247,7 +246,7 @@ class BundleDecider(Decider):
         """Return the gate's verdict; see `Decider.decide`."""
         from msgspec.structs import replace
 
-        from compatgate.service.gate.deciding import decide
+        from compatgate.service.gate.decider import decide
 
         snapshot = self._snapshot
         if records:
@@ -256,7 +255,7 @@ class BundleDecider(Decider):
         return verdict
 
 
-def decider_for(args: argparse.Namespace) -> Decider:
+def choose_decider(args: argparse.Namespace) -> Decider:
     """Choose the decider by the options; open no database before the first question."""
     at = getattr(args, "moment", None)
     if server := args.server or args.target_server:
@@ -268,7 +267,7 @@ def decider_for(args: argparse.Namespace) -> Decider:
 
 
 def _client(url: str, args: argparse.Namespace) -> Client:
-    from compatgate.service.cli.gate import make_client
+    from compatgate.service.gate_client import make_client
 
     return make_client(url, args.token, args.timeout, retries=0)
 
@@ -289,24 +288,24 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
     """
     server = args.target_server if "target_server" in args else server_of(args)
     if server:  # the options were checked before
-        from compatgate.service.cli.gate import make_client
+        from compatgate.service.gate_client import make_client
 
         timeout = getattr(args, "timeout", 10.0)
         with make_client(server, args.token, timeout, retries=0) as client:
             return _ask(client, args.target)
     if args.bundle:
-        from compatgate.service.gate.bundle import load_bundle
+        from compatgate.service.gate.snapshot import load_bundle
 
         return _bodies(load_bundle(args.bundle).snapshot().target(args.target))
-    from compatgate.service.cli.local import Local
+    from compatgate.service.local_gate import LocalClient
 
-    with Local.open(args.database, overlays=args.facts) as local:
+    with LocalClient.open(args.database, overlays=args.facts) as local:
         return _ask(local.client, args.target)
 
 
 def _ask(gate: Client, target: str) -> list[dict[str, Any]]:
     from compatgate.client.operations import Operations
-    from compatgate.service.cli.gate import ask
+    from compatgate.service.gate_client import ask
 
     pools = (ask(gate, Operations.show_target, target).get("spec") or {}).get("pools")
     if not isinstance(pools, list):

@@ -1,4 +1,7 @@
-"""Turn command-line options into the request bodies of a question."""
+"""Turn command-line options and an observed host into the request bodies of a question.
+
+A host is observed by a probe, by the output of nvidia-smi, or by node labels.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 
 from compatgate.check.reports import Place
+from compatgate.core.gpus import resolve_gpu
 from compatgate.core.request import POOL_CHANGES, parse_changes_text
 from compatgate.core.stack import canonical_key, parse_stack_text
 from compatgate.errors import BadInput
+from compatgate.kit.cli.output import read_text
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
+    from compatgate.discovery.probe import Probe
 
 
 class Question(Struct, frozen=True):
@@ -35,7 +41,7 @@ class Question(Struct, frozen=True):
     records: tuple[Record, ...] = ()
 
 
-class Asked(Struct, frozen=True):
+class Questions(Struct, frozen=True):
     """All questions of a command.
 
     Attributes:
@@ -47,7 +53,7 @@ class Asked(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class _Where(NamedTuple):
+class _Location(NamedTuple):
     """Pools, changes of ``--set``, and the stack of options and probe."""
 
     pools: list[dict[str, Any]]
@@ -60,7 +66,7 @@ def read_questions(
     args: argparse.Namespace,
     facts: Callable[[], Facts],
     target_pools: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
-) -> Asked:
+) -> Questions:
     """Join options, probe and nvidia-smi; options win.
 
     Args:
@@ -72,12 +78,12 @@ def read_questions(
     Raises:
         BadInput: stack, target or pool is missing, or an option is malformed.
     """
-    where = _read_where(args, facts)
+    where = _read_location(args, facts)
     if not (args.lock or args.sbom or args.image):
         if not where.stack and not args.stack:
             raise BadInput("no stack is named", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
         if not (args.read_wheels or args.cached_wheels):
-            return Asked((Question(_bodies(args, where, where.stack, {})),), where.notes)
+            return Questions((Question(_bodies(args, where, where.stack, {})),), where.notes)
     from compatgate.check.stack_sources import read_platforms
 
     asked = target_pools if args.target else None
@@ -101,9 +107,9 @@ def read_questions(
                 continue
             stack, places, origins = written.stack, written.places, written.origins
         if args.image:
-            from compatgate.discovery.stated_stack import prefer_shown
+            from compatgate.discovery.stated_stack import prefer_detected
 
-            stack = prefer_shown(shown, stack, "the image")
+            stack = prefer_detected(shown, stack, "the image")
         file = lock if lock and len(args.lock) > 1 else ""
         records: tuple[Record, ...] = ()
         if args.read_wheels or args.cached_wheels:
@@ -115,17 +121,15 @@ def read_questions(
             stack, records = read.stack, read.records
             notes += read.notes
         questions.append(Question(_bodies(args, where, stack, image), file, places, records))
-    return Asked(tuple(questions), tuple(notes))
+    return Questions(tuple(questions), tuple(notes))
 
 
-def _read_where(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Where:
+def _read_location(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Location:
     stack = read_stack(args.stack)
     changes = read_changes(args.set)
     notes: tuple[str, ...] = ()
     pools = [read_pool(text) for text in args.pool]
     if args.probe or args.nvidia_smi or args.node_labels:
-        from compatgate.check.host_sources import read_host
-
         observed = read_host(args, facts())
         notes = observed.notes
         stated = set(map(canonical_key, stack))
@@ -143,11 +147,11 @@ def _read_where(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Where:
         raise BadInput(
             "no target or pool is named", hint="--target NAME, or --pool driver=535.104.05,gpu=L4"
         )
-    return _Where(pools, changes, stack, notes)
+    return _Location(pools, changes, stack, notes)
 
 
 def _bodies(
-    args: argparse.Namespace, where: _Where, stack: Mapping[str, Any], image: Mapping[str, str]
+    args: argparse.Namespace, where: _Location, stack: Mapping[str, Any], image: Mapping[str, str]
 ) -> tuple[dict[str, Any], ...]:
     """Return the request bodies, one per pool."""
     common: dict[str, Any] = {"stack": stack, **image}
@@ -155,7 +159,7 @@ def _bodies(
         common["set"] = where.changes
     if args.target:
         return ({"target": args.target, **common},)
-    return tuple({"pool": pool, **common} for pool in named(where.pools))
+    return tuple({"pool": pool, **common} for pool in name_pools(where.pools))
 
 
 def read_stack(texts: Iterable[str]) -> dict[str, Any]:
@@ -166,7 +170,7 @@ def read_stack(texts: Iterable[str]) -> dict[str, Any]:
     """
     stack: dict[str, Any] = {}
     for text in texts:
-        for name, value in _at("stack", text).items():
+        for name, value in _parse_field("stack", text).items():
             if canonical_key(name) in map(canonical_key, stack):
                 problem = f"{canonical_key(name)} is stated twice"
                 raise BadInput(problem, field=f"stack.{name}", hint="name each component once")
@@ -197,7 +201,7 @@ def read_pool(text: str) -> dict[str, Any]:
     Raises:
         BadInput: an item is not ``name=value``, or the pool is empty.
     """
-    pool = _at("pool", text)
+    pool = _parse_field("pool", text)
     if not pool:
         raise BadInput("is empty", field="pool", hint="like driver=535.104.05,gpu=A100-SXM4-80GB")
     if isinstance(pool.get("count"), str) and pool["count"].isdecimal():
@@ -205,7 +209,7 @@ def read_pool(text: str) -> dict[str, Any]:
     return pool
 
 
-def _at(field: str, text: str) -> dict[str, Any]:
+def _parse_field(field: str, text: str) -> dict[str, Any]:
     try:
         return parse_stack_text(text)
     except BadInput as error:
@@ -214,7 +218,7 @@ def _at(field: str, text: str) -> dict[str, Any]:
         raise error.at(field) from None
 
 
-def named(pools: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
+def name_pools(pools: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the pools with unique names."""
     if len(pools) < 2:
         return list(pools)
@@ -224,3 +228,138 @@ def named(pools: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
         name = str(pool.get("name") or pool.get("gpu") or "pool").lower()
         named.append({**pool, "name": f"{name}-{number}" if name in taken else name})
     return named
+
+
+class Host(Struct, frozen=True):
+    """Observations of a host.
+
+    Attributes:
+        pools: pool bodies, one per kind of GPU.
+        stack: components; only a probe has them.
+    """
+
+    pools: tuple[dict[str, Any], ...]
+    stack: dict[str, Any]
+    notes: tuple[str, ...]
+    table: Any
+
+    def choose(self, stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the observed pools, overridden or selected by stated pools.
+
+        Raises:
+            BadInput: several pools are stated.
+        """
+        if not stated:
+            return list(self.pools)
+        if len(stated) > 1:
+            raise BadInput("give one --pool with an observed host", hint="it overrides all pools")
+        changes = stated[0]
+        pools = list(self.pools)
+        if "gpu" in changes and pools:
+            wanted = resolve_gpu(str(changes["gpu"]), self.table).sku
+            pools = [pool for pool in pools if self._sku(pool) == wanted] or pools[:1]
+        return [{**pool, **changes} for pool in pools or [{}]]
+
+    def as_changes(self) -> dict[str, Any]:
+        """Return the observed pool as changes to a target's pools.
+
+        Raises:
+            BadInput: the host has several pools.
+        """
+        if len(self.pools) > 1:
+            names = ", ".join(str(pool.get("name")) for pool in self.pools)
+            raise BadInput(
+                f"the host has several kinds of GPU: {names}",
+                field="--nvidia-smi or --node-labels",
+                hint="with --target, choose one with --set driver=..,gpu=.. instead",
+            )
+        return {key: value for key, value in self.pools[0].items() if key not in ("name", "count")}
+
+    def _sku(self, pool: dict[str, Any]) -> str | None:
+        try:
+            return resolve_gpu(str(pool.get("gpu")), self.table).sku
+        except BadInput:
+            return None
+
+
+def read_host(args: argparse.Namespace, facts: Facts) -> Host:
+    """Read ``--probe``, and ``--nvidia-smi`` or ``--node-labels``, whose pools win.
+
+    With a target, a probe gives only the stack; the others give driver and GPU of one of the
+    target's nodes.
+
+    Raises:
+        BadInput: a file cannot be read or is malformed; or it has no GPU and no pool is stated.
+    """
+    pools: tuple[dict[str, Any], ...] = ()
+    stack: dict[str, Any] = {}
+    notes: list[str] = []
+    given = (args.probe, args.nvidia_smi, args.node_labels)
+    if given.count("-") > 1:
+        raise BadInput("standard input can be read once", field="--probe")
+    if args.nvidia_smi and args.node_labels:
+        raise BadInput("--nvidia-smi and --node-labels exclude each other")
+    if args.probe:
+        pools, stack, said = _read_probe(args.probe, facts)
+        notes += said
+    if args.nvidia_smi or args.node_labels:
+        printed = read_printed(args, facts)
+        pools = tuple(pool.to_body() for pool in printed.pools)
+        notes += [*printed.host["notes"], *(conflict.message for conflict in printed.conflicts)]
+    if not pools and not args.pool and not args.target:
+        raise BadInput(
+            "the probe found no GPU",
+            field=_host_origin(args.probe),
+            hint="describe the pool with --pool driver=..,gpu=..",
+        )
+    return Host(pools, stack, tuple(dict.fromkeys(notes)), facts.gpus)
+
+
+def _read_probe(
+    path: str, facts: Facts
+) -> tuple[tuple[dict[str, Any], ...], dict[str, Any], list[str]]:
+    """Return pools, stack and notes of a probe, or of an AICR snapshot."""
+    text, origin = read_text(path, "--probe"), _host_origin(path)
+    if "measurements" in text:
+        from compatgate.discovery.integrations.drafts import read_snapshot_pools
+
+        snapshot = read_snapshot_pools(text, facts, origin=origin)
+        if snapshot is not None:
+            return tuple(pool.to_body() for pool in snapshot.pools), {}, list(snapshot.notes)
+    from compatgate.discovery.probe import read_probe
+
+    document = read_probe(text, origin=origin)
+    return tuple(document["pools"]), document["stack"], _remarks(document, document["stack"])
+
+
+def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:
+    """Read ``--nvidia-smi`` or ``--node-labels``.
+
+    Raises:
+        BadInput: the file cannot be read, or is malformed.
+    """
+    from compatgate.discovery.probe import probe_labels, probe_output
+
+    if args.nvidia_smi:
+        text = read_text(args.nvidia_smi, "--nvidia-smi")
+        return probe_output(text, facts, origin=_host_origin(args.nvidia_smi))
+    from compatgate.discovery.node_labels import LARGEST as LARGEST_LABELS
+
+    text = read_text(args.node_labels, "--node-labels", LARGEST_LABELS)
+    return probe_labels(text, facts, origin=_host_origin(args.node_labels))
+
+
+def _remarks(document: dict[str, Any], stack: dict[str, Any]) -> list[str]:
+    """Return conflicts between sources, without those that the stack turns into findings."""
+    said = stack.get("conflicts")
+    messages = [str(conflict.get("message")) for conflict in _list(document, "conflicts")]
+    return [m for m in messages if m not in (said if isinstance(said, list) else ())]
+
+
+def _list(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    value = document.get(key)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _host_origin(path: str) -> str:
+    return "standard input" if path == "-" else path

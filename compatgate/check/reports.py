@@ -25,7 +25,7 @@ FORMATS: dict[str, str] = {
     "text": "compatgate.check.formats.text",
     "json": "compatgate.check.reports:json",
     "sarif": "compatgate.check.formats.sarif",
-    "junit": "compatgate.check.formats.junit",
+    "junit": "compatgate.check.formats.ci:junit",
     "github": "compatgate.check.formats.ci:github",
     "gitlab-codequality": "compatgate.check.formats.ci:gitlab",
     "markdown": "compatgate.check.formats.markdown",

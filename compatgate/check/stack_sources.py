@@ -16,8 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.check.reports import Place
-from compatgate.core.matrix import Cpu, Os, Pool
-from compatgate.core.request import change_pool
+from compatgate.core.request import Cpu, Os, Pool, change_pool
 from compatgate.core.stack import canonical_key
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.cli.output import read_bytes
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts.nvidia import Gpus
     from compatgate.core.facts.packages import Packages
     from compatgate.discovery.image.reading import ImageReading
-    from compatgate.discovery.lockfiles.interface import Origin
+    from compatgate.discovery.lockfiles.interface import PackageOrigin
     from compatgate.discovery.lockfiles.platform import Platform
     from compatgate.discovery.observations import Conflict, Observation
 
@@ -96,12 +95,12 @@ def read_platforms(
 
 
 def _platform(body: Mapping[str, Any], changes: Mapping[str, Any], gpus: Gpus) -> tuple[Os, Cpu]:
-    pool = change_pool(Pool("pool", None, None), _part(body), gpus, path="pool")
-    pool = change_pool(pool, _part(changes), gpus)
+    pool = change_pool(Pool("pool", None, None), _platform_part(body), gpus, path="pool")
+    pool = change_pool(pool, _platform_part(changes), gpus)
     return "linux" if pool.os == "wsl" else pool.os, pool.cpu
 
 
-def _part(body: Mapping[str, Any]) -> dict[str, Any]:
+def _platform_part(body: Mapping[str, Any]) -> dict[str, Any]:
     return {key: body[key] for key in ("gpu", "os", "cpu") if body.get(key)}
 
 
@@ -137,10 +136,10 @@ def read_image_reference(reference: str, cpu: str | None, facts: Facts) -> Image
     from compatgate.catalog import read_source
     from compatgate.discovery.cache import default_image_folder
     from compatgate.discovery.image.read import read_image
-    from compatgate.discovery.registry.limits import options_from_environment
+    from compatgate.discovery.registry.limits import read_options
 
     options = replace(
-        options_from_environment(),
+        read_options(),
         cache=default_image_folder(),
         arch_facts=facts.arch,
         packages=facts.packages,
@@ -225,7 +224,7 @@ class FileStack(Struct, frozen=True):
     stack: Body
     places: dict[str, Place] = {}
     unrelated: bool = False
-    origins: dict[str, Origin] = {}
+    origins: dict[str, PackageOrigin] = {}
 
 
 def read_files(
@@ -255,7 +254,7 @@ def read_files(
     body: Body = {}
     names = []
     written = FileStack({})
-    origins: dict[str, Origin] = {}
+    origins: dict[str, PackageOrigin] = {}
     if sbom:
         from compatgate.catalog import read_source
         from compatgate.discovery.sbom.read import read_sbom

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from compatgate.core.verdict import RANK, FindingOutcome, Outcome
+from compatgate.core.rule import OUTCOME_RANK, FindingOutcome, Outcome
 from compatgate.errors import Unavailable
 
 
@@ -89,7 +89,7 @@ def join_verdicts(verdicts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """
     if len(verdicts) == 1:
         return verdicts[0]
-    worst = max(verdicts, key=lambda v: (not v["allowed"], RANK[v["verdict"]]))
+    worst = max(verdicts, key=lambda v: (not v["allowed"], OUTCOME_RANK[v["verdict"]]))
     findings: dict[str, dict[str, Any]] = {}
     for verdict in verdicts:
         for finding in verdict["findings"]:
@@ -101,7 +101,9 @@ def join_verdicts(verdicts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         **worst,
         "allowed": all(verdict["allowed"] for verdict in verdicts),
         "ids": [verdict["id"] for verdict in verdicts],
-        "findings": sorted(findings.values(), key=lambda f: (-RANK[f["outcome"]], f["rule"])),
+        "findings": sorted(
+            findings.values(), key=lambda f: (-OUTCOME_RANK[f["outcome"]], f["rule"])
+        ),
         "checked": {
             key: [
                 rule

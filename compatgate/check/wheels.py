@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from compatgate.errors import BadInput
-from compatgate.kit.cli.terminal import printable
+from compatgate.kit.cli.terminal import strip_controls
 
 if TYPE_CHECKING:
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
-    from compatgate.core.matrix import Cpu, Os
     from compatgate.core.package_finder import OpenPackage
-    from compatgate.discovery.lockfiles.interface import Origin
+    from compatgate.core.request import Cpu, Os
+    from compatgate.discovery.lockfiles.interface import PackageOrigin
     from compatgate.discovery.wheels.on_demand import MeasureResult, PackageRequest
 
 Body = dict[str, Any]
 
 
-class ReadWheels(Struct, frozen=True):
+class WheelReading(Struct, frozen=True):
     """Results for packages without a record.
 
     Attributes:
@@ -39,12 +39,12 @@ class ReadWheels(Struct, frozen=True):
 
 def read_wheels(
     stack: Body,
-    origins: Mapping[str, Origin],
+    origins: Mapping[str, PackageOrigin],
     platforms: Sequence[tuple[Os, Cpu]],
     facts: Facts,
     *,
     network: bool,
-) -> ReadWheels:
+) -> WheelReading:
     """Find or measure the records that a stack lacks; report failures.
 
     Args:
@@ -61,44 +61,44 @@ def read_wheels(
     from compatgate.core.stack import parse_stack
 
     if not stack:
-        return ReadWheels(stack)
+        return WheelReading(stack)
     try:
         parsed = parse_stack(stack)
     except BadInput as error:
         raise error.at("stack") from None
     missing = open_packages(parsed, platforms, facts)
     if not missing:
-        return ReadWheels(stack)
+        return WheelReading(stack)
     from compatgate.discovery.cache import default_wheel_folder
-    from compatgate.discovery.wheels.index import configured_indexes
-    from compatgate.discovery.wheels.measure import MeasureOptions, toolkits_of_ptx
-    from compatgate.discovery.wheels.on_demand import WheelSources, measure_all
+    from compatgate.discovery.wheels.index import read_index_settings
+    from compatgate.discovery.wheels.measure import MeasureOptions, list_ptx_toolkits
+    from compatgate.discovery.wheels.on_demand import WheelSources, measure_packages
 
-    found = measure_all(
-        [_wanted(package, origins) for package in missing],
-        WheelSources(configured_indexes()),
-        MeasureOptions(toolkits=toolkits_of_ptx(facts.arch), cache=default_wheel_folder()),
-        _Lines(),
+    found = measure_packages(
+        [_package_request(package, origins) for package in missing],
+        WheelSources(read_index_settings()),
+        MeasureOptions(toolkits=list_ptx_toolkits(facts.arch), cache=default_wheel_folder()),
+        _ProgressLines(),
         network=network,
     )
     why = {release_of(one.wanted.package): one.why for one in found if one.record is None}
-    return ReadWheels(
+    return WheelReading(
         {**stack, "unmeasured": {**stack.get("unmeasured", {}), **why}} if why else stack,
         tuple(one.record for one in found if one.record),
         tuple(map(_note, found)),
     )
 
 
-def _wanted(package: OpenPackage, origins: Mapping[str, Origin]) -> PackageRequest:
+def _package_request(package: OpenPackage, origins: Mapping[str, PackageOrigin]) -> PackageRequest:
     """Request a package by its file, or only by version if the stated version differs."""
     from compatgate.core.versions import parse_version
-    from compatgate.discovery.wheels.on_demand import PackageRequest, request_of
+    from compatgate.discovery.wheels.on_demand import PackageRequest, build_request
 
     origin = origins.get(package.name)
     if origin is None:
-        return request_of(package)
+        return build_request(package)
     same = parse_version(package.name, origin.version).public == package.version.public
-    return PackageRequest(package, origin) if same else request_of(package)
+    return PackageRequest(package, origin) if same else build_request(package)
 
 
 def _note(one: MeasureResult) -> str:
@@ -109,7 +109,7 @@ def _note(one: MeasureResult) -> str:
     return f"{title}: {when}, {one.record.wheel} (sha256 {one.record.sha256})"
 
 
-class _Lines:
+class _ProgressLines:
     """Progress lines on standard error, for several wheels at once."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class _Lines:
         """Print the name of the wheel and the size to read."""
         with self._writing:
             text = f"{wheel}: reading {size / 1e6:.1f} MB"
-            print(printable(text), file=sys.stderr, flush=True)
+            print(strip_controls(text), file=sys.stderr, flush=True)
 
     def member(self, path: str, size: int) -> None:
         """Do nothing: lines of several wheels would mix."""

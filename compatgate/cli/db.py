@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
-    from compatgate.service.runs.pruning import OfRuns, Pruned
+    from compatgate.service.runs.pruning import PrunedRuns, PruneReport
 
 _EXAMPLES = """\
 examples:
@@ -61,12 +61,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _upgrade(args: argparse.Namespace) -> int:
-    from compatgate.kit.database import schema
+    from compatgate.kit.database import tables
     from compatgate.kit.database.database import Database
 
     database = Database.open(args.database)
-    before = schema.current(database)
-    after = schema.migrate(database)
+    before = tables.current_version(database)
+    after = tables.migrate_schema(database)
     report = {"database": database.shown, "before": before, "schema": after}
     change = f"{before or 'empty'} -> {after}" if before != after else f"already at {after}"
     _print(args, report, f"{database.shown}: {change}")
@@ -76,12 +76,16 @@ def _upgrade(args: argparse.Namespace) -> int:
 
 def _status(args: argparse.Namespace) -> int:
     """Show the schema, without creating a file."""
-    from compatgate.kit.database import schema
+    from compatgate.kit.database import tables
     from compatgate.kit.database.database import Database, display_url, resolve_url
 
     url = resolve_url(args.database)
     if url.drivername == "sqlite" and not os.path.exists(str(url.database)):
-        report = {"database": display_url(url), "schema": None, "expected": schema.expected()}
+        report = {
+            "database": display_url(url),
+            "schema": None,
+            "expected": tables.expected_version(),
+        }
         _print(
             args,
             report,
@@ -89,7 +93,7 @@ def _status(args: argparse.Namespace) -> int:
         )
         return 1
     database = Database.open(args.database)
-    found, needed = schema.current(database), schema.expected()
+    found, needed = tables.current_version(database), tables.expected_version()
     state = "up to date" if found == needed else f"run: compatgate db upgrade ({needed} needed)"
     report = {"database": database.shown, "schema": found, "expected": needed}
     _print(args, report, f"{database.shown}: schema {found or 'none'}, {state}")
@@ -132,21 +136,21 @@ def run_prune(args: argparse.Namespace) -> int:
         Unavailable: the database does not answer, or has another schema.
     """
     from compatgate.errors import BadInput
-    from compatgate.kit.cli.options import user
-    from compatgate.kit.database import schema
+    from compatgate.kit.cli.options import user_name
+    from compatgate.kit.database import tables
     from compatgate.kit.database.database import Database
-    from compatgate.service.cli.gate import refuse_missing
-    from compatgate.service.runs.pruning import Ages, prune_database
+    from compatgate.service.gate_client import refuse_missing
+    from compatgate.service.runs.pruning import PruneAges, prune_database
 
-    ages = Ages(**{name: _age(args, name) for name in _OPTIONS})
-    if ages == Ages():
+    ages = PruneAges(**{name: _age(args, name) for name in _OPTIONS})
+    if ages == PruneAges():
         options = ", ".join(option for option, _ in _OPTIONS.values())
         raise BadInput("no data to remove is named", field="db prune", hint=f"one of {options}")
     refuse_missing(args.database)
     database = Database.open(args.database)
     try:
-        schema.prepare(database)
-        found = prune_database(database, ages, by=user(), dry_run=args.dry_run)
+        tables.prepare_schema(database)
+        found = prune_database(database, ages, by=user_name(), dry_run=args.dry_run)
     finally:
         database.close()
     if args.format == "json":
@@ -163,27 +167,27 @@ def _age(args: argparse.Namespace, name: str) -> timedelta | None:
     return parse_duration(text, field=_OPTIONS[name][0]) if text else None
 
 
-def _print_pruned(found: Pruned) -> None:
-    from compatgate.kit.cli.output import seconds
-    from compatgate.kit.cli.terminal import printable
+def _print_pruned(found: PruneReport) -> None:
+    from compatgate.kit.cli.output import format_time
+    from compatgate.kit.cli.terminal import strip_controls
 
     for what, part in (("logs", found.logs), ("reports", found.reports)):
         if part:
             print(_line(what, part))
     if found.hosts:
-        print(f"hosts unseen since {seconds(found.hosts.before)}: {len(found.hosts.hosts)}")
+        print(f"hosts unseen since {format_time(found.hosts.before)}: {len(found.hosts.hosts)}")
         for name, seen in found.hosts.hosts.items():
-            print(f"  {printable(name)}, last seen {seconds(seen)}")
+            print(f"  {strip_controls(name)}, last seen {format_time(seen)}")
     if found.nothing:
         print("nothing to remove")
     elif found.dry_run:
         print("dry run: no data was removed")
 
 
-def _line(what: str, part: OfRuns) -> str:
-    from compatgate.kit.cli.output import seconds
+def _line(what: str, part: PrunedRuns) -> str:
+    from compatgate.kit.cli.output import format_time
 
     return (
-        f"{what} of runs that ended before {seconds(part.before)}:"
+        f"{what} of runs that ended before {format_time(part.before)}:"
         f" {part.runs} runs, {part.bytes / 2**20:.1f} MiB"
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from compatgate.core.buildenv import MEANINGS, build_environment
+from compatgate.core.build_environment import MEANINGS, build_environment
 from compatgate.core.request import parse_pool
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import add_overlays, add_server
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.core.facts import Facts
-    from compatgate.core.matrix import Pool
+    from compatgate.core.request import Pool
 
 _EXAMPLES = """\
 examples:
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _export(variables: dict[str, str]) -> str:
-    return "\n".join(f"export {name}={_quoted(value)}" for name, value in variables.items())
+    return "\n".join(f"export {name}={_quote(value)}" for name, value in variables.items())
 
 
 def _dotenv(variables: dict[str, str]) -> str:
@@ -110,7 +110,7 @@ def _json(variables: dict[str, str]) -> str:
     return msgspec.json.format(msgspec.json.encode(variables), indent=2).decode()
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     return value if value.replace(".", "").isalnum() else f"'{value}'"
 
 
@@ -124,9 +124,11 @@ _WRITERS = {
 
 
 def _stated_pools(texts: list[str], facts: Facts) -> list[Pool]:
-    from compatgate.check.question import named, read_pool
+    from compatgate.check.question import name_pools, read_pool
 
-    return [parse_pool(body, facts.gpus) for body in named([read_pool(text) for text in texts])]
+    return [
+        parse_pool(body, facts.gpus) for body in name_pools([read_pool(text) for text in texts])
+    ]
 
 
 def _target_pools(args: argparse.Namespace, facts: Facts) -> list[Pool]:

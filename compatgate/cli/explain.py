@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.format == "markdown":
         print("\n\n".join(_markdown(rule) for rule in rules))
     elif args.rule is None:
-        print("\n".join(_listed()))
+        print("\n".join(_list_rules()))
     else:
         print(_text(rules[0], width_of(sys.stdout), colour=wants_colour(sys.stdout)))
     return 0
@@ -75,7 +75,7 @@ def find_rule(text: str) -> Rule:
     raise BadInput(f"rule '{text}' does not exist", field="rule", value=text, hint=hint)
 
 
-def _listed() -> list[str]:
+def _list_rules() -> list[str]:
     width = max(len(rule.name) for rule in RULES)
     return [f"{rule.id}  {rule.name:<{width}}  {_summary(rule)}" for rule in RULES]
 

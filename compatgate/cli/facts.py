@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _common(actions.add_parser("list", help="show tables, record counts, digest and overlays"))
+    _add_common_options(
+        actions.add_parser("list", help="show tables, record counts, digest and overlays")
+    )
     show = actions.add_parser("show", help="show whole records with notes and sources")
     show.add_argument(
         "table", metavar="TABLE", help="table, for example cuda_driver, torch or gpus"
@@ -46,18 +48,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         help="record, for example 12.4.1, 2.4.1 or H100 (default: list all)",
     )
-    _common(show)
-    _common(actions.add_parser("verify", help="check the facts against each other"))
+    _add_common_options(show)
+    _add_common_options(actions.add_parser("verify", help="check the facts against each other"))
     measure = actions.add_parser("measure", help=facts_measure.HELP)
     facts_measure.add_arguments(measure)
-    _common(measure)
+    _add_common_options(measure)
     refresh = actions.add_parser("refresh", help=facts_refresh.HELP)
     facts_refresh.add_arguments(refresh)
-    _common(refresh)
+    _add_common_options(refresh)
     facts_diff.add_arguments(actions.add_parser("diff", help=facts_diff.HELP))
 
 
-def _common(parser: argparse.ArgumentParser) -> None:
+def _add_common_options(parser: argparse.ArgumentParser) -> None:
     add_overlays(parser)
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="output format (default: text)"
@@ -88,14 +90,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     from compatgate.catalog import open_library
-    from compatgate.catalog.browse import lists
+    from compatgate.catalog.browse import keyed_lists
     from compatgate.catalog.sources import title
 
     library = open_library(args.facts)
     records = {}
     for name in library.names:
         document = library.document(name)
-        records[title(name)] = {part: len(document[part]) for part in lists(name, document)}
+        records[title(name)] = {part: len(document[part]) for part in keyed_lists(name, document)}
     overlays = [overlay.label for overlay in library.overlays]
     if args.format == "json":
         print(json.dumps({"digest": library.digest, "overlays": overlays, "tables": records}))
@@ -120,17 +122,17 @@ def _show(args: argparse.Namespace) -> int:
     from compatgate.catalog import browse, open_library
 
     library = open_library(args.facts)
-    source = browse.source_of(args.table, library.names)
+    source = browse.find_source(args.table, library.names)
     document = library.document(source)
     if args.key is None:
         return _show_names(source, document, args.format)
-    found = browse.find(source, document, args.key)
+    found = browse.find_records(source, document, args.key)
     if args.format == "json":
         print(json.dumps(found))
         return 0
-    keys = browse.lists(source, document)
+    keys = browse.keyed_lists(source, document)
     blocks = [
-        _record(f"{part} {browse.name_of(record, keys[part])}", record, keys[part])
+        _record(f"{part} {browse.record_name(record, keys[part])}", record, keys[part])
         for part, records in found.items()
         for record in records
     ]
@@ -142,36 +144,36 @@ def _show_names(source: str, document: dict[str, Any], form: str) -> int:
     from compatgate.catalog import browse
 
     names = {
-        part: [browse.name_of(record, key) for record in document[part]]
-        for part, key in browse.lists(source, document).items()
+        part: [browse.record_name(record, key) for record in document[part]]
+        for part, key in browse.keyed_lists(source, document).items()
     }
     if form == "json":
         print(json.dumps(names))
         return 0
     width = width_of(sys.stdout)
     for part, spoken in names.items():
-        print(_bold(part))
-        print("\n".join(f"  {line}" for line in wrap(_unbroken(spoken), width - 2)))
+        print(_paint_bold(part))
+        print("\n".join(f"  {line}" for line in wrap(_join_names(spoken), width - 2)))
     return 0
 
 
-def _unbroken(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     """Join names on one line; quote names with blanks."""
     return "  ".join(f"'{name}'" if " " in name else name for name in names)
 
 
 def _record(title: str, record: dict[str, Any], key: Sequence[str]) -> str:
     fields = {name: value for name, value in record.items() if name not in key}
-    return "\n".join([_bold(title), *_fields(fields, indent=2)])
+    return "\n".join([_paint_bold(title), *_fields(fields, indent=2)])
 
 
 def _fields(fields: dict[str, Any], indent: int) -> Iterator[str]:
     """Yield aligned names and values; skip unknown values."""
     known = {str(name): value for name, value in fields.items() if value is not None}
-    plain = [name for name, value in known.items() if not _nested(value)]
+    plain = [name for name, value in known.items() if not _is_nested(value)]
     width = max(map(len, plain), default=0)
     for name, value in known.items():
-        if not _nested(value):
+        if not _is_nested(value):
             yield from _line(name, _text(value), indent, width)
             continue
         yield f"{' ' * indent}{name}"
@@ -181,7 +183,7 @@ def _fields(fields: dict[str, Any], indent: int) -> Iterator[str]:
             yield from rest
 
 
-def _nested(value: Any) -> bool:
+def _is_nested(value: Any) -> bool:
     if isinstance(value, dict):
         return bool(value)
     return isinstance(value, list) and any(isinstance(part, dict) for part in value)
@@ -204,7 +206,7 @@ def _text(value: Any) -> str:
     return "none" if value == {} else str(value)
 
 
-def _bold(text: str) -> str:
+def _paint_bold(text: str) -> str:
     return paint(text, "bold", colour=wants_colour(sys.stdout))
 
 
@@ -219,7 +221,7 @@ _MEANING = {
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from compatgate.catalog.verify import origins, verify
+    from compatgate.catalog.checks import origins, verify
 
     problems = verify(args.facts)
     told = origins(args.facts)

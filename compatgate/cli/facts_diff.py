@@ -8,19 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput
-from compatgate.kit.cli.parser import positive
-from compatgate.kit.cli.terminal import printable
+from compatgate.kit.cli.parser import positive_count
+from compatgate.kit.cli.terminal import strip_controls
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.catalog.browse import FactSet, RecordChange
     from compatgate.core.whatif_result import EntryChange, PoolChange
-    from compatgate.service.facts.diff import DecisionChange, Replayed
     from compatgate.service.gate.snapshot import Snapshot
+    from compatgate.service.gate.what_if import DecisionChange, Replay
 
 HELP = "compare two sets of facts: records, verdicts of the matrix, recent decisions"
-
 _EXAMPLES = """\
 examples:
   compatgate facts diff shipped ./new-facts
@@ -33,7 +32,7 @@ re-evaluates the newest decisions of the database. Stores nothing.
 
 exit status: 0 no verdict gets worse, 1 a verdict gets worse, 2 bad input
 """
-_MOST_SHOWN = 40
+_MAX_LINES = 40
 _LONGEST_VALUE = 60
 
 
@@ -57,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--decisions",
         metavar="N",
-        type=positive,
+        type=positive_count,
         default=200,
         help="number of recent decisions to re-evaluate (default: 200)",
     )
@@ -72,18 +71,22 @@ def run(args: argparse.Namespace) -> int:
         NotFound: the database does not exist.
         Unavailable: the database does not answer.
     """
-    from compatgate.catalog.browse import differences, open_set
+    from compatgate.catalog.browse import compare_sets, open_set
 
     old, new = open_set(args.old), open_set(args.new)
-    records = differences(old, new)
+    records = compare_sets(old, new)
     entries, unusable, replayed = _verdicts(args, old, new)
     if args.format == "json":
         from compatgate.kit.cli.output import print_json
 
         print_json(_document(old, new, records, entries, unusable, replayed))
     else:
-        lines = [*_of_records(records), *_of_entries(entries, unusable), *_of_decisions(replayed)]
-        print("\n".join(map(printable, lines)))
+        lines = [
+            *_record_lines(records),
+            *_entry_lines(entries, unusable),
+            *_decision_lines(replayed),
+        ]
+        print("\n".join(map(strip_controls, lines)))
         if entries is None:
             hint = "name a matrix with --matrix, or a database with --database"
             print(f"no verdicts were compared: {hint}", file=sys.stderr)
@@ -97,24 +100,24 @@ Entries = Mapping[str, Sequence["EntryChange"]]
 
 def _verdicts(
     args: argparse.Namespace, old: FactSet, new: FactSet
-) -> tuple[Entries | None, dict[str, str], Replayed | None]:
+) -> tuple[Entries | None, dict[str, str], Replay | None]:
     """Evaluate matrix and decisions with both sets; None without a matrix or decisions."""
     from compatgate.kit import clock
-    from compatgate.service.facts.diff import entries_by_target, of_files
+    from compatgate.service.gate.what_if import compare_entries, read_snapshots
 
     if args.matrix and args.database:
         raise BadInput("exclude each other", field="--matrix and --database")
     if args.matrix:
         from compatgate.documents.sources import read_paths
 
-        sides = of_files(read_paths(args.matrix), old.facts, new.facts)
-        return entries_by_target(*sides, clock.now()), _unusable(*sides), None
-    if not _is_there(args.database):
+        sides = read_snapshots(read_paths(args.matrix), old.facts, new.facts)
+        return compare_entries(*sides, clock.now()), _unusable_targets(*sides), None
+    if not _database_exists(args.database):
         return None, {}, None
-    return _of_database(args, old, new)
+    return _compare_in_database(args, old, new)
 
 
-def _is_there(named: str | None) -> bool:
+def _database_exists(named: str | None) -> bool:
     """Tell whether a database is named, or the user's database exists."""
     from pathlib import Path
 
@@ -125,28 +128,28 @@ def _is_there(named: str | None) -> bool:
     return Path(str(resolve_url(None).database)).exists()
 
 
-def _of_database(
+def _compare_in_database(
     args: argparse.Namespace, old: FactSet, new: FactSet
-) -> tuple[Entries, dict[str, str], Replayed]:
+) -> tuple[Entries, dict[str, str], Replay]:
     from compatgate.kit import clock
-    from compatgate.service.cli.gate import open_gate
-    from compatgate.service.facts.diff import entries_by_target, replay
     from compatgate.service.gate.snapshot_reader import Snapshots
+    from compatgate.service.gate.what_if import compare_entries, replay_decisions
+    from compatgate.service.gate_client import open_gate
 
     now = clock.now()
     with open_gate(args, overlays=()) as gate:
         before, after = (Snapshots(gate.database, side.facts).current() for side in (old, new))
-        entries = entries_by_target(before, after, now)
-        replayed = replay(gate.database, before, after, now, most=args.decisions)
-    return entries, _unusable(before, after), replayed
+        entries = compare_entries(before, after, now)
+        replayed = replay_decisions(gate.database, before, after, now, most=args.decisions)
+    return entries, _unusable_targets(before, after), replayed
 
 
-def _unusable(before: Snapshot, after: Snapshot) -> dict[str, str]:
+def _unusable_targets(before: Snapshot, after: Snapshot) -> dict[str, str]:
     """Return the targets that one of the sets cannot resolve, with the reason."""
     return {**before.unusable, **after.unusable}
 
 
-def _gets_worse(entries: Entries, replayed: Replayed | None) -> bool:
+def _gets_worse(entries: Entries, replayed: Replay | None) -> bool:
     """Tell whether a verdict is more severe than before."""
     worse = any(e.change in ("breaks", "worsens") for found in entries.values() for e in found)
     return worse or any(change.is_worse for change in (replayed.changes if replayed else ()))
@@ -161,7 +164,7 @@ def _document(
     records: Sequence[RecordChange],
     entries: Entries | None,
     unusable: dict[str, str],
-    replayed: Replayed | None,
+    replayed: Replay | None,
 ) -> dict[str, Any]:
     import msgspec
 
@@ -199,24 +202,24 @@ def _document(
 _SIGNS = {"add": "+", "change": "~", "remove": "-"}
 
 
-def _of_records(records: Sequence[RecordChange]) -> Iterator[str]:
+def _record_lines(records: Sequence[RecordChange]) -> Iterator[str]:
     count = len(records)
     yield "facts: 1 record differs" if count == 1 else f"facts: {count or 'no'} records differ"
-    for change in records[:_MOST_SHOWN]:
+    for change in records[:_MAX_LINES]:
         name = " ".join(filter(None, (change.facts, change.part, change.key)))
         yield f"  {_SIGNS[change.action]} {name}"
         for field in change.fields:
-            yield f"      {field.path}: {_short(field.before)} -> {_short(field.after)}"
-    if count > _MOST_SHOWN:
-        yield f"  and {count - _MOST_SHOWN} more (--format json)"
+            yield f"      {field.path}: {_shorten(field.before)} -> {_shorten(field.after)}"
+    if count > _MAX_LINES:
+        yield f"  and {count - _MAX_LINES} more (--format json)"
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = "nothing" if value is None else str(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
 
 
-def _of_entries(entries: Entries | None, unusable: Mapping[str, str]) -> Iterator[str]:
+def _entry_lines(entries: Entries | None, unusable: Mapping[str, str]) -> Iterator[str]:
     if entries is None:
         return
     changed = [(t, e) for t, found in entries.items() for e in found if _changed_pools(e)]
@@ -243,7 +246,7 @@ def _changed_pools(entry: EntryChange) -> list[PoolChange]:
     ]
 
 
-def _of_decisions(replayed: Replayed | None) -> Iterator[str]:
+def _decision_lines(replayed: Replay | None) -> Iterator[str]:
     if replayed is None:
         return
     count = len(replayed.changes)
@@ -251,15 +254,15 @@ def _of_decisions(replayed: Replayed | None) -> Iterator[str]:
         f"decisions: {count or 'none'} of {replayed.asked} verdicts change "
         f"({replayed.decisions} decisions)"
     )
-    for change in replayed.changes[:_MOST_SHOWN]:
-        yield _of_decision(change)
-    if count > _MOST_SHOWN:
-        yield f"  and {count - _MOST_SHOWN} more (--format json)"
+    for change in replayed.changes[:_MAX_LINES]:
+        yield _decision_line(change)
+    if count > _MAX_LINES:
+        yield f"  and {count - _MAX_LINES} more (--format json)"
     for name, why in replayed.left.items():
         yield f"  {name} could not be re-evaluated: {why}"
 
 
-def _of_decision(change: DecisionChange) -> str:
+def _decision_line(change: DecisionChange) -> str:
     names = ",".join(f"{name}={value}" for name, value in list(change.stack.items())[:4])
     rules = f" by {', '.join(change.rules)}" if change.rules else ""
     stops = {True: "allowed", False: "stopped"}

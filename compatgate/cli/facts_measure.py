@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from compatgate.errors import BadInput, CompatgateError, NotFound
-from compatgate.kit.cli.terminal import paint, printable, wants_colour
+from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
 
 if TYPE_CHECKING:
     import argparse
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from compatgate.discovery.wheels.measure import MeasureOptions, Progress
 
 HELP = "measure requirements, linked libraries and GPU code of wheels"
-
 _EXAMPLES = """\
 examples:
   compatgate facts measure xformers==0.0.32.post2
@@ -78,23 +77,23 @@ def run(args: argparse.Namespace) -> int:
     """Measure and print; return 0, or 2 when a wheel could not be measured."""
     from compatgate.catalog import load_facts
     from compatgate.discovery.cache import default_wheel_folder
-    from compatgate.discovery.wheels.index import configured_indexes
-    from compatgate.discovery.wheels.measure import MeasureOptions, toolkits_of_ptx
+    from compatgate.discovery.wheels.index import read_index_settings
+    from compatgate.discovery.wheels.measure import MeasureOptions, list_ptx_toolkits
 
     if not 0 < args.timeout <= _LONGEST_HOURS * 3600:
         hint = f"more than 0, at most {_LONGEST_HOURS * 3600:.0f}"
         raise BadInput("is not a time limit", field="--timeout", value=args.timeout, hint=hint)
     options = MeasureOptions(
-        toolkits=toolkits_of_ptx(load_facts(args.facts).arch),
+        toolkits=list_ptx_toolkits(load_facts(args.facts).arch),
         cache=None if args.no_cache else default_wheel_folder(),
         whole=args.whole,
     )
-    indexes = tuple(args.index or configured_indexes())
+    indexes = tuple(args.index or read_index_settings())
     failed = 0
-    with shown_progress() as progress:
+    with make_progress() as progress:
         for what in args.what:
             try:
-                for record in _measured(what, args, indexes, options, progress):
+                for record in _measure(what, args, indexes, options, progress):
                     _print(record, args.format)
             except CompatgateError as error:
                 failed += 1
@@ -104,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     return 2 if failed else 0
 
 
-def _measured(
+def _measure(
     what: str,
     args: argparse.Namespace,
     indexes: tuple[str, ...],
@@ -129,12 +128,12 @@ def _wheels(what: str, args: argparse.Namespace, index: PackageIndex) -> list[In
     """Return the wheels that an argument names."""
     from compatgate.discovery.lockfiles.platform import Platform
     from compatgate.discovery.wheels.index import choose_wheel
-    from compatgate.discovery.wheels.measure import wheel_at
+    from compatgate.discovery.wheels.measure import describe_url
 
     if "://" in what:
         if not what.startswith(("https://", "http://", "file://")):
             raise BadInput("is not the URL of a wheel", field=what, hint="use https, http or file")
-        return [wheel_at(what)]
+        return [describe_url(what)]
     name, version = _release(what)
     files = index.wheels(name, version)
     if args.all:
@@ -175,7 +174,7 @@ def _print(record: Record, form: str) -> None:
     if form == "json":
         print(json.dumps(record.to_json()), flush=True)
     else:
-        print("\n".join(map(printable, _lines(record))), flush=True)
+        print("\n".join(map(strip_controls, _lines(record))), flush=True)
 
 
 def _lines(record: Record) -> Iterator[str]:
@@ -194,7 +193,7 @@ def _lines(record: Record) -> Iterator[str]:
         yield f"  sources     {record.kernel_sources} files of CUDA source"
     for library in record.libraries:
         yield f"  {library.path}"
-        yield from _of_library(library)
+        yield from _library_lines(library)
     for group in record.alternatives:
         yield f"  one of      {', '.join(path.rpartition('/')[2] for path in group)}"
     for path in record.unread:
@@ -206,7 +205,7 @@ def _lines(record: Record) -> Iterator[str]:
 _VERIFIED = {"whole": "compared", "members": "not compared; members agree with RECORD"}
 
 
-def _of_library(library: Library) -> Iterator[str]:
+def _library_lines(library: Library) -> Iterator[str]:
     counts = [*library.sass.items(), *library.ptx.items()]
     if counts:
         code = " ".join(f"{arch}:{count}" for arch, count in counts)
@@ -229,10 +228,10 @@ def _of_library(library: Library) -> Iterator[str]:
 # --- progress ------------------------------------------------------------------------------
 
 
-class Lines:
+class ProgressLines:
     """Progress as lines, for logs."""
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> ProgressLines:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -240,22 +239,22 @@ class Lines:
 
     def begin(self, wheel: str, size: int) -> None:
         """Print the name of the wheel and the size to read."""
-        print(printable(f"{wheel}: reading {_megabytes(size)}"), file=sys.stderr, flush=True)
+        print(strip_controls(f"{wheel}: reading {_megabytes(size)}"), file=sys.stderr, flush=True)
 
     def member(self, path: str, size: int) -> None:
         """Print the name of a large member."""
         if size >= 8_000_000:
-            print(printable(f"  {path} ({_megabytes(size)})"), file=sys.stderr, flush=True)
+            print(strip_controls(f"  {path} ({_megabytes(size)})"), file=sys.stderr, flush=True)
 
     def advance(self, size: int) -> None:
         """Do nothing: a log does not show progress within a member."""
 
     def say(self, text: str) -> None:
         """Print a line."""
-        print(printable(text), file=sys.stderr, flush=True)
+        print(strip_controls(text), file=sys.stderr, flush=True)
 
 
-class _Bar:
+class _ProgressBar:
     """Progress as a bar, for a terminal."""
 
     def __init__(self) -> None:
@@ -273,7 +272,7 @@ class _Bar:
         )
         self._task = self._bars.add_task("", total=None)
 
-    def __enter__(self) -> _Bar:
+    def __enter__(self) -> _ProgressBar:
         self._bars.start()
         return self
 
@@ -281,21 +280,23 @@ class _Bar:
         self._bars.stop()
 
     def begin(self, wheel: str, size: int) -> None:
-        self._bars.reset(self._task, total=size, description=printable(wheel[:40]))
+        self._bars.reset(self._task, total=size, description=strip_controls(wheel[:40]))
 
     def member(self, path: str, size: int) -> None:
-        self._bars.update(self._task, description=printable(path.rpartition("/")[2][:40]))
+        self._bars.update(self._task, description=strip_controls(path.rpartition("/")[2][:40]))
 
     def advance(self, size: int) -> None:
         self._bars.advance(self._task, size)
 
     def say(self, text: str) -> None:
-        self._bars.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+        self._bars.console.print(
+            strip_controls(text), markup=False, highlight=False, soft_wrap=True
+        )
 
 
-def shown_progress() -> _Bar | Lines:
+def make_progress() -> _ProgressBar | ProgressLines:
     """Return a bar on a terminal, lines for a log."""
-    return _Bar() if sys.stderr.isatty() else Lines()
+    return _ProgressBar() if sys.stderr.isatty() else ProgressLines()
 
 
 def _megabytes(size: int) -> str:

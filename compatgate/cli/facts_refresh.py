@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput, CompatgateError, Unavailable
-from compatgate.kit.cli.terminal import printable
+from compatgate.kit.cli.terminal import strip_controls
 
 if TYPE_CHECKING:
     import argparse
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from compatgate.refresh.survey import Folder
 
 HELP = "find releases and wheels that the facts lack, and write them for review"
-
 _EXAMPLES = """\
 examples:
   compatgate facts refresh --check
@@ -119,8 +118,8 @@ def run(args: argparse.Namespace) -> int:
         BadInput: an option is malformed.
     """
     from compatgate.catalog import load_facts, open_library
-    from compatgate.cli.facts_measure import shown_progress
-    from compatgate.refresh import Listing, chosen, followed, survey
+    from compatgate.cli.facts_measure import make_progress
+    from compatgate.refresh import Listing, choose_subjects, list_subjects, survey
     from compatgate.refresh.survey import Folder
 
     bounds, names, indexes = _bounds(args), _names(args.what), _indexes(args)
@@ -129,11 +128,11 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("no folder for the files is named", field="--out", hint=hint)
     folder = None if args.check else Folder(args.out, args.facts)
     library, facts = open_library(args.facts), load_facts(args.facts)
-    things = chosen(followed(library, facts), names, facts)
+    things = choose_subjects(list_subjects(library, facts), names, facts)
     report = _Report(args.format)
-    with _asked(indexes, args.timeout) as (index, transport), shown_progress() as progress:
+    with _open_index(indexes, args.timeout) as (index, transport), make_progress() as progress:
         writer = _Writer(args, facts, index, transport, progress)
-        for found in survey(things, Listing(index, transport), _by_fact(bounds, things)):
+        for found in survey(things, Listing(index, transport), _bounds_by_fact(bounds, things)):
             report.add(found, progress)
             if report.is_hopeless:
                 _say(progress, "the index does not answer: skipped the rest")
@@ -198,7 +197,7 @@ def _bounds(args: argparse.Namespace) -> Bounds:
     return Bounds(named, args.limit, _since(args.since), args.pre, args.yanked, platforms)
 
 
-def _by_fact(bounds: Bounds, things: Sequence[Any]) -> Bounds:
+def _bounds_by_fact(bounds: Bounds, things: Sequence[Any]) -> Bounds:
     """Assign versions asked for by distribution to the framework or library they belong to."""
     from msgspec.structs import replace
 
@@ -226,10 +225,10 @@ def _since(text: str | None) -> str:
 def _indexes(args: argparse.Namespace) -> tuple[str, ...]:
     from pathlib import Path
 
-    from compatgate.discovery.wheels.index import configured_indexes
+    from compatgate.discovery.wheels.index import read_index_settings
 
     if not args.offline:
-        return tuple(args.index or configured_indexes())
+        return tuple(args.index or read_index_settings())
     if args.index:
         raise BadInput("exclude each other", field="--offline and --index")
     if not os.path.isdir(args.offline):
@@ -241,7 +240,7 @@ def _indexes(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 @contextmanager
-def _asked(indexes: Sequence[str], timeout: float) -> Iterator[tuple[PackageIndex, Transport]]:
+def _open_index(indexes: Sequence[str], timeout: float) -> Iterator[tuple[PackageIndex, Transport]]:
     from compatgate.discovery.registry.limits import Deadline, ImageOptions
     from compatgate.discovery.registry.transport import Transport
     from compatgate.discovery.wheels.index import PackageIndex
@@ -265,11 +264,11 @@ class _Writer:
         progress: Progress,
     ) -> None:
         from compatgate.discovery.cache import default_wheel_folder
-        from compatgate.discovery.wheels.measure import MeasureOptions, toolkits_of_ptx
+        from compatgate.discovery.wheels.measure import MeasureOptions, list_ptx_toolkits
 
         cache = None if args.no_cache else default_wheel_folder()
         self._metadata_only = bool(args.metadata_only)
-        self._options = MeasureOptions(toolkits=toolkits_of_ptx(facts.arch), cache=cache)
+        self._options = MeasureOptions(toolkits=list_ptx_toolkits(facts.arch), cache=cache)
         self._index, self._transport, self._progress = index, transport, progress
 
     def write(self, found: Sequence[News], folder: Folder) -> int:
@@ -306,7 +305,7 @@ def _origin(wheel: IndexFile) -> str:
 
 
 def _say(progress: Any, text: str) -> None:
-    progress.say(printable(text))
+    progress.say(strip_controls(text))
 
 
 # --- reporting -----------------------------------------------------------------------------
@@ -343,17 +342,19 @@ class _Report:
             self.left_out[found.facts] = found.left_out
         if self._form == "text":
             for news in found.news:
-                print(printable(_line(news)), flush=True)
+                print(strip_controls(_line(news)), flush=True)
 
     def print(self, written: Sequence[str]) -> None:
         """Print the rest of the report."""
-        from compatgate.refresh import NOT_TOLD
+        from compatgate.refresh import UNSTATED_BY_INDEX
 
         if self._form == "json":
             document = {
                 "new": [news.to_json() for news in self.news],
                 "left_out": self.left_out,
-                "not_told": NOT_TOLD.split(", ") if any(n.entry for n in self.news) else [],
+                "not_told": UNSTATED_BY_INDEX.split(", ")
+                if any(n.entry for n in self.news)
+                else [],
                 "written": list(written),
                 "problems": self.problems,
             }
@@ -362,9 +363,9 @@ class _Report:
         if not self.news and not self.failed:
             print("no news")
         for path in written:
-            print(printable(f"wrote {path}"))
+            print(strip_controls(f"wrote {path}"))
         if written and any(news.entry for news in self.news):
-            print(f"the index does not state: {NOT_TOLD}")
+            print(f"the index does not state: {UNSTATED_BY_INDEX}")
         for facts, count in self.left_out.items():
             text = (
                 f"{facts}: {count} more new release{'s' if count > 1 else ''} (--limit 0 for all)"

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from compatgate.core.versions import Version
 
 EXIT_FATAL = 1
-EXIT_NOT_SEEN = 3
-
+EXIT_NO_SOURCE = 3
 _EXAMPLES = """\
 examples:
   compatgate health
@@ -74,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_FATAL
     if document["problem"]:
         print(f"error: {document['problem']}", file=sys.stderr)
-        return EXIT_NOT_SEEN
+        return EXIT_NO_SOURCE
     return 0
 
 
@@ -101,13 +100,13 @@ def _log(path: str, driver: Version | None) -> tuple[dict[str, Any], Health | No
 def _host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
     from compatgate.canary.health import judge_health, snapshot
     from compatgate.canary.health.events import KernelErrors
-    from compatgate.canary.health.kernel_log import read_host
+    from compatgate.canary.health.kernel_log import read_kernel_log
     from compatgate.catalog import load_facts
 
     table = load_facts().xid
     now = snapshot()
     try:
-        errors, where = read_host(table, driver or _loaded())
+        errors, where = read_kernel_log(table, driver or _loaded_driver())
         document = _document(errors, where)
     except Unavailable as error:
         if now is None:
@@ -125,7 +124,7 @@ def _host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
     return document, health
 
 
-def _loaded() -> Version | None:
+def _loaded_driver() -> Version | None:
     from compatgate.core.versions import parse_version
     from compatgate.discovery.driver import read_kernel_driver
 
@@ -164,7 +163,7 @@ def _text(document: dict[str, Any], health: Health | None) -> str:
 
 
 def _event(event: dict[str, Any]) -> list[str]:
-    from compatgate.kit.cli.terminal import paint, printable, wants_colour
+    from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
 
     styles = {"fatal": ("bold", "red"), "warning": ("yellow",), "info": ("dim",)}
     severity = event["severity"]
@@ -175,12 +174,15 @@ def _event(event: dict[str, Any]) -> list[str]:
     rows = [
         ("do", event["action"]),
         ("repeated", event["investigate"]),
-        ("seen", _seen(event)),
+        ("seen", _occurrences(event)),
         ("GPU", gpu),
         ("MIG", f"GPU instance {instance}" if instance is not None else ""),
         ("said", event["message"][:200]),
     ]
-    return [printable(title), *(line for name, text in rows if text for line in _row(name, text))]
+    return [
+        strip_controls(title),
+        *(line for name, text in rows if text for line in _row(name, text)),
+    ]
 
 
 def _row(name: str, text: str) -> list[str]:
@@ -198,7 +200,7 @@ def _code(event: dict[str, Any]) -> str:
     return str(event["kind"])
 
 
-def _seen(event: dict[str, Any]) -> str:
+def _occurrences(event: dict[str, Any]) -> str:
     times = "once" if event["count"] == 1 else f"{event['count']} times"
     first, last = event["first_seen"], event["last_seen"]
     if not first:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.core.facts import Facts
-    from compatgate.core.matrix import Pool
+    from compatgate.core.request import Pool
     from compatgate.discovery.integrations.nfd_evaluate import RuleResult
     from compatgate.discovery.integrations.nfd_spec import Compatibility
     from compatgate.discovery.registry.artifacts import Attachment, ImageLocation
@@ -78,14 +78,14 @@ def run_push(args: argparse.Namespace) -> int:
         Unavailable: the registry does not answer, or refuses the upload.
     """
     from compatgate.discovery.registry.artifacts import open_location
-    from compatgate.discovery.registry.limits import options_from_environment
+    from compatgate.discovery.registry.limits import read_options
 
     text, index = _read_spec_text(args)
     if args.dry_run:
         print(text, end="")
         return 0
     platform = None if args.index else args.platform or "linux/amd64"
-    with open_location(args.image, options_from_environment()) as place:
+    with open_location(args.image, read_options()) as place:
         image = digest_in(place, platform)
         known = newest_spec(place, image)
         if known and known.data == text.encode():
@@ -120,11 +120,11 @@ def _attach_spec(place: ImageLocation, image: str, text: str) -> str:
     from datetime import UTC, datetime
 
     from compatgate.discovery.integrations.nfd_spec import ARTIFACT_TYPE, LAYER_TYPE
-    from compatgate.discovery.registry.artifacts import ArtifactLayer, attach
+    from compatgate.discovery.registry.artifacts import ArtifactLayer, attach_artifact
 
     title = {"org.opencontainers.image.title": "image-compatibility.yaml"}
     made = {CREATED: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
-    return attach(
+    return attach_artifact(
         place, image, ARTIFACT_TYPE, [ArtifactLayer(text.encode(), LAYER_TYPE, title)], made
     )
 
@@ -157,7 +157,7 @@ _RANK = {"pass": 0, "unknown": 1, "fail": 2}
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options: the spec, the pool or target, and the format."""
-    from compatgate.check.cli import add_where, add_who
+    from compatgate.check.cli import add_decider_options, add_place_options
 
     parser.epilog = (
         "exit status:\n  0  every rule holds   1  a rule fails   2  bad input   3  a rule could not"
@@ -171,8 +171,8 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="output format (default: text)"
     )
-    add_where(parser.add_argument_group("target or pool"))
-    add_who(parser.add_argument_group("source of targets and facts"))
+    add_place_options(parser.add_argument_group("target or pool"))
+    add_decider_options(parser.add_argument_group("source of targets and facts"))
 
 
 def run_check(args: argparse.Namespace) -> int:
@@ -191,7 +191,7 @@ def run_check(args: argparse.Namespace) -> int:
     pools = _read_pools(args, facts)
     devices = load_devices()
     found = [(one, evaluate_spec(one, pools, facts.gpus, devices)) for one in sets]
-    worst = [_worst(answers) for _, answers in found]
+    worst = [_worst_outcome(answers) for _, answers in found]
     outcome = max(worst, key=_RANK.__getitem__)
     note = ""
     if len(set(worst)) > 1:
@@ -222,8 +222,7 @@ def _read_sets(args: argparse.Namespace) -> tuple[Compatibility, ...]:
 
 def _read_pools(args: argparse.Namespace, facts: Facts) -> list[Pool]:
     from compatgate.check.deciders import pools_of
-    from compatgate.check.host_sources import read_host
-    from compatgate.check.question import named, read_pool
+    from compatgate.check.question import name_pools, read_host, read_pool
     from compatgate.core.request import parse_pool
 
     stated = [read_pool(text) for text in args.pool]
@@ -238,10 +237,10 @@ def _read_pools(args: argparse.Namespace, facts: Facts) -> list[Pool]:
         hint = "--target NAME, or --pool driver=535.104.05,gpu=L4"
         raise BadInput("name a target or a pool", hint=hint)
     return [parse_pool({k: v for k, v in body.items() if v is not None}, facts.gpus)
-            for body in named(bodies)]  # fmt: skip
+            for body in name_pools(bodies)]  # fmt: skip
 
 
-def _worst(answers: tuple[RuleResult, ...]) -> str:
+def _worst_outcome(answers: tuple[RuleResult, ...]) -> str:
     return max((one.outcome for one in answers), key=_RANK.__getitem__, default="unknown")
 
 
@@ -260,18 +259,18 @@ def _print_json(
 def _print_text(
     outcome: str, found: list[tuple[Compatibility, tuple[RuleResult, ...]]], note: str
 ) -> None:
-    from compatgate.kit.cli.terminal import paint, printable, wants_colour
+    from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
 
     colour = wants_colour(sys.stdout)
     paints = {"pass": "green", "fail": "red", "unknown": "yellow"}
     for one, answers in found:
         if one.description:
-            print(printable(one.description))
+            print(strip_controls(one.description))
         for answer in answers:
             mark = paint(f"{answer.outcome:<7}", paints[answer.outcome], colour=colour)
-            print(f"  {mark}  {printable(answer.pool)}: {printable(answer.rule)}")
+            print(f"  {mark}  {strip_controls(answer.pool)}: {strip_controls(answer.rule)}")
             for text in answer.why:
-                print(f"           {printable(text)}")
+                print(f"           {strip_controls(text)}")
     if note:
         print(f"  note: {note}")
     print({"pass": "every rule holds", "fail": "a rule fails",
@@ -289,7 +288,7 @@ def digest_in(place: ImageLocation, platform: str | None) -> str:
         NotFound: the image does not exist.
         BadInput: the index lacks that platform.
     """
-    from compatgate.discovery.registry.manifest import (
+    from compatgate.discovery.registry.image_spec import (
         choose_manifest,
         parse_manifest,
         parse_platform,
@@ -323,9 +322,9 @@ def pull_spec(reference: str, platform: str | None) -> str:
         NotFound: the image does not exist, or has no spec. See also `newest_spec`.
     """
     from compatgate.discovery.registry.artifacts import open_location
-    from compatgate.discovery.registry.limits import options_from_environment
+    from compatgate.discovery.registry.limits import read_options
 
-    with open_location(reference, options_from_environment()) as place:
+    with open_location(reference, read_options()) as place:
         found = newest_spec(place, digest_in(place, platform))
     if found is None:
         hint = "attach one with image-compat push; of an index, name the image with --platform"
@@ -341,11 +340,11 @@ def spec_text(stack: dict[str, Any], platform: str, facts: Facts) -> str:
         Inconclusive: no rule can be written.
     """
     from compatgate.core.stack import Stack, parse_stack
-    from compatgate.discovery.integrations.nfd_spec import load_devices, spec_of_stack, write_spec
-    from compatgate.kit.cli.terminal import printable
+    from compatgate.discovery.integrations.nfd_spec import build_spec, load_devices, write_spec
+    from compatgate.kit.cli.terminal import strip_controls
 
     parsed = parse_stack(stack) if stack else Stack({})
-    written = spec_of_stack(parsed, facts, load_devices(), platform=platform)
+    written = build_spec(parsed, facts, load_devices(), platform=platform)
     for text in written.left_out:
-        print(f"warning: not in the spec: {printable(text)}", file=sys.stderr)
+        print(f"warning: not in the spec: {strip_controls(text)}", file=sys.stderr)
     return write_spec(written.spec)

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatgate.check.cli import add_wheels
+from compatgate.check.cli import add_wheel_options
 from compatgate.errors import BadInput, NotFound
-from compatgate.kit.cli.terminal import paint, printable, wants_colour
+from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
 
 if TYPE_CHECKING:
     import argparse
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts.records import Record
     from compatgate.core.stack_values import Wheel
     from compatgate.discovery.findings import Inspection
-    from compatgate.discovery.lockfiles.interface import Origin
+    from compatgate.discovery.lockfiles.interface import PackageOrigin
 
 _EXAMPLES = """\
 examples:
@@ -45,10 +45,10 @@ class Kind(NamedTuple):
 
     name: str
     is_one: Callable[[str], bool]
-    inspect: Callable[[str], Inspected]
+    inspect: Callable[[str], InspectionResult]
 
 
-class Inspected(NamedTuple):
+class InspectionResult(NamedTuple):
     """The result of an inspection.
 
     Attributes:
@@ -59,7 +59,7 @@ class Inspected(NamedTuple):
 
     inspection: Inspection
     wheels: Mapping[str, Wheel] = {}
-    origins: Mapping[str, Origin] | None = None
+    origins: Mapping[str, PackageOrigin] | None = None
     records: tuple[Record, ...] = ()
 
 
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--lock", metavar="FILE", help="lockfile with any name")
     parser.add_argument("--sbom", metavar="FILE", help="SBOM (extra: compatgate[sbom])")
-    add_wheels(parser)
+    add_wheel_options(parser)
     parser.add_argument(
         "--format",
         choices=("text", "json", "cyclonedx", "nfd"),
@@ -93,18 +93,18 @@ def run(args: argparse.Namespace) -> int:
         Inconclusive: no rule of an image-compatibility spec can be written.
         NotFound: no file or image has this name.
     """
-    what, found = _inspected(args)
+    what, found = _inspect(args)
     inspection = found.inspection
     if args.format == "nfd":
         print(_spec(inspection), end="")
     elif args.format == "json":
         import json
 
-        print(json.dumps(inspection.to_json() | _measured(found.records)))
+        print(json.dumps(inspection.to_json() | _measurements(found.records)))
     elif args.format == "cyclonedx":
         import json
 
-        from compatgate.discovery.sbom.cyclonedx import to_cyclonedx
+        from compatgate.discovery.sbom.formats import to_cyclonedx
 
         print(json.dumps(to_cyclonedx(what, inspection), indent=2))
     else:
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _inspected(args: argparse.Namespace) -> tuple[str, Inspected]:
+def _inspect(args: argparse.Namespace) -> tuple[str, InspectionResult]:
     """Return the name of the input and the result.
 
     Raises:
@@ -125,15 +125,15 @@ def _inspected(args: argparse.Namespace) -> tuple[str, Inspected]:
         raise BadInput("name one input", field="inspect", hint=hint)
     found = _read(args, named[0])
     if args.read_wheels or args.cached_wheels:
-        found = _with_wheels(found, named[0], network=not args.cached_wheels)
+        found = _measure_wheels(found, named[0], network=not args.cached_wheels)
     return named[0], found
 
 
-def _read(args: argparse.Namespace, what: str) -> Inspected:
+def _read(args: argparse.Namespace, what: str) -> InspectionResult:
     if args.lock:
-        return _lockfile(what)
+        return _inspect_lockfile(what)
     if args.sbom:
-        return _bill(what)
+        return _inspect_sbom(what)
     for kind in KINDS:
         if kind.is_one(what):
             return kind.inspect(what)
@@ -141,7 +141,7 @@ def _read(args: argparse.Namespace, what: str) -> Inspected:
     raise NotFound("no file or image has this name", field=what, hint=f"known: {names}")
 
 
-def _with_wheels(found: Inspected, what: str, *, network: bool) -> Inspected:
+def _measure_wheels(found: InspectionResult, what: str, *, network: bool) -> InspectionResult:
     """Measure wheels of packages without a record; lockfiles count for Linux on x86-64."""
     from msgspec.structs import replace
 
@@ -161,13 +161,13 @@ def _with_wheels(found: Inspected, what: str, *, network: bool) -> Inspected:
         network=network,
     )
     for note in read.notes:
-        print(f"note: {printable(note)}", file=sys.stderr)
+        print(f"note: {strip_controls(note)}", file=sys.stderr)
     left = tuple(f"{name}: {why}" for name, why in read.stack.get("unmeasured", {}).items())
     inspection = replace(found.inspection, open=(*found.inspection.open, *left))
     return found._replace(inspection=inspection, records=read.records)
 
 
-def _measured(records: tuple[Record, ...]) -> dict[str, Any]:
+def _measurements(records: tuple[Record, ...]) -> dict[str, Any]:
     return {"records": [record.to_json() for record in records]} if records else {}
 
 
@@ -180,12 +180,12 @@ def _spec(inspection: Inspection) -> str:
     return spec_text(stack, "linux/amd64", load_facts())
 
 
-def _local(path: str) -> Inspected:
+def _inspect_path(path: str) -> InspectionResult:
     from compatgate.catalog import load_facts
     from compatgate.discovery.local import inspect_path
 
     facts = load_facts()
-    return Inspected(inspect_path(path, facts.arch, facts.packages))
+    return InspectionResult(inspect_path(path, facts.arch, facts.packages))
 
 
 _LOCKFILES = (".txt", ".in", ".lock", ".toml", ".yml", ".yaml")
@@ -195,7 +195,7 @@ def _is_lockfile(path: str) -> bool:
     return os.path.isfile(path) and path.endswith(_LOCKFILES)
 
 
-def _lockfile(path: str) -> Inspected:
+def _inspect_lockfile(path: str) -> InspectionResult:
     from pathlib import Path
 
     from compatgate.catalog import load_facts
@@ -211,10 +211,10 @@ def _lockfile(path: str) -> Inspected:
     stack, disagreements = settle(reading.observations, reading.arch)
     conflicts = (*reading.conflicts, *disagreements)
     inspection = Inspection(stack, reading.observations, conflicts, reading.open)
-    return Inspected(inspection, reading.wheels, reading.origins)
+    return InspectionResult(inspection, reading.wheels, reading.origins)
 
 
-def _bill(path: str) -> Inspected:
+def _inspect_sbom(path: str) -> InspectionResult:
     from compatgate.catalog import load_facts, read_source
     from compatgate.discovery.findings import Inspection
     from compatgate.discovery.observations import settle
@@ -227,7 +227,7 @@ def _bill(path: str) -> Inspected:
     conflicts = (*bill.conflicts, *disagreements)
     rest = {key: value for key, value in bill.rest.items() if key not in ("conflicts", "unread")}
     inspection = Inspection({**rest, **stack}, bill.observations, conflicts, bill.open)
-    return Inspected(inspection, {}, bill.origins)
+    return InspectionResult(inspection, {}, bill.origins)
 
 
 def _is_reference(what: str) -> bool:
@@ -235,21 +235,21 @@ def _is_reference(what: str) -> bool:
     return not os.path.exists(what) and not what.startswith(("/", ".", "~"))
 
 
-def _image(reference: str) -> Inspected:
+def _inspect_image(reference: str) -> InspectionResult:
     from compatgate.catalog import load_facts
     from compatgate.check.stack_sources import read_image_reference
     from compatgate.discovery.findings import Inspection
 
     reading = read_image_reference(reference, None, load_facts())
-    return Inspected(
+    return InspectionResult(
         Inspection(reading.stack_body, reading.observations, reading.conflicts, reading.open)
     )
 
 
 KINDS: tuple[Kind, ...] = (
-    Kind("lockfile", _is_lockfile, _lockfile),
-    Kind("file, wheel or folder", os.path.exists, _local),
-    Kind("image reference", _is_reference, _image),
+    Kind("lockfile", _is_lockfile, _inspect_lockfile),
+    Kind("file, wheel or folder", os.path.exists, _inspect_path),
+    Kind("image reference", _is_reference, _inspect_image),
 )
 """Kinds in the order in which they are tried."""
 
@@ -258,36 +258,36 @@ def _text(what: str, inspection: Inspection, records: tuple[Record, ...] = ()) -
     from compatgate.discovery.stated_stack import describe_contents
 
     colour = wants_colour(sys.stdout)
-    lines = [paint(_shown(what), "bold", colour=colour)]
+    lines = [paint(_one_line(what), "bold", colour=colour)]
     measured = inspection.stack.get("measured", {})
     for name, value in inspection.stack.items():
         if name == "measured":
             continue
         shown = " ".join(value) or "none" if isinstance(value, list) else str(value)
-        lines.append(f"  {name:<12} {_shown(shown)}")
+        lines.append(f"  {name:<12} {_one_line(shown)}")
     if not inspection.stack:
         lines.append("  no version of a CUDA component and no GPU code found")
     if measured:
         lines += ["", paint("packages, by their own files", "bold", colour=colour)]
-    lines += (f"  {name:<12} {_shown(describe_contents(one))}" for name, one in measured.items())
+    lines += (f"  {name:<12} {_one_line(describe_contents(one))}" for name, one in measured.items())
     if inspection.observations:
         lines += ["", paint("seen", "bold", colour=colour)]
     for seen in inspection.observations:
-        where = paint(f"{_shown(seen.origin)} ({seen.confidence})", "dim", colour=colour)
-        lines.append(f"  {seen.component:<12} {_shown(seen.version)}  {where}")
+        where = paint(f"{_one_line(seen.origin)} ({seen.confidence})", "dim", colour=colour)
+        lines.append(f"  {seen.component:<12} {_one_line(seen.version)}  {where}")
     if records:
         lines += ["", paint("measured", "bold", colour=colour)]
     for record in records:
         digest = paint(f"sha256 {record.sha256}", "dim", colour=colour)
         code = dict.fromkeys(name for one in record.libraries for name in (*one.sass, *one.ptx))
         carries = " ".join(code) or "no GPU code"
-        lines.append(f"  {record.package:<12} {_shown(record.wheel)}  {carries}  {digest}")
+        lines.append(f"  {record.package:<12} {_one_line(record.wheel)}  {carries}  {digest}")
     if inspection.doubts:
         lines += ["", paint("conflicts", "bold", "yellow", colour=colour)]
-    lines += (f"  {c.component:<12} {_shown(c.message)}" for c in inspection.doubts)
+    lines += (f"  {c.component:<12} {_one_line(c.message)}" for c in inspection.doubts)
     return "\n".join(lines)
 
 
-def _shown(text: str) -> str:
+def _one_line(text: str) -> str:
     """Return a text on one line without control characters, valid as Unicode."""
-    return printable(text.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n"))
+    return strip_controls(text.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n"))

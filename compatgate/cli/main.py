@@ -70,16 +70,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "db": ("compatgate.cli.db", "create, migrate and prune the database"),
 }
 """Name to code and help, as in `compatgate.kit.cli.parser.Actions`; listing imports no module."""
-
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-
 _NEW_OBJECTS = 20_000
 """Garbage collection threshold: objects of the start stay, and Python's 700 cost a tenth of it."""
-
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
-
 _EXAMPLES = """\
 exit status:
   0  done, or allowed      1  denied, or problems found      2  bad input or usage
@@ -118,9 +114,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(file=sys.stderr)
         return EXIT_INTERRUPTED
     except OSError as error:
-        return _unwritten(error) if error.errno in _NO_ROOM else _unexpected(error)
+        return _report_unwritten(error) if error.errno in _NO_ROOM else _report_unexpected(error)
     except Exception as error:
-        return _unexpected(error)
+        return _report_unexpected(error)
     return status
 
 
@@ -154,9 +150,9 @@ def _prepare_output() -> None:
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
     elif (sys.stdout.encoding or "").lower() != "utf-8":
-        from compatgate.kit.cli.terminal import escape_what_is_missing
+        from compatgate.kit.cli.terminal import escape_unencodable
 
-        escape_what_is_missing(sys.stdout)
+        escape_unencodable(sys.stdout)
 
 
 def _drop_output() -> None:
@@ -219,14 +215,14 @@ def _usage(name: str) -> int:
 
 
 def _report(error: CompatgateError) -> int:
-    if _debug():
+    if _is_debugging():
         raise error
-    print(f"error: {_printable(error.detail)}", file=sys.stderr)
+    print(f"error: {_encodable(error.detail)}", file=sys.stderr)
     return error.exit_code
 
 
-def _unwritten(error: OSError) -> int:
-    if _debug():
+def _report_unwritten(error: OSError) -> int:
+    if _is_debugging():
         raise error
     _drop_output()
     where = error.filename or "the output"
@@ -234,25 +230,25 @@ def _unwritten(error: OSError) -> int:
     return EXIT_USAGE
 
 
-def _printable(text: str) -> str:
-    from compatgate.kit.cli.terminal import printable
+def _encodable(text: str) -> str:
+    from compatgate.kit.cli.terminal import strip_controls
 
-    return printable(text)
+    return strip_controls(text)
 
 
-def _unexpected(error: Exception) -> int:
-    if _debug():
+def _report_unexpected(error: Exception) -> int:
+    if _is_debugging():
         raise error
     text = " ".join(str(error).split()) or "no message"
     print(
-        f"error: unexpected {type(error).__name__}: {_printable(text)} "
+        f"error: unexpected {type(error).__name__}: {_encodable(text)} "
         "(a defect in compatgate; set COMPATGATE_DEBUG=1 for the traceback to report)",
         file=sys.stderr,
     )
     return EXIT_USAGE
 
 
-def _debug() -> bool:
+def _is_debugging() -> bool:
     return os.environ.get("COMPATGATE_DEBUG", "") not in ("", "0")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from compatgate.errors import BadInput
-from compatgate.kit.cli.terminal import printable, width_of, wrap
+from compatgate.kit.cli.terminal import strip_controls, width_of, wrap
 
 if TYPE_CHECKING:
     import argparse
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
             print(encoded)
         return 0
 
-    print(as_text(document))
+    print(render_probe(document))
     if args.output:
         print(f"\nwritten to {args.output}; check it with: compatgate check --probe {args.output}")
     return 0
@@ -111,7 +111,7 @@ def _look(args: argparse.Namespace) -> dict[str, Any]:
 
         return probe_container(args.container, facts, read_source("image_signals"))
     if args.nvidia_smi is not None or args.node_labels is not None:
-        from compatgate.check.host_sources import read_printed
+        from compatgate.check.question import read_printed
 
         return read_printed(args, facts).to_json()
     from compatgate.discovery.probe import probe_machine
@@ -127,7 +127,7 @@ def _pid(text: str) -> int:
     return int(text)
 
 
-def as_text(document: dict[str, Any]) -> str:
+def render_probe(document: dict[str, Any]) -> str:
     """Return the document as text that fits the terminal."""
     width = width_of(sys.stdout)
     lines = [*_host_lines(document), *_subject_lines(document), "", *_stack_lines(document, width)]
@@ -140,7 +140,7 @@ def as_text(document: dict[str, Any]) -> str:
         if texts:
             lines += ["", title]
             for text in texts:
-                first, *rest = wrap(printable(text), width - 4)
+                first, *rest = wrap(strip_controls(text), width - 4)
                 lines += [f"  - {first}", *(f"    {line}" for line in rest)]
     return "\n".join(lines)
 
@@ -194,11 +194,13 @@ def _subject_lines(document: dict[str, Any]) -> Iterator[str]:
 
 def _process_lines(process: dict[str, Any]) -> Iterator[str]:
     python = f", Python {process['python']}" if process["python"] else ""
-    yield printable(f"process {process['pid']}  {process['executable']}{python}")
+    yield strip_controls(f"process {process['pid']}  {process['executable']}{python}")
     for library in process["libraries"]:
         version = library.get("reported") or library.get("name_version") or library.get("major")
         folder, name = os.path.split(library["path"])
-        yield printable(f"  {library['component']:<12} {version or '?':<12} {name}  in {folder}")
+        yield strip_controls(
+            f"  {library['component']:<12} {version or '?':<12} {name}  in {folder}"
+        )
     for name, value in process["environment"].items():
         if name.endswith("VISIBLE_DEVICES"):
-            yield printable(f"  {name}={value}")
+            yield strip_controls(f"  {name}={value}")

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from compatgate.canary.allowed_images import AllowedImages
-    from compatgate.service.web.start import Prepared
+    from compatgate.service.web.server import Prepared
 
 _LOOPBACK_SCOPES = "read,gate"
-_NOBODY = ("", "none")
+_NO_SCOPES = ("", "none")
 _LEVELS = ("debug", "info", "warning", "error")
 _LOG = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
@@ -109,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     signed = parser.add_argument_group("signed verdicts")
     serve_signing.add_signing(signed)
     serve_signing.add_verifying(signed)
-    serve_options.add_deploying(parser.add_argument_group("deploy webhooks"))
+    serve_options.add_deploy_hooks(parser.add_argument_group("deploy webhooks"))
     add_overlays(parser)
     add("--log-level", choices=_LEVELS, default="warning", help="log level (default: warning)")
 
@@ -134,8 +134,14 @@ def run(args: argparse.Namespace) -> int:
 def _serve(args: argparse.Namespace) -> int:
     from compatgate.service.web.app import create_front
     from compatgate.service.web.call import Settings
-    from compatgate.service.web.server import ServerOptions, serve
-    from compatgate.service.web.start import is_loopback, listen, prepare, url_of
+    from compatgate.service.web.server import (
+        ServerOptions,
+        is_loopback,
+        listen,
+        prepare,
+        serve,
+        url_of,
+    )
 
     given = _scopes(args.anonymous)
     commit = serve_options.commit_of(args)
@@ -146,7 +152,7 @@ def _serve(args: argparse.Namespace) -> int:
     nobody = _scopes(_LOOPBACK_SCOPES if is_loopback(listener) else "") if given is None else given
     overlays = None if args.facts is None else tuple(args.facts)
     images, wheels = image_settings(args), wheel_settings(args)
-    under_test = _under_test(args, local=is_loopback(listener))
+    under_test = _canary_images(args, local=is_loopback(listener))
     settings = Settings(
         nobody or frozenset(),
         args.max_request_size,
@@ -180,10 +186,10 @@ def _serve(args: argparse.Namespace) -> int:
     return BadInput.exit_code if status else 0
 
 
-def _under_test(args: argparse.Namespace, *, local: bool) -> AllowedImages:
-    from compatgate.canary.allowed_images import allowed_images
+def _canary_images(args: argparse.Namespace, *, local: bool) -> AllowedImages:
+    from compatgate.canary.allowed_images import read_allowed_images
 
-    return allowed_images(
+    return read_allowed_images(
         args.canary_image, "serve --canary-image", otherwise=("*",) if local else ()
     )
 
@@ -223,7 +229,7 @@ def _scopes(text: str | None) -> frozenset[str] | None:
     if text is None:
         return None
     try:
-        return frozenset() if text in _NOBODY else parse_scopes(text)
+        return frozenset() if text in _NO_SCOPES else parse_scopes(text)
     except BadInput as error:
         error.field = "--anonymous"
         raise

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from compatgate.kit.http.connection import CertificatePair
     from compatgate.service.admission.service import AdmissionOptions
-    from compatgate.service.gate.decision_writer import Commit
+    from compatgate.service.gate.decision_log import CommitMode
     from compatgate.service.gate.images import ImageSettings
     from compatgate.service.gate.wheels import WheelSettings
     from compatgate.service.webhooks.signatures import Secret
@@ -83,14 +83,14 @@ def image_settings(args: argparse.Namespace) -> ImageSettings:
     from msgspec.structs import replace
 
     from compatgate.discovery.cache import default_image_folder
-    from compatgate.discovery.registry.limits import options_from_environment
+    from compatgate.discovery.registry.limits import read_options
     from compatgate.service.gate.images import ImageSettings, parse_networks, parse_places
 
     networks = (
         *parse_networks(args.registry_network, "--registry-network"),
         *parse_networks([os.environ.get(_NETWORKS, "")], _NETWORKS),
     )
-    options = options_from_environment(cache=default_image_folder())
+    options = read_options(cache=default_image_folder())
     return ImageSettings(
         (
             *parse_places(args.registry, "--registry"),
@@ -152,18 +152,18 @@ def add_commit(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def commit_of(args: argparse.Namespace) -> Commit:
+def commit_of(args: argparse.Namespace) -> CommitMode:
     """Return how decisions are committed; warn about ``async`` on standard error.
 
     Raises:
         BadInput: the value is unknown, or it is ``async`` on SQLite, where it has no effect.
     """
     from compatgate.kit.database.database import resolve_url
-    from compatgate.service.gate.decision_writer import Commit
+    from compatgate.service.gate.decision_log import CommitMode
 
     given = args.decision_commit or os.environ.get(ENVIRONMENT) or "sync"
     field = OPTION if args.decision_commit else ENVIRONMENT
-    known: dict[str, Commit] = {choice: choice for choice in get_args(Commit)}
+    known: dict[str, CommitMode] = {choice: choice for choice in get_args(CommitMode)}
     if given not in known:
         hint = f"one of {', '.join(known)}"
         raise BadInput(f"{given!r} is unknown", field=field, value=given, hint=hint)
@@ -224,7 +224,7 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_deploying(group: argparse._ArgumentGroup) -> None:
+def add_deploy_hooks(group: argparse._ArgumentGroup) -> None:
     """Add the options for webhooks of deploy tools."""
     group.add_argument(
         "--hook-secret",

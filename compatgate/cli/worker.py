@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from compatgate.kit.cli.options import add_database, add_workloads
 from compatgate.kit.cli.parser import bounded_count
-from compatgate.service.cli.gate import open_gate
+from compatgate.service.gate_client import open_gate
 
 if TYPE_CHECKING:
     import argparse
@@ -31,7 +31,6 @@ examples:
 
 exit status: 0 stopped, or (--once) the queue is empty; 2 bad input; 3 the database does not answer
 """
-
 _VERIFY_EVERY_S = 600
 _SWEEP_EVERY_S = 3600
 _LOG = "%(asctime)s %(levelname)s %(message)s"
@@ -69,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--once", action="store_true", help="exit when no run can start")
     add(
         "--grace",
-        type=_between(0, 86400),
+        type=_seconds_between(0, 86400),
         default=60.0,
         metavar="SECONDS",
         help="grace period in seconds after SIGTERM before runs are requeued (default: 60)",
@@ -82,14 +81,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--lease",
-        type=_between(1, 3600),
+        type=_seconds_between(1, 3600),
         default=30.0,
         metavar="SECONDS",
         help="seconds without a heartbeat before other workers take its runs (default: 30)",
     )
     add(
         "--retry-pause",
-        type=_between(0, 3600),
+        type=_seconds_between(0, 3600),
         default=15.0,
         metavar="SECONDS",
         help="seconds before a retry after a host failure, times four each time (default: 15)",
@@ -106,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.canary.hosts_file import read_hosts
     from compatgate.canary.worker import fill_in_driver
 
-    every = _every(args.verify_every)
+    every = _verify_interval(args.verify_every)
     images = _images(args)
     hosts = [fill_in_driver(host) for host in read_hosts(Path(args.hosts))]
     logging.basicConfig(level=args.log_level.upper(), format=_LOG)
@@ -124,11 +123,11 @@ def _images(args: argparse.Namespace) -> AllowedImages:
     Only its owner, or a gate that has checked the image, writes to an SQLite file. On PostgreSQL
     the queue is shared, and the worker trusts no other writer.
     """
-    from compatgate.canary.allowed_images import allowed_images
+    from compatgate.canary.allowed_images import read_allowed_images
     from compatgate.kit.database.database import resolve_url
 
     shared = resolve_url(args.database).drivername != "sqlite"
-    return allowed_images(args.image, "worker --image", otherwise=() if shared else ("*",))
+    return read_allowed_images(args.image, "worker --image", otherwise=() if shared else ("*",))
 
 
 def _work(
@@ -139,10 +138,9 @@ def _work(
     images: AllowedImages,
 ) -> None:
     from compatgate.canary.engine.interface import Settings
-    from compatgate.canary.schedule import repeat_jobs
-    from compatgate.canary.worker import Worker, open_host
+    from compatgate.canary.worker import Worker, open_host, repeat_jobs
     from compatgate.canary.workloads.library import Library
-    from compatgate.errors import Infrastructure
+    from compatgate.errors import InfrastructureError
 
     library = Library.open(args.workloads)
     settings = Settings.patient(args.lease, args.retry_pause)
@@ -173,7 +171,7 @@ def _work(
         for host in hosts:
             try:
                 worker.sweep(host.name, gate.runs.ended)
-            except Infrastructure as error:
+            except InfrastructureError as error:
                 logging.warning("host %s is not swept: %s", host.name, error.detail)
 
     jobs: dict[Callable[[], object], int] = {sweep: _SWEEP_EVERY_S}
@@ -198,7 +196,7 @@ def _stop_on_signals(worker: Worker) -> None:
     signal.signal(signal.SIGINT, stop)
 
 
-def _every(text: str) -> int:
+def _verify_interval(text: str) -> int:
     from compatgate.documents.quantities import parse_duration
 
     if text == "0":
@@ -210,7 +208,7 @@ def _name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
-def _between(least: int, most: int) -> Callable[[str], float]:
+def _seconds_between(least: int, most: int) -> Callable[[str], float]:
     def seconds(text: str) -> float:
         try:
             value = float(text)

@@ -16,8 +16,8 @@ from msgspec import Struct, inspect
 from compatgate import errors
 from compatgate.client.request import Request
 from compatgate.documents.sources import DocumentProblem
-from compatgate.errors import BadInput, CompatgateError, ManyProblems, TooLarge, Unavailable
-from compatgate.strict_json import NOT_JSON
+from compatgate.errors import BadInput, CompatgateError, ManyProblems, RequestTooLarge, Unavailable
+from compatgate.strict_json import DECODE_ERRORS
 
 A = TypeVar("A")
 LARGEST = 256 * 1024 * 1024
@@ -25,7 +25,7 @@ LARGEST = 256 * 1024 * 1024
 NOT_MODIFIED = 304
 
 
-class Received(Struct, frozen=True):
+class RawResponse(Struct, frozen=True):
     """A raw response."""
 
     status: int
@@ -48,7 +48,7 @@ class Answer(Struct, Generic[A], frozen=True):
     not_modified: bool = False
 
 
-class Gathered:
+class BodyBuffer:
     """A buffer for the parts of a body, with a size limit.
 
     Args:
@@ -68,7 +68,7 @@ class Gathered:
         """
         self._size += len(part)
         if self._size > LARGEST:
-            raise TooLarge(f"the answer is larger than {LARGEST} bytes", field=self._base)
+            raise RequestTooLarge(f"the answer is larger than {LARGEST} bytes", field=self._base)
         self._parts.append(part)
 
     def whole(self) -> bytes:
@@ -76,7 +76,7 @@ class Gathered:
         return b"".join(self._parts)
 
 
-def read(request: Request[A], received: Received, base: str, *, token: bool) -> Answer[A]:
+def read(request: Request[A], received: RawResponse, base: str, *, token: bool) -> Answer[A]:
     """Decode a response.
 
     Args:
@@ -98,14 +98,14 @@ def read(request: Request[A], received: Received, base: str, *, token: bool) -> 
         raise read_error(received.status, headers, received.body, base, token=token)
     try:
         value = _decode(request.answer, received.body)
-    except NOT_JSON as error:
+    except DECODE_ERRORS as error:
         if received.status >= 400:
             raise read_error(received.status, headers, received.body, base, token=token) from None
-        raise _not_understood(error, base) from None
+        raise _unreadable_answer(error, base) from None
     return Answer(value, etag, number)
 
 
-def _not_understood(error: Exception, base: str) -> Unavailable:
+def _unreadable_answer(error: Exception, base: str) -> Unavailable:
     """Return the error for an unreadable response."""
     if isinstance(error, msgspec.ValidationError):
         problem = f"the client does not understand the gate's answer: {error}"
@@ -138,22 +138,22 @@ def decode_known_part(kind: Any, value: Any) -> Any:
         kind: type of the answer.
         value: decoded JSON.
     """
-    return _known(inspect.type_info(kind), value)
+    return _known_part(inspect.type_info(kind), value)
 
 
-def _known(kind: inspect.Type, value: Any) -> Any:
+def _known_part(kind: inspect.Type, value: Any) -> Any:
     if isinstance(kind, inspect.Metadata):
-        return _known(kind.type, value)
+        return _known_part(kind.type, value)
     if isinstance(kind, inspect.UnionType):
         fitting = [one for one in kind.types if _fits(one, value)]
-        return _known(fitting[0], value) if len(fitting) == 1 else value
+        return _known_part(fitting[0], value) if len(fitting) == 1 else value
     if isinstance(kind, inspect.StructType) and isinstance(value, dict):
         fields = {field.encode_name: field.type for field in kind.fields}
-        return {name: _known(fields[name], v) for name, v in value.items() if name in fields}
+        return {name: _known_part(fields[name], v) for name, v in value.items() if name in fields}
     if isinstance(kind, inspect.DictType) and isinstance(value, dict):
-        return {name: _known(kind.value_type, v) for name, v in value.items()}
+        return {name: _known_part(kind.value_type, v) for name, v in value.items()}
     if isinstance(kind, inspect.ListType | inspect.VarTupleType) and isinstance(value, list):
-        return [_known(kind.item_type, item) for item in value]
+        return [_known_part(kind.item_type, item) for item in value]
     return value
 
 
@@ -176,11 +176,11 @@ _BY_SLUG: dict[str, type[CompatgateError]] = {
         errors.Gone,
         errors.Conflict,
         errors.PreconditionFailed,
-        errors.TooLarge,
+        errors.RequestTooLarge,
         errors.Unavailable,
-        errors.TimedOut,
-        errors.Damaged,
-        errors.Inconclusive,
+        errors.RegistryTimeout,
+        errors.DamagedContent,
+        errors.InconclusiveInput,
     )
 }
 _BY_STATUS: dict[int, type[CompatgateError]] = {
@@ -204,7 +204,7 @@ def read_error(
         token: whether a token was sent.
     """
     problem = _problem(body)
-    error = _told(problem, status) if problem else _untold(status, headers, base)
+    error = _stated_error(problem, status) if problem else _status_error(status, headers, base)
     error.status = status
     if status == errors.Unauthorized.status and not token:
         error.hint = _NO_TOKEN
@@ -216,14 +216,14 @@ def read_error(
 def _problem(body: bytes) -> dict[str, Any] | None:
     try:
         found = msgspec.json.decode(body)
-    except NOT_JSON:
+    except DECODE_ERRORS:
         return None
     return found if isinstance(found, dict) and isinstance(found.get("detail"), str) else None
 
 
-def _told(problem: dict[str, Any], status: int) -> CompatgateError:
+def _stated_error(problem: dict[str, Any], status: int) -> CompatgateError:
     if several := problem.get("problems"):
-        return ManyProblems(problem["detail"], [_one(item) for item in several])
+        return ManyProblems(problem["detail"], [_nested_error(item) for item in several])
     slug = str(problem.get("type", "")).rpartition("/")[2]
     kind = _BY_SLUG.get(slug) or _kind(status)
     field, hint = _text(problem, "field"), _text(problem, "hint") or ""
@@ -235,7 +235,7 @@ def _told(problem: dict[str, Any], status: int) -> CompatgateError:
     return kind(sentence, field=field, value=problem.get("value"), hint=hint)
 
 
-def _untold(status: int, headers: Mapping[str, str], base: str) -> CompatgateError:
+def _status_error(status: int, headers: Mapping[str, str], base: str) -> CompatgateError:
     if 300 <= status < 400:
         where = headers.get("Location", "another place")
         hint = f"use the new address: {where}"
@@ -252,7 +252,7 @@ def _kind(status: int) -> type[CompatgateError]:
     return _BY_STATUS.get(status) or (BadInput if status < 500 else Unavailable)
 
 
-def _one(item: Any) -> CompatgateError:
+def _nested_error(item: Any) -> CompatgateError:
     told: dict[str, Any] = item if isinstance(item, dict) else {}
     problem = DocumentProblem(
         _text(told, "problem") or "is malformed",

@@ -13,19 +13,18 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from compatgate.client.answers import Answer, Gathered
-from compatgate.client.operation import AsyncItems, Awaiting, Blocking, Items
+from compatgate.client.answers import Answer, BodyBuffer
 from compatgate.client.operations import Operations
-from compatgate.client.request import Request
+from compatgate.client.request import AsyncItems, AsyncSender, Items, Request, SyncSender
 from compatgate.client.settings import TIMEOUT_S, Retries, Verify, make_settings
 from compatgate.client.transport import (
     Attempt,
     Attempts,
-    Configured,
+    ClientBase,
     Event,
-    Following,
-    Lines,
-    make_http,
+    LineSplitter,
+    RunEvents,
+    make_http_client,
     translate_errors,
 )
 from compatgate.errors import Unavailable
@@ -35,7 +34,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-class Client(Configured, Blocking, Operations):
+class Client(ClientBase, SyncSender, Operations):
     """A client of a gate's REST API, safe for use by several threads.
 
     Every operation of the API is a method, named by its ``operationId``. Methods raise
@@ -66,7 +65,7 @@ class Client(Configured, Blocking, Operations):
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._settings = make_settings(base_url, token, timeout, retries, user_agent)
-        self._http = make_http(httpx.Client, self._settings, verify, transport)
+        self._http = make_http_client(httpx.Client, self._settings, verify, transport)
 
     def send(self, request: Request[A]) -> A:
         """Return the answer to a request, such as ``Client.show_target.request("prod")``.
@@ -93,7 +92,7 @@ class Client(Configured, Blocking, Operations):
     def lines(self, request: Request[str]) -> Iterator[str]:
         """Yield the lines of an answer as they arrive; raise as `send`, also between lines."""
         tried = self._try(request, streamed=True)
-        response, lines = tried.response, Lines()
+        response, lines = tried.response, LineSplitter()
         try:
             if not response.is_success:
                 self._read(request, tried)
@@ -114,7 +113,7 @@ class Client(Configured, Blocking, Operations):
             step: only this step's output.
             after: id of the last known event.
         """
-        following = Following(run_id, step, after)
+        following = RunEvents(run_id, step, after)
         while not following.ended:
             request = following.request()
             try:
@@ -158,7 +157,7 @@ class Client(Configured, Blocking, Operations):
         if streamed and response.is_success:
             return Attempt(response)
         try:
-            gathered = Gathered(self.base_url)
+            gathered = BodyBuffer(self.base_url)
             for part in response.iter_bytes():
                 gathered.add(part)
             return Attempt(response, gathered.whole())
@@ -166,7 +165,7 @@ class Client(Configured, Blocking, Operations):
             response.close()
 
 
-class AsyncClient(Configured, Awaiting, Operations):
+class AsyncClient(ClientBase, AsyncSender, Operations):
     """An async client of a gate's REST API; arguments, methods and errors as `Client`.
 
     Iterate lists and logs with ``async for``.
@@ -184,7 +183,7 @@ class AsyncClient(Configured, Awaiting, Operations):
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._settings = make_settings(base_url, token, timeout, retries, user_agent)
-        self._http = make_http(httpx.AsyncClient, self._settings, verify, transport)
+        self._http = make_http_client(httpx.AsyncClient, self._settings, verify, transport)
 
     async def send(self, request: Request[A]) -> A:
         """Return the answer to a request, such as ``Client.show_target.request("prod")``.
@@ -211,7 +210,7 @@ class AsyncClient(Configured, Awaiting, Operations):
     async def lines(self, request: Request[str]) -> AsyncGenerator[str, None]:
         """Yield the lines of an answer as they arrive; raise as `send`, also between lines."""
         tried = await self._try(request, streamed=True)
-        response, lines = tried.response, Lines()
+        response, lines = tried.response, LineSplitter()
         try:
             if not response.is_success:
                 self._read(request, tried)
@@ -234,7 +233,7 @@ class AsyncClient(Configured, Awaiting, Operations):
             step: only this step's output.
             after: id of the last known event.
         """
-        following = Following(run_id, step, after)
+        following = RunEvents(run_id, step, after)
         while not following.ended:
             request = following.request()
             try:
@@ -279,7 +278,7 @@ class AsyncClient(Configured, Awaiting, Operations):
         if streamed and response.is_success:
             return Attempt(response)
         try:
-            gathered = Gathered(self.base_url)
+            gathered = BodyBuffer(self.base_url)
             async for part in response.aiter_bytes():
                 gathered.add(part)
             return Attempt(response, gathered.whole())

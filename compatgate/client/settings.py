@@ -46,10 +46,10 @@ class Retries(Struct, frozen=True):
             outcome: outcome of the last try.
             repeatable: whether a retry is safe even if the gate has handled the request.
         """
-        if number > self.most or not _may_pass(outcome, repeatable=repeatable):
+        if number > self.most or not _is_transient(outcome, repeatable=repeatable):
             return None
         backoff = min(self.first_s * 2.0 ** (number - 1), self.longest_s)
-        asked = _asked_for(outcome)
+        asked = _retry_after(outcome)
         if asked is not None and asked > self.longest_s:
             return None
         jittered = backoff * random.uniform(0.5, 1.0)  # noqa: S311 - to spread clients in time
@@ -184,7 +184,7 @@ TOO_MANY_REQUESTS = 429
 UNAVAILABLE = 503
 
 
-def _may_pass(outcome: Outcome, *, repeatable: bool) -> bool:
+def _is_transient(outcome: Outcome, *, repeatable: bool) -> bool:
     """Tell whether a retry may help and is safe."""
     if isinstance(outcome, httpx.Response):
         refused = outcome.status_code == TOO_MANY_REQUESTS
@@ -197,7 +197,7 @@ def _may_pass(outcome: Outcome, *, repeatable: bool) -> bool:
     return repeatable and isinstance(outcome, broken)
 
 
-def _asked_for(outcome: Outcome) -> float | None:
+def _retry_after(outcome: Outcome) -> float | None:
     """Return the pause of ``Retry-After`` in seconds, from seconds or a date."""
     headers = getattr(outcome, "headers", {})
     text = headers.get("Retry-After", "").strip()

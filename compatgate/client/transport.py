@@ -11,12 +11,19 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.client import answers
-from compatgate.client.answers import Answer, Received
+from compatgate.client.answers import Answer, RawResponse
 from compatgate.client.operations.runs import show_logs
 from compatgate.client.request import Request
 from compatgate.client.settings import Outcome, Settings, Verify, tls
-from compatgate.errors import BadInput, CompatgateError, Damaged, TimedOut, TooLarge, Unavailable
-from compatgate.strict_json import NOT_JSON
+from compatgate.errors import (
+    BadInput,
+    CompatgateError,
+    DamagedContent,
+    RegistryTimeout,
+    RequestTooLarge,
+    Unavailable,
+)
+from compatgate.strict_json import DECODE_ERRORS
 
 A = TypeVar("A")
 H = TypeVar("H", httpx.Client, httpx.AsyncClient)
@@ -29,9 +36,9 @@ class Attempt(Struct, frozen=True):
     response: httpx.Response
     body: bytes = b""
 
-    def received(self) -> Received:
+    def received(self) -> RawResponse:
         """Return the raw response."""
-        return Received(self.response.status_code, self.response.headers, self.body)
+        return RawResponse(self.response.status_code, self.response.headers, self.body)
 
 
 class Attempts:
@@ -60,7 +67,7 @@ class Attempts:
         return pause
 
 
-class Configured:
+class ClientBase:
     """The part of a client that does not send."""
 
     _settings: Settings
@@ -76,7 +83,9 @@ class Configured:
         return answers.read(request, tried.received(), settings.base, token=token)
 
 
-def make_http(kind: Callable[..., H], settings: Settings, verify: Verify, transport: Any) -> H:
+def make_http_client(
+    kind: Callable[..., H], settings: Settings, verify: Verify, transport: Any
+) -> H:
     """Make the httpx client; it follows no redirections, to protect the token.
 
     Raises:
@@ -100,16 +109,16 @@ def translate_errors(base: str) -> Iterator[None]:
     try:
         yield
     except httpx.HTTPError as error:
-        raise _failed(error, base) from None
+        raise _translate_error(error, base) from None
     except (httpx.InvalidURL, UnicodeError) as error:
         raise BadInput(f"the request cannot be sent: {error}", field=base) from None
     except httpx.StreamError as error:
         raise Unavailable(f"the gate does not answer: {error}", field=base, hint=_HINT) from None
 
 
-def _failed(error: httpx.HTTPError, base: str) -> BadInput | Unavailable:
+def _translate_error(error: httpx.HTTPError, base: str) -> BadInput | Unavailable:
     if isinstance(error, httpx.TimeoutException):
-        return TimedOut("the gate does not answer: timed out", field=base, hint=_HINT)
+        return RegistryTimeout("the gate does not answer: timed out", field=base, hint=_HINT)
     if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
         return BadInput(f"the request cannot be sent: {error}", field=base)
     reason = str(error) or type(error).__name__
@@ -120,7 +129,7 @@ LONGEST_LINE = 16 * 1024 * 1024
 _LAST = ("end", "error")
 
 
-class Lines:
+class LineSplitter:
     """A splitter of a stream into lines; only a line feed ends a line, and it is kept."""
 
     def __init__(self) -> None:
@@ -140,7 +149,7 @@ class Lines:
         self._begun.append(rest)
         self._size += len(rest)
         if self._size > LONGEST_LINE:
-            raise TooLarge(f"a line is longer than {LONGEST_LINE} bytes")
+            raise RequestTooLarge(f"a line is longer than {LONGEST_LINE} bytes")
         return [line.decode("utf-8", "replace") + "\n" for line in whole]
 
     def rest(self) -> list[str]:
@@ -164,7 +173,7 @@ class Event(Struct, frozen=True):
     id: int | None = None
 
 
-class Following:
+class RunEvents:
     """A run's events over several streams, since a stream may end before the run.
 
     Args:
@@ -218,9 +227,9 @@ class Following:
     def _complete(self, value: str) -> Event:
         try:
             data = msgspec.json.decode(value, type=dict[str, Any])
-        except NOT_JSON:
+        except DECODE_ERRORS:
             what = "the gate sent a malformed event; check that the URL is a gate's"
-            raise Damaged(what, field=self._run_id) from None
+            raise DamagedContent(what, field=self._run_id) from None
         self._after = self._after if self._id is None else self._id
         self.ended = self._name in _LAST
         return Event(self._name, data, self._id)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from compatgate.core.components import in_order
-from compatgate.core.constraints import Constraint
-from compatgate.core.frameworks import FrameworkMatch, accepts, find_build
-from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.components import sort_components
+from compatgate.core.gpu_code import find_run_mode
+from compatgate.core.matrix import Constraint
 from compatgate.core.rule import Candidate
-from compatgate.core.versions import Version, parse_version, show
+from compatgate.core.stack_facts import FrameworkMatch, accepts, find_build
+from compatgate.core.versions import Version, format_parts, parse_version
 
 if TYPE_CHECKING:
     from compatgate.core.facts.frameworks import Build, Pin, Release
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from compatgate.core.matrix import Entry
     from compatgate.core.rule_context import RuleContext
 
-MOST_TRIED = 6
+MAX_PER_KIND = 6
 """Candidates of one kind; a fix that is further away is not a small change."""
 
 
@@ -50,11 +50,11 @@ def _describe_driver(value: str) -> str:
 
 def raise_driver(context: RuleContext, floor: Version) -> Candidate:
     """Raise the driver to at least a version; for a whole branch, to its first release."""
-    change = {"driver": at_least(context, lowest_release(context, floor))}
+    change = {"driver": driver_range(context, lowest_release(context, floor))}
     return Candidate(change, describe_change(change))
 
 
-def at_least(context: RuleContext, version: Version) -> str:
+def driver_range(context: RuleContext, version: Version) -> str:
     """Return ``>=X``, with an end where a later branch no longer drives the GPU: ``>=X,<581``."""
     last = context.pool.gpu.last_branch if context.pool.gpu and context.os == "linux" else None
     return f">={version},<{last + 1}" if last else f">={version}"
@@ -77,7 +77,7 @@ def newer_branches(context: RuleContext) -> Iterator[Candidate]:
         own = toolkit.driver.get(context.os)
         if own and context.driver and own > context.driver and own.text not in seen:
             seen.add(own.text)
-            if len(seen) > 2 * MOST_TRIED:
+            if len(seen) > 2 * MAX_PER_KIND:
                 return
             yield raise_driver(context, own)
 
@@ -102,7 +102,7 @@ def driver_for_gpu(context: RuleContext) -> Iterator[Candidate]:
         return
     if gpu.first_branch and context.driver.major < gpu.first_branch:
         known = [b for b in branches.values() if b.branch >= gpu.first_branch and b.first]
-        yield from (raise_driver(context, b.first) for b in known[:MOST_TRIED] if b.first)
+        yield from (raise_driver(context, b.first) for b in known[:MAX_PER_KIND] if b.first)
     last = branches.get(gpu.last_branch) if gpu.last_branch else None
     if last and last.last:
         message = f"go back to driver branch {last.branch}, its newest is {last.last}"
@@ -112,7 +112,7 @@ def driver_for_gpu(context: RuleContext) -> Iterator[Candidate]:
 def add_forward_compat(context: RuleContext) -> Iterator[Candidate]:
     """Add the forward-compatibility package of the stack's CUDA."""
     if context.cuda and context.stack.cuda_compat is None and context.pool.os == "linux":
-        series = show(context.cuda.major_minor)
+        series = format_parts(context.cuda.major_minor)
         if series in context.facts.forward_compat.packages:
             yield Candidate(
                 {"cuda-compat": series},
@@ -120,7 +120,7 @@ def add_forward_compat(context: RuleContext) -> Iterator[Candidate]:
             )
 
 
-def driver_for(context: RuleContext, pair: Pair) -> Version | None:
+def missing_driver(context: RuleContext, pair: Pair) -> Version | None:
     """Return the lowest driver that a CUDA needs; None when the pool's driver is new enough."""
     compat = context.facts.cuda_driver.minor_compat.get(pair[0])
     floor = compat.minimum.get(context.os) if compat else None
@@ -146,7 +146,7 @@ def build_with_code(context: RuleContext, found: FrameworkMatch) -> Iterator[Can
     if found.release:
         for build in found.release.builds:
             if build is not found.build and _has_code(context, build):
-                yield from _with_driver(
+                yield from _propose_with_driver(
                     context, use_build(context, found.name, found.version.public, build), build
                 )
     yield from _nearby_releases(context, found, lambda build: _has_code(context, build))
@@ -160,19 +160,21 @@ def _nearby_releases(
     tried = 0
     for release in (*newer, *older):
         for build in (b for b in release.builds if b.listed and wanted(b)):
-            yield from _with_driver(
+            yield from _propose_with_driver(
                 context, use_build(context, found.name, release.version.text, build), build
             )
             tried += 1
-            if tried >= MOST_TRIED:
+            if tried >= MAX_PER_KIND:
                 return
 
 
-def _with_driver(context: RuleContext, change: dict[str, Any], build: Build) -> Iterator[Candidate]:
+def _propose_with_driver(
+    context: RuleContext, change: dict[str, Any], build: Build
+) -> Iterator[Candidate]:
     yield Candidate(change, describe_change(change))
     pair = build.cuda or (build.cuda_major, 0)
-    if driver := driver_for(context, pair):
-        both = {**change, "driver": at_least(context, driver)}
+    if driver := missing_driver(context, pair):
+        both = {**change, "driver": driver_range(context, driver)}
         yield Candidate(both, describe_change(both))
 
 
@@ -183,15 +185,15 @@ def use_build(context: RuleContext, name: str, version: str, build: Build) -> di
     if text != context.stack.components[name].text:
         change[name] = text
     if build.cuda and context.cuda and not accepts_cuda(context, build):
-        change["cuda"] = show(build.cuda)
+        change["cuda"] = format_parts(build.cuda)
     for component, pin in build.pins.items():
         have = context.stack.get(component)
-        if have and pin.floor and not pin.optional and _moves(have, pin):
-            change[component] = show(pin.floor.at(3))
+        if have and pin.floor and not pin.optional and _differs_from_pin(have, pin):
+            change[component] = format_parts(pin.floor.at(3))
     return change
 
 
-def _moves(have: Version, pin: Pin) -> bool:
+def _differs_from_pin(have: Version, pin: Pin) -> bool:
     assert pin.floor is not None  # noqa: S101 - the caller checked
     return have.major != pin.floor.major or have.at(pin.places) < pin.floor.at(pin.places)
 
@@ -207,15 +209,15 @@ def _has_code(context: RuleContext, build: Build) -> bool:
         return False
     if build.sass is not None:
         code = build.code_on(context.pool.os, context.pool.cpu)
-        return how_it_runs(code, device, context.facts.arch) == "sass"
+        return find_run_mode(code, device, context.facts.arch) == "sass"
     return build.minimum_capability is not None and device >= build.minimum_capability
 
 
-def build_for(release: Release | None, pair: Pair) -> Build | None:
+def find_cuda_build(release: Release | None, pair: Pair) -> Build | None:
     """Return the build of a release for a CUDA; None when the release has none."""
     if release is None:
         return None
-    cuda = parse_version("cuda", show(pair))
+    cuda = parse_version("cuda", format_parts(pair))
     return find_build(release, release.version, cuda)
 
 
@@ -230,7 +232,7 @@ def follow_pin(context: RuleContext, pin: Pin) -> Iterator[Candidate]:
     """Yield the version that the build was made with."""
     if pin.floor is None:
         return
-    text = show(pin.floor.at(3))
+    text = format_parts(pin.floor.at(3))
     have = context.stack.get(pin.component)
     suffix = f"+{have.local}" if have and have.local and have.cuda else ""
     yield Candidate({pin.component: text + suffix}, f"use {pin.component} {text}")
@@ -249,7 +251,7 @@ def other_python(have: Version, release: Release) -> Iterator[Candidate]:
         (parse_version("python", p) for p in known),
         key=lambda v: (v.local != have.local, abs(v.minor - have.minor)),
     )
-    for version in nearest[:MOST_TRIED]:
+    for version in nearest[:MAX_PER_KIND]:
         yield Candidate({"python": version.text}, f"use Python {version}")
 
 
@@ -265,7 +267,7 @@ def older_cuda(context: RuleContext) -> Iterator[Candidate]:
         if pair < context.cuda.major_minor and context.driver_cuda and pair <= context.driver_cuda:
             yield from move_to_cuda(context, pair)
             tried += 1
-        if tried >= MOST_TRIED:
+        if tried >= MAX_PER_KIND:
             return
 
 
@@ -287,29 +289,29 @@ def move_to_cuda(context: RuleContext, pair: Pair) -> Iterator[Candidate]:
     """Move a stack to another CUDA: each framework to its build there, with pinned libraries."""
     change: dict[str, Any] = {}
     if "cuda" in context.stack.components:
-        change["cuda"] = show(pair)
+        change["cuda"] = format_parts(pair)
     for found in context.frameworks:
-        build = build_for(found.release, pair)
+        build = find_cuda_build(found.release, pair)
         if build is None:
             return
         if build is not found.build:
             change.update(use_build(context, found.name, found.version.public, build))
     if context.stack.arch is not None and context.capability and _lacks_code(context):
-        change["arch"] = _with_sass(context)
-    driver = driver_for(context, pair)
+        change["arch"] = _add_own_sass(context)
+    driver = missing_driver(context, pair)
     if change:
         yield Candidate(change, describe_change(change))
         if driver:
-            both = {**change, "driver": at_least(context, driver)}
+            both = {**change, "driver": driver_range(context, driver)}
             yield Candidate(both, describe_change(both))
 
 
 def _lacks_code(context: RuleContext) -> bool:
     device, codes = context.capability, context.stack.arch
-    return device is not None and not how_it_runs(codes or (), device, context.facts.arch)
+    return device is not None and not find_run_mode(codes or (), device, context.facts.arch)
 
 
-def _with_sass(context: RuleContext) -> list[str]:
+def _add_own_sass(context: RuleContext) -> list[str]:
     assert context.capability is not None  # noqa: S101 - the caller checked
     own = f"sm_{context.capability[0]}{context.capability[1]}"
     return [*dict.fromkeys([*(code.name for code in context.stack.arch or ()), own])]
@@ -319,7 +321,7 @@ def add_sass(context: RuleContext) -> Iterator[Candidate]:
     """Build machine code for the GPU, on a newer toolkit when the stack's cannot."""
     if context.capability is None:
         return
-    codes = _with_sass(context)
+    codes = _add_own_sass(context)
     yield Candidate({"arch": codes}, f"build it for {codes[-1]} as well")
     for change in cuda_for_gpu(context):
         both = {**change.set, "arch": codes}
@@ -364,15 +366,15 @@ def nearest_entry(context: RuleContext, replacing: Entry | None = None) -> Itera
     if replacing and replacing.replacement:
         for entry in entries:
             if entry.name == replacing.replacement and entry.status == "blessed":
-                yield from _towards(context, entry)
+                yield from _move_to_entry(context, entry)
     if context.nearest:
-        yield from _towards(context, context.nearest)
+        yield from _move_to_entry(context, context.nearest)
 
 
-def _towards(context: RuleContext, entry: Entry) -> Iterator[Candidate]:
+def _move_to_entry(context: RuleContext, entry: Entry) -> Iterator[Candidate]:
     change: dict[str, Any] = {}
-    for name in in_order(entry.differences(context.stack, context.pool)):
-        version = _version_in(context, name, entry.components[name])
+    for name in sort_components(entry.differences(context.stack, context.pool)):
+        version = _choose_version(context, name, entry.components[name])
         if version is None:
             return
         change[name] = version
@@ -380,12 +382,12 @@ def _towards(context: RuleContext, entry: Entry) -> Iterator[Candidate]:
         yield Candidate(change, f"{describe_change(change)} (entry {entry.name})")
 
 
-def _version_in(context: RuleContext, name: str, constraint: Constraint) -> str | None:
+def _choose_version(context: RuleContext, name: str, constraint: Constraint) -> str | None:
     """Return the version that a framework pins, else the newest that the constraint allows."""
     for found in context.built:
         pin = found.build.pins.get(name) if found.build else None
         if pin and pin.floor and not pin.optional and constraint.allows(pin.floor):
-            return show(pin.floor.at(3))
+            return format_parts(pin.floor.at(3))
     for version in sorted(_known_versions(context, name), reverse=True):
         if constraint.allows(version):
             return version.text

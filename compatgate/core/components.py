@@ -1,7 +1,8 @@
-"""Resolve names of the parts of a stack: canonical names, and the aliases of users and packages.
+"""Resolve names of the parts of a stack, and limit what a question may hold.
 
 Components are a closed list: NVIDIA's tables name them, and each has its form of version. Every
 other name is a package of the Python package index, known or not: the class of packages is open.
+The limits are far above any real question, and small enough to decide within a moment.
 """
 
 from __future__ import annotations
@@ -14,8 +15,49 @@ from typing import Literal
 from msgspec import Struct
 
 from compatgate.core import vocabulary
-from compatgate.core.limits import LONGEST_NAME, refuse_longer
 from compatgate.errors import BadInput
+
+MAX_KEYS = 256
+"""Keys of a stack, and of ``set``; about thirty are known."""
+MAX_ARCHITECTURES = 256
+"""Architectures of a stack; builds for every GPU have about twenty."""
+MAX_ALTERNATIVES = 256
+"""Alternatives in all ``NVIDIA_REQUIRE_*`` expressions of an image; NVIDIA published up to 73."""
+MAX_REQUIRE_LENGTH = 8192
+"""Characters of all these expressions; the longest that NVIDIA published has 2,596."""
+MAX_REMARKS = 1000
+"""Sentences of ``open``, ``conflicts`` or ``unread``."""
+MAX_LIBRARIES = 2000
+"""Libraries in a package's record; vLLM has 8, flashinfer-cubin 40 groups."""
+MAX_NAME_LENGTH = 256
+"""Characters of a component's, target's, pool's or GPU's name."""
+MAX_VERSION_LENGTH = 256
+MAX_IMAGE_LENGTH = 8192
+"""Characters of an image; references have about 500 at most, and any label is accepted."""
+
+
+def check_count(count: int, most: int, what: str, field: str | None = None) -> None:
+    """Check that a question does not hold too many items of a kind.
+
+    Raises:
+        BadInput: names the field, the number and the limit.
+    """
+    if count > most:
+        raise BadInput(
+            f"too many {what}: {count}", field=field, value=count, hint=f"at most {most}"
+        )
+
+
+def check_length(text: str, most: int, field: str | None = None) -> None:
+    """Check that a text is not too long.
+
+    Raises:
+        BadInput: names the field, the length and the limit; the value is only the beginning.
+    """
+    if len(text) > most:
+        what = f"too long: {len(text)} characters"
+        raise BadInput(what, field=field, value=f"{text[:40]}...", hint=f"at most {most}")
+
 
 Scheme = Literal["driver", "cuda", "cudnn", "nccl", "python", "pep440"]
 Kind = Literal["driver", "library", "framework", "runtime", "package"]
@@ -39,11 +81,10 @@ class Component(Struct, frozen=True):
 
 
 COMPONENTS: dict[str, Component] = {row[0]: Component(*row) for row in vocabulary.COMPONENTS}
-
 _ORDER = {name: index for index, name in enumerate(COMPONENTS)}
 
 
-def in_order(names: Iterable[str]) -> list[str]:
+def sort_components(names: Iterable[str]) -> list[str]:
     """Sort names: components in canonical order, then packages by name."""
     return sorted(names, key=lambda name: (_ORDER.get(name, len(_ORDER)), name))
 
@@ -55,7 +96,7 @@ def label_of(name: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def mention() -> re.Pattern[str]:
+def component_pattern() -> re.Pattern[str]:
     """Return the pattern that finds a component's name in a text, before the name is resolved.
 
     Short aliases (``tf``) are left out: they are parts of too many words.
@@ -76,14 +117,13 @@ def is_framework(name: str) -> bool:
 
 FRAMEWORKS = frozenset(name for name in COMPONENTS if is_framework(name))
 _ALIASES = vocabulary.ALIASES
-
 # Package names that carry the CUDA major (or major and minor) of the build:
 # nvidia-cudnn-cu12, cupy-cuda12x, tensorrt-cu12, libcudnn9-cuda-12, transformer-engine-cu12.
 _SUFFIX = re.compile(r"(?P<base>.+?)-(?:cu|cuda-?)(?P<major>1[0-9]|9)(?:-?(?P<minor>\d)|x)?")
 _SONAME = re.compile(rf"(?P<base>{'|'.join(vocabulary.LIBRARIES)})\d+(?:-dev)?")
 
 
-class Resolved(Struct, frozen=True):
+class ComponentMatch(Struct, frozen=True):
     """A component, and the CUDA that its name states (``(12,)`` for ``...-cu12``)."""
 
     component: Component
@@ -92,7 +132,7 @@ class Resolved(Struct, frozen=True):
 
 # PyPA, "Names and normalization": letters, digits, and single separators between them.
 _PACKAGE = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
-_LONGEST_NAME = 100
+_MAX_PACKAGE_NAME = 100
 _FILE = re.compile(r"lib.+-so(?:-\d+)*")
 _COMPAT = "cuda-compat"
 _KEYS = (_COMPAT, "arch", "require", "disable-require")
@@ -101,30 +141,30 @@ _SHORTEST_TO_SWAP, _SHORTEST_TO_CUT = 4, 5
 """Letters of the shortest names that are taken for misspelt: ``vlm`` is a name of its own."""
 
 
-def find_component(name: str) -> Resolved | None:
+def find_component(name: str) -> ComponentMatch | None:
     """Find the component that a name means, in any spelling; None for a package.
 
     Args:
         name: ``cudnn``, ``pytorch``, ``libcudnn9``, ``nvidia-cudnn-cu12``, ``cupy-cuda12x``.
     """
-    return None if len(name) > LONGEST_NAME else _find(name)
+    return None if len(name) > MAX_NAME_LENGTH else _find_cached(name)
 
 
 @lru_cache(maxsize=4096)
-def _find(name: str) -> Resolved | None:
-    text = _normal(name)
+def _find_cached(name: str) -> ComponentMatch | None:
+    text = _normalise(name)
     if found := _lookup(text):
-        return Resolved(found)
+        return ComponentMatch(found)
     if match := _SUFFIX.fullmatch(text):
-        if found := _lookup(_without_soname(match["base"])):
+        if found := _lookup(_strip_soname(match["base"])):
             minor = (int(match["minor"]),) if match["minor"] else ()
-            return Resolved(found, (int(match["major"]), *minor))
-    elif found := _lookup(_without_soname(text)):
-        return Resolved(found)
+            return ComponentMatch(found, (int(match["major"]), *minor))
+    elif found := _lookup(_strip_soname(text)):
+        return ComponentMatch(found)
     return None
 
 
-def resolve_component(name: str) -> Resolved:
+def resolve_component(name: str) -> ComponentMatch:
     """Resolve a name: to a component, or to the package of that name on the package index.
 
     Args:
@@ -136,30 +176,32 @@ def resolve_component(name: str) -> Resolved:
     """
     if found := find_component(name):
         return found
-    refuse_longer(name, LONGEST_NAME, f"{name[:40]}...")
-    return _package(name)
+    check_length(name, MAX_NAME_LENGTH, f"{name[:40]}...")
+    return _resolve_package(name)
 
 
 @lru_cache(maxsize=4096)
-def _package(name: str) -> Resolved:
-    text = _normal(name)
+def _resolve_package(name: str) -> ComponentMatch:
+    text = _normalise(name)
     spaced = len(name.split()) != 1
-    if spaced or not is_name(text):
-        problem = f"{name[:_LONGEST_NAME]!r} is not the name of a component or package"
+    if spaced or not is_package_name(text):
+        problem = f"{name[:_MAX_PACKAGE_NAME]!r} is not the name of a component or package"
         raise BadInput(problem, field=name, value=name, hint=_name_hint(name))
-    near = _COMPAT if text.startswith(f"{_COMPAT}-") else _slips().get(text)
+    near = _COMPAT if text.startswith(f"{_COMPAT}-") else _misspellings().get(text)
     if near:
         problem = f"{name!r} is not a component"
         raise BadInput(problem, field=name, value=name, hint=f"did you mean {near}?")
-    return Resolved(Component(text, "pep440", "package", text))
+    return ComponentMatch(Component(text, "pep440", "package", text))
 
 
-def is_name(text: str) -> bool:
+def is_package_name(text: str) -> bool:
     """Tell whether a normalised text can be the name of a package."""
-    return bool(len(text) <= _LONGEST_NAME and _PACKAGE.fullmatch(text) and not _FILE.match(text))
+    return bool(
+        len(text) <= _MAX_PACKAGE_NAME and _PACKAGE.fullmatch(text) and not _FILE.match(text)
+    )
 
 
-def _normal(name: str) -> str:
+def _normalise(name: str) -> str:
     return re.sub(r"[-_.\s]+", "-", name.strip().lower())
 
 
@@ -167,13 +209,13 @@ def _lookup(text: str) -> Component | None:
     return COMPONENTS.get(_ALIASES.get(text, text))
 
 
-def _without_soname(text: str) -> str:
+def _strip_soname(text: str) -> str:
     match = _SONAME.fullmatch(text)
     return match["base"] if match else text
 
 
 @lru_cache(maxsize=1)
-def _slips() -> dict[str, str]:
+def _misspellings() -> dict[str, str]:
     """Map names with a letter missing, doubled or swapped, and plurals, to the name that was meant.
 
     Only these slips count: packages are often called like a component with something added

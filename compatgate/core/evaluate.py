@@ -14,22 +14,35 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.digest import sha256
 from compatgate.core.facts import Facts
 from compatgate.core.fixes import FixFinder
-from compatgate.core.frameworks import assume_default_wheels
-from compatgate.core.matrix import Matrix, Policy, Pool, Target, Waiver
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, Rule, RuleAnswer
+from compatgate.core.matrix import Matrix, Waiver
+from compatgate.core.performance import sha256
+from compatgate.core.request import Policy, Pool, Target
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    OUTCOME_RANK,
+    PASS,
+    Basis,
+    CheckedRules,
+    Finding,
+    Fix,
+    Outcome,
+    Problem,
+    Rule,
+    RuleAnswer,
+    Verdict,
+)
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules import BY_ID, RULES
 from compatgate.core.rules.caveats import incomplete, some_pools, waived
 from compatgate.core.rules.matrix import evidence_for
-from compatgate.core.stack import Stack, complete
-from compatgate.core.verdict import RANK, Basis, Checked, Finding, Fix, Outcome, Verdict
-from compatgate.core.versions import show
+from compatgate.core.stack import Stack, complete_stack
+from compatgate.core.stack_facts import assume_default_wheels
+from compatgate.core.versions import format_parts
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_NAMED = 5
+_MAX_NAMED = 5
 _OUTCOMES: dict[int, Outcome] = {0: "pass", 1: "warn", 2: "unknown", 3: "fail"}
 
 
@@ -78,7 +91,7 @@ def assess(
     matches the same waivers, and `seal` completes the verdict of each.
     """
     moment = now.astimezone(UTC)
-    stack = assume_default_wheels(complete(stack, facts.frameworks), facts, target.pools)
+    stack = assume_default_wheels(complete_stack(stack, facts.frameworks), facts, target.pools)
     today, seconds = moment.date().isoformat(), moment.timestamp()
     judged = [
         evaluate_pool(
@@ -88,8 +101,8 @@ def assess(
         for pool in target.pools
     ]
     said = (finding for one in judged for finding in one.findings)
-    findings = _grouped((*said, *_pools_left_out(target))) or _no_pool(target)
-    outcome = _OUTCOMES[max((RANK[f.outcome] for f in findings), default=0)]
+    findings = _group_findings((*said, *_report_left_out_pools(target))) or _report_no_pool(target)
+    outcome = _OUTCOMES[max((OUTCOME_RANK[f.outcome] for f in findings), default=0)]
     return Verdict(
         id="",
         verdict=outcome,
@@ -97,7 +110,7 @@ def assess(
         mode=target.policy.mode,
         target=target.name or None,
         findings=findings,
-        checked=_checked(judged),
+        checked=_list_checked_rules(judged),
         stack=stack.to_json(),
         pools=tuple(_pool_json(pool) for pool in target.pools),
         matrix_revision=matrix.revision,
@@ -146,7 +159,7 @@ def is_allowed(outcome: Outcome, policy: Policy) -> bool:
     return outcome != "fail"
 
 
-def _no_pool(target: Target) -> tuple[Finding, ...]:
+def _report_no_pool(target: Target) -> tuple[Finding, ...]:
     """Report a target without pools: nothing was judged, which is not a pass."""
     if target.pools:
         return ()
@@ -155,23 +168,25 @@ def _no_pool(target: Target) -> tuple[Finding, ...]:
     return (Finding(incomplete.id, incomplete.name, "unknown", "pool", None, need, message),)
 
 
-def _pools_left_out(target: Target) -> tuple[Finding, ...]:
+def _report_left_out_pools(target: Target) -> tuple[Finding, ...]:
     """Report the pools that the question leaves out: the verdict does not cover them."""
     if not target.left_out:
         return ()
     asked = tuple(pool.name for pool in target.pools)
     rule = some_pools
-    left = ", ".join(target.left_out[:_NAMED]) + (", ..." if len(target.left_out) > _NAMED else "")
+    left = ", ".join(target.left_out[:_MAX_NAMED]) + (
+        ", ..." if len(target.left_out) > _MAX_NAMED else ""
+    )
     message = f"the question is about some pools of {target.name}; {left} was not judged"
     return (Finding(rule.id, rule.name, "not-checked", "pool", None, None, message, asked),)
 
 
-def _grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def _group_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings worst first; a finding that several pools share appears once."""
     said = list(findings)
     if len({finding.rule for finding in said}) < len(said):
         said = _merge_pools(said)
-    return tuple(sorted(said, key=lambda f: (-_order(f), f.rule)))
+    return tuple(sorted(said, key=lambda f: (-_rank_finding(f), f.rule)))
 
 
 def _merge_pools(findings: Iterable[Finding]) -> list[Finding]:
@@ -183,11 +198,11 @@ def _merge_pools(findings: Iterable[Finding]) -> list[Finding]:
     return list(groups.values())
 
 
-def _order(finding: Finding) -> int:
-    return RANK[finding.outcome] * 2 + (finding.outcome == "waived")
+def _rank_finding(finding: Finding) -> int:
+    return OUTCOME_RANK[finding.outcome] * 2 + (finding.outcome == "waived")
 
 
-def _checked(judged: Iterable[PoolResult]) -> Checked:
+def _list_checked_rules(judged: Iterable[PoolResult]) -> CheckedRules:
     """List the rules that passed, and those that did not apply, where no pool objects."""
     judged = list(judged)
     objecting = {f.rule for one in judged for f in one.findings}
@@ -195,14 +210,14 @@ def _checked(judged: Iterable[PoolResult]) -> Checked:
     silent = dict.fromkeys(
         r for one in judged for r in one.not_applicable if r not in objecting and r not in passed
     )
-    return Checked(tuple(passed), tuple(silent))
+    return CheckedRules(tuple(passed), tuple(silent))
 
 
 def _pool_json(pool: Pool) -> dict[str, Any]:
     return {
         "name": pool.name,
         "gpu": pool.gpu.sku if pool.gpu else None,
-        "compute_capability": show(pool.gpu.capability) if pool.gpu else None,
+        "compute_capability": format_parts(pool.gpu.capability) if pool.gpu else None,
         "driver": pool.driver.text if pool.driver else None,
         "os": pool.os,
         "cpu": pool.cpu,
@@ -241,7 +256,7 @@ def evaluate_pool(context: RuleContext, *, with_fixes: bool) -> PoolResult:
             continue
         for problem in answer:
             fixes = finder.fixes(problem, rule) if with_fixes else ()
-            findings.append(_finding(rule, problem, context.pool, fixes))
+            findings.append(_make_finding(rule, problem, context.pool, fixes))
     waived = [finding for f in findings for finding in _waive(f, context)]
     return PoolResult(
         context.pool.name,
@@ -254,7 +269,7 @@ def evaluate_pool(context: RuleContext, *, with_fixes: bool) -> PoolResult:
     )
 
 
-def _finding(rule: Rule, problem: Problem, pool: Pool, fixes: tuple[Fix, ...]) -> Finding:
+def _make_finding(rule: Rule, problem: Problem, pool: Pool, fixes: tuple[Fix, ...]) -> Finding:
     return Finding(
         rule.id,
         rule.name,
@@ -271,7 +286,7 @@ def _finding(rule: Rule, problem: Problem, pool: Pool, fixes: tuple[Fix, ...]) -
 
 def _waive(finding: Finding, context: RuleContext) -> Sequence[Finding]:
     """Return the finding, or the waived finding with a record of the waiver."""
-    if RANK[finding.outcome] == 0 or BY_ID[finding.rule].not_waivable:
+    if OUTCOME_RANK[finding.outcome] == 0 or BY_ID[finding.rule].not_waivable:
         return (finding,)
     for waiver in context.matrix.waivers:
         if finding.rule in waiver.rules and waiver.covers(

@@ -9,24 +9,23 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from compatgate.core.frameworks import assume_default_wheels
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.lazy_property import lazy_property
-from compatgate.core.rule import Parts, Problem, Rule, RuleAnswer, parts_of
+from compatgate.core.performance import lazy_property
+from compatgate.core.rule import OUTCOME_RANK, Fix, Parts, Problem, Rule, RuleAnswer, parts_of
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules import RULES
-from compatgate.core.stack import complete, with_changes
-from compatgate.core.verdict import RANK, Fix
+from compatgate.core.stack import complete_stack, update_stack
+from compatgate.core.stack_facts import assume_default_wheels
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 
-MOST_OFFERED = {"fail": 3, "unknown": 3, "warn": 1}
-MOST_EVALUATED = 16
+MAX_FIXES = {"fail": 3, "unknown": 3, "warn": 1}
+MAX_CANDIDATES = 16
 """Candidates for each finding; a candidate further away is not a small change."""
 
 
 @lru_cache(maxsize=256)
-def rules_reading(changed: Parts, *, about_facts: bool) -> tuple[Rule, ...]:
+def find_affected_rules(changed: Parts, *, about_facts: bool) -> tuple[Rule, ...]:
     """Return the rules that may answer differently once these parts change.
 
     Args:
@@ -61,22 +60,22 @@ class _Trial:
         """Return whether the rule no longer objects to the problem, nor to anything new."""
         if rule.reads.isdisjoint(self._changed):
             return False
-        return not _still(self._answer(rule), problem) and not self._is_worse((rule,))
+        return not _persists(self._answer(rule), problem) and not self._is_worse((rule,))
 
     @lazy_property
     def breaks_a_fact(self) -> bool:
         """Return whether a rule about facts objects now and did not before."""
-        return self._is_worse(rules_reading(self._changed, about_facts=True))
+        return self._is_worse(find_affected_rules(self._changed, about_facts=True))
 
     @lazy_property
     def needs_blessing(self) -> bool:
         """Return whether the changed stack lacks a matrix entry or evidence."""
-        return self._is_worse(rules_reading(self._changed, about_facts=False))
+        return self._is_worse(find_affected_rules(self._changed, about_facts=False))
 
     def _is_worse(self, rules: Iterable[Rule]) -> bool:
         for rule in rules:
             answer = self._answer(rule)
-            if not isinstance(answer, str) and _worse(self._before[rule.id], answer):
+            if not isinstance(answer, str) and _got_worse(self._before[rule.id], answer):
                 return True
         return False
 
@@ -108,13 +107,13 @@ class FixFinder:
         if problem.candidates is None:
             return ()
         offered: list[Fix] = []
-        for candidate in islice(problem.candidates(), MOST_EVALUATED):
+        for candidate in islice(problem.candidates(), MAX_CANDIDATES):
             if not candidate.set or any(_includes(candidate.set, fix.set) for fix in offered):
                 continue  # less was enough
             remark = self._verify(candidate.set, problem, rule)
             if remark is not None:
                 offered.append(Fix(candidate.set, candidate.message + remark))
-            if len(offered) >= MOST_OFFERED.get(problem.outcome, 0):
+            if len(offered) >= MAX_FIXES.get(problem.outcome, 0):
                 break
         return tuple(offered)
 
@@ -159,47 +158,51 @@ def apply_changes(
 
     Args:
         context: the context before the fix.
-        changes: as `compatgate.core.verdict.Fix.set`.
+        changes: as `compatgate.core.rule.Fix.set`.
         changed: the parts that the changes may change; None derives them.
 
     Raises:
         BadInput: a change that is not possible (an empty stack, a malformed value).
     """
     pool, stack = context.pool, context.stack
-    ours = {name: _concrete(value) for name, value in changes.items()}
+    ours = {name: _concrete_value(value) for name, value in changes.items()}
     if driver := ours.pop("driver", None):
         pool = replace(pool, driver=parse_version("driver", driver))
     if gpu := ours.pop("gpu", None):
         pool = replace(pool, gpu=resolve_gpu(gpu, context.facts.gpus))
     if ours:
         stack = assume_default_wheels(
-            complete(with_changes(stack, ours), context.facts.frameworks), context.facts, (pool,)
+            complete_stack(update_stack(stack, ours), context.facts.frameworks),
+            context.facts,
+            (pool,),
         )
     return context.on(stack, pool, changed or parts_of(changes, context.facts.frameworks))
 
 
-def _concrete(value: Any) -> Any:
+def _concrete_value(value: Any) -> Any:
     return value[2:].partition(",")[0] if _is_floor(value) else value
 
 
-def _still(answer: RuleAnswer, problem: Problem) -> bool:
+def _persists(answer: RuleAnswer, problem: Problem) -> bool:
     """Return whether the rule still reports the same component about as badly as before."""
-    weight = _weights(answer).get(problem.component, 0)
+    weight = _rank_components(answer).get(problem.component, 0)
     return weight >= (1 if problem.outcome == "warn" else 2)
 
 
-def _worse(before: RuleAnswer, after: RuleAnswer) -> bool:
+def _got_worse(before: RuleAnswer, after: RuleAnswer) -> bool:
     """Return whether a rule now reports a component worse than before; warnings do not count."""
-    bad = {name: weight for name, weight in _weights(after).items() if weight > 1}
+    bad = {name: weight for name, weight in _rank_components(after).items() if weight > 1}
     if not bad:
         return False
-    known = _weights(before)
+    known = _rank_components(before)
     return any(weight > known.get(name, 0) for name, weight in bad.items())
 
 
-def _weights(answer: RuleAnswer) -> dict[str, int]:
+def _rank_components(answer: RuleAnswer) -> dict[str, int]:
     """Return the worst rank of each component."""
     weights: dict[str, int] = {}
     for problem in () if isinstance(answer, str) else answer:
-        weights[problem.component] = max(weights.get(problem.component, 0), RANK[problem.outcome])
+        weights[problem.component] = max(
+            weights.get(problem.component, 0), OUTCOME_RANK[problem.outcome]
+        )
     return weights

@@ -21,9 +21,9 @@ from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
     from compatgate.core.facts.nvidia import CudaArch, Pair
-    from compatgate.core.frameworks import FrameworkMatch
-    from compatgate.core.matrix import Cpu, Os
+    from compatgate.core.request import Cpu, Os
     from compatgate.core.stack import Stack
+    from compatgate.core.stack_facts import FrameworkMatch
     from compatgate.core.versions import Version
 
 Capability = tuple[int, int]
@@ -71,7 +71,7 @@ def parse_capability(text: str) -> Capability:
     if match := _CAPABILITY.fullmatch(clean):
         return (int(match[1]), int(match[2]))
     if (match := _ARCH.fullmatch(clean)) and not match["suffix"]:
-        return _split(match["number"])
+        return _split_number(match["number"])
     raise BadInput(
         f"{text!r} is not a compute capability", field="capability", value=text, hint="like 9.0"
     )
@@ -95,7 +95,7 @@ def parse_arch(text: str) -> tuple[Arch, ...]:
         return (sass, Arch("ptx", capability, suffix)) if match["ptx"] else (sass,)
     if match := _ARCH.fullmatch(clean):
         kind: Literal["sass", "ptx"] = "ptx" if match["kind"] in ("compute", "ptx") else "sass"
-        return (Arch(kind, _split(match["number"]), match["suffix"] or ""),)
+        return (Arch(kind, _split_number(match["number"]), match["suffix"] or ""),)
     raise BadInput(
         f"{text!r} is not a GPU architecture",
         field="arch",
@@ -104,11 +104,11 @@ def parse_arch(text: str) -> tuple[Arch, ...]:
     )
 
 
-def _split(number: str) -> Capability:
+def _split_number(number: str) -> Capability:
     return (int(number[:-1]), int(number[-1]))
 
 
-HowItRuns = Literal["sass", "ptx"]
+RunMode = Literal["sass", "ptx"]
 
 
 def sass_runs(code: Arch, device: Pair, facts: CudaArch) -> bool:
@@ -142,7 +142,7 @@ def ptx_runs(code: Arch, device: Pair, facts: CudaArch) -> bool:
     return made_for <= device
 
 
-def how_it_runs(codes: Iterable[Arch], device: Pair, facts: CudaArch) -> HowItRuns | None:
+def find_run_mode(codes: Iterable[Arch], device: Pair, facts: CudaArch) -> RunMode | None:
     """Return ``sass`` when machine code runs, ``ptx`` when only PTX does, else None."""
     by_ptx = False
     for code in codes:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts.nvidia import Gpu, Gpus
-from compatgate.core.lazy_property import lazy_property
+from compatgate.core.performance import lazy_property
 from compatgate.errors import BadInput
 
 _NOISE = frozenset({"nvidia", "tesla", "generation", "gpu", "nvgpu", "tm", "r"})
@@ -62,7 +62,7 @@ def is_variant(word: str) -> bool:
     return is_memory(word) or _FORM.fullmatch(word) is not None
 
 
-_SPELLED = re.compile(
+_MIG_PROFILE = re.compile(
     r"(?<![a-z0-9.])((?:\dc\.)?(\d)g\.(\d{1,3})gb)([+.]me(?:\.all)?|[+.]gfx|-me)?(?![a-z0-9])",
     re.ASCII,
 )
@@ -77,9 +77,9 @@ class MigProfile(Struct, frozen=True):
     suffix: str
 
 
-def cut_profile(clean: str) -> tuple[MigProfile | None, str]:
+def split_profile(clean: str) -> tuple[MigProfile | None, str]:
     """Split a text into the MIG profile and the rest; labels write a dot for the plus sign."""
-    if not (match := _SPELLED.search(clean)):
+    if not (match := _MIG_PROFILE.search(clean)):
         return None, clean
     suffix = re.sub(r"^\.", "+", match[4] or "")
     rest = f"{clean[: match.start()]} {clean[match.end() :]}"
@@ -112,7 +112,7 @@ def _sizes(gpu: Gpu) -> list[tuple[int, float]]:
     return [(compute, gpu.memory_gb * memory / slices) for compute, memory in _GEOMETRY[slices]]
 
 
-def fits(profile: MigProfile, gpu: Gpu) -> bool:
+def has_mig_profile(profile: MigProfile, gpu: Gpu) -> bool:
     """Return whether a GPU has a profile; True where its profiles are not known.
 
     Sizes vary a little between board revisions: GB200 has 3g.93gb and 3g.95gb.
@@ -129,7 +129,7 @@ def fits(profile: MigProfile, gpu: Gpu) -> bool:
     )
 
 
-class Index:
+class GpuIndex:
     """Lookup tables of GPU facts, derived once; holds the facts, so that their id stays valid."""
 
     def __init__(self, table: Gpus) -> None:
@@ -185,15 +185,15 @@ class Index:
         )
 
 
-_INDEXES: dict[int, Index] = {}
+_INDEXES: dict[int, GpuIndex] = {}
 
 
-def index_of(table: Gpus) -> Index:
+def index_of(table: Gpus) -> GpuIndex:
     """Return the index of a table."""
     if (index := _INDEXES.get(id(table))) is None:
         if len(_INDEXES) >= 8:
             _INDEXES.clear()
-        index = _INDEXES[id(table)] = Index(table)
+        index = _INDEXES[id(table)] = GpuIndex(table)
     return index
 
 
@@ -202,7 +202,7 @@ _CAPABILITY = re.compile(
     r"(?:(?:sm|compute|cc|(?:compute )?capability)[ _-]?([1-9]\d?)\.?(\d)|([1-9]\d?)\.(\d))([af]?)",
     re.ASCII,
 )
-_OF_OTHERS = re.compile(
+_OTHER_VENDORS = re.compile(
     r"\b(?:amd|instinct|radeon|mi\d{2,3}[a-z]?|gfx[0-9a-f]{3,4}|(?P<intel>intel|gaudi\d?|flex|arc))\b"
 )
 """Words in the names of other vendors' GPUs, for a better error message."""
@@ -232,7 +232,7 @@ def resolve_gpu(text: str, table: Gpus) -> Gpu:
     return found
 
 
-def includes(declared: Gpu, seen: Gpu, table: Gpus) -> bool:
+def covers_gpu(declared: Gpu, seen: Gpu, table: Gpus) -> bool:
     """Return whether a declared GPU covers a real one: same SKU, its family or bare capability."""
     if declared.mig != seen.mig:
         return False
@@ -244,37 +244,37 @@ def includes(declared: Gpu, seen: Gpu, table: Gpus) -> bool:
     return seen.name == declared.name or any(gpu.name == seen.name for gpu in family)
 
 
-def _resolve(text: str, index: Index) -> Gpu:
+def _resolve(text: str, index: GpuIndex) -> Gpu:
     clean = " ".join(_LABEL.sub(" ", text.lower()).split())
     if not clean or len(clean) > 120:
-        raise _bad(text, "is not the name of a GPU", "like A100-SXM4-80GB, L4 or sm_90")
+        raise _gpu_error(text, "is not the name of a GPU", "like A100-SXM4-80GB, L4 or sm_90")
     if match := _CAPABILITY.fullmatch(clean):
-        return _bare(text, match, index.table)
-    profile, rest = cut_profile(clean)
+        return _gpu_of_capability(text, match, index.table)
+    profile, rest = split_profile(clean)
     parts = dict.fromkeys(normalise(rest).split("-"))
     words = [word for word in parts if word not in ("", "shared")]
     if profile is None and "mig" in words:
-        raise _bad(text, "names MIG without its profile", "like A100-SXM4-80GB-MIG-1g.10gb")
+        raise _gpu_error(text, "names MIG without its profile", "like A100-SXM4-80GB-MIG-1g.10gb")
     words = [word for word in words if word != "mig"]
     if not words or (profile and _CAPABILITY.fullmatch(rest)):
         example = f"A100-SXM4-80GB{'-MIG-1g.10gb' if profile else ''}"
         hint = f"write the product{' before the profile' if profile else ''}, like {example}"
-        raise _bad(text, "does not say which product it is", hint)
+        raise _gpu_error(text, "does not say which product it is", hint)
     exact = index.exact(words)
     candidates = [exact] if exact else index.matching(words)
     if not candidates:
-        raise _unknown(text, words, index)
+        raise _unknown_gpu_error(text, words, index)
     if profile is None:
-        return _one(text, words, candidates, index)
-    fitting = _with_profile(text, profile, candidates, index)
-    return replace(_one(text, words, fitting, index), mig=profile.text)
+        return _choose_candidate(text, words, candidates, index)
+    fitting = _filter_by_profile(text, profile, candidates, index)
+    return replace(_choose_candidate(text, words, fitting, index), mig=profile.text)
 
 
-def _bare(text: str, match: re.Match[str], table: Gpus) -> Gpu:
+def _gpu_of_capability(text: str, match: re.Match[str], table: Gpus) -> Gpu:
     capability = (int(match[1] or match[3]), int(match[2] or match[4]))
     name = f"sm_{capability[0]}{capability[1]}"
     if match[5]:
-        raise _bad(text, "is a target of code, not a GPU", f"write {name} or the product")
+        raise _gpu_error(text, "is a target of code, not a GPU", f"write {name} or the product")
     products = [gpu for gpu in table.gpus.values() if gpu.capability == capability]
     known, cpus = {gpu.architecture for gpu in products}, {gpu.cpu for gpu in products}
     return Gpu(
@@ -286,7 +286,7 @@ def _bare(text: str, match: re.Match[str], table: Gpus) -> Gpu:
     )
 
 
-def _one(text: str, words: list[str], candidates: list[Gpu], index: Index) -> Gpu:
+def _choose_candidate(text: str, words: list[str], candidates: list[Gpu], index: GpuIndex) -> Gpu:
     """Choose the only candidate, the one that all others are variants of, or their family."""
     if len(candidates) == 1:
         return candidates[0]
@@ -295,13 +295,13 @@ def _one(text: str, words: list[str], candidates: list[Gpu], index: Index) -> Gp
     if len(facts) > 1 or (any(models) and not frozenset.intersection(*models)):
         listed = [f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in candidates]
         shown = ", ".join(listed[:8]) + (", ..." if len(listed) > 8 else "")
-        raise _bad(text, "names several products", f"write one of {shown}")
+        raise _gpu_error(text, "names several products", f"write one of {shown}")
     shared = frozenset.intersection(*(index.words[gpu.name] for gpu in candidates))
     base = [gpu for gpu in candidates if index.words[gpu.name] == shared]
-    return base[0] if base else _family(words, candidates)
+    return base[0] if base else _merge_family(words, candidates)
 
 
-def _family(words: list[str], members: list[Gpu]) -> Gpu:
+def _merge_family(words: list[str], members: list[Gpu]) -> Gpu:
     first = members[0]
     sxm = "sxm" in words
     pieces = ((piece, normalise(piece)) for piece in first.name.split("-"))
@@ -324,28 +324,30 @@ def _family(words: list[str], members: list[Gpu]) -> Gpu:
     )
 
 
-def _with_profile(text: str, profile: MigProfile, candidates: list[Gpu], index: Index) -> list[Gpu]:
+def _filter_by_profile(
+    text: str, profile: MigProfile, candidates: list[Gpu], index: GpuIndex
+) -> list[Gpu]:
     """Return the candidates with a profile: A100 1g.5gb means one of the 40 GB products."""
-    if fitting := [gpu for gpu in candidates if fits(profile, gpu)]:
+    if fitting := [gpu for gpu in candidates if has_mig_profile(profile, gpu)]:
         return fitting
     first = candidates[0]
     if not any(gpu.mig_capable for gpu in candidates):
         problem = f"names a MIG profile, and the facts know of no MIG on {first.name}"
-        raise _bad(text, problem, "leave the profile out")
+        raise _gpu_error(text, problem, "leave the profile out")
     own = dict.fromkeys(name for gpu in candidates for name in mig_profiles(gpu))
     related = [g for g in index.table.gpus.values() if index.model(g) & index.model(first)]
-    others = [gpu.name for gpu in related if fits(profile, gpu)]
+    others = [gpu.name for gpu in related if has_mig_profile(profile, gpu)]
     of = f"; {profile.text} is a profile of {' and '.join(others[:3])}" if others else ""
     problem = f"names a MIG profile that {first.name} does not have"
-    raise _bad(text, problem, f"it has {', '.join(own)}{of}")
+    raise _gpu_error(text, problem, f"it has {', '.join(own)}{of}")
 
 
-def _bad(text: str, problem: str, hint: str) -> BadInput:
+def _gpu_error(text: str, problem: str, hint: str) -> BadInput:
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     return BadInput(f"{shown!r} {problem}", field="gpu", value=text, hint=hint)
 
 
-def _unknown(text: str, words: list[str], index: Index) -> BadInput:
+def _unknown_gpu_error(text: str, words: list[str], index: GpuIndex) -> BadInput:
     from difflib import get_close_matches
 
     models = {gpu.name: index.model(gpu) for gpu in index.table.gpus.values()}
@@ -353,10 +355,10 @@ def _unknown(text: str, words: list[str], index: Index) -> BadInput:
     meant = {near for word in words for near in get_close_matches(word, known, n=2, cutoff=0.75)}
     meant = meant & set(words) or meant
     names = [name for name, model in models.items() if model & meant][:4]
-    if match := _OF_OTHERS.search(" ".join(words)):
+    if match := _OTHER_VENDORS.search(" ".join(words)):
         vendor = "Intel" if match.lastgroup == "intel" else "AMD"
         problem = f"is a GPU of {vendor}: compatgate knows NVIDIA's GPUs and CUDA alone"
-        return _bad(text, problem, "ask about pools of NVIDIA GPUs")
+        return _gpu_error(text, problem, "ask about pools of NVIDIA GPUs")
     suggest = f"did you mean {' or '.join(names)}? otherwise " if names else ""
     suggest += "give its compute capability, like gpu=sm_90"
-    return _bad(text, "is not a GPU that the facts know", suggest)
+    return _gpu_error(text, "is not a GPU that the facts know", suggest)

@@ -1,117 +1,183 @@
-"""Hold the matrix as the rules see it: targets and policies, entries, waivers and evidence.
+"""Hold the matrix as the rules see it: entries, waivers and evidence, with version constraints.
 
-A target has pools of one GPU and driver each, and the policy that decides what is enough.
+Constraints are written as ``>=535.104.05,<536`` or ``12.4.*``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from compatgate.core.constraints import Constraint
-from compatgate.core.facts.nvidia import Gpu
+from compatgate.core.components import resolve_component
+from compatgate.core.request import CanaryPolicy, Pool
 from compatgate.core.stack import Stack
-from compatgate.core.versions import Version, same_release
+from compatgate.core.versions import Version, make_version, parse_version, same_release
+from compatgate.errors import BadInput
 
-Os = Literal["linux", "windows", "wsl"]
-DriverOs = Literal["linux", "windows"]
-"""The system whose driver numbers a pool has: WSL has those of Windows."""
-Cpu = Literal["x86_64", "aarch64"]
-Mode = Literal["enforce", "warn", "audit"]
-OnUnknown = Literal["fail", "warn", "allow"]
-Promote = Literal["approval", "automatic"]
-PackagesMode = Literal["enforce", "audit"]
-EntriesMode = Literal["lenient", "strict"]
-OnFailure = Literal["warn", "revoke"]
+Operator = Literal["==", "!=", ">=", "<=", ">", "<", "~=", "==*", "!=*"]
+_CLAUSE = re.compile(r"(==|!=|>=|<=|~=|>|<|=)?\s*([^\s=<>!~,]+)")
 
 
-class Pool(Struct, frozen=True):
-    """Nodes of one GPU SKU with one driver.
+class Clause(Struct, frozen=True, gc=False):
+    """One comparison; ``==*`` and ``!=*`` compare a prefix."""
+
+    operator: Operator
+    version: Version
+
+    def allows(self, have: Version) -> bool:
+        """Return whether a version satisfies this clause. Pre-releases compare like any other."""
+        want = self.version
+        match self.operator:
+            case "==":
+                return self._is(have)
+            case "!=":
+                return not self._is(have)
+            case ">=":
+                return have.key >= want.key
+            case "<=":
+                return have.key <= want.key
+            case ">":
+                return have.key > want.key
+            case "<":
+                return have.key < want.key
+            case "~=":
+                places = max(len(want.parts) - 1, 1)
+                return have.key >= want.key and have.at(places) == want.at(places)
+            case "==*":
+                return have.at(len(want.parts)) == want.parts
+            case "!=*":
+                return have.at(len(want.parts)) != want.parts
+
+    def _is(self, have: Version) -> bool:
+        """Compare the release, and the build where the clause names one (``2.4.1+cu121``)."""
+        want = self.version
+        return have.key == want.key and (want.cuda is None or have.cuda == want.cuda)
+
+
+class Constraint(Struct, frozen=True, gc=False):
+    """A constraint on a version: all clauses must hold.
 
     Attributes:
-        gpu: resolved SKU; None only where a question leaves it open (the verdict says so).
-        driver: None only where a question leaves it open.
-        os: ``wsl`` has the driver numbers of Windows.
-        count: nodes.
+        text: the constraint as written.
+        clauses: its comparisons, in order.
     """
 
-    name: str
-    gpu: Gpu | None
-    driver: Version | None
-    os: Os = "linux"
-    cpu: Cpu = "x86_64"
-    count: int = 1
+    text: str
+    clauses: tuple[Clause, ...]
+
+    def allows(self, have: Version) -> bool:
+        """Return whether a version satisfies every clause."""
+        for clause in self.clauses:  # noqa: SIM110 - asked for every entry and issue
+            if not clause.allows(have):
+                return False
+        return True
 
     @property
-    def driver_os(self) -> DriverOs:
-        """Return the system whose driver numbers this pool has."""
-        return "linux" if self.os == "linux" else "windows"
+    def series(self) -> tuple[int, int] | None:
+        """Return the only ``major.minor`` that can satisfy this constraint; None for several."""
+        for clause in self.clauses:
+            if clause.operator in ("==", "==*") and len(clause.version.parts) >= 2:
+                return clause.version.major_minor
+            if clause.operator == "~=" and len(clause.version.parts) >= 3:
+                return clause.version.major_minor
+        return None
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether two bounds leave nothing between them (``>=536,<535``)."""
+        least = [c for c in self.clauses if c.operator in (">=", ">", "==", "~=", "==*")]
+        most = [c for c in self.clauses if c.operator in ("<=", "<")]
+        return any(
+            low.version.key > high.version.key
+            or (low.version.key == high.version.key and "=" not in high.operator)
+            for low in least
+            for high in most
+        )
+
+    @property
+    def exactness(self) -> int:
+        """Rank how narrow it is: 3 one version, 2 one series, 1 a range, 0 open."""
+        operators = {clause.operator for clause in self.clauses}
+        if "==" in operators:
+            return 3
+        if operators & {"==*", "~="}:
+            return 2
+        return 1 if len(self.clauses) > 1 else 0
+
+    def __str__(self) -> str:
+        return self.text
 
 
-class CanaryPolicy(Struct, frozen=True):
-    """The evidence that a target requires.
+@lru_cache(maxsize=16384)
+def parse_constraint(component: str, text: str) -> Constraint:
+    """Read a constraint on a component's version.
 
-    Attributes:
-        max_age_s: seconds for which a passed run counts.
-        suites: suites that must have passed.
-        accept_development: runs outside containers count as well.
-        soak: further suites that must have passed before an entry is blessed.
-        promote: who blesses a candidate whose suites have passed: a person, or the gate.
-        on_failure: effect of a failing re-run on a blessed entry, in addition to the warning.
+    Args:
+        component: canonical name of the component.
+        text: clauses separated by commas; a bare version means ``==``, ``.*`` any tail.
+
+    Raises:
+        BadInput: a clause is malformed; names the component and shows a correct constraint.
     """
-
-    require: bool = False
-    max_age_s: int = 30 * 86400
-    suites: tuple[str, ...] = ("smoke",)
-    accept_development: bool = False
-    soak: tuple[str, ...] = ()
-    promote: Promote = "approval"
-    on_failure: OnFailure = "warn"
-
-
-class Policy(Struct, frozen=True):
-    """The requirements of a target, and the effect of a verdict.
-
-    Attributes:
-        mode: ``enforce`` denies what fails; ``warn`` and ``audit`` allow it and report it.
-        require_entry: a matrix entry must match.
-        on_unknown: effect of an unknown verdict; ``fail`` stops (exit status 3).
-        packages: outcome of a package without a record: unknown, or under ``audit`` a warning.
-        entries: ``lenient`` lets an entry bless a stack with GPU packages that it does not name;
-            ``strict`` does not.
-    """
-
-    mode: Mode = "enforce"
-    require_entry: bool = False
-    canary: CanaryPolicy = field(default_factory=CanaryPolicy)
-    on_unknown: OnUnknown = "fail"
-    packages: PackagesMode = "enforce"
-    entries: EntriesMode = "lenient"
+    scheme = resolve_component(component).component.scheme
+    if not text.isascii():
+        raise _constraint_error(component, text)
+    clauses = []
+    for part in text.split(","):
+        match = _CLAUSE.fullmatch(part.strip())
+        if not match:
+            raise _constraint_error(component, text)
+        operator, literal = match[1] or "==", match[2]
+        version = _read_bound(component, scheme, literal, text)
+        wildcard = literal.endswith((".*", ".x"))
+        if wildcard and operator not in ("==", "=", "!="):
+            raise _constraint_error(component, text)
+        if version.local and operator not in ("==", "=", "!="):
+            raise _constraint_error(
+                component, text, f"a build label goes with == or !=: =={literal}"
+            )
+        if len(version.parts) == 1 and not wildcard and operator in ("==", "=", "!=", "~="):
+            raise _constraint_error(
+                component, text, f"{literal} alone would mean {literal}.0; write {literal}.*"
+            )
+        if match[1] is None and scheme in ("cuda", "python") and len(version.parts) == 2:
+            wildcard = True  # a bare 12.4 names the series, as users and the driver API do
+        name = "==" if operator == "=" else operator
+        clauses.append(Clause(f"{name}*" if wildcard else name, version))  # type: ignore[arg-type]
+    return Constraint(text, tuple(clauses))
 
 
-class Target(Struct, frozen=True):
-    """A target as the rules see it; its pools are resolved.
-
-    Attributes:
-        left_out: names of its other pools, where a question is about some pools only.
-    """
-
-    name: str
-    pools: tuple[Pool, ...]
-    policy: Policy = field(default_factory=Policy)
-    left_out: tuple[str, ...] = ()
-
-
-DriverState = Literal["blessed", "not-blessed", "unknown"]
-"""State of a node's driver: a blessed or deprecated entry of its targets allows it, or not."""
-DriftKind = Literal["driver", "gpu"]
-"""The property in which a node differs from its target's declaration."""
+def _read_bound(component: str, scheme: str, literal: str, text: str) -> Version:
+    """Read a bound, which may be shorter than a version: a driver branch, a major alone."""
+    stem = literal[:-2] if literal.endswith((".*", ".x")) else literal
+    shorter = stem != literal or scheme != "pep440"
+    dotted = re.fullmatch(r"\d{1,4}(\.\d{1,4}){0,3}", stem)
+    if shorter and dotted and (len(stem) < 4 or "." in stem or scheme == "driver"):
+        parts = tuple(int(p) for p in stem.split("."))
+        return make_version(literal, parts[:3] if scheme in ("cudnn", "nccl") else parts)
+    try:
+        return parse_version(component, stem)
+    except BadInput:
+        raise _constraint_error(component, text) from None
 
 
-Status = Literal["candidate", "blessed", "deprecated", "revoked"]
+def _constraint_error(
+    component: str, text: str, hint: str = "like 12.4.*, ~=2.4.0, ==9.1.0 or >=535.104.05,<536"
+) -> BadInput:
+    return BadInput(
+        f"{text!r} is not a version constraint",
+        field=component,
+        value=text,
+        hint=hint,
+    )
+
+
+EntryStatus = Literal["candidate", "blessed", "deprecated", "revoked"]
 ANY_TARGET = "*"
 
 
@@ -129,7 +195,7 @@ class Entry(Struct, frozen=True, gc=False):
     name: str
     targets: tuple[str, ...]
     components: dict[str, Constraint]
-    status: Status
+    status: EntryStatus
     reason: str = ""
     gpus: tuple[str, ...] = ()
     replacement: str | None = None

@@ -10,25 +10,25 @@ from msgspec import Struct
 from compatgate.core.facts import Facts
 from compatgate.core.facts.records import Record
 from compatgate.core.gpu_code import Arch
-from compatgate.core.matrix import Cpu, Os
 from compatgate.core.package_requirements import Platform
 from compatgate.core.package_wheels import (
-    _find_labelled,
+    covers_release,
+    find_labelled_record,
     find_record,
     gpus_of_record,
     names_cuda,
-    speaks_of,
 )
 from compatgate.core.packages import GpuPackage
+from compatgate.core.request import Cpu, Os
 from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import Version, gpus_of_label, parse_version
 
 if TYPE_CHECKING:
     from compatgate.core.stack import Stack
 
-Silence = Literal["pass", "not-applicable"]
+SilentAnswer = Literal["pass", "not-applicable"]
 
-_MOST_FINDERS, _MOST_FOUND, _MOST_SETS = 64, 2048, 256
+_MAX_FINDERS, _MAX_PACKAGES, _MAX_SETS = 64, 2048, 256
 """Number of cached platforms, and of packages and stacks for each."""
 
 
@@ -41,7 +41,7 @@ class PackageSet(Struct, frozen=True):
     """
 
     packages: tuple[GpuPackage, ...]
-    silent: dict[tuple[Any, ...], Silence] = {}
+    silent: dict[tuple[Any, ...], SilentAnswer] = {}
 
 
 class PackageFinder:
@@ -82,7 +82,7 @@ class PackageFinder:
         found = self._sets.get(key)
         if found is None:
             found = PackageSet(self._packages(stack))
-            if len(self._sets) >= _MOST_SETS:
+            if len(self._sets) >= _MAX_SETS:
                 self._sets.clear()
             self._sets[key] = found
         return found
@@ -119,7 +119,7 @@ class PackageFinder:
         found = self._found.get(key)
         if found is None:
             found = self._look_up(name, version, wheel, stated)
-            if len(self._found) >= _MOST_FOUND:
+            if len(self._found) >= _MAX_PACKAGES:
                 self._found.clear()
             self._found[key] = found
         return found
@@ -155,9 +155,9 @@ class PackageFinder:
         fitting = find_record(facts.records(recorded), own, wheel, platform)
         if fitting is None and recorded != name:  # one that was measured has the stack's name
             fitting = find_record(facts.measured(name), version, wheel, platform)
-        said = tuple(one for one in facts.statements(recorded) if speaks_of(one, version))
+        said = tuple(one for one in facts.statements(recorded) if covers_release(one, version))
         if fitting is None and names_cuda(version):
-            fitting = _find_labelled(facts, recorded, version, said, platform)
+            fitting = find_labelled_record(facts, recorded, version, said, platform)
         record, assumed = fitting or (None, "")
         named = gpus_of_label(version.local) or facts.packages.gpus_of(name)
         return GpuPackage(
@@ -187,7 +187,7 @@ def package_finder(facts: Facts, os: Os, cpu: Cpu, python: Version | None) -> Pa
     platform = Platform(os, cpu, python)
     found = facts.finders.get(platform.key)
     if found is None:
-        if len(facts.finders) >= _MOST_FINDERS:
+        if len(facts.finders) >= _MAX_FINDERS:
             facts.finders.clear()
         found = facts.finders[platform.key] = PackageFinder(facts, platform)
     return found

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from compatgate.core.components import find_component
 from compatgate.core.facts.frameworks import Build, Release
-from compatgate.core.lazy_property import lazy_property
-from compatgate.core.matrix import Cpu, Os, Pool
+from compatgate.core.performance import lazy_property
+from compatgate.core.request import Cpu, Os, Pool
 from compatgate.core.rule import Candidate
 from compatgate.core.stack import Stack, canonical_key
 from compatgate.core.versions import Version, agree, parse_version
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
-_OF_PYTHON = re.compile(r"\bpython_(?:full_)?version\b|\bimplementation_version\b")
+_PYTHON_MARKER = re.compile(r"\bpython_(?:full_)?version\b|\bimplementation_version\b")
 
 
 class Requirement(Struct, frozen=True):
@@ -51,7 +51,7 @@ class Requirement(Struct, frozen=True):
         yield Candidate({self.name: version}, f"use {self.name} {version}")
 
 
-class Asked(Struct, frozen=True, dict=True):
+class PlatformRequirement(Struct, frozen=True, dict=True):
     """A requirement that applies on a platform, for any stack.
 
     Attributes:
@@ -70,7 +70,7 @@ class Asked(Struct, frozen=True, dict=True):
         known = self._compared
         found = known.get(have.text)
         if found is None and have.text not in known:
-            if len(known) >= _MOST_KEPT:
+            if len(known) >= _MAX_CACHED:
                 known.clear()
             known[have.text] = found = self._compare(have)
         return found
@@ -82,12 +82,12 @@ class Asked(Struct, frozen=True, dict=True):
     def _compare(self, have: Version) -> Requirement | None:
         if _is_another_build(self.package, have):
             return None
-        pin = _pin(self.spec)
-        holds = _is_pinned(self.name, pin, have.text) or _fits(self.spec, have.text)
+        pin = _pinned_version(self.spec)
+        holds = _is_pinned(self.name, pin, have.text) or _satisfies(self.spec, have.text)
         return Requirement(self.name, self.spec, have, holds, pin)
 
 
-_MOST_KEPT = 64
+_MAX_CACHED = 64
 """Results that a release caches, for other versions and for other parts of a stack."""
 
 
@@ -130,7 +130,7 @@ class Platform(Struct, frozen=True, dict=True):
         return environment
 
 
-class Needs:
+class PlatformRequirements:
     """The requirements of one release on one platform (PEP 508).
 
     Most are on parts that no stack states: each is read when a stack first has the part.
@@ -145,10 +145,10 @@ class Needs:
         self._texts = tuple((canonical_key(name), text) for name, text in named)
         self._names = frozenset(name for name, _ in self._texts)
         self._platform = platform
-        self._read: dict[tuple[str, str], Asked | None] = {}
-        self._on: dict[tuple[frozenset[str], str], tuple[Asked, ...]] = {}
+        self._read: dict[tuple[str, str], PlatformRequirement | None] = {}
+        self._on: dict[tuple[frozenset[str], str], tuple[PlatformRequirement, ...]] = {}
 
-    def on(self, parts: KeysView[str], extra: str = "") -> tuple[Asked, ...]:
+    def on(self, parts: KeysView[str], extra: str = "") -> tuple[PlatformRequirement, ...]:
         """Return the requirements on some parts whose markers hold.
 
         Args:
@@ -163,16 +163,16 @@ class Needs:
         if found is None:
             asked = (self._asked(text, extra) for name, text in self._texts if name in shared)
             found = tuple(one for one in asked if one)
-            if len(self._on) >= _MOST_KEPT:
+            if len(self._on) >= _MAX_CACHED:
                 self._on.clear()
             self._on[key] = found
         return found
 
-    def _asked(self, text: str, extra: str) -> Asked | None:
+    def _asked(self, text: str, extra: str) -> PlatformRequirement | None:
         key = (text, extra)
         if key not in self._read:
             environment = {**self._platform.environment, "extra": extra}
-            self._read[key] = _ask(text, environment, self._platform.python)
+            self._read[key] = _read_requirement(text, environment, self._platform.python)
         return self._read[key]
 
 
@@ -218,7 +218,7 @@ def _extras(package: GpuPackage) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("", *named)))
 
 
-def requirements_by(
+def requirements_of_framework(
     by: Build | Release, stack: Stack, pool: Pool, without: Container[str]
 ) -> Iterator[Requirement]:
     """Yield the requirements of a framework's release or build on parts that the stack states.
@@ -230,29 +230,33 @@ def requirements_by(
         without: parts to leave out.
     """
     versions = {name: have for name, have in stack.versions.items() if name not in without}
-    for asked in _needs_of(by, stack, pool).on(versions.keys()):
+    for asked in _platform_requirements(by, stack, pool).on(versions.keys()):
         if found := asked.compare(versions[asked.name]):
             yield found
 
 
-def asked_of(by: Build | Release, package: str, stack: Stack, pool: Pool) -> Iterator[Asked]:
+def requirements_on_package(
+    by: Build | Release, package: str, stack: Stack, pool: Pool
+) -> Iterator[PlatformRequirement]:
     """Yield a framework's requirements on one package, whether the stack has it or not."""
     parts = {canonical_key(package): None}
-    for asked in _needs_of(by, stack, pool).on(parts.keys()):
+    for asked in _platform_requirements(by, stack, pool).on(parts.keys()):
         if asked.package == package:
             yield asked
 
 
-def _needs_of(by: Build | Release, stack: Stack, pool: Pool) -> Needs:
+def _platform_requirements(by: Build | Release, stack: Stack, pool: Pool) -> PlatformRequirements:
     """Return the requirements of a release or build, which caches them for each platform."""
     platform = Platform(pool.os, pool.cpu, stack.get("python"))
-    needs: Needs | None = by.memory.get(platform.key)
+    needs: PlatformRequirements | None = by.memory.get(platform.key)
     if needs is None:
-        needs = by.memory[platform.key] = Needs(by.requires, platform)
+        needs = by.memory[platform.key] = PlatformRequirements(by.requires, platform)
     return needs
 
 
-def _ask(text: str, environment: dict[str, str], python: Version | None) -> Asked | None:
+def _read_requirement(
+    text: str, environment: dict[str, str], python: Version | None
+) -> PlatformRequirement | None:
     # Imported here: most questions name no package, and this import is most of the start.
     from packaging.requirements import InvalidRequirement
     from packaging.requirements import Requirement as Pep508
@@ -263,12 +267,12 @@ def _ask(text: str, environment: dict[str, str], python: Version | None) -> Aske
         return None
     if not str(asked.specifier):
         return None
-    if asked.marker and not python and _OF_PYTHON.search(str(asked.marker)):
+    if asked.marker and not python and _PYTHON_MARKER.search(str(asked.marker)):
         return None  # without a Python its marker cannot be decided
     if asked.marker and not asked.marker.evaluate(environment):
         return None
     key = canonical_key(asked.name)
-    return Asked(asked.name, key, str(asked.specifier), frozenset(asked.extras))
+    return PlatformRequirement(asked.name, key, str(asked.specifier), frozenset(asked.extras))
 
 
 def _is_another_build(asked: str, have: Version) -> bool:
@@ -295,7 +299,7 @@ def _is_pinned(name: str, pin: str | None, have: str) -> bool:
 
 
 @lru_cache(maxsize=8192)
-def _fits(spec: str, have: str) -> bool:
+def _satisfies(spec: str, have: str) -> bool:
     from packaging.specifiers import SpecifierSet
     from packaging.version import InvalidVersion
     from packaging.version import Version as Pep440
@@ -306,7 +310,7 @@ def _fits(spec: str, have: str) -> bool:
         return True
 
 
-def _pin(spec: str) -> str | None:
+def _pinned_version(spec: str) -> str | None:
     if spec.startswith("==") and "," not in spec and not spec.endswith(".*"):
         return spec.removeprefix("==").lstrip("=")
     return None

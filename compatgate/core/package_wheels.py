@@ -17,16 +17,16 @@ from msgspec import structs
 from compatgate.core.facts import Facts
 from compatgate.core.facts.records import Library, Record, Statement
 from compatgate.core.gpu_code import Arch
-from compatgate.core.matrix import Cpu, Os
 from compatgate.core.package_requirements import Platform
+from compatgate.core.request import Cpu, Os
 from compatgate.core.stack_values import Wheel
-from compatgate.core.versions import Version, parse_version, show
+from compatgate.core.versions import Version, format_parts, parse_version
 
-_OF_ROCM = re.compile(
+_ROCM_LIBRARY = re.compile(
     r"lib(?:amdhip64|hip[a-z]+|hsa-runtime64|MIOpen|migraphx|rocblas|rccl)\b"
     r"|(?i:(?:lib)?(?:amdhip64|hip[a-z]+|miopen|rocblas)(?:_\d+)?\.dll)"
 )
-_OF_CUDA = re.compile(
+_CUDA_LIBRARY = re.compile(
     r"lib(?:cuda|cudart|cublas|cudnn|nvinfer|nvrtc)\."
     r"|(?i:nvcuda\.dll|(?:cudart64|cublas64|cudnn64|nvinfer|nvrtc64)_\w+\.dll)"
 )
@@ -40,7 +40,7 @@ def gpus_of_record(record: Record | None) -> str:
         return ""
     named = [name for library in libraries for name in (*library.needs, *library.opens)]
     needed = [name for library in libraries for name in library.needs]
-    if any(map(_OF_CUDA.match, named)) or not any(map(_OF_ROCM.match, needed)):
+    if any(map(_CUDA_LIBRARY.match, named)) or not any(map(_ROCM_LIBRARY.match, needed)):
         return ""
     return "AMD"
 
@@ -59,7 +59,7 @@ def runtime_major(name: str) -> int | None:
     return int(digits[:-1] if with_minor else digits)
 
 
-def speaks_of(statement: Statement, version: Version) -> bool:
+def covers_release(statement: Statement, version: Version) -> bool:
     """Tell whether a statement is about a release."""
     # Imported here: only packages that have statements need it, and the import is slow.
     from packaging.specifiers import SpecifierSet
@@ -124,7 +124,7 @@ def find_record(
     fitting = [
         record
         for record in known
-        if _has_version(record, version) and _is_for(record.wheel, platform)
+        if _has_version(record, version) and _is_for_platform(record.wheel, platform)
     ]
     if not fitting:
         return None
@@ -134,7 +134,7 @@ def find_record(
     return best, f"the wheel is taken to be like {best.wheel}"
 
 
-def _find_labelled(
+def find_labelled_record(
     facts: Facts, name: str, version: Version, said: tuple[Statement, ...], platform: Platform
 ) -> tuple[Record, str] | None:
     """Return a record, and its basis, for a wheel with a CUDA label that was not measured."""
@@ -156,7 +156,7 @@ def _has_version(record: Record, version: Version) -> bool:
     return public == version.public and local == version.local
 
 
-_ENDINGS = {
+_PLATFORM_SUFFIXES = {
     ("linux", "x86_64"): ("_x86_64", "-any"),
     ("linux", "aarch64"): ("_aarch64", "-any"),
     ("windows", "x86_64"): ("-win_amd64", "-any"),
@@ -164,11 +164,11 @@ _ENDINGS = {
 }
 
 
-def _is_for(wheel: str, platform: Platform) -> bool:
+def _is_for_platform(wheel: str, platform: Platform) -> bool:
     """Tell whether a wheel's platform tag fits a pool (PEP 425)."""
     system = "windows" if platform.os == "windows" else "linux"
     name = wheel.removesuffix(".whl")
-    return name.endswith(_ENDINGS[system, platform.cpu]) and "macosx" not in name
+    return name.endswith(_PLATFORM_SUFFIXES[system, platform.cpu]) and "macosx" not in name
 
 
 _LINUX_CUDA_RUNTIME = re.compile(r"libcudart\.so\.\d+(?:\.\d+)*")
@@ -187,7 +187,7 @@ def is_build_of_index(record: Record, version: Version, facts: Facts, os: Os, cp
         os: the pool's system.
         cpu: the pool's processor.
     """
-    from compatgate.core.frameworks import default_build, find_release
+    from compatgate.core.stack_facts import default_build, find_release
 
     table, pinned = facts.framework("torch"), _pinned_torch(record)
     release = find_release(table, parse_version("torch", pinned)) if table and pinned else None
@@ -245,14 +245,14 @@ def scripted_record(
     of_release = [one for one in records if one.version == version.public and one.built_for_torch]
     if not code or not of_release or os == "windows":
         return None
-    like = max(of_release, key=lambda one: sum(map(_is_own, one.libraries)))
+    like = max(of_release, key=lambda one: sum(map(_has_torch_code, one.libraries)))
     library = Library(
         path="",
-        needs=_needs(like, version),
+        needs=_linked_runtime(like, version),
         sass={one.name: 1 for one in code if one.kind == "sass"},
         ptx={one.name: 1 for one in code if one.kind == "ptx"},
         units=1,
-        ptx_cuda=_made_by(code, version),
+        ptx_cuda=_ptx_toolkit(code, version),
         torch=next((one.torch for one in like.libraries if one.torch), None),
     )
     return structs.replace(
@@ -268,12 +268,12 @@ def scripted_record(
     )
 
 
-def _is_own(library: Library) -> bool:
+def _has_torch_code(library: Library) -> bool:
     """Tell whether a library has code for GPUs and links against torch."""
     return library.carries_code and any("torch" in name for name in library.needs)
 
 
-def _needs(like: Record, version: Version) -> tuple[str, ...]:
+def _linked_runtime(like: Record, version: Version) -> tuple[str, ...]:
     """Return the label's CUDA runtime, where wheels of the release link against a runtime."""
     linked = any(
         _LINUX_CUDA_RUNTIME.fullmatch(name) for one in like.libraries for name in one.needs
@@ -281,7 +281,7 @@ def _needs(like: Record, version: Version) -> tuple[str, ...]:
     return (f"libcudart.so.{version.cuda[0]}",) if linked and version.cuda else ()
 
 
-def _made_by(code: Sequence[Arch], version: Version) -> str | None:
+def _ptx_toolkit(code: Sequence[Arch], version: Version) -> str | None:
     """Return the toolkit that makes the PTX: the label's."""
     has_ptx = any(one.kind == "ptx" for one in code)
-    return show(version.cuda) if has_ptx and version.cuda else None
+    return format_parts(version.cuda) if has_ptx and version.cuda else None

@@ -13,13 +13,13 @@ from msgspec import Struct
 
 from compatgate.core.facts.nvidia import CudaArch, Pair
 from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
-from compatgate.core.gpu_code import Arch, HowItRuns, how_it_runs, parse_arch
-from compatgate.core.lazy_property import lazy_property
-from compatgate.core.package_requirements import Needs, Platform
+from compatgate.core.gpu_code import Arch, RunMode, find_run_mode, parse_arch
+from compatgate.core.package_requirements import Platform, PlatformRequirements
 from compatgate.core.package_wheels import runtime_major, torch_of_label
-from compatgate.core.versions import Version, show
+from compatgate.core.performance import lazy_property
+from compatgate.core.versions import Version, format_parts
 
-_LIBRARIES_OF_OTHERS = re.compile(
+_BUNDLED_LIBRARY = re.compile(
     r"lib(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nccl|nvinfer|npp|nvjpeg|nvshmem)\w*"
     r"(?:-[0-9a-f]{8,})?\.so[.\d]*|libtorch_(?:cuda_linalg|nvshmem)\.so"
     r"|(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nvinfer|npp|nvjpeg)\w*(?:-[0-9a-f]{8,})?\.dll"
@@ -89,9 +89,9 @@ class GpuPackage(Struct, frozen=True, dict=True):
         return (*measured, *(text for one in self.statements for text in one.requires))
 
     @lazy_property
-    def needs(self) -> Needs:
+    def needs(self) -> PlatformRequirements:
         """Return its requirements on its platform."""
-        return Needs(self.requires, self.platform)
+        return PlatformRequirements(self.requires, self.platform)
 
     @lazy_property
     def built_for_torch(self) -> str | None:
@@ -181,8 +181,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
 def _is_bundled(library: Library) -> bool:
     """Tell whether a library is another project's, which the package only bundles."""
     return (
-        ".libs/" in library.path
-        or _LIBRARIES_OF_OTHERS.fullmatch(_file_name(library.path)) is not None
+        ".libs/" in library.path or _BUNDLED_LIBRARY.fullmatch(_file_name(library.path)) is not None
     )
 
 
@@ -219,11 +218,11 @@ def loaded_groups(
         [by_path.pop(path) for path in group if path in by_path]
         for group in (package.record.alternatives if package.record else ())
     ]
-    found = [_for_cuda(group, cuda) for group in groups if group]
+    found = [_select_for_cuda(group, cuda) for group in groups if group]
     return found + [[library] for library in by_path.values()]
 
 
-def _for_cuda(group: list[Library], cuda: Version | None) -> list[Library]:
+def _select_for_cuda(group: list[Library], cuda: Version | None) -> list[Library]:
     """Return the libraries for a CUDA: the highest not above it, else the lowest of its major."""
     if cuda is None:
         return group
@@ -244,7 +243,7 @@ too: the kernels that all of it needs. vLLM 0.9.1 has 30 units for 7.0 to 10.0, 
 of quantisation with PTX. (Open3D has groups of 41, 40, 36 and 35.)"""
 
 
-def runs_here(library: Library, device: Pair, facts: CudaArch) -> HowItRuns | None:
+def library_run_mode(library: Library, device: Pair, facts: CudaArch) -> RunMode | None:
     """Judge whether and how a library runs on a GPU, by its translation units.
 
     Units with nothing but code for other single architectures (``sm_90a``) are used there alone and
@@ -254,8 +253,8 @@ def runs_here(library: Library, device: Pair, facts: CudaArch) -> HowItRuns | No
     Returns:
         ``ptx`` where the driver must compile some of it; None where it does not run.
     """
-    groups = _groups_here(library, device, facts)
-    sass, ptx, stray = _counted(groups)
+    groups = _group_run_modes(library, device, facts)
+    sass, ptx, stray = _count_units(groups)
     if sass + ptx <= stray:
         return None
     most = max(units for _, units in groups)
@@ -267,39 +266,39 @@ def runs_here(library: Library, device: Pair, facts: CudaArch) -> HowItRuns | No
 
 def is_made_for(library: Library, device: Pair, facts: CudaArch) -> bool:
     """Tell whether a library has machine code for a GPU, in more than a stray unit."""
-    sass, _, stray = _counted(_groups_here(library, device, facts))
+    sass, _, stray = _count_units(_group_run_modes(library, device, facts))
     return sass > stray
 
 
-Groups = list[tuple[HowItRuns | None, int]]
+UnitGroups = list[tuple[RunMode | None, int]]
 """How groups of like units run on a GPU, and the number of units of each group."""
 
 
-def _groups_here(library: Library, device: Pair, facts: CudaArch) -> Groups:
-    found: Groups = []
+def _group_run_modes(library: Library, device: Pair, facts: CudaArch) -> UnitGroups:
+    found: UnitGroups = []
     for names, units in library.code_of_units:
         codes = [code for name in names for code in parse_arch(name)]
-        how = how_it_runs(codes, device, facts)
+        how = find_run_mode(codes, device, facts)
         if how or not all(code.suffix for code in codes):
             found.append((how, units))
     return found
 
 
-def _counted(groups: Groups) -> tuple[int, int, float]:
+def _count_units(groups: UnitGroups) -> tuple[int, int, float]:
     """Count the units that run as SASS, those that run from PTX, and the limit of stray units."""
-    counts: dict[HowItRuns | None, int] = {"sass": 0, "ptx": 0, None: 0}
+    counts: dict[RunMode | None, int] = {"sass": 0, "ptx": 0, None: 0}
     for how, units in groups:
         counts[how] += units
     return counts["sass"], counts["ptx"], _STRAY_SHARE * sum(counts.values())
 
 
-Ways = tuple[tuple[Library, HowItRuns | None], ...]
+LibraryModes = tuple[tuple[Library, RunMode | None], ...]
 """A library that a package loads, or alternatives of one, and how each runs on a GPU."""
 
 
-def ways_here(
+def library_modes(
     package: GpuPackage, device: Pair, cuda: Version | None, facts: CudaArch
-) -> tuple[Ways, ...]:
+) -> tuple[LibraryModes, ...]:
     """Judge every library that a package loads, alternatives together.
 
     Where the names of alternatives state a CUDA (``libbitsandbytes_cuda128.so``), only the library
@@ -308,14 +307,14 @@ def ways_here(
     key = (device, cuda.major_minor if cuda else None)
     if key not in package.memory:
         package.memory[key] = tuple(
-            tuple((library, runs_here(library, device, facts)) for library in group)
+            tuple((library, library_run_mode(library, device, facts)) for library in group)
             for group in loaded_groups(package, package.libraries, cuda)
         )
-    found: tuple[Ways, ...] = package.memory[key]
+    found: tuple[LibraryModes, ...] = package.memory[key]
     return found
 
 
-def is_stray(groups: tuple[Ways, ...]) -> bool:
+def is_stray(groups: tuple[LibraryModes, ...]) -> bool:
     """Tell whether no library runs, or only a stray part of all translation units."""
     units = [(any(how for _, how in group), group[0][0].units) for group in groups]
     return sum(count for runs, count in units if runs) <= _STRAY_SHARE * sum(
@@ -331,8 +330,8 @@ def toolkit_targets(package: GpuPackage, device: Pair, facts: CudaArch) -> bool 
     """
     key = ("toolkit", device)
     if key not in package.memory:
-        toolkit = facts.toolkits.get(show(package.toolkits[-1]))
+        toolkit = facts.toolkits.get(format_parts(package.toolkits[-1]))
         code = [Arch("sass", capability) for capability in toolkit.sass] if toolkit else ()
-        package.memory[key] = bool(how_it_runs(code, device, facts)) if toolkit else None
+        package.memory[key] = bool(find_run_mode(code, device, facts)) if toolkit else None
     found: bool | None = package.memory[key]
     return found

@@ -1,27 +1,124 @@
-"""Read a question to the gate from JSON, and apply its "what if" changes."""
+"""Read a question to the gate from JSON: targets, pools and policies, and "what if" changes.
+
+A target has pools of one GPU and driver each, and the policy that decides what is enough.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from compatgate.core.components import find_component
+from compatgate.core.components import (
+    MAX_IMAGE_LENGTH,
+    MAX_KEYS,
+    MAX_NAME_LENGTH,
+    check_count,
+    check_length,
+    find_component,
+)
 from compatgate.core.facts.nvidia import Gpu, Gpus
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.limits import (
-    LONGEST_IMAGE,
-    LONGEST_NAME,
-    MOST_KEYS,
-    refuse_longer,
-    refuse_more,
-)
-from compatgate.core.matrix import Cpu, Os, Pool
-from compatgate.core.stack import Stack, canonical_key, parse_stack, parse_stack_text, with_changes
-from compatgate.core.versions import parse_version
+from compatgate.core.stack import Stack, canonical_key, parse_stack, parse_stack_text, update_stack
+from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
+
+Os = Literal["linux", "windows", "wsl"]
+DriverOs = Literal["linux", "windows"]
+"""The system whose driver numbers a pool has: WSL has those of Windows."""
+Cpu = Literal["x86_64", "aarch64"]
+Mode = Literal["enforce", "warn", "audit"]
+UnknownPolicy = Literal["fail", "warn", "allow"]
+PromotionMode = Literal["approval", "automatic"]
+PackagesMode = Literal["enforce", "audit"]
+EntriesMode = Literal["lenient", "strict"]
+FailurePolicy = Literal["warn", "revoke"]
+
+
+class Pool(Struct, frozen=True):
+    """Nodes of one GPU SKU with one driver.
+
+    Attributes:
+        gpu: resolved SKU; None only where a question leaves it open (the verdict says so).
+        driver: None only where a question leaves it open.
+        os: ``wsl`` has the driver numbers of Windows.
+        count: nodes.
+    """
+
+    name: str
+    gpu: Gpu | None
+    driver: Version | None
+    os: Os = "linux"
+    cpu: Cpu = "x86_64"
+    count: int = 1
+
+    @property
+    def driver_os(self) -> DriverOs:
+        """Return the system whose driver numbers this pool has."""
+        return "linux" if self.os == "linux" else "windows"
+
+
+class CanaryPolicy(Struct, frozen=True):
+    """The evidence that a target requires.
+
+    Attributes:
+        max_age_s: seconds for which a passed run counts.
+        suites: suites that must have passed.
+        accept_development: runs outside containers count as well.
+        soak: further suites that must have passed before an entry is blessed.
+        promote: who blesses a candidate whose suites have passed: a person, or the gate.
+        on_failure: effect of a failing re-run on a blessed entry, in addition to the warning.
+    """
+
+    require: bool = False
+    max_age_s: int = 30 * 86400
+    suites: tuple[str, ...] = ("smoke",)
+    accept_development: bool = False
+    soak: tuple[str, ...] = ()
+    promote: PromotionMode = "approval"
+    on_failure: FailurePolicy = "warn"
+
+
+class Policy(Struct, frozen=True):
+    """The requirements of a target, and the effect of a verdict.
+
+    Attributes:
+        mode: ``enforce`` denies what fails; ``warn`` and ``audit`` allow it and report it.
+        require_entry: a matrix entry must match.
+        on_unknown: effect of an unknown verdict; ``fail`` stops (exit status 3).
+        packages: outcome of a package without a record: unknown, or under ``audit`` a warning.
+        entries: ``lenient`` lets an entry bless a stack with GPU packages that it does not name;
+            ``strict`` does not.
+    """
+
+    mode: Mode = "enforce"
+    require_entry: bool = False
+    canary: CanaryPolicy = field(default_factory=CanaryPolicy)
+    on_unknown: UnknownPolicy = "fail"
+    packages: PackagesMode = "enforce"
+    entries: EntriesMode = "lenient"
+
+
+class Target(Struct, frozen=True):
+    """A target as the rules see it; its pools are resolved.
+
+    Attributes:
+        left_out: names of its other pools, where a question is about some pools only.
+    """
+
+    name: str
+    pools: tuple[Pool, ...]
+    policy: Policy = field(default_factory=Policy)
+    left_out: tuple[str, ...] = ()
+
+
+DriverState = Literal["blessed", "not-blessed", "unknown"]
+"""State of a node's driver: a blessed or deprecated entry of its targets allows it, or not."""
+DriftKind = Literal["driver", "gpu"]
+"""The property in which a node differs from its target's declaration."""
+
 
 _REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "set")
 _POOL_KEYS = ("name", "driver", "gpu", "os", "cpu", "count")
@@ -56,27 +153,27 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
     Raises:
         BadInput: names the field, the value and a correct form.
     """
-    body = _mapping(body, None, _REQUEST_KEYS)
+    body = _require_mapping(body, None, _REQUEST_KEYS)
     target, pool = body.get("target"), body.get("pool")
     if (target is None) == (pool is None):
         raise BadInput("name a target or describe a pool, one of the two", field="target")
     if target is not None and (not isinstance(target, str) or not target):
         raise BadInput("must be the name of a target", field="target", value=target)
-    pools = _pool_names(body.get("pools"), target)
+    pools = _read_pool_names(body.get("pools"), target)
     image = body.get("image")
     if image is not None and (not isinstance(image, str) or not image):
         raise BadInput("must be an image reference", field="image", value=image)
-    refuse_longer(target or "", LONGEST_NAME, "target")
-    refuse_longer(image or "", LONGEST_IMAGE, "image")
+    check_length(target or "", MAX_NAME_LENGTH, "target")
+    check_length(image or "", MAX_IMAGE_LENGTH, "image")
     if body.get("stack") is None:
         hint = "this gate reads no images: use serve --registry, or check --image"
         hint = hint if image else ""
         raise BadInput("the stack is missing", field="stack", hint=hint)
-    stated = _mapping(body["stack"], "stack")
-    stack = _at("stack", lambda: parse_stack(stated, image=image))
+    stated = _require_mapping(body["stack"], "stack")
+    stack = _prefix_field("stack", lambda: parse_stack(stated, image=image))
     changes = parse_changes(body.get("set"))
     return Request(
-        stack=_at("set", lambda: change_stack(stack, changes)),
+        stack=_prefix_field("set", lambda: change_stack(stack, changes)),
         target=target,
         pool=None if pool is None else change_pool(parse_pool(pool, gpus), changes, gpus),
         changes=changes,
@@ -84,7 +181,7 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
     )
 
 
-def _pool_names(stated: Any, target: str | None) -> tuple[str, ...]:
+def _read_pool_names(stated: Any, target: str | None) -> tuple[str, ...]:
     """Read ``pools``.
 
     Raises:
@@ -96,9 +193,9 @@ def _pool_names(stated: Any, target: str | None) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) and name for name in names):
         hint = "leave it out to ask about every pool of the target"
         raise BadInput("must be a list of pool names", field="pools", value=stated, hint=hint)
-    refuse_more(len(names), MOST_KEYS, "names", "pools")
+    check_count(len(names), MAX_KEYS, "names", "pools")
     for name in names:
-        refuse_longer(name, LONGEST_NAME, "pools")
+        check_length(name, MAX_NAME_LENGTH, "pools")
     if target is None:
         raise BadInput("names pools of a target", field="pools", value=stated, hint="name a target")
     return tuple(dict.fromkeys(names))
@@ -112,8 +209,8 @@ def parse_changes(body: Any) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     spelled: dict[str, str] = {}
-    stated = {} if body is None else _mapping(body, "set")
-    refuse_more(len(stated), MOST_KEYS, "keys", "set")
+    stated = {} if body is None else _require_mapping(body, "set")
+    check_count(len(stated), MAX_KEYS, "keys", "set")
     for key, value in stated.items():
         pools = _pool_key(key)
         name = pools or canonical_key(key)
@@ -133,7 +230,7 @@ def parse_changes_text(text: str) -> dict[str, Any]:
     items = [item.strip() for item in text.split(",") if item.strip()]
     removed = {item[:-1].strip(): None for item in items if item.endswith("=")}
     stated = ",".join(item for item in items if not item.endswith("="))
-    return {**_at("set", lambda: parse_stack_text(stated)), **removed}
+    return {**_prefix_field("set", lambda: parse_stack_text(stated)), **removed}
 
 
 def parse_pool(body: Any, gpus: Gpus) -> Pool:
@@ -144,10 +241,10 @@ def parse_pool(body: Any, gpus: Gpus) -> Pool:
     Raises:
         BadInput: ``field`` starts with ``pool.``.
     """
-    body = _mapping(body, "pool", _POOL_KEYS)
+    body = _require_mapping(body, "pool", _POOL_KEYS)
     if not any(body.get(key) for key in ("driver", "gpu")):
         raise BadInput("the pool is empty", field="pool", hint="state its driver and gpu")
-    pool = Pool(name=_text(body, "name") or "pool", gpu=None, driver=None)
+    pool = Pool(name=_read_text(body, "name") or "pool", gpu=None, driver=None)
     return change_pool(pool, body, gpus, path="pool")
 
 
@@ -162,24 +259,24 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
         if (value := changes.get(key)) is None:
             continue
         if key == "count":
-            fields[key] = _count(value, f"{path}.count")
+            fields[key] = _read_count(value, f"{path}.count")
             continue
         if not isinstance(value, str):
             raise BadInput("must be text", field=f"{path}.{key}", value=value)
-        refuse_longer(value, LONGEST_NAME, f"{path}.{key}")
+        check_length(value, MAX_NAME_LENGTH, f"{path}.{key}")
         if key == "driver":
-            fields[key] = _at(path, lambda v=value: parse_version("driver", v))
+            fields[key] = _prefix_field(path, lambda v=value: parse_version("driver", v))
         elif key == "gpu":
-            fields[key] = _at(path, lambda v=value: resolve_gpu(v, gpus))
+            fields[key] = _prefix_field(path, lambda v=value: resolve_gpu(v, gpus))
         else:
             name = _CPU_NAMES.get(value.lower(), value) if key == "cpu" else value
-            fields[key] = _choice(name, Os if key == "os" else Cpu, f"{path}.{key}")
+            fields[key] = _read_choice(name, Os if key == "os" else Cpu, f"{path}.{key}")
     if "gpu" in fields and "cpu" not in fields:
-        fields["cpu"] = _cpu_with(fields["gpu"], pool)
+        fields["cpu"] = _choose_cpu(fields["gpu"], pool)
     return replace(pool, **fields)
 
 
-def _cpu_with(gpu: Gpu, pool: Pool) -> Cpu:
+def _choose_cpu(gpu: Gpu, pool: Pool) -> Cpu:
     """Return the processor that goes with a new GPU: a superchip has a processor of its own."""
     brought = pool.gpu is not None and pool.gpu.cpu == pool.cpu
     return gpu.cpu or (Pool("pool", None, None).cpu if brought else pool.cpu)
@@ -192,7 +289,7 @@ def change_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
         BadInput: a malformed value or an unknown component.
     """
     ours = {key: value for key, value in changes.items() if _pool_key(key) is None}
-    return with_changes(stack, ours) if ours else stack
+    return update_stack(stack, ours) if ours else stack
 
 
 def _pool_key(key: str) -> str | None:
@@ -202,7 +299,9 @@ def _pool_key(key: str) -> str | None:
     return "driver" if found and found.component.name == "driver" else None
 
 
-def _mapping(value: Any, field: str | None, known: tuple[str, ...] = ()) -> Mapping[str, Any]:
+def _require_mapping(
+    value: Any, field: str | None, known: tuple[str, ...] = ()
+) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise BadInput("must be a JSON object", field=field, value=value)
     for key in value:
@@ -210,29 +309,29 @@ def _mapping(value: Any, field: str | None, known: tuple[str, ...] = ()) -> Mapp
             raise BadInput("a key must be text", field=field, value=key)
         if known and key not in known:
             path = f"{field}.{key}" if field else key
-            raise BadInput("unknown key", field=path, value=value[key], hint=_known(known))
+            raise BadInput("unknown key", field=path, value=value[key], hint=_known_hint(known))
     return value
 
 
-def _known(known: tuple[str, ...]) -> str:
+def _known_hint(known: tuple[str, ...]) -> str:
     return f"known: {', '.join(known)}"
 
 
-def _text(body: Mapping[str, Any], key: str) -> str | None:
+def _read_text(body: Mapping[str, Any], key: str) -> str | None:
     value = body.get(key)
     if value is not None and not isinstance(value, str):
         raise BadInput("must be text", field=f"pool.{key}", value=value)
-    refuse_longer(value or "", LONGEST_NAME, f"pool.{key}")
+    check_length(value or "", MAX_NAME_LENGTH, f"pool.{key}")
     return value
 
 
-def _count(value: Any, field: str) -> int:
+def _read_count(value: Any, field: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise BadInput("must be a number of nodes", field=field, value=value)
     return value
 
 
-def _choice(value: str, kind: Any, field: str) -> str:
+def _read_choice(value: str, kind: Any, field: str) -> str:
     choices = get_args(kind)
     if value.lower() not in choices:
         raise BadInput(
@@ -241,7 +340,7 @@ def _choice(value: str, kind: Any, field: str) -> str:
     return value.lower()
 
 
-def _at(path: str, read: Any) -> Any:
+def _prefix_field(path: str, read: Any) -> Any:
     try:
         return read()
     except BadInput as error:

@@ -1,6 +1,7 @@
-"""Define a rule: one function from a context to an answer, whose docstring is its documentation.
+"""Define rules and their results: problems, findings with fixes, and the verdict.
 
-A rule names the parts of a question that it reads. A fix that changes none of these parts does not
+A rule is one function from a context to an answer, whose docstring is its documentation. It
+names the parts of a question that it reads: a fix that changes none of these parts does not
 change its answer. A rule that names no parts reads everything.
 """
 
@@ -12,14 +13,185 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.components import COMPONENTS, is_name
+from compatgate.core.components import COMPONENTS, is_package_name
 from compatgate.core.facts.nvidia import Source
 from compatgate.core.stack import canonical_key
-from compatgate.core.stack_values import SPECIAL
-from compatgate.core.verdict import FindingOutcome
+from compatgate.core.stack_values import SPECIAL_KEYS
 
 if TYPE_CHECKING:
     from compatgate.core.rule_context import RuleContext
+
+Outcome = Literal["pass", "warn", "unknown", "fail"]
+FindingOutcome = Literal["fail", "unknown", "warn", "waived", "not-checked"]
+Basis = Literal["image", "stated", "what-if"]
+OUTCOME_RANK: dict[str, int] = {
+    "pass": 0,
+    "waived": 0,
+    "not-checked": 0,
+    "warn": 1,
+    "unknown": 2,
+    "fail": 3,
+}
+"""Rank of each outcome; the verdict is the worst of its findings."""
+
+
+class Fix(Struct, frozen=True, gc=False):
+    """A small change that mends a finding; it was evaluated.
+
+    Attributes:
+        set: component (or ``driver``, ``gpu``, ``arch``, ``cuda-compat``) to a version, to a lower
+            bound (``>=525.60.13``), to a list of architectures, or to None: remove it.
+    """
+
+    set: dict[str, Any]
+    message: str
+
+
+def fix_value(value: Any) -> str:
+    """Return a fix's value as an option or field takes it: the lowest bound; empty removes."""
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return "+".join(map(str, value))
+    return str(value).removeprefix(">=").removeprefix("==").partition(",")[0]
+
+
+class Finding(Struct, frozen=True, gc=False, omit_defaults=False):
+    """One rule's result on one or more pools.
+
+    Attributes:
+        rule: id, ``CG101``.
+        name: ``driver-too-old``.
+        outcome: ``not-checked`` reports what a rule could not check; it has no weight.
+        pools: names of the pools that share this finding.
+        component: the component concerned.
+        have: the value found.
+        need: a value that would pass, as a constraint or in words.
+        message: one sentence for people.
+        source: the fact that decided.
+        fixes: smallest verified changes.
+    """
+
+    rule: str
+    name: str
+    outcome: FindingOutcome
+    component: str
+    have: str | None
+    need: str | None
+    message: str
+    pools: tuple[str, ...] = ()
+    source: Source | None = None
+    fixes: tuple[Fix, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that answers carry."""
+        return {
+            "rule": self.rule,
+            "name": self.name,
+            "outcome": self.outcome,
+            "pools": list(self.pools),
+            "component": self.component,
+            "have": self.have,
+            "need": self.need,
+            "message": self.message,
+            "source": self.source.to_json() if self.source else None,
+            "fixes": [{"set": fix.set, "message": fix.message} for fix in self.fixes],
+        }
+
+
+class CheckedRules(Struct, frozen=True, gc=False):
+    """The rules that held, and those that did not apply; all others have a finding."""
+
+    passed: tuple[str, ...] = ()
+    not_applicable: tuple[str, ...] = ()
+
+
+class Verdict(Struct, frozen=True, gc=False):
+    """The answer to "may this stack run on that target?".
+
+    Attributes:
+        id: digest of the answer and its basis; the same question on the same facts, matrix and
+            evidence has the same id.
+        verdict: the worst outcome of the findings.
+        allowed: the policy's decision on the verdict.
+        stack: the evaluated stack, in JSON form.
+        pools: the evaluated pools, in JSON form.
+        basis: origin of the stack: the gate read the ``image`` and nothing else; the asker
+            ``stated`` it, or a part of it; or ``set`` changed stack or pools (``what-if``).
+        facts: digest of the catalog.
+        overlays: the operator's fact files that were used.
+        evidence: ids of the runs that the answer rests on.
+        entries: the matrix entry that matched best, by pool.
+        valid_until: earliest ISO time from which the answer may differ; None: no time is known.
+    """
+
+    id: str
+    verdict: Outcome
+    allowed: bool
+    mode: str
+    target: str | None
+    findings: tuple[Finding, ...]
+    checked: CheckedRules
+    stack: dict[str, Any]
+    pools: tuple[dict[str, Any], ...]
+    matrix_revision: int
+    facts: str
+    overlays: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    entries: dict[str, str] = {}
+    image: str | None = None
+    basis: Basis = "stated"
+    decided_at: str = ""
+    valid_until: str | None = None
+
+    @property
+    def failing(self) -> tuple[Finding, ...]:
+        """Return the findings with the verdict's own outcome."""
+        return tuple(f for f in self.findings if f.outcome == self.verdict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form of ``POST /gate``."""
+        return {
+            "id": self.id,
+            "verdict": self.verdict,
+            "allowed": self.allowed,
+            "mode": self.mode,
+            "target": self.target,
+            "findings": [f.to_json() for f in self.findings],
+            "checked": {
+                "passed": list(self.checked.passed),
+                "not_applicable": list(self.checked.not_applicable),
+            },
+            "stack": self.stack,
+            "image": self.image,
+            "basis": self.basis,
+            "pools": list(self.pools),
+            "matrix_revision": self.matrix_revision,
+            "entries": self.entries,
+            "facts": self.facts,
+            "overlays": list(self.overlays),
+            "evidence": list(self.evidence),
+            "decided_at": self.decided_at,
+            "valid_until": self.valid_until,
+        }
+
+
+EXIT_ALLOWED, EXIT_DENIED, EXIT_BAD_INPUT, EXIT_NO_DECISION = 0, 1, 2, 3
+_EXIT_ORDER = (EXIT_BAD_INPUT, EXIT_DENIED, EXIT_NO_DECISION, EXIT_ALLOWED)
+"""A denial outweighs no decision, so that failing open never hides one."""
+
+
+def exit_code(verdict: Outcome, *, allowed: bool) -> int:
+    """Return the command line's exit status for a verdict: 0 allowed, 1 denied, 3 no decision."""
+    if allowed:
+        return EXIT_ALLOWED
+    return EXIT_NO_DECISION if verdict == "unknown" else EXIT_DENIED
+
+
+def worst_exit(*statuses: int) -> int:
+    """Return the exit status of several answers; 0 if there are none."""
+    return min(statuses, key=_EXIT_ORDER.index, default=EXIT_ALLOWED)
+
 
 Part = Literal[
     "driver", "cuda-compat", "arch", "cuda", "cudnn", "nccl", "python", "builds", "packages"
@@ -50,17 +222,16 @@ _PARTS_OF_KEYS: dict[str, Parts] = {
     "nccl": frozenset(("nccl",)),
     "python": frozenset(("python",)),
 }
-
-_NO_PACKAGES = frozenset(("gpu", "os", "cpu", *SPECIAL))
+_NO_PACKAGES = frozenset(("gpu", "os", "cpu", *SPECIAL_KEYS))
 _ONE_PACKAGE: Parts = frozenset(("packages",))
 
 
-def _of_builds(name: str, frameworks: Container[str]) -> Parts:
+def _parts_of_component(name: str, frameworks: Container[str]) -> Parts:
     if name in COMPONENTS:
         return CUDA
     if name in frameworks:
         return EVERYTHING
-    return _ONE_PACKAGE if name not in _NO_PACKAGES and is_name(name) else EVERYTHING
+    return _ONE_PACKAGE if name not in _NO_PACKAGES and is_package_name(name) else EVERYTHING
 
 
 def parts_of(keys: Iterable[str], frameworks: Container[str] = ()) -> Parts:
@@ -77,14 +248,14 @@ def parts_of(keys: Iterable[str], frameworks: Container[str] = ()) -> Parts:
     found: Parts = NOTHING
     for key in keys:
         name = canonical_key(key)
-        found |= _PARTS_OF_KEYS.get(name) or _of_builds(name, frameworks)
+        found |= _PARTS_OF_KEYS.get(name) or _parts_of_component(name, frameworks)
     return found
 
 
 class Candidate(Struct, frozen=True):
     """A change that may mend a problem; only an evaluated candidate becomes a fix.
 
-    ``set`` has the form of `compatgate.core.verdict.Fix`.
+    ``set`` has the form of `compatgate.core.rule.Fix`.
     """
 
     set: dict[str, Any]
@@ -190,6 +361,6 @@ def rule(
     return make
 
 
-def not_checked(component: str, message: str) -> tuple[Problem]:
+def report_not_checked(component: str, message: str) -> tuple[Problem]:
     """Report what could not be checked, without weight in the verdict."""
     return (Problem("not-checked", component, message),)

@@ -6,24 +6,13 @@ from datetime import date, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from compatgate.core.constraints import parse_constraint
-from compatgate.core.cuda_driver import (
-    ForwardCompatUse,
-    branch_of,
-    check_forward_compat,
-    driver_of,
-    find_floor,
-    find_toolkit,
-    is_published,
-    reported_cuda,
-)
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import KnownIssue, KnownIssues
 from compatgate.core.facts.nvidia import Branch, CudnnRelease, Pair, Source, Toolkit
-from compatgate.core.frameworks import FrameworkMatch, find_framework
-from compatgate.core.gpu_code import Arch, Carrier, HowItRuns, carriers_of, how_it_runs
-from compatgate.core.lazy_property import lazy_property
-from compatgate.core.matrix import Entry, Matrix, Policy, Pool, Target
+from compatgate.core.gpu_code import Arch, Carrier, RunMode, carriers_of, find_run_mode
+from compatgate.core.matrix import Entry, Matrix, parse_constraint
+from compatgate.core.performance import lazy_property
+from compatgate.core.request import Policy, Pool, Target
 from compatgate.core.rule import (
     CODE,
     CUDA,
@@ -35,14 +24,26 @@ from compatgate.core.rule import (
     VERSIONS,
     Parts,
 )
-from compatgate.core.stack import Stack, brought_cuda
-from compatgate.core.versions import Version, show
+from compatgate.core.stack import Stack, find_labelled_cuda
+from compatgate.core.stack_facts import (
+    ForwardCompatUse,
+    FrameworkMatch,
+    branch_of,
+    check_forward_compat,
+    driver_of,
+    find_floor,
+    find_framework,
+    find_toolkit,
+    is_published,
+    reported_cuda,
+)
+from compatgate.core.versions import Version, format_parts
 
 if TYPE_CHECKING:
     from compatgate.core.package_finder import PackageSet
     from compatgate.core.packages import GpuPackage
 
-DERIVED: dict[str, Parts] = {
+DERIVED_VALUES: dict[str, Parts] = {
     "branch": DRIVER,
     "driver_cuda": DRIVER,
     "driver_cuda_is_exact": DRIVER,
@@ -70,14 +71,14 @@ DERIVED: dict[str, Parts] = {
 @lru_cache(maxsize=256)
 def _unchanged_names(changed: Parts) -> tuple[str, ...]:
     """Return the names of the values that do not depend on the changed parts."""
-    return tuple(name for name, reads in DERIVED.items() if reads.isdisjoint(changed))
+    return tuple(name for name, reads in DERIVED_VALUES.items() if reads.isdisjoint(changed))
 
 
 class RuleContext:
     """The input of a rule: a stack on a pool, with facts and matrix.
 
     Args:
-        stack: completed (see `compatgate.core.stack.complete`).
+        stack: completed (see `compatgate.core.stack.complete_stack`).
         pool: a pool of the target.
         today: ISO date, UTC.
         now: seconds since the epoch.
@@ -158,7 +159,7 @@ class RuleContext:
         gpu = self.pool.gpu
         if gpu is None:
             return "the GPU"
-        return f"{gpu.sku} ({show(gpu.capability)})" if gpu.product else gpu.name
+        return f"{gpu.sku} ({format_parts(gpu.capability)})" if gpu.product else gpu.name
 
     @lazy_property
     def branch(self) -> Branch | None:
@@ -190,7 +191,7 @@ class RuleContext:
         that CUDA 13.0 needs.
         """
         stated = self.stack.get("cuda")
-        newest = brought_cuda(self.stack, self.facts.frameworks)
+        newest = find_labelled_cuda(self.stack, self.facts.frameworks)
         if stated is None or newest is None:
             return stated or newest
         return newest if newest.major_minor > stated.major_minor else stated
@@ -266,7 +267,7 @@ class RuleContext:
         return found if found or self.carriers else None
 
     @lazy_property
-    def runs(self) -> HowItRuns | None:
+    def runs(self) -> RunMode | None:
         """Return how the stated code (or the builds' code) runs on this GPU; None: it does not.
 
         Each framework runs by itself: a framework that only has PTX for the GPU makes it ``ptx``.
@@ -284,9 +285,9 @@ class RuleContext:
         compiled = [one.ptx_cuda for one in self.carriers if self._runs_here(one) == "ptx"]
         return max((cuda for cuda in compiled if cuda), default=None)
 
-    def _runs_here(self, carrier: Carrier) -> HowItRuns | None:
+    def _runs_here(self, carrier: Carrier) -> RunMode | None:
         device = self.capability
-        return how_it_runs(carrier.code, device, self.facts.arch) if device else None
+        return find_run_mode(carrier.code, device, self.facts.arch) if device else None
 
     # --- packages --------------------------------------------------------------------------
 
@@ -325,7 +326,7 @@ class RuleContext:
     @lazy_property
     def issues(self) -> list[KnownIssue]:
         """Return known issues of the stack on this GPU and processor, for any driver."""
-        return issues_about(self.stack, self.pool, self.facts.known_issues)
+        return find_issues(self.stack, self.pool, self.facts.known_issues)
 
     @lazy_property
     def entries(self) -> list[Entry]:
@@ -368,7 +369,7 @@ class RuleContext:
         return index.nearest(self.target.name, self.stack, self.pool, named)
 
 
-def issues_about(stack: Stack, pool: Pool, table: KnownIssues) -> list[KnownIssue]:
+def find_issues(stack: Stack, pool: Pool, table: KnownIssues) -> list[KnownIssue]:
     """Return the issues whose components the stack has, on GPUs and processors that they name.
 
     Args:
@@ -376,10 +377,10 @@ def issues_about(stack: Stack, pool: Pool, table: KnownIssues) -> list[KnownIssu
         pool: the pool to run on; a pool whose GPU is not known is on no list of GPUs.
         table: the known issues.
     """
-    return [issue for issue in table.issues if _is_about(issue, stack, pool)]
+    return [issue for issue in table.issues if _concerns(issue, stack, pool)]
 
 
-def _is_about(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:
+def _concerns(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:
     if issue.capabilities and (pool.gpu is None or pool.gpu.capability not in issue.capabilities):
         return False
     if issue.cpus and pool.cpu not in issue.cpus:

@@ -11,20 +11,21 @@ from msgspec import Struct, structs
 from compatgate.core.components import (
     COMPONENTS,
     FRAMEWORKS,
-    in_order,
+    MAX_KEYS,
+    check_count,
     resolve_component,
+    sort_components,
 )
 from compatgate.core.gpu_code import Arch
-from compatgate.core.lazy_property import lazy_property
-from compatgate.core.limits import MOST_KEYS, refuse_more
+from compatgate.core.performance import lazy_property
 from compatgate.core.stack_values import (
-    SPECIAL,
+    SPECIAL_KEYS,
     CompatUse,
     Wheel,
+    read_version_text,
     split_code,
-    version_text,
 )
-from compatgate.core.versions import Version, parse_version, show
+from compatgate.core.versions import Version, format_parts, parse_version
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
         BadInput: a malformed key or value, a part stated twice, the driver (which belongs to the
             pool), or an empty stack. ``field`` names the key.
     """
-    return _made(_read(body), image)
+    return _make_stack(_read_parts(body), image)
 
 
 class _Parts(Struct):
@@ -157,17 +158,17 @@ class _Parts(Struct):
     special: dict[str, Any] = {}
 
 
-def _read(body: Mapping[str, Any]) -> _Parts:
+def _read_parts(body: Mapping[str, Any]) -> _Parts:
     """Sort the keys of a body into components, packages and special keys."""
-    refuse_more(len(body), MOST_KEYS, "keys")
+    check_count(len(body), MAX_KEYS, "keys")
     parts = _Parts()
     for key, value in body.items():
         if not isinstance(key, str):
             raise BadInput("a key must be text", field=str(key), value=key)
-        name = _clean(key)
-        if name in SPECIAL:
-            _once(parts.special, name, key)
-            parts.special[name] = _special(name, value)
+        name = _normalise_key(key)
+        if name in SPECIAL_KEYS:
+            _refuse_repetition(parts.special, name, key)
+            parts.special[name] = _read_special(name, value)
             continue
         _read_version(parts, key, value)
     return parts
@@ -183,19 +184,19 @@ def _read_version(parts: _Parts, key: str, value: Any) -> None:
             hint='give it as pool.driver, or as set.driver for "what if"',
         )
     of_kind = parts.packages if component.kind == "package" else parts.components
-    _once(of_kind, component.name, key)
-    of_kind[component.name], code = _version(key, value)
+    _refuse_repetition(of_kind, component.name, key)
+    of_kind[component.name], code = _read_value(key, value)
     if code:
         parts.code[component.name] = code
 
 
-def _made(parts: _Parts, image: str | None) -> Stack:
+def _make_stack(parts: _Parts, image: str | None) -> Stack:
     if not (parts.components or parts.packages or _states_anything(parts.special)):
         raise BadInput(
             "the stack is empty", hint="name at least one component, like cuda=12.4,arch=sm_80"
         )
     return Stack(
-        {name: parts.components[name] for name in in_order(parts.components)},
+        {name: parts.components[name] for name in sort_components(parts.components)},
         packages={name: parts.packages[name] for name in sorted(parts.packages)},
         code={name: parts.code[name] for name in sorted(parts.code)},
         image=image,
@@ -230,12 +231,12 @@ def parse_stack_text(text: str) -> dict[str, Any]:
             raise BadInput(
                 f"{item!r} is not name=version", value=item, hint="like cuda=12.4,arch=sm_80+sm_90"
             )
-        _once(body, key, key)
+        _refuse_repetition(body, key, key)
         body[key] = value
     return body
 
 
-def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
+def update_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
     """Return the stack with components set to other versions, or removed where the value is None.
 
     Raises:
@@ -244,15 +245,17 @@ def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
     if stack.assumed:  # what is changed may say another CUDA
         stated_only = {name: v for name, v in stack.components.items() if name != "cuda"}
         stack = structs.replace(stack, components=stated_only, assumed=())
-    removed = {_key(name) for name, value in changes.items() if value is None}
-    stated = _read({_key(name): value for name, value in changes.items() if value is not None})
+    removed = {_canonical_name(name) for name, value in changes.items() if value is None}
+    stated = _read_parts(
+        {_canonical_name(name): value for name, value in changes.items() if value is not None}
+    )
     changed = removed | stated.components.keys() | stated.packages.keys()
 
     def kept(there: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in there.items() if name not in changed}
 
-    special = {name: value for name, value in _special_of(stack).items() if name not in removed}
-    return _made(
+    special = {name: value for name, value in _special_values(stack).items() if name not in removed}
+    return _make_stack(
         _Parts(
             kept(stack.components) | stated.components,
             kept(stack.packages) | stated.packages,
@@ -265,7 +268,7 @@ def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
     )
 
 
-def _special_of(stack: Stack) -> dict[str, Any]:
+def _special_values(stack: Stack) -> dict[str, Any]:
     """Return the special keys of a stack with their values."""
     found = {name: value for name, field in _FIELDS.items() if (value := getattr(stack, field))}
     if stack.arch is not None:
@@ -277,14 +280,14 @@ def _special_of(stack: Stack) -> dict[str, Any]:
 
 def stack_of(versions: Mapping[str, Version]) -> Stack:
     """Make a stack of versions by canonical name, components and packages alike."""
-    names = in_order(versions)
+    names = sort_components(versions)
     return Stack(
         {name: versions[name] for name in names if name in COMPONENTS},
         packages={name: versions[name] for name in names if name not in COMPONENTS},
     )
 
 
-def complete(stack: Stack, frameworks: Container[str] = FRAMEWORKS) -> Stack:
+def complete_stack(stack: Stack, frameworks: Container[str] = FRAMEWORKS) -> Stack:
     """Complete a stack with the CUDA of a framework's version label, where it states none.
 
     Args:
@@ -293,55 +296,55 @@ def complete(stack: Stack, frameworks: Container[str] = FRAMEWORKS) -> Stack:
     """
     if "cuda" in stack.components:
         return stack
-    newest = brought_cuda(stack, frameworks)
+    newest = find_labelled_cuda(stack, frameworks)
     if newest is None:
         return stack
     return structs.replace(stack, components={"cuda": newest, **stack.components})
 
 
-def brought_cuda(stack: Stack, frameworks: Container[str]) -> Version | None:
+def find_labelled_cuda(stack: Stack, frameworks: Container[str]) -> Version | None:
     """Return the newest CUDA in frameworks' version labels (``torch=2.9.1+cu130``)."""
     labels = [
         version.cuda
         for name, version in stack.versions.items()
         if name in frameworks and version.cuda and len(version.cuda) == 2
     ]
-    return parse_version("cuda", show(max(labels))) if labels else None
+    return parse_version("cuda", format_parts(max(labels))) if labels else None
 
 
 def canonical_key(name: str) -> str:
     """Return one name for all spellings of a stack's key; other text stays as it is."""
     try:
-        return _key(name)
+        return _canonical_name(name)
     except BadInput:
         return name
 
 
-def _key(name: str) -> str:
-    clean = _clean(name)
-    return clean if clean in SPECIAL else resolve_component(name).component.name
+def _canonical_name(name: str) -> str:
+    clean = _normalise_key(name)
+    return clean if clean in SPECIAL_KEYS else resolve_component(name).component.name
 
 
-def _clean(name: str) -> str:
+def _normalise_key(name: str) -> str:
     return name.strip().lower().replace("_", "-")
 
 
-def _once(seen: Mapping[str, Any], name: str, key: str) -> None:
+def _refuse_repetition(seen: Mapping[str, Any], name: str, key: str) -> None:
     if name in seen:
         raise BadInput(f"{name} is stated twice", field=key, hint="name each component once")
 
 
-def _special(name: str, value: Any) -> Any:
+def _read_special(name: str, value: Any) -> Any:
     try:
-        return SPECIAL[name](value)
+        return SPECIAL_KEYS[name](value)
     except BadInput as error:
         error.field = error.field or name
         raise
 
 
-def _version(key: str, value: Any) -> tuple[Version, tuple[Arch, ...]]:
+def _read_value(key: str, value: Any) -> tuple[Version, tuple[Arch, ...]]:
     try:
-        text, code = split_code(version_text(key, value))
+        text, code = split_code(read_version_text(key, value))
         return parse_version(key, text), code
     except BadInput as error:
         error.field = key  # as the user spelled it

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec import Struct, ValidationError, convert
 
-from compatgate.core.components import resolve_component
-from compatgate.core.gpu_code import Arch, parse_arch
-from compatgate.core.limits import (
-    LONGEST_NAME,
-    LONGEST_REQUIRE,
-    LONGEST_VERSION,
-    MOST_ALTERNATIVES,
-    MOST_ARCHITECTURES,
-    MOST_LIBRARIES,
-    MOST_REMARKS,
-    refuse_longer,
-    refuse_more,
+from compatgate.core.components import (
+    MAX_ALTERNATIVES,
+    MAX_ARCHITECTURES,
+    MAX_LIBRARIES,
+    MAX_NAME_LENGTH,
+    MAX_REMARKS,
+    MAX_REQUIRE_LENGTH,
+    MAX_VERSION_LENGTH,
+    check_count,
+    check_length,
+    resolve_component,
 )
+from compatgate.core.gpu_code import Arch, parse_arch
 from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
 
@@ -33,9 +33,9 @@ leads to it); where it is newer than the host driver (NVIDIA's container runtime
 a start script finds that it works (NGC's images)."""
 
 
-_LONGEST_VERSION = 200
-_MOST_WHEELS = 512
-_LONGEST_TEXT = 1024
+_MAX_QUOTED = 200
+_MAX_WHEELS = 512
+_MAX_TEXT_LENGTH = 1024
 _WHEEL_KEYS = ("file", "sha256", "index")
 _KEYS_HINT = f"known: {', '.join(_WHEEL_KEYS)}"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -71,14 +71,14 @@ def split_code(text: str) -> tuple[str, tuple[Arch, ...]]:
     version, bracket, rest = text.strip().partition("[")
     if not bracket:
         return text, ()
-    code = _arch(rest.removesuffix("]")) if rest.endswith("]") else ()
+    code = _read_arch(rest.removesuffix("]")) if rest.endswith("]") else ()
     if not code:
         hint = "write the code in brackets behind the version: 2.8.3[sm_90+compute_90]"
-        raise BadInput(f"{text[:_LONGEST_VERSION]!r} states no GPU code", value=text, hint=hint)
+        raise BadInput(f"{text[:_MAX_QUOTED]!r} states no GPU code", value=text, hint=hint)
     return version, code
 
 
-def version_text(key: str, value: Any) -> str:
+def read_version_text(key: str, value: Any) -> str:
     """Return a version as text.
 
     Raises:
@@ -88,39 +88,39 @@ def version_text(key: str, value: Any) -> str:
         hint = "versions are text: 12.10 and 12.1 are not the same number"
         raise BadInput("a version must be text", field=key, value=value, hint=hint)
     if isinstance(value, str):
-        refuse_longer(value, LONGEST_VERSION, key)
+        check_length(value, MAX_VERSION_LENGTH, key)
     return str(value)
 
 
-def _arch(value: Any) -> tuple[Arch, ...]:
+def _read_arch(value: Any) -> tuple[Arch, ...]:
     names: Iterable[Any] = value
     if isinstance(value, str):
         # "8.0+PTX" is one name of its own kind; otherwise the plus sign separates.
         names = value.replace(";", " ").replace("+PTX", "*ptx").replace("+ptx", "*ptx")
         names = [n.replace("*", "+") for n in names.replace("+", " ").split()]
-        refuse_more(len(names), MOST_ARCHITECTURES, "architectures", "arch")
+        check_count(len(names), MAX_ARCHITECTURES, "architectures", "arch")
     elif not isinstance(value, (list, tuple)):
         raise BadInput("must be a list of architectures", field="arch", value=value)
     else:
-        refuse_more(len(value), MOST_ARCHITECTURES, "architectures", "arch")
+        check_count(len(value), MAX_ARCHITECTURES, "architectures", "arch")
     found: dict[Arch, None] = {}
     for name in names:
         if not isinstance(name, str):
             raise BadInput("must be text", field="arch", value=name, hint="like sm_80")
-        refuse_longer(name, LONGEST_NAME, "arch")
+        check_length(name, MAX_NAME_LENGTH, "arch")
         found.update(dict.fromkeys(parse_arch(name)))
     return tuple(found)
 
 
-def _cuda_compat(value: Any) -> Version:
+def _read_cuda_compat(value: Any) -> Version:
     try:
-        return parse_version("cuda", version_text("cuda-compat", value))
+        return parse_version("cuda", read_version_text("cuda-compat", value))
     except BadInput as error:
         error.field = "cuda-compat"
         raise
 
 
-def _compat_use(value: Any) -> CompatUse:
+def _read_compat_use(value: Any) -> CompatUse:
     known = get_args(CompatUse)
     if value not in known:
         hint = f"one of {', '.join(known)}"
@@ -128,41 +128,43 @@ def _compat_use(value: Any) -> CompatUse:
     return value  # type: ignore[no-any-return]
 
 
-def _require(value: Any) -> tuple[str, ...]:
+def _read_require(value: Any) -> tuple[str, ...]:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)) or not all(isinstance(i, str) for i in items):
         raise BadInput("must be a list of expressions", field="require", value=value)
     alternatives = sum(max(1, len(item.split())) for item in items)
-    refuse_more(alternatives, MOST_ALTERNATIVES, "alternatives", "require")
-    refuse_more(sum(map(len, items)), LONGEST_REQUIRE, "characters", "require")
+    check_count(alternatives, MAX_ALTERNATIVES, "alternatives", "require")
+    check_count(sum(map(len, items)), MAX_REQUIRE_LENGTH, "characters", "require")
     return tuple(items)
 
 
-def _remarks(value: Any) -> tuple[str, ...]:
+def _read_remarks(value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(i, str) for i in value):
         raise BadInput("must be a list of sentences", value=value)
-    refuse_more(len(value), MOST_REMARKS, "sentences")
+    check_count(len(value), MAX_REMARKS, "sentences")
     return tuple(dict.fromkeys(value))
 
 
-def _wheels(value: Any) -> dict[str, Wheel]:
-    if not isinstance(value, Mapping) or len(value) > _MOST_WHEELS:
-        problem = f"must be an object with at most {_MOST_WHEELS} names"
+def _read_wheels(value: Any) -> dict[str, Wheel]:
+    if not isinstance(value, Mapping) or len(value) > _MAX_WHEELS:
+        problem = f"must be an object with at most {_MAX_WHEELS} names"
         raise BadInput(
             problem, field="wheels", hint='like {"torch": {"file": "torch-2.9.1-...whl"}}'
         )
-    return {resolve_component(name).component.name: _wheel(name, of) for name, of in value.items()}
+    return {
+        resolve_component(name).component.name: _read_wheel(name, of) for name, of in value.items()
+    }
 
 
-def _wheel(name: str, value: Any) -> Wheel:
+def _read_wheel(name: str, value: Any) -> Wheel:
     field = f"wheels.{name}"
     if not isinstance(value, Mapping):
         raise BadInput("must be an object", field=field, value=value, hint=_KEYS_HINT)
     for key, text in value.items():
         if key not in _WHEEL_KEYS:
             raise BadInput("unknown key", field=f"{field}.{key}", value=text, hint=_KEYS_HINT)
-        if not isinstance(text, str) or len(text) > _LONGEST_TEXT:
-            problem = f"must be text of at most {_LONGEST_TEXT} characters"
+        if not isinstance(text, str) or len(text) > _MAX_TEXT_LENGTH:
+            problem = f"must be text of at most {_MAX_TEXT_LENGTH} characters"
             raise BadInput(problem, field=f"{field}.{key}", value=text)
     digest = value.get("sha256", "").lower()
     if digest and not _SHA256.fullmatch(digest):
@@ -171,19 +173,19 @@ def _wheel(name: str, value: Any) -> Wheel:
     return Wheel(value.get("file", ""), digest, value.get("index", ""))
 
 
-def _measured(value: Any) -> dict[str, Record]:
+def _read_measured(value: Any) -> dict[str, Record]:
     """Read the records of parts' files, by name."""
-    if not isinstance(value, Mapping) or len(value) > _MOST_WHEELS:
-        problem = f"must be an object with at most {_MOST_WHEELS} names"
+    if not isinstance(value, Mapping) or len(value) > _MAX_WHEELS:
+        problem = f"must be an object with at most {_MAX_WHEELS} names"
         hint = 'like {"flash-attn": {"libraries": [{"path": "a.so", "sass": {"sm_90": 1}}]}}'
         raise BadInput(problem, field="measured", hint=hint)
     return {
-        resolve_component(name).component.name: _record(name, record)
+        resolve_component(name).component.name: _read_record(name, record)
         for name, record in value.items()
     }
 
 
-def _record(name: str, value: Any) -> Record:
+def _read_record(name: str, value: Any) -> Record:
     from compatgate.core.facts.records import Record  # most stacks have none
 
     field = f"measured.{name}"
@@ -196,22 +198,22 @@ def _record(name: str, value: Any) -> Record:
         at = where.strip("`").removeprefix("$.")
         field = f"{field}.{at}" if at else field
         raise BadInput(f"is not a record: {what}", field=field, hint=_RECORD_HINT) from None
-    refuse_more(len(record.libraries), MOST_LIBRARIES, "libraries", f"{field}.libraries")
+    check_count(len(record.libraries), MAX_LIBRARIES, "libraries", f"{field}.libraries")
     for library in record.libraries:
         for code in (*library.sass, *library.ptx):
-            _code_name(code, f"{field}.libraries")
+            _check_code_name(code, f"{field}.libraries")
         for names, units in library.code_of_units:
             if units < 0 or not names:
                 raise BadInput("counts units without code", field=f"{field}.libraries", value=units)
             for code in names:
-                _code_name(code, f"{field}.libraries")
-        _dotted(library.ptx_cuda, f"{field}.libraries.ptx_cuda")
-    _dotted(record.built_for_torch, f"{field}.built_for_torch")
-    refuse_longer(record.torch_beside or "", LONGEST_VERSION, f"{field}.torch_beside")
+                _check_code_name(code, f"{field}.libraries")
+        _check_release(library.ptx_cuda, f"{field}.libraries.ptx_cuda")
+    _check_release(record.built_for_torch, f"{field}.built_for_torch")
+    check_length(record.torch_beside or "", MAX_VERSION_LENGTH, f"{field}.torch_beside")
     return record
 
 
-def _code_name(name: str, field: str) -> None:
+def _check_code_name(name: str, field: str) -> None:
     """Check that a name is one architecture.
 
     Raises:
@@ -222,24 +224,24 @@ def _code_name(name: str, field: str) -> None:
         raise BadInput("is not an architecture", field=field, value=name[:40], hint=hint)
 
 
-def _dotted(text: str | None, field: str) -> None:
+def _check_release(text: str | None, field: str) -> None:
     if text is not None and not _RELEASE.fullmatch(text):
         raise BadInput("is not a release", field=field, value=text[:40], hint="like 12.8")
 
 
-def _unmeasured(value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping) or len(value) > _MOST_WHEELS:
-        problem = f"must be an object with at most {_MOST_WHEELS} names"
+def _read_unmeasured(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or len(value) > _MAX_WHEELS:
+        problem = f"must be an object with at most {_MAX_WHEELS} names"
         hint = 'like {"xformers==0.0.35": "the index has no wheel of that version"}'
         raise BadInput(problem, field="unmeasured", hint=hint)
     for release, why in value.items():
-        if not isinstance(why, str) or max(len(why), len(str(release))) > _LONGEST_TEXT:
-            problem = f"must be text of at most {_LONGEST_TEXT} characters"
+        if not isinstance(why, str) or max(len(why), len(str(release))) > _MAX_TEXT_LENGTH:
+            problem = f"must be text of at most {_MAX_TEXT_LENGTH} characters"
             raise BadInput(problem, field="unmeasured", value=why)
     return {str(release): why for release, why in value.items()}
 
 
-def _flag(value: Any) -> bool:
+def _read_flag(value: Any) -> bool:
     if isinstance(value, str) and value.lower() in ("1", "t", "true", "0", "f", "false"):
         return value.lower() in ("1", "t", "true")
     if not isinstance(value, bool):
@@ -247,17 +249,17 @@ def _flag(value: Any) -> bool:
     return value
 
 
-SPECIAL: dict[str, Callable[[Any], Any]] = {
-    "arch": _arch,
-    "cuda-compat": _cuda_compat,
-    "cuda-compat-use": _compat_use,
-    "require": _require,
-    "disable-require": _flag,
-    "open": _remarks,
-    "conflicts": _remarks,
-    "unread": _remarks,
-    "wheels": _wheels,
-    "measured": _measured,
-    "unmeasured": _unmeasured,
+SPECIAL_KEYS: dict[str, Callable[[Any], Any]] = {
+    "arch": _read_arch,
+    "cuda-compat": _read_cuda_compat,
+    "cuda-compat-use": _read_compat_use,
+    "require": _read_require,
+    "disable-require": _read_flag,
+    "open": _read_remarks,
+    "conflicts": _read_remarks,
+    "unread": _read_remarks,
+    "wheels": _read_wheels,
+    "measured": _read_measured,
+    "unmeasured": _read_unmeasured,
 }
 """Keys that are not components, and the reader of each; a reader raises BadInput."""

@@ -83,7 +83,7 @@ class Version(Struct, frozen=True, gc=False, array_like=True, eq=False, order=Fa
         return self.key >= other.key
 
 
-def make(
+def make_version(
     text: str,
     parts: tuple[int, ...],
     *,
@@ -104,14 +104,14 @@ def agree(one: Version, other: Version) -> bool:
     ``12.4`` and ``12.4.1`` agree, ``9.1.0`` and ``9.1.0.70+cu12``, ``+cu12`` and ``+cu124``; two
     builds (``+cu121`` and ``+cu124``, ``+cu121`` and ``+cpu``) do not.
     """
-    if not _alike(one.parts, other.parts):
+    if not _share_prefix(one.parts, other.parts):
         return False
     if one.cuda and other.cuda:
-        return _alike(one.cuda, other.cuda)
+        return _share_prefix(one.cuda, other.cuda)
     return not (one.local and other.local) or one.local == other.local
 
 
-def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+def _share_prefix(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return all(a == b for a, b in zip(one, other, strict=False))
 
 
@@ -121,14 +121,14 @@ def same_release(component: str, one: Version, other: Version) -> bool:
     Where one states less (the driver API knows CUDA 12.4, not its update; Python 3.11), only the
     parts that both state are compared.
     """
-    if one.cuda and other.cuda and not _alike(one.cuda, other.cuda):
+    if one.cuda and other.cuda and not _share_prefix(one.cuda, other.cuda):
         return False  # pins and GPU code belong to the build
     if component in ("cuda", "python"):
-        return _alike(one.parts, other.parts)
+        return _share_prefix(one.parts, other.parts)
     return one.key == other.key
 
 
-def show(parts: tuple[int, ...]) -> str:
+def format_parts(parts: tuple[int, ...]) -> str:
     """Format parts as dotted text."""
     return ".".join(map(str, parts))
 
@@ -138,17 +138,17 @@ _LOCAL_CUDA = re.compile(
 )
 
 
-def built_for(local: str) -> CudaBuild | None:
+def cuda_of_label(local: str) -> CudaBuild | None:
     """Return the CUDA in a local version: ``cu121``, ``cu12``, ``cuda12.4``, ``nv25.5.cu129``."""
     match = _LOCAL_CUDA.search(local)
     if not match:
         return None
     if match["tag"]:
-        return tag_parts(match["tag"])
+        return split_tag(match["tag"])
     return tuple(int(p) for p in match["dotted"].split("."))
 
 
-def tag_parts(digits: str) -> tuple[int, ...]:
+def split_tag(digits: str) -> tuple[int, ...]:
     """Read a tag's digits: ``121`` is 12.1, ``12`` is 12, ``92`` is 9.2, ``1210`` is 12.10."""
     if len(digits) == 2:
         number = int(digits)
@@ -182,7 +182,7 @@ def parse_version(component: str, text: str) -> Version:
     resolved = resolve_component(component)
     clean = text.strip()
     if not clean.isascii():
-        raise _bad(resolved.component.name, text, "versions are written in ASCII")
+        raise _version_error(resolved.component.name, text, "versions are written in ASCII")
     version = _PARSERS[resolved.component.scheme](resolved.component.name, clean)
     itself = resolved.component.name == "cuda"  # nvidia-cuda-runtime-cu12 is CUDA 12, not for it
     if resolved.cuda and version.cuda is None and not version.local and not itself:
@@ -191,7 +191,7 @@ def parse_version(component: str, text: str) -> Version:
     return version
 
 
-def _bad(component: str, text: str, example: str) -> BadInput:
+def _version_error(component: str, text: str, example: str) -> BadInput:
     return BadInput(
         f"{text!r} is not a version of {component}", field=component, value=text, hint=example
     )
@@ -200,13 +200,13 @@ def _bad(component: str, text: str, example: str) -> BadInput:
 _DRIVER = re.compile(r"(\d{2,4})\.(\d{1,4})(?:\.(\d{1,4}))?")
 
 
-def _driver(name: str, text: str) -> Version:
+def _parse_driver(name: str, text: str) -> Version:
     match = _DRIVER.fullmatch(text)
     if not match:
         branch = re.fullmatch(r"[rR]?\d{3}(?:\.x)?", text)
         why = "a branch is not a driver version; " if branch else ""
-        raise _bad(name, text, f"{why}write the full version, like 535.104.05 or 527.41")
-    return make(text, tuple(int(p) for p in match.groups() if p is not None))
+        raise _version_error(name, text, f"{why}write the full version, like 535.104.05 or 527.41")
+    return make_version(text, tuple(int(p) for p in match.groups() if p is not None))
 
 
 _CUDA = re.compile(r"[vV]?(\d{1,2})\.(\d{1,2})(?:\.(\d{1,3}))?(?:\.(\d{1,3}))?(?:-\d+)?")
@@ -215,23 +215,23 @@ _LARGEST_UPDATE = 9
 """A third part above this is a component's build number (12.4.131), not a toolkit update."""
 
 
-def _cuda(name: str, text: str) -> Version:
+def _parse_cuda(name: str, text: str) -> Version:
     example = "like 12.4, 12.4.1 or 12040"
     if match := _CUDA.fullmatch(text):
         parts = tuple(int(part) for part in match.groups()[:3] if part)
         stated = len(parts) < 3 or parts[2] <= _LARGEST_UPDATE
-        return make(text, parts if stated else parts[:2])
+        return make_version(text, parts if stated else parts[:2])
     if re.fullmatch(r"\d{4,5}", text):
         number = int(text)
         if number % 10 == 0 and number // 1000 >= 7:
-            return make(text, (number // 1000, number % 1000 // 10))
+            return make_version(text, (number // 1000, number % 1000 // 10))
     if match := _CUDA_TAG.fullmatch(text.lower()):
-        parts = tag_parts(match[1])
+        parts = split_tag(match[1])
         if len(parts) == 2:
-            return make(text, parts)
+            return make_version(text, parts)
     if re.fullmatch(r"\d{1,2}", text):
         example = f"a major alone does not name a toolkit; write {text}.x with its minor"
-    raise _bad(name, text, example)
+    raise _version_error(name, text, example)
 
 
 _LIBRARY = re.compile(
@@ -239,22 +239,24 @@ _LIBRARY = re.compile(
 )
 
 
-def _library(example: str) -> _Parser:
+def _library_parser(example: str) -> _Parser:
     """Return a parser of dotted versions and NVIDIA's integers; the fourth part is a build."""
 
     def read(name: str, text: str) -> Version:
         stem, _, label = text.partition("+")
-        if parts := _of_integer(stem):
-            return _built(text, parts, label)
+        if parts := _split_integer(stem):
+            return _make_library_version(text, parts, label)
         match = _LIBRARY.fullmatch(text)
         if not match:
-            raise _bad(name, text, example)
-        return _built(text, tuple(int(p) for p in match[1].split(".")), match["local"] or "")
+            raise _version_error(name, text, example)
+        return _make_library_version(
+            text, tuple(int(p) for p in match[1].split(".")), match["local"] or ""
+        )
 
     return read
 
 
-def _of_integer(digits: str) -> tuple[int, ...] | None:
+def _split_integer(digits: str) -> tuple[int, ...] | None:
     """Split an integer version: ``90100`` is 9.1.0, and ``8907`` of the older form is 8.9.7.
 
     Sources: cuDNN 9.0.0 Release Notes, CUDNN_VERSION is major * 1000 + ... before 9 and major *
@@ -267,10 +269,10 @@ def _of_integer(digits: str) -> tuple[int, ...] | None:
     return (number // scale, number % scale // 100, number % 100)
 
 
-def _built(text: str, parts: tuple[int, ...], label: str) -> Version:
+def _make_library_version(text: str, parts: tuple[int, ...], label: str) -> Version:
     """Return a version that compares by three parts: the fourth is a build number."""
     local = label.lower()
-    three = make(text, parts[:3], cuda=built_for(local), local=local)
+    three = make_version(text, parts[:3], cuda=cuda_of_label(local), local=local)
     return Version(text, parts, three.key, three.cuda, local)
 
 
@@ -278,50 +280,50 @@ _PYTHON = re.compile(r"(?:[Pp]ython\s*)?(\d)\.(\d{1,2})(?:\.(\d{1,2}))?(?:(?:a|b
 _CPYTHON_TAG = re.compile(r"cp(\d)(\d{1,2})(t)?")
 
 
-def _python(name: str, text: str) -> Version:
+def _parse_python(name: str, text: str) -> Version:
     match = _PYTHON.fullmatch(text)
     if match:
         parts = tuple(int(p) for p in match.groups()[:3] if p is not None)
-        return make(text, parts, local="t" if match[4] else "")
+        return make_version(text, parts, local="t" if match[4] else "")
     if tag := _CPYTHON_TAG.fullmatch(text):
-        return make(text, (int(tag[1]), int(tag[2])), local="t" if tag[3] else "")
-    raise _bad(name, text, "like 3.11, 3.11.7 or 3.13t")
+        return make_version(text, (int(tag[1]), int(tag[2])), local="t" if tag[3] else "")
+    raise _version_error(name, text, "like 3.11, 3.11.7 or 3.13t")
 
 
 _SIMPLE = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.post\d+)?(?:\+([A-Za-z0-9.\-_]+))?")
 
 
-def _pep440(name: str, text: str) -> Version:
+def _parse_pep440(name: str, text: str) -> Version:
     if match := _SIMPLE.fullmatch(text):
         local = (match[2] or "").lower()
         if len(match[1]) > 60:
-            raise _bad(name, text, "like 2.4.1 or 2.4.1+cu121")
+            raise _version_error(name, text, "like 2.4.1 or 2.4.1+cu121")
         parts = tuple(int(p) for p in match[1].split("."))
-        return make(text, parts, cuda=built_for(local), local=local)
+        return make_version(text, parts, cuda=cuda_of_label(local), local=local)
     from packaging.version import InvalidVersion
     from packaging.version import Version as Pep440
 
     try:
         parsed = Pep440(text)
     except InvalidVersion:
-        raise _bad(name, text, "like 2.4.1 or 2.4.1+cu121") from None
+        raise _version_error(name, text, "like 2.4.1 or 2.4.1+cu121") from None
     local = parsed.local or ""
-    return make(
+    return make_version(
         text,
         parsed.release,
-        cuda=built_for(local),
+        cuda=cuda_of_label(local),
         local=local,
         prerelease=parsed.is_prerelease,
     )
 
 
 _PARSERS: dict[Scheme, _Parser] = {
-    "driver": _driver,
-    "cuda": _cuda,
-    "cudnn": _library("like 9.1.0, 9.1.0.70, 90100 or 8907"),
-    "nccl": _library("like 2.21.5 or 22105"),
-    "python": _python,
-    "pep440": _pep440,
+    "driver": _parse_driver,
+    "cuda": _parse_cuda,
+    "cudnn": _library_parser("like 9.1.0, 9.1.0.70, 90100 or 8907"),
+    "nccl": _library_parser("like 2.21.5 or 22105"),
+    "python": _parse_python,
+    "pep440": _parse_pep440,
 }
 
 

@@ -14,18 +14,18 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.entry_evidence import StackSamples
 from compatgate.core.evaluate import evaluate, is_allowed
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Entry, Matrix, Pool, Status, Target
-from compatgate.core.representative import StackSamples
-from compatgate.core.request import change_pool, change_stack
+from compatgate.core.matrix import Entry, EntryStatus, Matrix
+from compatgate.core.request import Pool, Target, change_pool, change_stack
+from compatgate.core.rule import OUTCOME_RANK, Finding, Outcome, Verdict
 from compatgate.core.rules import BY_ID
 from compatgate.core.rules.matrix import not_blessed
 from compatgate.core.stack import Stack
-from compatgate.core.verdict import RANK, Finding, Outcome, Verdict
 from compatgate.core.whatif_result import (
     CAUSES,
-    ORDER,
+    CHANGE_ORDER,
     Cause,
     Change,
     EntryChange,
@@ -41,7 +41,7 @@ def change_by_cause(before: Verdict, after: Verdict) -> dict[Cause, Change]:
 
 def worst_change(found: dict[Cause, Change]) -> Change:
     """Return the worst change; an improvement where nothing else changes."""
-    change = max(found.values(), key=ORDER.__getitem__)
+    change = max(found.values(), key=CHANGE_ORDER.__getitem__)
     return "improves" if change == "same" and "improves" in found.values() else change
 
 
@@ -55,8 +55,10 @@ def new_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
     known: dict[tuple[str, str], int] = {}
     for finding in before.findings:
         key = (finding.rule, finding.component)
-        known[key] = max(known.get(key, 0), RANK[finding.outcome])
-    return tuple(f for f in after.findings if RANK[f.outcome] > known.get((f.rule, f.component), 0))
+        known[key] = max(known.get(key, 0), OUTCOME_RANK[finding.outcome])
+    return tuple(
+        f for f in after.findings if OUTCOME_RANK[f.outcome] > known.get((f.rule, f.component), 0)
+    )
 
 
 def resolved_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
@@ -67,7 +69,7 @@ def resolved_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
 
 def weight_of(verdict: Verdict, cause: Cause) -> int:
     """Return the worst rank of one cause's findings."""
-    said = (RANK[f.outcome] for f in verdict.findings if _cause_of(f) == cause)
+    said = (OUTCOME_RANK[f.outcome] for f in verdict.findings if _cause_of(f) == cause)
     return max(said, default=0)
 
 
@@ -82,17 +84,17 @@ def _change_of_cause(before: Verdict, after: Verdict, cause: Cause) -> Change:
 def _is_open(before: Verdict, after: Verdict, cause: Cause) -> bool:
     if any(f.outcome == "unknown" and _cause_of(f) == cause for f in new_findings(before, after)):
         return True
-    unknown = weight_of(after, cause) == RANK["unknown"]
-    return unknown and weight_of(before, cause) < RANK["fail"]
+    unknown = weight_of(after, cause) == OUTCOME_RANK["unknown"]
+    return unknown and weight_of(before, cause) < OUTCOME_RANK["fail"]
 
 
 def _cause_of(finding: Finding) -> Cause:
     return BY_ID[finding.rule].cause
 
 
-IN_USE: tuple[Status, ...] = ("blessed", "deprecated")
+STATUSES_IN_USE: tuple[EntryStatus, ...] = ("blessed", "deprecated")
 """Statuses of entries that running workloads may match."""
-_MOST_FIXED = 50
+_MAX_FIXED = 50
 """Stacks whose fixes are computed; fixes cost more than all the rest."""
 _encode = msgspec.json.Encoder().encode
 
@@ -124,7 +126,7 @@ class _PoolEvaluator:
                 facts=self._facts,
                 matrix=self._matrix,
                 now=self._now,
-                with_fixes=with_fixes and self._fixed <= _MOST_FIXED,
+                with_fixes=with_fixes and self._fixed <= _MAX_FIXED,
             )
         return self._known[key]
 
@@ -157,12 +159,12 @@ def what_if(
     entries = [
         found
         for entry in matrix.entries.of(target.name)
-        if entry.status in IN_USE
-        if (found := _of_entry(entry, moves, changes, samples, judges))
+        if entry.status in STATUSES_IN_USE
+        if (found := _compare_entry(entry, moves, changes, samples, judges))
     ]
-    entries.sort(key=_worst_first)
+    entries.sort(key=_sort_key)
     alone = [(judge(Stack({}), before), judge(Stack({}), after)) for before, after in moves]
-    host = _pool_findings(alone)
+    host = _find_pool_findings(alone)
     outcome = _outcome(entries, host)
     return WhatIf(
         target.name,
@@ -188,7 +190,7 @@ class Side(Struct, frozen=True):
     matrix: Matrix
 
 
-def facts_change(before: Side, after: Side, now: datetime) -> tuple[EntryChange, ...]:
+def compare_facts(before: Side, after: Side, now: datetime) -> tuple[EntryChange, ...]:
     """Evaluate all entries in use on a target with the old facts and with the new facts.
 
     Args:
@@ -208,18 +210,18 @@ def facts_change(before: Side, after: Side, now: datetime) -> tuple[EntryChange,
     pools = {pool.name: pool for pool in after.target.pools}
     moves = [(pool, pools[pool.name]) for pool in before.target.pools if pool.name in pools]
     found = (
-        _of_entry(entry, moves, {}, samples, judges)
+        _compare_entry(entry, moves, {}, samples, judges)
         for entry in before.matrix.entries.of(before.target.name)
-        if entry.status in IN_USE
+        if entry.status in STATUSES_IN_USE
     )
-    return tuple(sorted(filter(None, found), key=_worst_first))
+    return tuple(sorted(filter(None, found), key=_sort_key))
 
 
-def _worst_first(entry: EntryChange) -> tuple[int, int, str]:
-    return -ORDER[entry.change], -RANK[entry.outcome], entry.entry
+def _sort_key(entry: EntryChange) -> tuple[int, int, str]:
+    return -CHANGE_ORDER[entry.change], -OUTCOME_RANK[entry.outcome], entry.entry
 
 
-def _of_entry(
+def _compare_entry(
     entry: Entry,
     moves: Iterable[tuple[Pool, Pool]],
     changes: Mapping[str, Any],
@@ -235,7 +237,7 @@ def _of_entry(
         return EntryChange(entry.name, entry.status, open=left)
     found = [
         _representative_sample(
-            [_on_pool(entry, stack, changes, old, new, judges) for stack in of_pool]
+            [_compare_on_pool(entry, stack, changes, old, new, judges) for stack in of_pool]
         )
         for (old, new), of_pool in zip(concerned, stacks, strict=True)
     ]
@@ -244,11 +246,11 @@ def _of_entry(
 
 def _representative_sample(samples: Sequence[PoolChange]) -> PoolChange:
     """Return the first sample, or another that worked before and is worse afterwards."""
-    worked = (s for s in samples[1:] if weight_of(s.before, "facts") <= RANK["warn"])
-    return max((samples[0], *worked), key=lambda sample: ORDER[sample.change])
+    worked = (s for s in samples[1:] if weight_of(s.before, "facts") <= OUTCOME_RANK["warn"])
+    return max((samples[0], *worked), key=lambda sample: CHANGE_ORDER[sample.change])
 
 
-def _on_pool(
+def _compare_on_pool(
     entry: Entry,
     stack: Stack,
     changes: Mapping[str, Any],
@@ -260,7 +262,7 @@ def _on_pool(
     was, then = judges[0](stack, before), judges[1](changed, after)
     found = change_by_cause(was, then)
     worst = worst_change(found)
-    worse = ORDER[worst] > ORDER["same"]
+    worse = CHANGE_ORDER[worst] > CHANGE_ORDER["same"]
     if worse:
         then = judges[1](changed, after, with_fixes=True)
     return PoolChange(
@@ -271,12 +273,12 @@ def _on_pool(
         worst,
         next(cause for cause, change in found.items() if change == worst) if worse else None,
         leaves_open(was, then),
-        tuple(_about(f, entry, changes) for f in new_findings(was, then)),
+        tuple(_adapt_finding(f, entry, changes) for f in new_findings(was, then)),
         resolved_findings(was, then),
     )
 
 
-def _about(finding: Finding, entry: Entry, changes: Mapping[str, Any]) -> Finding:
+def _adapt_finding(finding: Finding, entry: Entry, changes: Mapping[str, Any]) -> Finding:
     """Adapt a finding to a change: no fix undoes the change, and the entry is named."""
     if BY_ID[finding.rule].about_facts:
         return finding
@@ -293,7 +295,7 @@ def _about(finding: Finding, entry: Entry, changes: Mapping[str, Any]) -> Findin
     return replace(finding, message=message, have=asked, need=said, fixes=fixes)
 
 
-def _pool_findings(alone: Iterable[tuple[Verdict, Verdict]]) -> tuple[Finding, ...]:
+def _find_pool_findings(alone: Iterable[tuple[Verdict, Verdict]]) -> tuple[Finding, ...]:
     """Return new findings about the pools themselves; pools share equal findings."""
     found: dict[tuple[str, str], Finding] = {}
     for before, after in alone:

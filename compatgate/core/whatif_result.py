@@ -7,15 +7,16 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from compatgate.core.matrix import Mode, Status
-from compatgate.core.verdict import RANK, Finding, Outcome, Verdict
+from compatgate.core.matrix import EntryStatus
+from compatgate.core.request import Mode
+from compatgate.core.rule import OUTCOME_RANK, Finding, Outcome, Verdict
 
 Change = Literal["breaks", "worsens", "same", "improves"]
 Cause = Literal["facts", "matrix", "evidence"]
-ORDER: dict[Change, int] = {"improves": 0, "same": 1, "worsens": 2, "breaks": 3}
+CHANGE_ORDER: dict[Change, int] = {"improves": 0, "same": 1, "worsens": 2, "breaks": 3}
 CAUSES: tuple[Cause, ...] = ("facts", "matrix", "evidence")
 """Each cause is compared by itself: a canary that is missing anyway must not hide facts."""
-_NAMED = 5
+_MAX_NAMED = 5
 
 
 class PoolChange(Struct, frozen=True):
@@ -63,14 +64,16 @@ class EntryChange(Struct, frozen=True):
     """
 
     entry: str
-    status: Status
+    status: EntryStatus
     pools: tuple[PoolChange, ...] = ()
     open: tuple[str, ...] = ()
 
     @property
     def change(self) -> Change:
         """Return the worst over the pools."""
-        return max((pool.change for pool in self.pools), key=ORDER.__getitem__, default="same")
+        return max(
+            (pool.change for pool in self.pools), key=CHANGE_ORDER.__getitem__, default="same"
+        )
 
     @property
     def cause(self) -> Cause | None:
@@ -83,7 +86,7 @@ class EntryChange(Struct, frozen=True):
         """Return the verdict after the change, the worst over the pools."""
         if self.open:
             return "unknown"
-        return max((pool.after.verdict for pool in self.pools), key=RANK.__getitem__)
+        return max((pool.after.verdict for pool in self.pools), key=OUTCOME_RANK.__getitem__)
 
     @property
     def is_open(self) -> bool:
@@ -158,27 +161,27 @@ class WhatIf(Struct, frozen=True):
         """Return the answer in one line."""
         changed = ", ".join(f"{name} {value}" for name, value in self.changes.items())
         about = f"{changed} on {self.target}"
-        total = _entries(len(self.entries))
+        total = _count_entries(len(self.entries))
         if failing := [f for f in self.host if f.outcome == "fail"]:
             return f"{about}: {failing[0].rule} {failing[0].message}"
         if broken := self.of("breaks"):
-            return f"{about} breaks {len(broken)} of {total}: {_named(broken)}"
+            return f"{about} breaks {len(broken)} of {total}: {_name_entries(broken)}"
         if not self.entries:
             return f"{about}: nothing is blessed there, so nothing could be evaluated"
         if left := [entry for entry in self.entries if entry.is_open]:
-            return f"{about} is not known to work for {len(left)} of {total}: {_named(left)}"
+            return f"{about} is not known to work for {len(left)} of {total}: {_name_entries(left)}"
         if self.verdict == "unknown":
             return f"{about}: {self.host[0].rule} {self.host[0].message}"
         if worse := self.of("worsens"):
-            names = _named(worse)
+            names = _name_entries(worse)
             return f"{about} breaks none of {total} and is worse for {len(worse)}: {names}"
         return f"{about} breaks none of {total}"
 
 
-def _entries(count: int) -> str:
+def _count_entries(count: int) -> str:
     return f"{count} entr{'y' if count == 1 else 'ies'}"
 
 
-def _named(entries: Sequence[EntryChange]) -> str:
-    names = [entry.entry for entry in entries[:_NAMED]]
-    return ", ".join(names) + (", ..." if len(entries) > _NAMED else "")
+def _name_entries(entries: Sequence[EntryChange]) -> str:
+    names = [entry.entry for entry in entries[:_MAX_NAMED]]
+    return ", ".join(names) + (", ..." if len(entries) > _MAX_NAMED else "")

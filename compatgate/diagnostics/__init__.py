@@ -64,7 +64,7 @@ def _ready() -> Callable[[], dict[str, Any]]:
         with _importing:
             import ctypes  # noqa: F401 - asks the libraries
 
-            from compatgate.diagnostics.own import reporter
+            from compatgate.diagnostics.reporter import reporter
 
             _own = _own or reporter()
     return _own

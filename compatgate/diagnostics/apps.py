@@ -46,15 +46,15 @@ async def _http(scope: Message, send: Send) -> None:
     from compatgate import diagnostics
 
     method = str(scope["method"])
-    path = _below(str(scope["path"]), str(scope.get("root_path", "")))
-    found: Response = await _aside(respond, method, path, diagnostics.report)
+    path = _path_below_mount(str(scope["path"]), str(scope.get("root_path", "")))
+    found: Response = await _run_in_thread(respond, method, path, diagnostics.report)
     headers = [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in found.headers]
     await send({"type": "http.response.start", "status": found.status, "headers": headers})
     body = b"" if method == "HEAD" else found.body
     await send({"type": "http.response.body", "body": body})
 
 
-async def _aside(function: Callable[..., Any], *arguments: Any) -> Any:
+async def _run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     """Run a blocking function in a thread; directly on event loops other than asyncio's."""
     asyncio = sys.modules.get("asyncio")
     try:
@@ -66,7 +66,7 @@ async def _aside(function: Callable[..., Any], *arguments: Any) -> Any:
     return await loop.run_in_executor(None, function, *arguments)
 
 
-def _below(path: str, root: str) -> str:
+def _path_below_mount(path: str, root: str) -> str:
     """Return the path below the mount point; some servers include the mount point, some do not."""
     root = root.rstrip("/")
     if root and (path == root or path.startswith(f"{root}/")):

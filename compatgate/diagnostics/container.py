@@ -12,20 +12,24 @@ from typing import Any
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.gpu_code import parse_arch
-from compatgate.diagnostics.compose import Process, left_open, other_majors
-from compatgate.diagnostics.engine import Container, Engine, connected
-from compatgate.diagnostics.environment import reported_variables
+from compatgate.diagnostics.document import (
+    Process,
+    describe_unknown_versions,
+    major_conflicts,
+    reported_variables,
+)
+from compatgate.diagnostics.engine import Container, Engine, connect_engine
 from compatgate.diagnostics.loaded import DRIVER_CUDA, Library
-from compatgate.diagnostics.process import Host, read_process, with_driver
-from compatgate.discovery.findings import CodeFile, Inspection, common_code
+from compatgate.diagnostics.process import Host, add_user_driver, read_process
+from compatgate.discovery.findings import CodeFile, Inspection, find_common_code
 from compatgate.discovery.image.config import read_config
 from compatgate.discovery.image.layer import Layer
-from compatgate.discovery.image.layers import Scan
+from compatgate.discovery.image.layers import LayerScan
 from compatgate.discovery.image.read import conclude_image
 from compatgate.discovery.nvidia_smi.report import Report
 from compatgate.discovery.observations import Conflict, Observation, settle
+from compatgate.discovery.registry.image_spec import Config, Descriptor, Settings
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
-from compatgate.discovery.registry.manifest import Config, Descriptor, Settings
 from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, read_signals
 from compatgate.errors import BadInput, NotFound
 
@@ -47,15 +51,15 @@ def probe_container(reference: str, facts: Facts, signals: Mapping[str, Any]) ->
         Unavailable: the engine does not answer, or takes too long.
     """
     host = Host.here()
-    with connected() as engine:
+    with connect_engine() as engine:
         container = engine.find(reference)
         local = _is_here(container)
         pids = engine.processes(container) if local else []
         looked = _look(pids, facts, host)
-        files = seen_in_files(engine, container, signals, facts)
+        files = inspect_files(engine, container, signals, facts)
     if not local:
         host.notes.append("the engine runs on another machine: processes and GPUs are unknown")
-    seen = joined(files, looked, facts.arch)
+    seen = join_inspections(files, looked, facts.arch)
     pools = host.pools(_gpus(container, host) if local else None, facts)
     document = host.document(seen, pools)
     return {**document, "container": _describe(container, looked)}
@@ -97,18 +101,18 @@ def _look(pids: list[int], facts: Facts, host: Host) -> ProcessInspections:
             continue
         host.notes.extend(view.notes)
         if view.uses_gpu_code:
-            found.append((view.process, with_driver(view, host)))
+            found.append((view.process, add_user_driver(view, host)))
     return found
 
 
-def joined(files: Inspection, looked: ProcessInspections, arch: CudaArch) -> Inspection:
+def join_inspections(files: Inspection, looked: ProcessInspections, arch: CudaArch) -> Inspection:
     """Join files and processes to one stack; loaded libraries win, differences are conflicts."""
     stack: dict[str, Any] = {}
     conflicts: list[Conflict] = []
     for process, seen in looked:
         conflicts += seen.conflicts
         for name, value in seen.stack.items():
-            if not _alike(name, stack.setdefault(name, value), value):
+            if not _versions_agree(name, stack.setdefault(name, value), value):
                 message = f"processes differ: {name} is {stack[name]}, in {process.pid} {value}"
                 conflicts.append(Conflict(name, message, str(stack[name])))
     if "measured" in files.stack:  # loaded libraries belong to packages that are judged one by one
@@ -121,17 +125,19 @@ def joined(files: Inspection, looked: ProcessInspections, arch: CudaArch) -> Ins
     for name, value in files.stack.items():
         if name in (CUDA_COMPAT, COMPAT_USE) and _driver_is_known(libraries):
             continue  # a libcuda file does not count where libcuda is loaded
-        if not _alike(name, stack.setdefault(name, value), value):
-            message = f"{name} {stack[name]} is loaded, {_witness(files, name, value)} says {value}"
+        if not _versions_agree(name, stack.setdefault(name, value), value):
+            message = (
+                f"{name} {stack[name]} is loaded, {_origin_of(files, name, value)} says {value}"
+            )
             conflicts.append(Conflict(name, message, str(stack[name])))
     conflicts += [c for c in files.conflicts if c.component not in loaded]
-    conflicts += other_majors(libraries, stack)
+    conflicts += major_conflicts(libraries, stack)
     left = [sentence for _, seen in looked for sentence in seen.open]
     return Inspection(
         stack,
         tuple(o for seen in (*(s for _, s in looked), files) for o in seen.observations),
         tuple(dict.fromkeys(conflicts)),
-        (*left_open(libraries, stack), *dict.fromkeys([*left, *files.open])),
+        (*describe_unknown_versions(libraries, stack), *dict.fromkeys([*left, *files.open])),
     )
 
 
@@ -140,7 +146,7 @@ def _driver_is_known(libraries: list[Library]) -> bool:
     return any(library.component == DRIVER_CUDA for library in libraries)
 
 
-def _witness(files: Inspection, name: str, version: str) -> str:
+def _origin_of(files: Inspection, name: str, version: str) -> str:
     known = (o.origin for o in files.observations if (o.component, o.version) == (name, version))
     return next(known, "the container")
 
@@ -152,11 +158,11 @@ def _code(looked: ProcessInspections, facts: CudaArch) -> tuple[list[str], list[
         if "arch" in seen.stack:
             arch = tuple(code for name in seen.stack["arch"] for code in parse_arch(name))
             files.append(CodeFile(name := f"process {process.pid}", name, arch))
-    common, conflicts = common_code(files, facts)
+    common, conflicts = find_common_code(files, facts)
     return [code.name for code in common], conflicts
 
 
-def _alike(name: str, one: Any, other: Any) -> bool:
+def _versions_agree(name: str, one: Any, other: Any) -> bool:
     """Tell whether two versions agree in the parts that both state."""
     if not isinstance(one, str) or not isinstance(other, str):
         return True
@@ -177,7 +183,7 @@ def _describe(container: Container, looked: ProcessInspections) -> dict[str, Any
 DEADLINE_S = 600.0
 
 
-def seen_in_files(
+def inspect_files(
     engine: Engine,
     container: Container,
     signals: Mapping[str, Any],
@@ -202,7 +208,7 @@ def seen_in_files(
     config = Config(config=Settings(container.environment, container.labels))
     stated = read_config(config, published, 0)
     with Deadline(deadline_s) as deadline:
-        scan = Scan(published, ImageOptions(layers="all"), deadline)
+        scan = LayerScan(published, ImageOptions(layers="all"), deadline)
         layer = _FileSystem(1, Descriptor("", 0), container.short)
         scan.read([layer], _Export(engine, container))
     return conclude_image(stated, scan.seen, facts.arch, facts.packages)

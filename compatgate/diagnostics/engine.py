@@ -63,7 +63,7 @@ class Engine:
             BadInput: the container is not running.
             Unavailable: the engine does not answer.
         """
-        with _explained(reference):
+        with _translate_errors(reference):
             found = self._client.containers.get(reference)
             runtime = str(self._client.info().get("DefaultRuntime") or "")
         attributes: dict[str, Any] = found.attrs
@@ -83,13 +83,13 @@ class Engine:
             int(state["Pid"]),
             list(config.get("Env") or ()),
             dict(config.get("Labels") or {}),
-            granted(attributes.get("HostConfig") or {}, config.get("Env") or (), runtime),
+            granted_gpus(attributes.get("HostConfig") or {}, config.get("Env") or (), runtime),
         )
 
     def processes(self, container: Container) -> list[int]:
         """Return the container's processes, first one first, numbered by the engine's machine."""
         try:
-            with _explained(container.name):
+            with _translate_errors(container.name):
                 table = self._client.api.top(container.id, ps_args="-eo pid")
             column = table["Titles"].index("PID")
             pids = [int(row[column]) for row in table["Processes"]]
@@ -104,7 +104,7 @@ class Engine:
         Raises:
             Unavailable: the engine stops answering.
         """
-        with _explained(container.name):
+        with _translate_errors(container.name):
             stream = self._client.api.export(container.id)
             try:
                 yield stream
@@ -117,7 +117,7 @@ class Engine:
 
 
 @contextmanager
-def connected() -> Iterator[Engine]:
+def connect_engine() -> Iterator[Engine]:
     """Connect to the engine.
 
     Raises:
@@ -127,7 +127,7 @@ def connected() -> Iterator[Engine]:
     try:
         engine = Engine(docker.from_env(timeout=TIMEOUT_S))
     except docker.errors.DockerException as error:
-        raise _silent(error) from None
+        raise _no_answer_error(error) from None
     try:
         yield engine
     finally:
@@ -135,7 +135,7 @@ def connected() -> Iterator[Engine]:
 
 
 @contextmanager
-def _explained(reference: str) -> Iterator[None]:
+def _translate_errors(reference: str) -> Iterator[None]:
     errors = import_module("docker.errors")
     transport = (import_module("requests").RequestException, import_module("urllib3").exceptions)
     try:
@@ -145,10 +145,10 @@ def _explained(reference: str) -> Iterator[None]:
             f"container {reference} does not exist", field=_FIELD, value=reference, hint="docker ps"
         ) from None
     except (errors.DockerException, transport[0], transport[1].HTTPError) as error:
-        raise _silent(error) from None
+        raise _no_answer_error(error) from None
 
 
-def _silent(error: Exception) -> Unavailable:
+def _no_answer_error(error: Exception) -> Unavailable:
     why = getattr(error, "explanation", None) or str(error)
     return Unavailable(
         f"the container engine does not answer: {' '.join(str(why).split())[:300]}",
@@ -157,7 +157,7 @@ def _silent(error: Exception) -> Unavailable:
     )
 
 
-def granted(host: Mapping[str, Any], environment: Any, default_runtime: str) -> str | None:
+def granted_gpus(host: Mapping[str, Any], environment: Any, default_runtime: str) -> str | None:
     """Return the GPUs of a container: by request, by the runtime's variable, or as devices."""
     for request in host.get("DeviceRequests") or ():
         named = [str(n).removeprefix("nvidia.com/gpu=") for n in request.get("DeviceIDs") or ()]

@@ -55,7 +55,7 @@ def imported_frameworks(modules: Mapping[str, Any] | None = None) -> list[Statem
         if version:
             label = _jax_label(modules) if component == "jax" else ""
             found.append(Statement(component, version + label, f"{name}.__version__"))
-    return [*found, *_onnxruntime(modules), *_built(modules)]
+    return [*found, *_onnxruntime(modules), *_build_statements(modules)]
 
 
 def gpu_code(modules: Mapping[str, Any] | None = None) -> list[str]:
@@ -63,7 +63,7 @@ def gpu_code(modules: Mapping[str, Any] | None = None) -> list[str]:
     modules = sys.modules if modules is None else modules
     if any(name in modules for name in _VERSIONS if name != "torch"):
         return []
-    flags = _called(_member(modules, "torch._C", "_cuda_getArchFlags"))
+    flags = _call(_member(modules, "torch._C", "_cuda_getArchFlags"))
     return flags.split() if isinstance(flags, str) else []
 
 
@@ -79,11 +79,11 @@ def _onnxruntime(modules: Mapping[str, Any]) -> Iterator[Statement]:
                 yield Statement(component, stated, f"{name}.{key}", built=True)
 
 
-def _built(modules: Mapping[str, Any]) -> Iterator[Statement]:
+def _build_statements(modules: Mapping[str, Any]) -> Iterator[Statement]:
     if cuda := _text(modules, "torch.version", "cuda"):
         yield Statement("cuda", cuda, "torch.version.cuda", built=True)
     cudnn = _member(modules, "torch._C", "_cudnn")
-    compiled = _called(getattr(cudnn, "getCompileVersion", None))
+    compiled = _call(getattr(cudnn, "getCompileVersion", None))
     if isinstance(compiled, tuple):
         version = ".".join(map(str, compiled))
         yield Statement("cudnn", version, "torch._C._cudnn.getCompileVersion()", built=True)
@@ -115,7 +115,7 @@ def _text(modules: Mapping[str, Any], module: str, name: str) -> str:
     return str(value) if isinstance(value, str) else ""
 
 
-def _called(function: Any) -> Any:
+def _call(function: Any) -> Any:
     """Call a function of a framework; None when it fails."""
     try:
         return function() if callable(function) else None

@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
 DRIVER_CUDA = "driver-cuda"
 """Component name of libcuda, the user-mode driver; its version is the supported CUDA version."""
-
 LARGEST_MAPS = 64 * 1024 * 1024
 _LARGEST_FRONT = 4 * 1024 * 1024
-
 _NAME = re.compile(
     r"(?P<stem>libcudart|libcudnn(?P<part>_[a-z_]+)?|libnccl|libcublas(?:Lt)?|libnvinfer|libcuda)"
     r"(?:-[0-9a-f]{8,})?\.so(?:\.(?P<numbers>\d+(?:\.\d+)*))?"
@@ -45,7 +43,7 @@ _COMPONENTS = {
 _PART = re.compile(rb"libcudnn_[a-z_]+\.so")
 
 
-class Mapped(NamedTuple):
+class MappedFile(NamedTuple):
     """A file whose code is mapped into a process.
 
     Attributes:
@@ -89,7 +87,7 @@ def loaded_libraries() -> list[Library]:
             text = file.read(LARGEST_MAPS)
     except OSError:
         return []
-    return in_order(_asked(library) for library in libraries_of(mapped_files(text)))
+    return sort_libraries(_ask(library) for library in libraries_of(mapped_files(text)))
 
 
 def versions(libraries: Iterable[Library]) -> dict[str, str]:
@@ -112,7 +110,7 @@ def paths(libraries: Iterable[Library]) -> dict[str, str]:
     return found
 
 
-def mapped_files(text: str) -> list[Mapped]:
+def mapped_files(text: str) -> list[MappedFile]:
     """Return the files whose code is mapped, from the text of ``/proc/PID/maps``.
 
     A library that a program only reads as data has no executable mapping and is skipped.
@@ -125,16 +123,16 @@ def mapped_files(text: str) -> list[Mapped]:
             spans.setdefault(fields[5], fields[0])
             if "x" in fields[1]:
                 executable[fields[5]] = None
-    return [_mapped(name, spans[name]) for name in executable]
+    return [_mapped_file(name, spans[name]) for name in executable]
 
 
-def _mapped(name: str, span: str) -> Mapped:
+def _mapped_file(name: str, span: str) -> MappedFile:
     deleted = name.endswith(" (deleted)")
     path = name[: -len(" (deleted)")] if deleted else name
-    return Mapped(path.replace("\\012", "\n"), span, deleted)
+    return MappedFile(path.replace("\\012", "\n"), span, deleted)
 
 
-def libraries_of(files: Iterable[Mapped]) -> list[Library]:
+def libraries_of(files: Iterable[MappedFile]) -> list[Library]:
     """Return the CUDA libraries among mapped files, by name, without asking them."""
     found = []
     for file in files:
@@ -149,7 +147,7 @@ def libraries_of(files: Iterable[Mapped]) -> list[Library]:
     return found
 
 
-def in_order(libraries: Iterable[Library]) -> list[Library]:
+def sort_libraries(libraries: Iterable[Library]) -> list[Library]:
     """Sort libraries by component; libraries that answered come first, then the newest."""
 
     def rank(library: Library) -> tuple[bool, list[int], str]:
@@ -161,7 +159,7 @@ def in_order(libraries: Iterable[Library]) -> list[Library]:
     return sorted(libraries, key=lambda lib: (components.index(lib.component), rank(lib)))
 
 
-def _asked(library: Library) -> Library:
+def _ask(library: Library) -> Library:
     name = os.path.basename(library.path)
     question = next((q for q in _QUESTIONS if re.match(q.library, name)), None)
     if question is None:

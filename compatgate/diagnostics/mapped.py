@@ -1,27 +1,221 @@
-"""Read the files that a process has mapped: libraries, packages, GPU code.
+"""Read the files that a process has mapped: libraries, Python distributions and GPU code.
 
-NCCL's file has its version as text, ``NCCL version 2.21.5+cuda12.4``.
+The metadata of distributions states versions that file names lack. Files are read as the process
+sees them: below its root, and through its mappings. NCCL's file has its version as text,
+``NCCL version 2.21.5+cuda12.4``.
 """
 
 from __future__ import annotations
 
+import csv
 import errno
 import os
+import posixpath
 import re
-from collections.abc import Sequence
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from io import StringIO
 
+from msgspec import Struct
 from msgspec.structs import replace
+from packaging.utils import canonicalize_name
 
+from compatgate.core.components import find_component
 from compatgate.core.facts.nvidia import CudaArch
-from compatgate.diagnostics.compose import printable
-from compatgate.diagnostics.loaded import Library, Mapped, in_order, libraries_of
-from compatgate.diagnostics.packages import Files, Packages, packaged, packages_of, read_regular
+from compatgate.core.facts.packages import NO_KNOWN_PACKAGES
+from compatgate.core.vocabulary import FOLDERS
+from compatgate.diagnostics.document import json_text
+from compatgate.diagnostics.loaded import Library, MappedFile, libraries_of, sort_libraries
 from compatgate.discovery.findings import Findings, Inspection, conclude
 from compatgate.discovery.gpucode.object_files import read_sections
 from compatgate.discovery.gpucode.source import Source
-from compatgate.discovery.local import find_in_file
+from compatgate.discovery.image.files import read_torch_version
+from compatgate.discovery.image.tar import ByteFeed, Content, Member
+from compatgate.discovery.local import LARGEST_METADATA, find_in_file, read_name_and_version
 from compatgate.discovery.observations import Observation
+from compatgate.discovery.python_env import read_answer
+from compatgate.discovery.wheels.names import is_library
 from compatgate.errors import BadInput, NotFound
+
+_MOST_LINKS = 40
+
+
+class Files:
+    """The file system of a process.
+
+    Args:
+        root: path of the process's root directory, ``/proc/17/root``; empty for this process.
+    """
+
+    def __init__(self, root: str = "") -> None:
+        self.root = root
+
+    def find(self, path: str) -> str:
+        """Return the path from here to a path of the process.
+
+        Symbolic links resolve as in the process, so that a link in a container never leads to a
+        file of the host.
+
+        Raises:
+            OSError: the path has too many links.
+        """
+        if not self.root:
+            return path
+        rest = path.split("/")[::-1]
+        place = ""
+        links = 0
+        while rest:
+            name = rest.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                place = place.rpartition("/")[0]
+                continue
+            try:
+                target = os.readlink(f"{self.root}{place}/{name}")
+            except OSError:
+                place = f"{place}/{name}"
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            place = "" if target.startswith("/") else place
+            rest += target.split("/")[::-1]
+        return self.root + (place or "/")
+
+    def names(self, folder: str) -> list[str]:
+        """List a folder; empty if it cannot be read."""
+        try:
+            return sorted(os.listdir(self.find(folder)))
+        except OSError:
+            return []
+
+    def read(self, path: str, largest: int) -> bytes:
+        """Return the start of a regular file; empty if it cannot be read."""
+        try:
+            return read_regular(self.find(path), largest)
+        except OSError:
+            return b""
+
+
+def read_regular(path: str, largest: int) -> bytes:
+    """Return the first bytes of a regular file, without waiting for pipes or devices.
+
+    Raises:
+        OSError: the file cannot be opened, or is not a regular file.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        return file.read(largest)
+
+
+_SITE = re.compile(r"(.*/(?:site|dist)-packages)/(?P<first>[^/]+)")
+_LARGEST_TEXT = 64 * 1024
+_LARGEST_RECORD = 16 * 1024 * 1024
+_MOST = 10_000
+_HELPERS = ("jaxlib", "onnxruntime")
+"""Distributions that state facts about a component of another name, or rule one out."""
+
+
+class Packages(Struct, frozen=True):
+    """Distributions of loaded files.
+
+    Attributes:
+        versions: by installation folder: normalised name to version.
+        owners: loaded file to normalised name.
+        unknown: frameworks loaded from a folder without metadata: component to file.
+        stated: versions in files of packages; they win over metadata, which lacks build labels.
+    """
+
+    versions: dict[str, dict[str, str]]
+    owners: dict[str, str]
+    unknown: dict[str, str]
+    stated: list[Observation]
+
+
+def packages_of(paths: Collection[str], files: Files) -> Packages:
+    """Return the distributions of loaded files that matter to a stack.
+
+    Args:
+        paths: paths of files in the process.
+        files: file system of the process.
+    """
+    sites: dict[str, list[str]] = {}
+    for path in paths:
+        if match := _SITE.match(path):
+            sites.setdefault(match[1], []).append(path)
+    found = Packages({}, {}, {}, [])
+    for site, loaded in sites.items():
+        _look(site, loaded, files, found)
+    return found
+
+
+def package_observations(packages: Packages) -> list[Observation]:
+    """Return the versions that distributions state."""
+    return packages.stated + [
+        seen
+        for site, versions in packages.versions.items()
+        for seen in read_answer({"packages": versions}, site, NO_KNOWN_PACKAGES).observations
+        if seen.component != "python"
+    ]
+
+
+def _look(site: str, loaded: list[str], files: Files, found: Packages) -> None:
+    versions: dict[str, str] = {}
+    plugins: dict[str, str] = {}
+    for folder in files.names(site)[:_MOST]:
+        if not folder.endswith(".dist-info") or not _matters(folder):
+            continue
+        metadata = files.read(f"{site}/{folder}/METADATA", LARGEST_METADATA)
+        named = read_name_and_version(metadata) or _split_folder(folder)
+        if named[0].startswith("jax"):
+            plugins[named[0]] = named[1]
+        recorded = set(_recorded(site, folder, files))
+        own = [path for path in loaded if path in recorded]
+        if own:
+            versions[named[0]] = named[1]
+            found.owners.update(dict.fromkeys(own, named[0]))
+    if "jaxlib" in versions:  # JAX has no library; it loads jaxlib's
+        versions |= plugins
+    found.versions[site] = versions
+    if any(path.startswith(f"{site}/torch/") for path in loaded):
+        origin = f"{site}/torch/version.py"
+        found.stated.extend(_torch(origin, files.read(origin, _LARGEST_TEXT)))
+    for path in loaded:
+        match = _SITE.match(path)
+        component = FOLDERS.get(match["first"]) if match and path not in found.owners else None
+        if component:
+            found.unknown.setdefault(component, path)
+
+
+def _torch(origin: str, data: bytes) -> list[Observation]:
+    content = Content(ByteFeed([data]), Member(origin, "file", len(data), False))
+    return read_torch_version(content, origin)
+
+
+def _matters(folder: str) -> bool:
+    name = _split_folder(folder)[0]
+    if name in _HELPERS or name.startswith("jax"):
+        return True
+    return find_component(name) is not None
+
+
+def _split_folder(folder: str) -> tuple[str, str]:
+    name, _, version = folder.removesuffix(".dist-info").partition("-")
+    return canonicalize_name(name), version
+
+
+def _recorded(site: str, folder: str, files: Files) -> Iterator[str]:
+    """Yield the libraries that a distribution has installed."""
+    text = files.read(f"{site}/{folder}/RECORD", _LARGEST_RECORD).decode("utf-8", "replace")
+    try:
+        for row in csv.reader(StringIO(text)):
+            if row and is_library(row[0]):
+                yield posixpath.normpath(posixpath.join(site, row[0]))
+    except csv.Error:
+        return
+
 
 _ELF = b"\x7fELF"
 _NO_FILES = ("/memfd:", "/dev/", "/SYSV", "/anon_hugepage")
@@ -48,7 +242,7 @@ class Reader:
         files: file system of the process.
     """
 
-    def __init__(self, folder: str, mapped: list[Mapped], files: Files) -> None:
+    def __init__(self, folder: str, mapped: list[MappedFile], files: Files) -> None:
         self.folder = folder
         self.files = files
         self.mapped = mapped
@@ -58,10 +252,10 @@ class Reader:
     def seen(self, facts: CudaArch | None) -> Inspection:
         """Read all mapped files."""
         packages = packages_of([file.path for file in self.mapped], self.files)
-        self.libraries = in_order(libraries_of(self.mapped))
+        self.libraries = sort_libraries(libraries_of(self.mapped))
         found = conclude(self._findings(packages), facts)
         unknown = tuple(
-            f"{name}: {printable(path)} is loaded, but no metadata states its version"
+            f"{name}: {json_text(path)} is loaded, but no metadata states its version"
             for name, path in packages.unknown.items()
             if name not in found.stack
         )
@@ -69,10 +263,10 @@ class Reader:
 
     def _findings(self, packages: Packages) -> Findings:
         found = Findings()
-        found.observations += packaged(packages)
+        found.observations += package_observations(packages)
         spans = {file.path: file for file in self.mapped}
         for library in self.libraries:
-            path = printable(library.path)
+            path = json_text(library.path)
             found.add_library(path)
             version = self._text_of(spans[library.path]) if library.component == "nccl" else None
             if version:
@@ -85,17 +279,17 @@ class Reader:
             found.observations.append(Observation("python", python, self.folder, "derived"))
         return found
 
-    def _text_of(self, file: Mapped) -> str | None:
+    def _text_of(self, file: MappedFile) -> str | None:
         try:
             return nccl_version(self._reach(file))
         except (OSError, BadInput) as error:
-            self.notes.append(f"{printable(file.path)} cannot be read: {error}")
+            self.notes.append(f"{json_text(file.path)} cannot be read: {error}")
             return None
 
-    def _add_code(self, file: Mapped, owner: str, found: Findings) -> None:
+    def _add_code(self, file: MappedFile, owner: str, found: Findings) -> None:
         if file.path.startswith(_NO_FILES):
             return
-        origin = printable(file.path)
+        origin = json_text(file.path)
         try:
             path = self._reach(file)
             if read_regular(path, len(_ELF)) == _ELF:
@@ -108,7 +302,7 @@ class Reader:
             else:
                 found.add_unread(origin, error.strerror or "it cannot be opened")
 
-    def _reach(self, file: Mapped) -> str:
+    def _reach(self, file: MappedFile) -> str:
         """Return the path to open: the mapped inode if the kernel permits, else the file's path.
 
         Raises:
@@ -132,7 +326,7 @@ def _span(span: str) -> str:
     return f"{int(first, 16):x}-{int(last, 16):x}"
 
 
-def python_of(executable: str, mapped: Sequence[Mapped]) -> str | None:
+def python_of(executable: str, mapped: Sequence[MappedFile]) -> str | None:
     """Return the version of the (embedded) interpreter, such as ``3.11``."""
     for path in (executable, *(file.path for file in mapped)):
         if match := _PYTHON.search(path):

@@ -12,12 +12,17 @@ from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import CudaArch
-from compatgate.diagnostics.compose import Process, find_user_driver, left_open, stack_body
-from compatgate.diagnostics.environment import reported_variables, visible_devices
-from compatgate.diagnostics.loaded import LARGEST_MAPS, Mapped, mapped_files
-from compatgate.diagnostics.mapped import Reader, python_of
-from compatgate.diagnostics.own import describe
-from compatgate.diagnostics.packages import Files
+from compatgate.diagnostics.document import (
+    Process,
+    describe_unknown_versions,
+    find_user_driver,
+    reported_variables,
+    stack_body,
+    visible_devices,
+)
+from compatgate.diagnostics.loaded import LARGEST_MAPS, MappedFile, mapped_files
+from compatgate.diagnostics.mapped import Files, Reader, python_of
+from compatgate.diagnostics.reporter import describe_gpu
 from compatgate.discovery.driver import KernelDriver
 from compatgate.discovery.findings import Inspection
 from compatgate.discovery.nvidia_smi.report import Report
@@ -26,8 +31,8 @@ from compatgate.discovery.probe import (
     Probe,
     describe_host,
     driver_observations,
-    look_at_gpus,
-    pools_here,
+    local_pools,
+    probe_gpus,
 )
 from compatgate.errors import BadInput, CompatgateError, NotFound
 
@@ -64,15 +69,15 @@ def read_process(pid: int, facts: CudaArch | None = None, *, proc: str = "/proc"
         BadInput: permission is denied, or the process is a kernel thread or has ended.
     """
     folder = f"{proc}/{pid}"
-    with _explained(pid):
-        began = _began(folder)
+    with _translate_errors(pid):
+        began = _start_time(folder)
         executable = os.readlink(f"{folder}/exe")
         mapped = _maps(folder)
         environment = _environment(folder)
         container = _namespaces(folder) != _namespaces(f"{proc}/self")
         reader = Reader(folder, mapped, Files(f"{folder}/root"))
         seen = reader.seen(facts)
-        if _began(folder) != began:
+        if _start_time(folder) != began:
             raise ProcessLookupError
     process = Process(
         pid,
@@ -86,7 +91,7 @@ def read_process(pid: int, facts: CudaArch | None = None, *, proc: str = "/proc"
 
 
 @contextmanager
-def _explained(pid: int) -> Iterator[None]:
+def _translate_errors(pid: int) -> Iterator[None]:
     field = "--pid"
     try:
         yield
@@ -107,7 +112,7 @@ def _explained(pid: int) -> Iterator[None]:
         raise BadInput(f"process {pid} cannot be read: {error}", field=field, value=pid) from None
 
 
-def _began(folder: str) -> str:
+def _start_time(folder: str) -> str:
     """Return the start time of a process in clock ticks, to notice a reused number.
 
     Raises:
@@ -124,7 +129,7 @@ def _began(folder: str) -> str:
     return began
 
 
-def _maps(folder: str) -> list[Mapped]:
+def _maps(folder: str) -> list[MappedFile]:
     """Return the mapped files as the process names them.
 
     After a chroot the kernel prepends the root; in another mount namespace it does not.
@@ -160,7 +165,7 @@ class Host(Struct, frozen=True):
     def here() -> Host:
         """Inspect this machine."""
         notes: list[str] = []
-        return Host(*look_at_gpus(notes), notes)
+        return Host(*probe_gpus(notes), notes)
 
     def left_to(self, environment: Mapping[str, str], *, container: bool) -> Report | None:
         """Return the report, limited to the GPUs visible to a process."""
@@ -172,7 +177,7 @@ class Host(Struct, frozen=True):
 
     def pools(self, report: Report | None, facts: Facts) -> tuple[ObservedPool, ...]:
         """Return the pools of a report of this machine."""
-        return pools_here(report, self.kernel, facts, self.notes) if report else ()
+        return local_pools(report, self.kernel, facts, self.notes) if report else ()
 
     def document(self, seen: Inspection, pools: tuple[ObservedPool, ...]) -> dict[str, Any]:
         """Return the probe document of an inspection."""
@@ -194,16 +199,18 @@ def probe_process(pid: int, facts: Facts) -> dict[str, Any]:
     """
     view = read_process(pid, facts.arch)
     process, host = view.process, Host.here()
-    seen = with_driver(view, host)
-    seen = replace(seen, open=(*left_open(process.libraries, seen.stack), *seen.open))
+    seen = add_user_driver(view, host)
+    seen = replace(
+        seen, open=(*describe_unknown_versions(process.libraries, seen.stack), *seen.open)
+    )
     report = host.left_to(process.environment, container=process.container)
-    devices = None if report is None else tuple(map(describe, report.devices))
+    devices = None if report is None else tuple(map(describe_gpu, report.devices))
     host.notes.extend(view.notes)
     document = host.document(seen, host.pools(report, facts))
     return {**document, "process": replace(process, devices=devices).to_json()}
 
 
-def with_driver(view: View, host: Host) -> Inspection:
+def add_user_driver(view: View, host: Host) -> Inspection:
     """Add the consequences of the loaded libcuda to the inspection of a process."""
     kernel = host.kernel.version if host.kernel else None
     driver = find_user_driver(list(view.process.libraries), kernel)

@@ -24,7 +24,7 @@ from msgspec import Struct
 from platformdirs import user_cache_dir
 
 from compatgate.core.facts.records import Library, Record
-from compatgate.strict_json import NOT_JSON
+from compatgate.strict_json import DECODE_ERRORS
 
 IMAGE_SCHEMA = "image-reading/1"
 _LARGEST_ENTRY = 64 * 1024 * 1024
@@ -61,7 +61,7 @@ def read_entry(folder: str, name: str) -> dict[str, Any] | None:
         return None
     try:
         document = msgspec.json.decode(body)
-    except NOT_JSON:
+    except DECODE_ERRORS:
         return None
     return document if isinstance(document, dict) else None
 
@@ -163,7 +163,7 @@ class WheelCache:
             return None
         try:
             return msgspec.convert(document, kind)
-        except (msgspec.ValidationError, *NOT_JSON):
+        except (msgspec.ValidationError, *DECODE_ERRORS):
             return None
 
     def _keep(self, key: list[object], value: Struct) -> None:
@@ -210,7 +210,7 @@ def read_choice(
         return None
     try:
         found = msgspec.convert(document, WheelChoice)
-    except (msgspec.ValidationError, *NOT_JSON):
+    except (msgspec.ValidationError, *DECODE_ERRORS):
         return None
     return found if aged or 0 <= time.time() - found.at < DAYS * 86400 else None
 

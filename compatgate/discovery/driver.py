@@ -80,7 +80,7 @@ def read_nvml(nvml: Any = None) -> Report | None:
         if library is None:
             return None
         try:
-            return _report(library)
+            return _build_report(library)
         except library.NVMLError:
             return None
 
@@ -109,7 +109,7 @@ def open_nvml(nvml: Any = None) -> Iterator[Any]:
         nvml.nvmlShutdown()
 
 
-def ask_nvml(nvml: Any, name: str, *arguments: Any) -> Any:
+def query_nvml(nvml: Any, name: str, *arguments: Any) -> Any:
     """Return a property of NVML; None where this GPU, driver or binding lacks it."""
     function = getattr(nvml, name, None)
     if function is None:
@@ -125,12 +125,12 @@ def nvml_text(value: bytes | str | None) -> str | None:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _report(nvml: Any) -> Report | None:
+def _build_report(nvml: Any) -> Report | None:
     handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
     devices = tuple(_device(nvml, handle) for handle in handles)
     if not devices:
         return None
-    cuda = ask_nvml(nvml, "nvmlSystemGetCudaDriverVersion_v2")
+    cuda = query_nvml(nvml, "nvmlSystemGetCudaDriverVersion_v2")
     return Report(
         "NVML",
         driver=nvml_text(nvml.nvmlSystemGetDriverVersion()),
@@ -140,41 +140,41 @@ def _report(nvml: Any) -> Report | None:
 
 
 def _device(nvml: Any, handle: Any) -> Device:
-    memory = ask_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle)
-    capability = ask_nvml(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
-    mode = ask_nvml(nvml, "nvmlDeviceGetMigMode", handle)
+    memory = query_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    capability = query_nvml(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
+    mode = query_nvml(nvml, "nvmlDeviceGetMigMode", handle)
     mig = bool(mode and mode[0])
     return Device(
         nvml_text(nvml.nvmlDeviceGetName(handle)) or "",
-        bus=_bus(nvml, handle),
+        bus=_bus_id(nvml, handle),
         memory_mib=memory.total // 2**20 if memory else None,
         capability=f"{capability[0]}.{capability[1]}" if capability else None,
         mig=mig,
-        slices=_slices(nvml, handle) if mig else (),
-        uuid=nvml_text(ask_nvml(nvml, "nvmlDeviceGetUUID", handle)) or None,
+        slices=_mig_slices(nvml, handle) if mig else (),
+        uuid=nvml_text(query_nvml(nvml, "nvmlDeviceGetUUID", handle)) or None,
     )
 
 
-def _bus(nvml: Any, handle: Any) -> str:
-    info = ask_nvml(nvml, "nvmlDeviceGetPciInfo", handle)
+def _bus_id(nvml: Any, handle: Any) -> str:
+    info = query_nvml(nvml, "nvmlDeviceGetPciInfo", handle)
     return (nvml_text(info.busId) or "").lower() if info else ""
 
 
-def _slices(nvml: Any, handle: Any) -> tuple[Slice, ...]:
+def _mig_slices(nvml: Any, handle: Any) -> tuple[Slice, ...]:
     """Return the MIG devices; their names end in the profile (``... MIG 1g.10gb``)."""
-    count = ask_nvml(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0
+    count = query_nvml(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0
     found = []
     for index in range(count):
-        part = ask_nvml(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
+        part = query_nvml(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
         if part is None:
             continue
-        name = nvml_text(ask_nvml(nvml, "nvmlDeviceGetName", part)) or ""
-        memory = ask_nvml(nvml, "nvmlDeviceGetMemoryInfo", part)
+        name = nvml_text(query_nvml(nvml, "nvmlDeviceGetName", part)) or ""
+        memory = query_nvml(nvml, "nvmlDeviceGetMemoryInfo", part)
         found.append(
             Slice(
                 profile=name.partition(" MIG ")[2].strip() or None,
                 memory_mib=memory.total // 2**20 if memory else None,
-                uuid=nvml_text(ask_nvml(nvml, "nvmlDeviceGetUUID", part)) or None,
+                uuid=nvml_text(query_nvml(nvml, "nvmlDeviceGetUUID", part)) or None,
             )
         )
     return tuple(found)

@@ -16,19 +16,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts.nvidia import CudaArch
-from compatgate.core.facts.packages import FILES_ARE_READ
+from compatgate.core.facts.packages import NO_KNOWN_PACKAGES
 from compatgate.core.facts.records import Record
-from compatgate.core.gpu_code import Arch, how_it_runs
+from compatgate.core.gpu_code import Arch, find_run_mode
 from compatgate.discovery.gpucode import GpuCode, in_order
-from compatgate.discovery.libraries import library_observation, major_observation
+from compatgate.discovery.libraries import observe_library, observe_major
 from compatgate.discovery.observations import Conflict, Observation, settle
 from compatgate.discovery.python_env import read_answer
 
-_OF_NVIDIA = re.compile(
+_NVIDIA_CODE = re.compile(
     r"lib(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nccl|nvinfer|npp|nvjpeg|nvshmem)"
     r"|(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nvinfer|npp|nvjpeg)\w*(?:-[0-9a-f]{8,})?\.dll"
 )
-_OF_OTHERS = re.compile(r"libtorch_(?:cuda_linalg|nvshmem)\.so")
+_EMBEDDED_CODE = re.compile(r"libtorch_(?:cuda_linalg|nvshmem)\.so")
 """Code of MAGMA and NVSHMEM within PyTorch, which targets other GPUs: the wheel of 2.10 has
 MAGMA for 5.0 and nothing else below 7.0."""
 
@@ -65,7 +65,7 @@ class CodeFile(Struct, frozen=True):
         return Observation("arch", f"{names}{linked}".strip(), self.origin, "measured")
 
 
-def common_code(
+def find_common_code(
     files: Sequence[CodeFile], facts: CudaArch | None
 ) -> tuple[tuple[Arch, ...], list[Conflict]]:
     """Return the code that runs where every distribution's code runs; ignore embedded libraries.
@@ -75,25 +75,25 @@ def common_code(
         facts: where code runs; without them return the union of all code.
     """
     groups: dict[str, set[Arch]] = {}
-    for file in [f for f in files if not is_of_others(f)] or files:
+    for file in [f for f in files if not is_embedded(f)] or files:
         groups.setdefault(file.owner, set()).update(file.arch)
     groups = {owner: codes for owner, codes in groups.items() if codes}
     union = in_order(set().union(*groups.values()))
     if facts is None or len(groups) < 2:
         return union, []
-    common = tuple(c for c in union if all(_runs(c, g, facts) for g in groups.values()))
+    common = tuple(c for c in union if all(_covers(c, g, facts) for g in groups.values()))
     if len(common) == len(union):
         return union, []
     lacking = "; ".join(
         f"{owner or 'loose files'} has nothing for {' '.join(missing)}"
         for owner, codes in groups.items()
-        if (missing := [c.name for c in union if not _runs(c, codes, facts)])
+        if (missing := [c.name for c in union if not _covers(c, codes, facts)])
     )
     message = f"not all GPU code runs on the same GPUs: {lacking}"
     return common, [Conflict("arch", message, "+".join(code.name for code in common))]
 
 
-def made_by(files: Iterable[CodeFile], facts: CudaArch | None) -> list[Observation]:
+def find_toolkits(files: Iterable[CodeFile], facts: CudaArch | None) -> list[Observation]:
     """Return the toolkit that each file's code records or that its PTX ISA version needs."""
     found = []
     series = {t.ptx_isa: cuda for cuda, t in facts.toolkits.items()} if facts else {}
@@ -107,23 +107,23 @@ def made_by(files: Iterable[CodeFile], facts: CudaArch | None) -> list[Observati
     return found
 
 
-def _runs(code: Arch, carried: set[Arch], facts: CudaArch) -> bool:
+def _covers(code: Arch, carried: set[Arch], facts: CudaArch) -> bool:
     """Return whether other code runs on all GPUs that this code was made for."""
     if code in carried:
         return True
     if code.kind == "sass":
-        return how_it_runs(carried, code.capability, facts) is not None
+        return find_run_mode(carried, code.capability, facts) is not None
     return any(
         c.kind == "ptx" and not c.suffix and c.capability <= code.capability for c in carried
     )
 
 
-def is_of_others(file: CodeFile) -> bool:
+def is_embedded(file: CodeFile) -> bool:
     """Return whether a file belongs to NVIDIA or to a library within PyTorch: not compared."""
     name = file.origin.rpartition("/")[2]
     if file.owner.startswith("nvidia-"):
         return True
-    return bool(_OF_NVIDIA.match(name) or _OF_OTHERS.match(name))
+    return bool(_NVIDIA_CODE.match(name) or _EMBEDDED_CODE.match(name))
 
 
 class Findings(Struct):
@@ -148,15 +148,15 @@ class Findings(Struct):
     def add_library(self, path: str, *, how: str = "") -> None:
         """Add the version that a library's name states; ``how`` explains where the name stands."""
         origin = f"{path}{how}"
-        if seen := library_observation(path):
+        if seen := observe_library(path):
             self.observations.append(replace(seen, origin=origin))
-        elif seen := major_observation(path):
+        elif seen := observe_major(path):
             self.majors.append(replace(seen, origin=origin))
 
     def add_needed(self, origin: str, needed: Iterable[str]) -> None:
         """Add CUDA's major version from the libraries that a file needs, as ``libcudart.so.12``."""
         for name in needed:
-            if seen := major_observation(name):
+            if seen := observe_major(name):
                 how = f"{origin}: needs {name}"
                 self.majors.append(replace(seen, origin=how, confidence="derived"))
 
@@ -170,7 +170,7 @@ class Findings(Struct):
             origin: where the metadata was read.
             conda: names of packages that conda installed.
         """
-        answer = read_answer({"packages": packages, "conda": conda}, origin, FILES_ARE_READ)
+        answer = read_answer({"packages": packages, "conda": conda}, origin, NO_KNOWN_PACKAGES)
         self.observations += (o for o in answer.observations if o.component != "python")
 
     def add_code(self, origin: str, code: GpuCode, owner: str = "") -> None:
@@ -232,14 +232,14 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
         facts: where code runs; without them the code of several distributions is not compared.
     """
     observations = list(found.observations)
-    compiled = made_by(found.files, facts)
+    compiled = find_toolkits(found.files, facts)
     if compiled and not any(o.component == "cuda" for o in observations):
-        observations.append(max(compiled, key=lambda o: _numbers(o.version)))
-    measured = measured_of(settle(observations)[0], found.measured)
+        observations.append(max(compiled, key=lambda o: _version_numbers(o.version)))
+    measured = select_records(settle(observations)[0], found.measured)
     loose = [file for file in found.files if found.owned.get(file.origin) not in measured]
     if measured:  # code that only supports a package does not decide alone
-        loose = [file for file in loose if not is_of_others(file)]
-    arch, disagreements = common_code(loose, facts)
+        loose = [file for file in loose if not is_embedded(file)]
+    arch, disagreements = find_common_code(loose, facts)
     stack, conflicts = settle(observations, [code.name for code in arch])
     if measured:
         stack["measured"] = {name: record.to_stack() for name, record in measured.items()}
@@ -251,28 +251,28 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
         tuple(dict.fromkeys([*observations, *found.majors, *(f.seen() for f in found.files)])),
         (
             *conflicts,
-            *_other_majors(stack, found.majors),
-            *_newer_ptx(stack, made_by(with_ptx, facts)),
+            *_find_other_majors(stack, found.majors),
+            *_find_newer_ptx(stack, find_toolkits(with_ptx, facts)),
             *disagreements,
         ),
         tuple(found.open),
     )
 
 
-def measured_of(stack: dict[str, Any], measured: Mapping[str, Record]) -> dict[str, Record]:
+def select_records(stack: dict[str, Any], measured: Mapping[str, Record]) -> dict[str, Record]:
     """Return the records of the stack's releases; another witness may have decided a version."""
     return {
         name: record
         for name, record in measured.items()
-        if name in stack and _public(stack[name]) == _public(record.version)
+        if name in stack and _public_version(stack[name]) == _public_version(record.version)
     }
 
 
-def _public(version: str) -> str:
+def _public_version(version: str) -> str:
     return version.partition("+")[0].partition(".post")[0]
 
 
-def _other_majors(stack: dict[str, Any], majors: Iterable[Observation]) -> list[Conflict]:
+def _find_other_majors(stack: dict[str, Any], majors: Iterable[Observation]) -> list[Conflict]:
     """Return conflicts for libraries whose major version is not the stack's."""
     return [
         Conflict(
@@ -286,15 +286,15 @@ def _other_majors(stack: dict[str, Any], majors: Iterable[Observation]) -> list[
     ]
 
 
-def _newer_ptx(stack: dict[str, Any], compiled: Iterable[Observation]) -> list[Conflict]:
+def _find_newer_ptx(stack: dict[str, Any], compiled: Iterable[Observation]) -> list[Conflict]:
     """Return conflicts for PTX of a newer toolkit, which an older driver cannot compile."""
     cuda = stack.get("cuda")
     return [
         Conflict("cuda", f"the stack has CUDA {cuda}, {o.origin}, of CUDA {o.version}", cuda)
         for o in dict.fromkeys(compiled)
-        if cuda and _numbers(o.version)[:2] > _numbers(cuda)[:2]
+        if cuda and _version_numbers(o.version)[:2] > _version_numbers(cuda)[:2]
     ]
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0]))

@@ -14,15 +14,14 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from compatgate.discovery.wheels.names import is_any_library, is_loaded_kernel
-from compatgate.strict_json import NOT_JSON
+from compatgate.strict_json import DECODE_ERRORS
 
-LARGEST = 4 * 1024 * 1024
+LARGEST_METADATA_FILE = 4 * 1024 * 1024
 """Bytes of metadata; the longest descriptions have some 200 kB."""
 LARGEST_LIST = 64 * 1024 * 1024
 """Bytes of ``RECORD``, or of a file below ``conda-meta``."""
 _MOST_REQUIREMENTS = 2000
-
-FILES = frozenset(
+METADATA_FILES = frozenset(
     (
         "METADATA",
         "PKG-INFO",
@@ -34,9 +33,9 @@ FILES = frozenset(
     )
 )
 """Names of the files that are read in a metadata folder."""
-LISTS = ("RECORD", "installed-files.txt")
+FILE_LISTS = ("RECORD", "installed-files.txt")
 _NAMES_CODE = re.compile(rb"\.(?:so|cubin|fatbin|ptx|(?i:dll|pyd))")
-FOLDERS = (".dist-info", ".egg-info", "/EGG-INFO")
+METADATA_FOLDERS = (".dist-info", ".egg-info", "/EGG-INFO")
 
 
 class Distribution(Struct):
@@ -99,7 +98,7 @@ class Distribution(Struct):
         if file in ("METADATA", "PKG-INFO"):
             self._identify(data, origin)
         elif file == "RECORD":
-            self._list(_rows(data), self.root)
+            self._list(_record_paths(data), self.root)
         elif file == "installed-files.txt":
             self._list(data.decode("utf-8", "replace").splitlines(), self.folder)
         elif file == "WHEEL":
@@ -107,7 +106,7 @@ class Distribution(Struct):
             self.tags = tuple(t for tag in tags[:64] if (t := str(tag).strip()).count("-") == 2)
         elif file == "INSTALLER":
             self.is_conda = self.is_conda or data.strip() == b"conda"
-        elif file == "direct_url.json" and (folder := _editable(data)):
+        elif file == "direct_url.json" and (folder := _editable_folder(data)):
             self.folders = (*self.folders, folder)
 
     def identify(self, name: str, version: str, origin: str) -> None:
@@ -126,7 +125,9 @@ class Distribution(Struct):
         self.requires = tuple(" ".join(str(text).split()) for text in found)
 
     def _list(self, paths: Iterable[str], relative_to: str) -> None:
-        self.files = frozenset(_placed(path, relative_to) for path in paths if _may_hold(path))
+        self.files = frozenset(
+            _join_path(path, relative_to) for path in paths if _is_code_file(path)
+        )
 
 
 class _CondaRecord(Struct):
@@ -136,7 +137,7 @@ class _CondaRecord(Struct):
     files: tuple[str, ...] = ()
 
 
-def of_conda(path: str, data: bytes, origin: str) -> Distribution | None:
+def read_conda_record(path: str, data: bytes, origin: str) -> Distribution | None:
     """Read a record below ``conda-meta``; None where it is malformed.
 
     Args:
@@ -146,10 +147,10 @@ def of_conda(path: str, data: bytes, origin: str) -> Distribution | None:
     """
     try:
         record = msgspec.json.decode(data, type=_CondaRecord)
-    except NOT_JSON:
+    except DECODE_ERRORS:
         return None
     prefix = posixpath.dirname(posixpath.dirname(path))
-    files = frozenset(_placed(file, prefix) for file in record.files if _may_hold(file))
+    files = frozenset(_join_path(file, prefix) for file in record.files if _is_code_file(file))
     name = str(canonicalize_name(record.name))
     return Distribution(
         path, prefix, name, record.version, origin, files=files, is_conda=True, by_conda=True
@@ -159,12 +160,12 @@ def of_conda(path: str, data: bytes, origin: str) -> Distribution | None:
 def metadata_folder(path: str) -> str | None:
     """Return the metadata folder of a file; None for other files."""
     folder, _, name = path.rpartition("/")
-    return folder if name in FILES and folder.endswith(FOLDERS) else None
+    return folder if name in METADATA_FILES and folder.endswith(METADATA_FOLDERS) else None
 
 
-def _rows(data: bytes) -> Iterator[str]:
+def _record_paths(data: bytes) -> Iterator[str]:
     """Yield paths in a ``RECORD``; skip lines that name no library."""
-    for line in trimmed("RECORD", data).decode("utf-8", "replace").splitlines():
+    for line in trim_metadata("RECORD", data).decode("utf-8", "replace").splitlines():
         try:
             row = next(csv.reader([line]), [])
         except csv.Error:
@@ -173,29 +174,29 @@ def _rows(data: bytes) -> Iterator[str]:
             yield row[0]
 
 
-def trimmed(file: str, data: bytes) -> bytes:
+def trim_metadata(file: str, data: bytes) -> bytes:
     """Return the parts of a metadata file that are needed if the package is installed."""
     if file in ("METADATA", "PKG-INFO"):
         return data.partition(b"\n\n")[0] + b"\n\n"
-    if file in LISTS:
+    if file in FILE_LISTS:
         return b"\n".join(line for line in data.splitlines() if _NAMES_CODE.search(line))
     return data
 
 
-def _may_hold(path: str) -> bool:
+def _is_code_file(path: str) -> bool:
     return is_any_library(path) or is_loaded_kernel(path)
 
 
-def _placed(path: str, folder: str) -> str:
+def _join_path(path: str, folder: str) -> str:
     """Return a listed path relative to the root."""
     return posixpath.normpath(posixpath.join("/", folder, path)).lstrip("/")
 
 
-def _editable(data: bytes) -> str:
+def _editable_folder(data: bytes) -> str:
     """Return the folder of an editable install (``pip install -e``), empty for other installs."""
     try:
         document = msgspec.json.decode(data)
-    except NOT_JSON:
+    except DECODE_ERRORS:
         return ""
     if not isinstance(document, dict) or not isinstance(document.get("url"), str):
         return ""

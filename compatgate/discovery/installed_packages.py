@@ -22,25 +22,26 @@ from msgspec.structs import replace
 from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import Packages
 from compatgate.core.facts.records import Library, Record
-from compatgate.core.frameworks import CONDA
+from compatgate.core.stack_facts import CONDA
 from compatgate.core.versions import parse_version
 from compatgate.discovery.installed_metadata import Distribution
 from compatgate.discovery.lockfiles import stack_components
 from compatgate.discovery.lockfiles.stack_components import is_toolkit
 from compatgate.discovery.observations import Observation
-from compatgate.discovery.wheels.members import kernel_files
+from compatgate.discovery.wheels.members import group_kernels
 from compatgate.discovery.wheels.names import (
-    alternatives,
+    NO_TORCH_SYMBOLS,
+    TorchSymbols,
+    add_toolkits,
+    drop_package_links,
     file_name,
-    is_tied,
-    linked_outside,
-    torch_of_build,
-    with_toolkits,
+    find_alternatives,
+    find_torch_release,
+    uses_gpu_libraries,
 )
-from compatgate.discovery.wheels.tables import NO_TORCH_SYMBOLS, TorchSymbols
 from compatgate.errors import BadInput
 
-_SILENT = ("nothing", "options")
+_PACKAGES_WITHOUT_CODE = ("nothing", "options")
 """Packages without GPU code that a stack needs, whatever their names: their files decide."""
 MOST_FILES = 100_000
 """Libraries and kernels that are gathered; past this number no file is assigned to a package."""
@@ -78,17 +79,17 @@ class InstalledPackages(Struct, frozen=True):
     owned: dict[str, str] = {}
 
 
-class _Part(Struct):
+class _InstalledPart(Struct):
     """A package or framework, with those of its files that were read."""
 
     name: str
     distribution: Distribution
     files: list[InstalledFile] = []
 
-    def as_torch(self) -> Torch | None:
+    def as_torch(self) -> InstalledTorch | None:
         """Return the part as torch with its symbols; None for other parts and unread libraries."""
         one = self.distribution
-        return torch_of(self.name, one.version, one.root, self.files)
+        return find_torch(self.name, one.version, one.root, self.files)
 
 
 class Inventory(Struct):
@@ -124,11 +125,13 @@ class Inventory(Struct):
         for part in parts:
             record = _record(part, toolkits)
             if record is not None:
-                record = with_torch(record, part.files, part.distribution.root, torches, others)
+                record = add_missing_symbols(
+                    record, part.files, part.distribution.root, torches, others
+                )
             named = _is_named(part, record, known)
             if named and not is_framework(part.name):
                 observations.append(_observation(part))
-            if record is None or not (named or part.files) or _is_silent(record, known):
+            if record is None or not (named or part.files) or _is_irrelevant(record, known):
                 continue
             before = measured.get(part.name)
             if before is None:
@@ -136,7 +139,7 @@ class Inventory(Struct):
             elif before.version != record.version:
                 continue  # another distribution decides; these files belong to no package
             else:
-                measured[part.name] = _joined(before, record)
+                measured[part.name] = _join_records(before, record)
             owned.update((file.origin, part.name) for file in part.files)
         return InstalledPackages(tuple(observations), dict(sorted(measured.items())), owned)
 
@@ -145,7 +148,7 @@ class Inventory(Struct):
         owners = _Owners(self.distributions.values())
         return lambda path: owner.name if (owner := owners.of(path)) else ""
 
-    def _parts(self, known: Packages) -> Iterator[_Part]:
+    def _parts(self, known: Packages) -> Iterator[_InstalledPart]:
         """Yield the packages and frameworks with their files, in reading order."""
         owners = _Owners(self.distributions.values())
         files: dict[str, list[InstalledFile]] = {}
@@ -158,7 +161,7 @@ class Inventory(Struct):
                 continue  # the same package, whose own metadata says more
             name = stack_name(distribution)
             if name and _is_version(name, distribution.version):
-                yield _Part(name, distribution, files.get(distribution.folder, []))
+                yield _InstalledPart(name, distribution, files.get(distribution.folder, []))
 
 
 def stack_name(distribution: Distribution) -> str | None:
@@ -170,7 +173,7 @@ def stack_name(distribution: Distribution) -> str | None:
     name = distribution.name
     if not name:
         return None
-    found = stack_components.pypi_component(name)
+    found = stack_components.find_pypi_component(name)
     if found:
         return found[0].name if found[0].kind == "framework" else None
     if stack_components.belongs_to_component(name) or (distribution.is_conda and is_toolkit(name)):
@@ -218,16 +221,18 @@ def _modules(name: str) -> tuple[str, ...]:
     return (stem, name, f"{stem}.libs")
 
 
-def _record(part: _Part, toolkits: Mapping[str, str]) -> Record | None:
+def _record(part: _InstalledPart, toolkits: Mapping[str, str]) -> Record | None:
     """Return the record of a part; None where its files were not read."""
     one = part.distribution
     if not part.files and one.files != frozenset():
         return None  # no list of files, or listed files were excluded or are in unread layers
     read = [file.library for file in part.files if file.library]
-    kernels = kernel_files(read)
+    kernels = group_kernels(read)
     shared = [library for library in read if library.path not in kernels.paths]
-    libraries = linked_outside(shared, [library for library in shared if is_tied(library)])
-    libraries = [_own(part.name, library, one) for library in [*libraries, *kernels.libraries]]
+    libraries = drop_package_links(
+        shared, [library for library in shared if uses_gpu_libraries(library)]
+    )
+    libraries = [_relocate(part.name, library, one) for library in [*libraries, *kernels.libraries]]
     libraries.sort(key=lambda library: library.path)
     version = one.version
     return Record(
@@ -236,55 +241,58 @@ def _record(part: _Part, toolkits: Mapping[str, str]) -> Record | None:
         wheel=one.wheel,
         verified="members",
         requires=one.requires,
-        libraries=with_toolkits(libraries, toolkits),
-        alternatives=alternatives(library.path for library in libraries),
-        unread=tuple(sorted(_inside(f.path, one) for f in part.files if _is_unread(part, f))),
-        built_for_torch=torch_of_build(one.requires, version),
+        libraries=add_toolkits(libraries, toolkits),
+        alternatives=find_alternatives(library.path for library in libraries),
+        unread=tuple(sorted(_path_inside(f.path, one) for f in part.files if _is_unread(part, f))),
+        built_for_torch=find_torch_release(one.requires, version),
     )
 
 
-def _is_unread(part: _Part, file: InstalledFile) -> bool:
+def _is_unread(part: _InstalledPart, file: InstalledFile) -> bool:
     """Return whether a file leaves its package open; for torch only the code matters."""
     return file.unread and not (part.name == "torch" and file.library)
 
 
-def _own(name: str, library: Library, distribution: Distribution) -> Library:
+def _relocate(name: str, library: Library, distribution: Distribution) -> Library:
     """Return a library with its path inside the package; drop torch symbols from torch itself."""
     torch = None if name == "torch" else library.torch
-    return replace(library, path=_inside(library.path, distribution), torch=torch, opens=())
+    return replace(library, path=_path_inside(library.path, distribution), torch=torch, opens=())
 
 
-def _inside(path: str, distribution: Distribution) -> str:
+def _path_inside(path: str, distribution: Distribution) -> str:
     return path.removeprefix(f"{distribution.root}/") if distribution.root else path
 
 
-def _is_named(part: _Part, record: Record | None, known: Packages) -> bool:
+def _is_named(part: _InstalledPart, record: Record | None, known: Packages) -> bool:
     """Return whether a package belongs in the stack, by its files or else by the facts."""
     if record is not None and (record.libraries or record.unread):
         return True
     carries = known.carries(part.name)
-    if carries in _SILENT:
+    if carries in _PACKAGES_WITHOUT_CODE:
         return False
     if carries is not None:
         return True
     return record is None and known.why_named(part.name) is not None
 
 
-def _is_silent(record: Record, known: Packages) -> bool:
+def _is_irrelevant(record: Record, known: Packages) -> bool:
     """Return whether no file of a package concerns GPUs."""
     if record.libraries or record.unread:
         return False
-    return is_framework(record.package) or known.carries(record.package) in (None, *_SILENT)
+    return is_framework(record.package) or known.carries(record.package) in (
+        None,
+        *_PACKAGES_WITHOUT_CODE,
+    )
 
 
-def _joined(one: Record, other: Record) -> Record:
+def _join_records(one: Record, other: Record) -> Record:
     """Join the records of a release that is installed twice."""
     paths = {library.path for library in one.libraries}
     more = tuple(library for library in other.libraries if library.path not in paths)
     return replace(one, libraries=(*one.libraries, *more))
 
 
-def _observation(part: _Part) -> Observation:
+def _observation(part: _InstalledPart) -> Observation:
     one = part.distribution
     version = f"{one.version}+{CONDA}" if one.is_conda and "+" not in one.version else one.version
     return Observation(part.name, version, one.origin, "metadata")
@@ -298,12 +306,12 @@ def _is_version(name: str, version: str) -> bool:
     return True
 
 
-_NEEDED = (
+_REQUIRED_LIBRARIES = (
     frozenset(("libc10.so", "libtorch_cpu.so", "libtorch_python.so")),
     frozenset(("c10.dll", "torch_cpu.dll", "torch_python.dll")),
 )
 """Libraries that must be readable, on Linux and Windows; a build for CUDA has more."""
-_OF_TORCH = re.compile(r"lib(?:torch|c10|shm|caffe2)\w*\.so|(?:torch|c10|shm|caffe2)\w*\.dll")
+_TORCH_LIBRARY = re.compile(r"lib(?:torch|c10|shm|caffe2)\w*\.so|(?:torch|c10|shm|caffe2)\w*\.dll")
 _MOST_NAMED = 3
 _LONGEST = 256
 
@@ -328,7 +336,7 @@ class PackageFile(Protocol):
         """Return the symbols that the file needs from torch."""
 
 
-class Torch(Struct, frozen=True):
+class InstalledTorch(Struct, frozen=True):
     """An installed torch.
 
     Attributes:
@@ -342,23 +350,25 @@ class Torch(Struct, frozen=True):
     defines: frozenset[int]
 
 
-def torch_of(name: str, version: str, root: str, files: Sequence[PackageFile]) -> Torch | None:
+def find_torch(
+    name: str, version: str, root: str, files: Sequence[PackageFile]
+) -> InstalledTorch | None:
     """Return an installed torch; None for other packages, and where a library was not read."""
-    own = [file for file in files if _OF_TORCH.fullmatch(file_name(file.path))]
+    own = [file for file in files if _TORCH_LIBRARY.fullmatch(file_name(file.path))]
     read = {file_name(file.path) for file in own if file.library and not file.unread}
     if name != "torch" or any(file.unread for file in own):
         return None
-    if not any(read >= needed for needed in _NEEDED):
+    if not any(read >= needed for needed in _REQUIRED_LIBRARIES):
         return None
     defines: frozenset[int] = frozenset().union(*(file.torch.defines for file in own))
-    return Torch(root, version.partition("+")[0], defines)
+    return InstalledTorch(root, version.partition("+")[0], defines)
 
 
-def with_torch(
+def add_missing_symbols(
     record: Record,
     files: Iterable[PackageFile],
     root: str,
-    torches: Sequence[Torch],
+    torches: Sequence[InstalledTorch],
     others: frozenset[int],
 ) -> Record:
     """Return a record with the symbols that its libraries need and the installed torch lacks.

@@ -16,7 +16,7 @@ import msgspec
 from compatgate.core.package_wheels import runtime_major
 from compatgate.core.vocabulary import DLLS, LIBRARIES
 from compatgate.discovery.observations import Observation
-from compatgate.strict_json import NOT_JSON
+from compatgate.strict_json import DECODE_ERRORS
 
 _STEM = f"(?P<stem>{'|'.join(LIBRARIES)})"
 _FILE = re.compile(rf"{_STEM}\.so\.(?P<v>[\d.]+)")
@@ -30,7 +30,7 @@ _TEXT = re.compile(r"CUDA Version\s+(\d{1,2}\.\d{1,2}(?:\.\d+)?)")
 _TIMEOUT_S = 10
 
 
-def library_observation(path: str) -> Observation | None:
+def observe_library(path: str) -> Observation | None:
     """Return the version in the real file name of a library; None when the name has none.
 
     ``libcudart.so.12.4.127`` is CUDA 12.4; a file that is called ``libcudart.so.12`` or
@@ -38,18 +38,18 @@ def library_observation(path: str) -> Observation | None:
     """
     if match := _COMPAT.search(path):
         return Observation("cuda-compat", match["cuda"], path, "metadata")
-    match = _FILE.fullmatch(_name(path))
+    match = _FILE.fullmatch(_parse_name(path))
     if match is None or match["v"].count(".") < 2:
         return None
     return Observation(LIBRARIES[match["stem"]], match["v"], path, "metadata")
 
 
-def major_observation(path: str) -> Observation | None:
+def observe_major(path: str) -> Observation | None:
     """Return the major version that a soname or DLL tells: 11 of ``libcudart.so.11.0``; else None.
 
     ``cudart64_110.dll`` is of CUDA 11, ``cudart64_80.dll`` of CUDA 8, ``cudnn64_9.dll`` of cuDNN 9.
     """
-    name = _name(path)
+    name = _parse_name(path)
     if match := _SONAME.fullmatch(name):
         return Observation(LIBRARIES[match["stem"]], match["major"], path, "metadata")
     if match := _DLL.fullmatch(name):
@@ -60,7 +60,7 @@ def major_observation(path: str) -> Observation | None:
     return None
 
 
-def _name(path: str) -> str:
+def _parse_name(path: str) -> str:
     return _HASHED.sub("", path).rpartition("/")[2]
 
 
@@ -79,7 +79,7 @@ def parse_version_file(text: str, path: str) -> Observation | None:
     if path.endswith(".json"):
         try:
             document = msgspec.json.decode(text)
-        except NOT_JSON:
+        except DECODE_ERRORS:
             return None
         toolkit = document.get("cuda") if isinstance(document, dict) else None
         version = toolkit.get("version") if isinstance(toolkit, dict) else None
@@ -104,23 +104,23 @@ def find_libraries(
     paths = [path for folder in searched for path in _libraries_in(folder)]
     cache = _ldconfig()
     paths += parse_ldconfig(cache)
-    found = [library_observation(os.path.realpath(path)) for path in paths]
+    found = [observe_library(os.path.realpath(path)) for path in paths]
     found += [_toolkit(folder) for folder in _toolkits(prefix)]
-    found.append(_loaded_compat(searched, cache))
+    found.append(_find_compat(searched, cache))
     return list(dict.fromkeys(filter(None, found)))
 
 
-def _loaded_compat(searched: Iterable[str], cache: str) -> Observation | None:
+def _find_compat(searched: Iterable[str], cache: str) -> Observation | None:
     """Return the forward-compatibility package if the linker finds its libcuda first."""
     candidates = [path for folder in searched for path in _compat_in(folder)]
     candidates += [m["path"] for m in _CACHED.finditer(cache) if m["soname"] == "libcuda.so.1"]
     if not candidates:
         return None
-    found = library_observation(os.path.realpath(candidates[0]))
+    found = observe_library(os.path.realpath(candidates[0]))
     return found if found and found.component == "cuda-compat" else None
 
 
-def idle_compat(found: Iterable[Observation], *, prefix: str = "/usr/local") -> list[str]:
+def note_unused_compat(found: Iterable[Observation], *, prefix: str = "/usr/local") -> list[str]:
     """Return notes on installed forward-compatibility packages that the linker does not find.
 
     Args:
@@ -129,7 +129,7 @@ def idle_compat(found: Iterable[Observation], *, prefix: str = "/usr/local") -> 
     """
     loaded = {o.version for o in found if o.component == "cuda-compat"}
     paths = [p for folder in _toolkits(prefix) for p in _compat_in(os.path.join(folder, "compat"))]
-    seen = dict.fromkeys(library_observation(os.path.realpath(path)) for path in paths)
+    seen = dict.fromkeys(observe_library(os.path.realpath(path)) for path in paths)
     return [
         f"cuda-compat {o.version} is installed ({o.origin}) and does not count: the linker does "
         "not find it"

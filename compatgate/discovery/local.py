@@ -20,7 +20,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from compatgate.core.facts.nvidia import CudaArch
-from compatgate.core.facts.packages import FILES_ARE_READ, Packages
+from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.core.facts.records import Library
 from compatgate.discovery.findings import Findings, Inspection, conclude
 from compatgate.discovery.gpucode import read_gpu_code
@@ -28,25 +28,24 @@ from compatgate.discovery.gpucode.object_files import PE_MAGIC as PE
 from compatgate.discovery.gpucode.object_files import read_dynamic
 from compatgate.discovery.gpucode.source import Source
 from compatgate.discovery.installed_metadata import (
-    FILES,
-    FOLDERS,
-    LARGEST,
+    FILE_LISTS,
     LARGEST_LIST,
-    LISTS,
-    of_conda,
+    LARGEST_METADATA_FILE,
+    METADATA_FILES,
+    METADATA_FOLDERS,
+    read_conda_record,
 )
 from compatgate.discovery.installed_packages import InstalledFile, Inventory
 from compatgate.discovery.observations import Observation
-from compatgate.discovery.wheels.archive import DAMAGE
-from compatgate.discovery.wheels.measure import toolkits_of_ptx
-from compatgate.discovery.wheels.members import library_of_code, read_open_library
-from compatgate.discovery.wheels.names import is_any_library, is_loaded_kernel
-from compatgate.discovery.wheels.tables import NO_TORCH_SYMBOLS
+from compatgate.discovery.wheels.archive import ZIP_ERRORS
+from compatgate.discovery.wheels.measure import list_ptx_toolkits
+from compatgate.discovery.wheels.members import describe_code_file, read_open_library
+from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, is_any_library, is_loaded_kernel
 from compatgate.errors import BadInput, CompatgateError, NotFound
 
 
 def inspect_path(
-    path: str, facts: CudaArch | None = None, known: Packages = FILES_ARE_READ
+    path: str, facts: CudaArch | None = None, known: Packages = NO_KNOWN_PACKAGES
 ) -> Inspection:
     """Return the stack in a library, object, archive, fatbinary, cubin, PTX file, wheel or folder.
 
@@ -64,7 +63,7 @@ def inspect_path(
 
 
 def find_in_path(
-    path: str, known: Packages = FILES_ARE_READ, facts: CudaArch | None = None
+    path: str, known: Packages = NO_KNOWN_PACKAGES, facts: CudaArch | None = None
 ) -> Findings:
     """Return the findings in a file or folder; raise as `inspect_path`."""
     try:
@@ -104,7 +103,7 @@ def find_in_wheel(path: str) -> Findings:
     """
     found = Findings()
     label = os.path.basename(path)
-    with _understood(path), zipfile.ZipFile(path) as wheel:
+    with _wheel_errors(path), zipfile.ZipFile(path) as wheel:
         members = wheel.infolist()
         libraries = [m for m in members if is_any_library(m.filename)]
         total = sum(member.file_size for member in libraries)
@@ -112,7 +111,7 @@ def find_in_wheel(path: str) -> Findings:
             what = f"holds {len(members)} files and {total} bytes of libraries: more than is read"
             raise BadInput(what, field=path)
         metadata = list(_metadata(wheel, members))
-        packages = dict(named for text in metadata if (named := name_and_version(text)))
+        packages = dict(named for text in metadata if (named := read_name_and_version(text)))
         if not packages:
             raise BadInput("has no *.dist-info/METADATA: it is no wheel", field=path)
         found.add_packages(packages, label)
@@ -122,7 +121,7 @@ def find_in_wheel(path: str) -> Findings:
     return found
 
 
-def name_and_version(metadata: bytes) -> tuple[str, str] | None:
+def read_name_and_version(metadata: bytes) -> tuple[str, str] | None:
     """Return the normalised name and version of a distribution, None when one is missing."""
     headers = BytesHeaderParser().parsebytes(metadata)
     name, version = headers.get("Name"), headers.get("Version")
@@ -165,10 +164,10 @@ def _read_library(
 
 
 @contextmanager
-def _understood(path: str) -> Iterator[None]:
+def _wheel_errors(path: str) -> Iterator[None]:
     try:
         yield
-    except DAMAGE as error:
+    except ZIP_ERRORS as error:
         raise BadInput(f"is no wheel, or a damaged one: {error}", field=path) from None
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror or error}", field=path) from None
@@ -179,7 +178,7 @@ MOST_LIBRARIES = 50_000
 
 
 def find_in_folder(
-    path: str, known: Packages = FILES_ARE_READ, facts: CudaArch | None = None
+    path: str, known: Packages = NO_KNOWN_PACKAGES, facts: CudaArch | None = None
 ) -> Findings:
     """Return distributions, CUDA libraries and GPU code below a folder.
 
@@ -209,7 +208,7 @@ def find_in_folder(
     unread: list[tuple[str, str]] = []
     for file in (*there.libraries, *kernels):
         _read_file(file, os.path.relpath(file, root), path, inventory, found, unread, owner)
-    installed = inventory.installed(known, toolkits_of_ptx(facts) if facts else {})
+    installed = inventory.installed(known, list_ptx_toolkits(facts) if facts else {})
     found.measured, found.owned = installed.measured, installed.owned
     for origin, why in unread:
         if origin not in installed.owned:
@@ -264,9 +263,11 @@ class _FolderContents(Struct):
 def _walk(root: str) -> _FolderContents:
     there = _FolderContents()
     count = 0
-    for folder, names, files in os.walk(root, onerror=_unreadable(root)):
+    for folder, names, files in os.walk(root, onerror=_error_handler(root)):
         names.sort()
-        there.metadata += (os.path.join(folder, n) for n in names if f"/{n}".endswith(FOLDERS))
+        there.metadata += (
+            os.path.join(folder, n) for n in names if f"/{n}".endswith(METADATA_FOLDERS)
+        )
         if os.path.basename(folder) == "conda-meta":
             there.conda += (os.path.join(folder, n) for n in files if n.endswith(".json"))
         count += len(files)
@@ -276,7 +277,7 @@ def _walk(root: str) -> _FolderContents:
             if kind is None:
                 continue
             real = os.path.realpath(os.path.join(folder, name))
-            if real.startswith(root.rstrip(os.sep) + os.sep) and _regular(real):
+            if real.startswith(root.rstrip(os.sep) + os.sep) and _is_regular_file(real):
                 kind[real] = None
         if count > MOST_FILES or len(there.libraries) > MOST_LIBRARIES:
             what = f"holds more than {MOST_FILES} files or {MOST_LIBRARIES} libraries"
@@ -284,7 +285,7 @@ def _walk(root: str) -> _FolderContents:
     return there
 
 
-def _unreadable(root: str) -> Callable[[OSError], None]:
+def _error_handler(root: str) -> Callable[[OSError], None]:
     def handle(error: OSError) -> None:
         if error.filename == root:
             raise BadInput(f"cannot be read: {error.strerror}", field=root) from None
@@ -292,7 +293,7 @@ def _unreadable(root: str) -> Callable[[OSError], None]:
     return handle
 
 
-def _regular(path: str) -> bool:
+def _is_regular_file(path: str) -> bool:
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except OSError:
@@ -314,7 +315,7 @@ def _read_file(
         with open(file, "rb") as opened:
             if is_loaded_kernel(file):
                 code = read_gpu_code(opened, name=origin)
-                library, complete, torch = library_of_code(below, code), True, NO_TORCH_SYMBOLS
+                library, complete, torch = describe_code_file(below, code), True, NO_TORCH_SYMBOLS
             else:
                 size = os.fstat(opened.fileno()).st_size
                 reading = read_open_library(below, opened, size, origin)
@@ -344,21 +345,21 @@ def _add_names(found: Findings, origin: str, library: Library, *, with_needs: bo
 def _add_metadata(inventory: Inventory, root: str, folder: str, path: str) -> None:
     """Add the files of a metadata folder."""
     one = inventory.distribution(os.path.relpath(folder, root))
-    for name in sorted(FILES):
-        largest = LARGEST_LIST if name in LISTS else LARGEST
+    for name in sorted(METADATA_FILES):
+        largest = LARGEST_LIST if name in FILE_LISTS else LARGEST_METADATA_FILE
         if data := _read_bytes(os.path.join(folder, name), largest):
             one.take(name, data, path)
     if one.files is not None:
-        one.files = frozenset(_real(root, file) for file in one.files)
-    one.folders = tuple(_within(root, folder) for folder in one.folders)
+        one.files = frozenset(_real_path(root, file) for file in one.files)
+    one.folders = tuple(_folder_below(root, folder) for folder in one.folders)
 
 
-def _real(root: str, file: str) -> str:
+def _real_path(root: str, file: str) -> str:
     """Return the real path of a listed file, which links may lead to."""
     return os.path.relpath(os.path.realpath(os.path.join(root, file)), root)
 
 
-def _within(root: str, folder: str) -> str:
+def _folder_below(root: str, folder: str) -> str:
     """Return the folder of an editable install below the root of an image or host."""
     real = os.path.realpath(os.sep + folder)
     inside = real.startswith(root.rstrip(os.sep) + os.sep)
@@ -367,13 +368,13 @@ def _within(root: str, folder: str) -> str:
 
 def _add_conda(inventory: Inventory, root: str, file: str, path: str) -> None:
     below = os.path.relpath(file, root)
-    if found := of_conda(below, _read_bytes(file, LARGEST_LIST), path):
+    if found := read_conda_record(below, _read_bytes(file, LARGEST_LIST), path):
         inventory.distributions[below] = found
 
 
 def _read_bytes(path: str, largest: int) -> bytes:
     try:
-        if not _regular(path):
+        if not _is_regular_file(path):
             return b""
         with open(path, "rb") as file:
             return file.read(largest)

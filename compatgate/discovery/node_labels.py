@@ -18,8 +18,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
-from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
-from compatgate.discovery.nvidia_smi.report import NODE_LABELS, Device, Report
+from compatgate.discovery.nvidia_smi.report import (
+    NODE_LABELS,
+    Device,
+    Report,
+    find_disagreements,
+    group_pools,
+)
 from compatgate.discovery.observations import Conflict, ObservedPool
 from compatgate.errors import BadInput
 
@@ -77,9 +82,9 @@ def read_nodes(text: str, *, origin: str = "node labels") -> tuple[Node, ...]:
     if not clean:
         raise BadInput("is empty", field=origin, hint=_HINT)
     if clean.startswith(("{", "[")):
-        nodes = _of_json(clean, origin)
+        nodes = _parse_json(clean, origin)
     else:
-        nodes = _of_pairs(clean) or tuple(_of_yaml(clean, origin))
+        nodes = _parse_pairs(clean) or tuple(_parse_yaml(clean, origin))
     if not nodes:
         raise BadInput("names no node and no label", field=origin, hint=_HINT)
     if len(nodes) > MOST_NODES:
@@ -87,12 +92,12 @@ def read_nodes(text: str, *, origin: str = "node labels") -> tuple[Node, ...]:
     return nodes
 
 
-def _of_json(text: str, origin: str) -> tuple[Node, ...]:
+def _parse_json(text: str, origin: str) -> tuple[Node, ...]:
     try:
         try:
             return _nodes(msgspec.json.decode(text, type=_Object), origin)
         except msgspec.ValidationError:
-            return tuple(_of_document(msgspec.json.decode(text), origin))
+            return tuple(_parse_document(msgspec.json.decode(text), origin))
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadInput(f"is not JSON: {error}", field=origin, hint=_HINT) from None
 
@@ -114,7 +119,7 @@ def _nodes(found: _Object, origin: str) -> tuple[Node, ...]:
     return (Node(about.name or "", about.labels or {}, target),)
 
 
-def _of_yaml(text: str, origin: str) -> Iterator[Node]:
+def _parse_yaml(text: str, origin: str) -> Iterator[Node]:
     import yaml
 
     if len(text) > LARGEST_YAML:
@@ -122,18 +127,18 @@ def _of_yaml(text: str, origin: str) -> Iterator[Node]:
     try:
         # Keep every value as text: the driver 550.10 is not the number 550.1.
         for document in yaml.load_all(text, Loader=yaml.BaseLoader):
-            yield from _of_document(document, origin)
+            yield from _parse_document(document, origin)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         where = " ".join(str(error).split())[:200]
         raise BadInput(f"is neither YAML nor labels: {where}", field=origin, hint=_HINT) from None
 
 
-def _of_document(document: Any, origin: str) -> Iterator[Node]:
+def _parse_document(document: Any, origin: str) -> Iterator[Node]:
     if document is None or document == "":
         return
     if isinstance(document, list):
         for item in document:
-            yield from _of_document(item, origin)
+            yield from _parse_document(item, origin)
         return
     if not isinstance(document, Mapping):
         raise BadInput("is neither a node nor labels", field=origin, hint=_HINT)
@@ -146,18 +151,18 @@ def _of_document(document: Any, origin: str) -> Iterator[Node]:
     labels = document.get("labels", document)
     if not isinstance(labels, Mapping) or not all(_is_value(v) for v in labels.values()):
         raise BadInput("is neither a node nor labels", field=origin, hint=_HINT)
-    yield Node("", {str(key): _text(value) for key, value in labels.items()})
+    yield Node("", {str(key): _value_text(value) for key, value in labels.items()})
 
 
 def _is_value(value: Any) -> bool:
     return isinstance(value, (str, int, bool)) and len(str(value)) <= _LONGEST_VALUE
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _of_pairs(text: str) -> tuple[Node, ...]:
+def _parse_pairs(text: str) -> tuple[Node, ...]:
     """Read ``key=value`` on lines or between commas; return ``{}`` for other text."""
     labels: dict[str, str] = {}
     for line in text.splitlines():
@@ -219,13 +224,13 @@ def describe_node(labels: Mapping[str, str]) -> NodeDescription:
 
 def _devices(labels: Mapping[str, str]) -> tuple[tuple[Device, ...], str]:
     product = labels.get(f"{_GPU}.product", "")
-    slices = tuple(_slices(labels, product))
+    slices = tuple(_mig_slices(labels, product))
     if product.endswith((_INVALID, f"{_INVALID}-SHARED")):
         return (
             slices,
             "the node's MIG devices do not fit the strategy 'single', so GFD labels none of them",
         )
-    whole = _whole(labels, product)
+    whole = _whole_gpus(labels, product)
     if slices and labels.get(f"{_GPU}.replicas") == "0":
         whole = ()  # GFD: every GPU of this product is in MIG mode, none is allocated whole
     note = ""
@@ -234,7 +239,7 @@ def _devices(labels: Mapping[str, str]) -> tuple[tuple[Device, ...], str]:
     return (*whole, *slices), note
 
 
-def _whole(labels: Mapping[str, str], product: str) -> tuple[Device, ...]:
+def _whole_gpus(labels: Mapping[str, str], product: str) -> tuple[Device, ...]:
     capability = _capability(labels)
     count = _count(labels.get(f"{_GPU}.count"))
     if not product and not capability:
@@ -244,7 +249,7 @@ def _whole(labels: Mapping[str, str], product: str) -> tuple[Device, ...]:
     return (device,) * count
 
 
-def _slices(labels: Mapping[str, str], product: str) -> Iterator[Device]:
+def _mig_slices(labels: Mapping[str, str], product: str) -> Iterator[Device]:
     """Yield the MIG devices of strategy ``mixed``, each kind with labels of its own."""
     resources = {match["resource"] for name in labels if (match := _MIG.fullmatch(name))}
     for resource in sorted(resources):
@@ -296,7 +301,7 @@ def _count_or_none(labels: Mapping[str, str], part: str) -> int | None:
     return int(text) if text and _number(text) and int(text) else None
 
 
-_NAMED = 5
+_MOST_NAMES = 5
 
 
 class NodePools(Struct, frozen=True):
@@ -313,9 +318,7 @@ class NodePools(Struct, frozen=True):
     conflicts: tuple[Conflict, ...]
 
 
-def pools_of_nodes(
-    nodes: Iterable[Node], facts: Facts, *, origin: str = "node labels"
-) -> NodePools:
+def group_nodes(nodes: Iterable[Node], facts: Facts, *, origin: str = "node labels") -> NodePools:
     """Group nodes by their GPUs, driver, system and CPU.
 
     Raises:
@@ -334,12 +337,12 @@ def pools_of_nodes(
         for pool in _pools(described, facts, notes, node.name, conflicts):
             pools[pool] = pools.get(pool, 0) + 1
     if not pools:
-        raise _nothing(origin, notes)
+        raise _no_gpu_error(origin, notes)
     if without:
         notes["no label names a GPU"] = without
     found = [replace(pool, nodes=count) for pool, count in pools.items()]
     said = [f"{_names(names)}{note}" for note, names in notes.items()]
-    return NodePools(tuple(_apart(found)), tuple(said), tuple(conflicts))
+    return NodePools(tuple(_distinguish_names(found)), tuple(said), tuple(conflicts))
 
 
 def _pools(
@@ -351,15 +354,15 @@ def _pools(
 ) -> list[ObservedPool]:
     if described.report is None:
         return []
-    found = observed_pools(described.report, facts.gpus)
+    found = group_pools(described.report, facts.gpus)
     for note in found.notes:
         notes.setdefault(note, []).append(name)
-    conflicts |= dict.fromkeys(disagreements(described.report, facts))
+    conflicts |= dict.fromkeys(find_disagreements(described.report, facts))
     # A pool may have 8 GPUs on one node and 4 on another.
     return [replace(pool, cpu=described.cpu, devices=1) for pool in found.pools]
 
 
-def _apart(pools: list[ObservedPool]) -> list[ObservedPool]:
+def _distinguish_names(pools: list[ObservedPool]) -> list[ObservedPool]:
     """Give pools of the same GPU and different drivers distinct names."""
     taken: dict[str, int] = {}
     named = []
@@ -370,7 +373,7 @@ def _apart(pools: list[ObservedPool]) -> list[ObservedPool]:
     return named
 
 
-def _nothing(origin: str, notes: dict[str, list[str]]) -> BadInput:
+def _no_gpu_error(origin: str, notes: dict[str, list[str]]) -> BadInput:
     said = "; ".join(f"{_names(names)}{note}" for note, names in notes.items())
     return BadInput(
         "no node is labelled with a GPU" + (f": {said}" if said else ""),
@@ -384,5 +387,5 @@ def _names(names: list[str]) -> str:
     shown = [name for name in names if name]
     if not shown:
         return ""
-    listed = ", ".join(shown[:_NAMED]) + (", ..." if len(shown) > _NAMED else "")
+    listed = ", ".join(shown[:_MOST_NAMES]) + (", ..." if len(shown) > _MOST_NAMES else "")
     return f"{len(shown)} node{'s' if len(shown) > 1 else ''} ({listed}): "

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from compatgate.core.components import is_framework
-from compatgate.core.versions import Version, agree, parse_version, show
+from compatgate.core.versions import Version, agree, format_parts, parse_version
 from compatgate.errors import BadInput
 
 Confidence = Literal["measured", "metadata", "derived"]
@@ -120,20 +120,20 @@ def settle(
             stack[component] = best.version
         for other in witnesses[1:]:
             if not _agree(best, other):
-                conflicts.append(_conflict(best, other))
+                conflicts.append(_describe_conflict(best, other))
     if arch:
         stack["arch"] = list(arch)
     return stack, tuple(conflicts)
 
 
 def _agree(one: Observation, other: Observation) -> bool:
-    first, second = _version(one), _version(other)
+    first, second = _observed_version(one), _observed_version(other)
     if first is None or second is None:
         return one.version == other.version
     return agree(first, second)
 
 
-def _version(observation: Observation) -> Version | None:
+def _observed_version(observation: Observation) -> Version | None:
     component = observation.component
     name = "cuda" if component in (DRIVER_CUDA, "cuda-compat") else component
     try:
@@ -142,7 +142,7 @@ def _version(observation: Observation) -> Version | None:
         return None
 
 
-def _conflict(best: Observation, other: Observation) -> Conflict:
+def _describe_conflict(best: Observation, other: Observation) -> Conflict:
     message = (
         f"{best.origin} says {best.component} {best.version}, {other.origin} says {other.version}; "
         "the first decides"
@@ -150,7 +150,7 @@ def _conflict(best: Observation, other: Observation) -> Conflict:
     return Conflict(best.component, message, best.version)
 
 
-def without_cuda(
+def find_unknown_cuda(
     observations: Sequence[Observation], of_index: Collection[str], file: str
 ) -> list[str]:
     """Return a sentence about frameworks without a known CUDA build.
@@ -182,7 +182,7 @@ def without_cuda(
     return [f"cuda: {file} does not say which CUDA {', '.join(frameworks)} is built for"]
 
 
-def two_cudas(observations: Sequence[Observation]) -> list[Conflict]:
+def find_cuda_conflicts(observations: Sequence[Observation]) -> list[Conflict]:
     """Return conflicts for builds that the CUDA runtime of the stack cannot serve.
 
     A build for another major never fits; a framework built for a newer minor than the runtime's
@@ -202,13 +202,13 @@ def two_cudas(observations: Sequence[Observation]) -> list[Conflict]:
         if built and (built[0] != have.major or later):
             message = (
                 f"{observation.origin} is {observation.component} {observation.version}, built for "
-                f"CUDA {show(built)}; {runtime.origin} locks CUDA {runtime.version}"
+                f"CUDA {format_parts(built)}; {runtime.origin} locks CUDA {runtime.version}"
             )
             found.append(Conflict("cuda", message, runtime.version))
     return found
 
 
-def several_versions(observations: Sequence[Observation], file: str) -> list[str]:
+def find_open_versions(observations: Sequence[Observation], file: str) -> list[str]:
     """Return sentences about components with several versions or builds, none of them chosen.
 
     The toolkit's parts have version numbers of their own, so CUDA is left to `settle`.

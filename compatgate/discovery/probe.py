@@ -19,12 +19,11 @@ from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.discovery.driver import KernelDriver, read_kernel_driver, read_nvml
-from compatgate.discovery.findings import measured_of
-from compatgate.discovery.libraries import find_libraries, idle_compat
-from compatgate.discovery.node_labels import pools_of_nodes, read_nodes
+from compatgate.discovery.findings import select_records
+from compatgate.discovery.libraries import find_libraries, note_unused_compat
+from compatgate.discovery.node_labels import group_nodes, read_nodes
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
-from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
-from compatgate.discovery.nvidia_smi.report import Report
+from compatgate.discovery.nvidia_smi.report import Report, find_disagreements, group_pools
 from compatgate.discovery.observations import (
     DRIVER_CUDA,
     Conflict,
@@ -34,7 +33,7 @@ from compatgate.discovery.observations import (
 )
 from compatgate.discovery.python_env import ask_python
 from compatgate.errors import BadInput
-from compatgate.strict_json import NOT_JSON
+from compatgate.strict_json import DECODE_ERRORS
 
 SCHEMA = "probe/v1"
 _TIMEOUT_S = 60
@@ -79,7 +78,7 @@ def probe_machine(facts: Facts, *, python: str | None = None) -> Probe:
         BadInput: the interpreter does not answer.
     """
     notes: list[str] = []
-    report, kernel = look_at_gpus(notes)
+    report, kernel = probe_gpus(notes)
     environment = ask_python(python, facts.packages, facts.arch) if python else None
     libraries = find_libraries()
     observations = [
@@ -88,19 +87,19 @@ def probe_machine(facts: Facts, *, python: str | None = None) -> Probe:
         *libraries,
     ]
     stack, conflicts = settle(observations, environment.arch if environment else None)
-    if environment and (measured := measured_of(stack, environment.measured)):
+    if environment and (measured := select_records(stack, environment.measured)):
         stack["measured"] = {name: record.to_stack() for name, record in measured.items()}
     pools: tuple[ObservedPool, ...] = ()
     if report:
-        pools = pools_here(report, kernel, facts, notes)
-        conflicts += disagreements(report, facts)
+        pools = local_pools(report, kernel, facts, notes)
+        conflicts += find_disagreements(report, facts)
     notes += environment.notes if environment else ()
-    notes += idle_compat(libraries)
+    notes += note_unused_compat(libraries)
     host = describe_host(pools, kernel, report, notes)
     return Probe(pools, stack, tuple(observations), conflicts, host)
 
 
-def look_at_gpus(notes: list[str]) -> tuple[Report | None, KernelDriver | None]:
+def probe_gpus(notes: list[str]) -> tuple[Report | None, KernelDriver | None]:
     """Return this machine's GPUs and kernel driver; add notes on missing answers."""
     report = read_nvml() or _run_nvidia_smi(notes)
     if report:
@@ -108,13 +107,13 @@ def look_at_gpus(notes: list[str]) -> tuple[Report | None, KernelDriver | None]:
     return report, read_kernel_driver()
 
 
-def gpus_by_nvml(nvml: Any) -> Report | None:
+def probe_nvml(nvml: Any) -> Report | None:
     """Return this machine's GPUs through the ``pynvml`` module alone; start no program."""
     report = read_nvml(nvml)
     return replace(report, os=_system(report)) if report else None
 
 
-def pools_here(
+def local_pools(
     report: Report, kernel: KernelDriver | None, facts: Facts, notes: list[str]
 ) -> tuple[ObservedPool, ...]:
     """Return the pools of a report of this machine; the loaded driver decides.
@@ -122,7 +121,7 @@ def pools_here(
     Raises:
         BadInput: a product name is truncated and fits different products.
     """
-    found = observed_pools(replace(report, driver=_driver(report, kernel)), facts.gpus)
+    found = group_pools(replace(report, driver=_driver(report, kernel)), facts.gpus)
     notes += found.notes
     return tuple(replace(pool, cpu=_cpu()) for pool in found.pools)
 
@@ -219,7 +218,7 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
         raise BadInput("is empty", field=origin, hint="write it with compatgate probe -o FILE")
     try:
         document = msgspec.json.decode(text)
-    except NOT_JSON as error:
+    except DECODE_ERRORS as error:
         raise BadInput(f"is not JSON: {error}", field=origin) from None
     hint = "write it with compatgate probe --format json"
     if not isinstance(document, Mapping) or document.get("compatgate") != SCHEMA:
@@ -239,13 +238,13 @@ def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Prob
         BadInput: as `parse_nvidia_smi`.
     """
     report = parse_nvidia_smi(text, origin=origin)
-    found = observed_pools(report, facts.gpus)
+    found = group_pools(report, facts.gpus)
     stated = (("driver", report.driver), (DRIVER_CUDA, report.cuda))
     return Probe(
         found.pools,
         {},
         tuple(Observation(name, value, origin) for name, value in stated if value),
-        disagreements(report, facts),
+        find_disagreements(report, facts),
         _remote_host(found.pools, report.os, report.driver, found.notes),
     )
 
@@ -256,7 +255,7 @@ def probe_labels(text: str, facts: Facts, *, origin: str = "node labels") -> Pro
     Raises:
         BadInput: the text holds no nodes, or none with a GPU.
     """
-    found = pools_of_nodes(read_nodes(text, origin=origin), facts, origin=origin)
+    found = group_nodes(read_nodes(text, origin=origin), facts, origin=origin)
     systems = {pool.os for pool in found.pools}
     drivers = {pool.driver for pool in found.pools}
     return Probe(

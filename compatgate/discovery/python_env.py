@@ -20,21 +20,21 @@ from msgspec.structs import replace
 
 from compatgate.core.components import COMPONENTS, is_framework
 from compatgate.core.facts.nvidia import CudaArch
-from compatgate.core.facts.packages import FILES_ARE_READ, Packages
+from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.core.facts.records import Record
-from compatgate.core.frameworks import CONDA
+from compatgate.core.stack_facts import CONDA
 from compatgate.discovery.lockfiles import stack_components
-from compatgate.discovery.lockfiles.gpu_packages import gpu_packages
-from compatgate.discovery.lockfiles.interface import Package
+from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages
+from compatgate.discovery.lockfiles.interface import ListedPackage
 from compatgate.discovery.observations import Observation
 from compatgate.errors import BadInput
-from compatgate.strict_json import NOT_JSON
+from compatgate.strict_json import DECODE_ERRORS
 
 if TYPE_CHECKING:
     from compatgate.discovery.findings import Findings
 
 TIMEOUT_S = 120.0
-MOST_PLACES = 16
+MOST_FOLDERS = 16
 """Most folders of packages that are read for one interpreter."""
 LARGEST_ANSWER = 4 * 1024 * 1024
 """Bytes of the largest accepted answer; a thousand packages take 50 kB."""
@@ -77,24 +77,24 @@ def ask_python(
     answer = _run(_interpreter(python), timeout_s)
     try:
         document = msgspec.json.decode(answer[answer.rfind(ANSWER_MARK) :].partition(b"\n")[2])
-    except NOT_JSON:
+    except DECODE_ERRORS:
         document = None
     if ANSWER_MARK not in answer or not isinstance(document, dict):
-        raise _bad(python, "did not answer like a Python interpreter")
-    files = _files(document.get("places"), known, facts)
+        raise _interpreter_error(python, "did not answer like a Python interpreter")
+    files = _read_folders(document.get("places"), known, facts)
     if files is None:
         return read_answer(document, python, known)
-    return _with_files(read_answer(document, python, FILES_ARE_READ), files, python)
+    return _add_files(read_answer(document, python, NO_KNOWN_PACKAGES), files, python)
 
 
-def _files(places: Any, known: Packages, facts: CudaArch | None) -> Findings | None:
+def _read_folders(places: Any, known: Packages, facts: CudaArch | None) -> Findings | None:
     """Read the package folders of an interpreter; None where none can be read."""
     from compatgate.discovery.local import find_in_folder
 
     found: Findings | None = None
     names = places if isinstance(places, list) else []
     real = dict.fromkeys(os.path.realpath(n) for n in names if isinstance(n, str) and n)
-    for place in list(real)[:MOST_PLACES]:
+    for place in list(real)[:MOST_FOLDERS]:
         if os.path.isdir(place) and os.path.basename(place).endswith("-packages"):
             more = find_in_folder(place, known, facts)
             if found is None:
@@ -104,7 +104,7 @@ def _files(places: Any, known: Packages, facts: CudaArch | None) -> Findings | N
     return found
 
 
-def _with_files(answer: Environment, files: Findings, python: str) -> Environment:
+def _add_files(answer: Environment, files: Findings, python: str) -> Environment:
     """Add the GPU packages in an interpreter's files to its answer."""
     asked = {seen.component for seen in answer.observations}
     packages = [
@@ -144,18 +144,18 @@ def read_answer(document: dict[str, Any], python: str, known: Packages) -> Envir
     measured.append(Observation("python", str(document.get("python")), python))
     packages: dict[str, str] = document.get("packages") or {}
     installed = [
-        Package(name, f"{python}: package {name}", version=v)
+        ListedPackage(name, f"{python}: package {name}", version=v)
         for name, v in packages.items()
         if v is None or isinstance(v, str)
     ]
     stated = stack_components.observe_pypi(installed, ())
-    gpu = gpu_packages(installed, known)
+    gpu = find_gpu_packages(installed, known)
     arch = torch.get("arch")
     notes = [f"{python}: {note}" for note in document.get("notes") or ()]
     conda = frozenset(document.get("conda") or ())
     return Environment(
         tuple(
-            _with_channel(o, conda, torch.get("cuda"))
+            _add_conda_label(o, conda, torch.get("cuda"))
             for o in (*measured, *stated.observations, *gpu.observations)
         ),
         arch=tuple(arch) if arch else None,
@@ -163,7 +163,7 @@ def read_answer(document: dict[str, Any], python: str, known: Packages) -> Envir
     )
 
 
-def _with_channel(seen: Observation, conda: frozenset[str], cuda: str | None) -> Observation:
+def _add_conda_label(seen: Observation, conda: frozenset[str], cuda: str | None) -> Observation:
     """Label a framework that conda installed, which is another build than PyPI's wheel."""
     if not is_framework(seen.component) or "+" in seen.version:
         return seen
@@ -179,7 +179,7 @@ def _interpreter(python: str) -> str:
             return os.path.abspath(path)
     found = shutil.which(python)
     if not found:
-        raise _bad(python, "was not found", "name its path, like /opt/env/bin/python")
+        raise _interpreter_error(python, "was not found", "name its path, like /opt/env/bin/python")
     return found
 
 
@@ -188,7 +188,7 @@ def _run(interpreter: str, timeout_s: float) -> bytes:
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(  # noqa: S603 - the user named the interpreter
-                [interpreter, "-c", program()],
+                [interpreter, "-c", build_program()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -196,8 +196,8 @@ def _run(interpreter: str, timeout_s: float) -> bytes:
                 start_new_session=True,
             )
         except OSError as error:
-            raise _bad(interpreter, f"cannot be run: {error.strerror}") from None
-        timer = Timer(timeout_s, _end, [process])
+            raise _interpreter_error(interpreter, f"cannot be run: {error.strerror}") from None
+        timer = Timer(timeout_s, _kill_group, [process])
         timer.start()
         try:
             assert process.stdout is not None  # noqa: S101 - piped above
@@ -207,17 +207,19 @@ def _run(interpreter: str, timeout_s: float) -> bytes:
         finally:
             late = not timer.is_alive()
             timer.cancel()
-            _end(process)
+            _kill_group(process)
         if late:
-            raise _bad(interpreter, f"did not answer within {timeout_s:g} seconds")
+            raise _interpreter_error(interpreter, f"did not answer within {timeout_s:g} seconds")
         if status:
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - 2000))
             last = errors.read().decode("utf-8", "replace").strip().splitlines()
-            raise _bad(interpreter, f"failed: {last[-1] if last else f'exit status {status}'}")
+            raise _interpreter_error(
+                interpreter, f"failed: {last[-1] if last else f'exit status {status}'}"
+            )
     return answer
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill the process group that the process leads."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
@@ -225,14 +227,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         return
 
 
-def _bad(python: str, problem: str, hint: str = "") -> BadInput:
+def _interpreter_error(python: str, problem: str, hint: str = "") -> BadInput:
     return BadInput(f"'{python}' {problem}", field="python", value=python, hint=hint)
 
 
 ANSWER_MARK = b"compatgate-answer:"
 
 
-def program() -> str:
+def build_program() -> str:
     """Return the program for ``python -c``, which prints the mark and one line of JSON."""
     return _PROGRAM
 

@@ -23,7 +23,7 @@ from compatgate.errors import BadInput
 
 CUDA_COMPAT = "cuda-compat"
 COMPAT_USE = "cuda-compat-use"
-_SPECIAL = {
+_SPECIAL_SIGNALS = {
     "cuda-compat present": CUDA_COMPAT,
     "cuda-compat": CUDA_COMPAT,
     "bundled compat driver": "compat-driver",
@@ -31,7 +31,7 @@ _SPECIAL = {
     "driver requirement": "require",
 }
 _TRUST: dict[str, Confidence] = {"high": "metadata", "medium": "derived"}
-_OF_VENDOR = re.compile(r"NV(?:IDIA)?_|com\.nvidia\.")
+_VENDOR_SIGNALS = re.compile(r"NV(?:IDIA)?_|com\.nvidia\.")
 
 
 class Signal(Struct, frozen=True):
@@ -89,15 +89,15 @@ def read_signals(document: Mapping[str, Any]) -> Signals:
     on_disk = document["on_disk"]
     environment = document["environment"]
     return Signals(
-        environment=tuple(_signals(environment)),
-        labels=tuple(_signals(document["labels"])),
+        environment=tuple(_read_rows(environment)),
+        labels=tuple(_read_rows(document["labels"])),
         packages=tuple(_patterns([*on_disk["dpkg"], *on_disk["rpm"]])),
         conda=dict(_conda(on_disk["conda"])),
         ignored=frozenset(e["name"] for e in environment if e["component"] == "none"),
     )
 
 
-def _signals(rows: Iterable[Mapping[str, Any]]) -> Iterable[Signal]:
+def _read_rows(rows: Iterable[Mapping[str, Any]]) -> Iterable[Signal]:
     for row in rows:
         component = _component(str(row["component"]))
         if component is None:
@@ -108,7 +108,7 @@ def _signals(rows: Iterable[Mapping[str, Any]]) -> Iterable[Signal]:
             component,
             _TRUST.get(trust),
             tuple(str(family).partition(" ")[0] for family in row.get("families") or ()),
-            vendors=trust in _TRUST and _OF_VENDOR.match(row["name"]) is not None,
+            vendors=trust in _TRUST and _VENDOR_SIGNALS.match(row["name"]) is not None,
         )
 
 
@@ -135,8 +135,8 @@ def _conda(rows: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
 
 def _component(text: str) -> str | None:
     """Return nccl for ``nccl and its CUDA build``, cuda for ``cuda, cudart``; else None."""
-    if text in _SPECIAL:
-        return _SPECIAL[text]
+    if text in _SPECIAL_SIGNALS:
+        return _SPECIAL_SIGNALS[text]
     first = re.split(r", | and | of | \(", text, maxsplit=1)[0]
     found = find_component(first.replace(" ", ""))
     return found.component.name if found else None

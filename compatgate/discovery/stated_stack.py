@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from compatgate.core.components import COMPONENTS
-from compatgate.core.limits import MOST_REMARKS
+from compatgate.core.components import COMPONENTS, MAX_REMARKS
 from compatgate.core.stack import Stack, canonical_key, parse_stack
-from compatgate.core.stack_values import SPECIAL, Wheel
+from compatgate.core.stack_values import SPECIAL_KEYS, Wheel
 from compatgate.core.versions import agree
 from compatgate.discovery.observations import Conflict
 from compatgate.errors import BadInput, CompatgateError
 
 Body = dict[str, Any]
-_BY_NAME = ("wheels", "measured", "unmeasured")
+_NAMED_REMARKS = ("wheels", "measured", "unmeasured")
 """Keys that describe parts of the stack by name."""
-_REMARKS = ("open", "conflicts", "unread", "cuda-compat-use", *_BY_NAME)
+_REMARKS = ("open", "conflicts", "unread", "cuda-compat-use", *_NAMED_REMARKS)
 
 
 def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[Conflict]) -> Body:
@@ -35,7 +34,7 @@ def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable
     body: Body = {}
     sentences = list(left)
     for name, value in stack.items():
-        if name in _BY_NAME:
+        if name in _NAMED_REMARKS:
             body[name] = _usable_records(value, sentences) if name == "measured" else value
             continue
         try:
@@ -48,8 +47,8 @@ def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable
     messages = [conflict.message for conflict in said]
     return {
         **body,
-        **({"open": _first(sentences)} if sentences else {}),
-        **({"conflicts": _first(messages)} if messages else {}),
+        **({"open": _limit_sentences(sentences)} if sentences else {}),
+        **({"conflicts": _limit_sentences(messages)} if messages else {}),
     }
 
 
@@ -58,7 +57,7 @@ def _usable_records(measured: Mapping[str, Any], sentences: list[str]) -> Body:
     found: Body = {}
     for name, record in measured.items():
         try:
-            SPECIAL["measured"]({name: record})
+            SPECIAL_KEYS["measured"]({name: record})
         except CompatgateError as error:
             sentences.append(f"{name}: what its files hold cannot be used: {error.detail}")
         else:
@@ -66,9 +65,9 @@ def _usable_records(measured: Mapping[str, Any], sentences: list[str]) -> Body:
     return found
 
 
-def _first(sentences: list[str]) -> list[str]:
+def _limit_sentences(sentences: list[str]) -> list[str]:
     """Cut sentences to the limit of a question, with room for stated ones."""
-    room = MOST_REMARKS // 2
+    room = MAX_REMARKS // 2
     if len(sentences) <= room:
         return sentences
     return [*sentences[: room - 1], f"{len(sentences) - room + 1} more of this kind"]
@@ -80,7 +79,7 @@ def attach_wheels(body: Body, wheels: Mapping[str, Wheel]) -> Body:
     return {**body, "wheels": files} if files else body
 
 
-def prefer_shown(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
+def prefer_detected(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
     """Join two stacks: the detected one wins, and a contradiction is a finding.
 
     Args:
@@ -91,9 +90,9 @@ def prefer_shown(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
     Raises:
         BadInput: a stated version is malformed; ``field`` names it.
     """
-    stated = _canonical(stated)
+    stated = _canonical_stack(stated)
     said = [f"{name}: stated is {stated[name]}, {by} shows {shown[name]}"
-            for name in _contradicted(shown, stated)]  # fmt: skip
+            for name in _find_contradictions(shown, stated)]  # fmt: skip
     return merge_bodies(shown, stated, conflicts=said)
 
 
@@ -108,14 +107,14 @@ def prefer_stated(written: Body, stated: Mapping[str, Any], by: str) -> Body:
     Raises:
         BadInput: a stated version is malformed; ``field`` names it.
     """
-    stated = _canonical(stated)
+    stated = _canonical_stack(stated)
     said = [f"{name}: stated is {stated[name]}, {by} has {written[name]}; what is stated decides"
-            for name in _contradicted(written, stated)]  # fmt: skip
+            for name in _find_contradictions(written, stated)]  # fmt: skip
     settled = {*stated, *(("cuda",) if any(map(_names_cuda, stated.items())) else ())}
     left = [text for text in written.get("open", ()) if text.partition(": ")[0] not in settled]
     kept = {
         key: {name: of for name, of in written.get(key, {}).items() if name not in stated}
-        for key in _BY_NAME
+        for key in _NAMED_REMARKS
     }
     return merge_bodies(stated, {**written, "open": left, **kept}, conflicts=said)
 
@@ -127,14 +126,14 @@ def merge_bodies(decides: Body, other: Mapping[str, Any], *, conflicts: Iterable
         for name, more in (("open", ()), ("conflicts", conflicts), ("unread", ()))
     }
     both = {**other, **decides}
-    remarks |= {key: {**other.get(key, {}), **decides.get(key, {})} for key in _BY_NAME}
+    remarks |= {key: {**other.get(key, {}), **decides.get(key, {})} for key in _NAMED_REMARKS}
     return {
         **{name: value for name, value in both.items() if name not in remarks},
         **{name: values for name, values in remarks.items() if values},
     }
 
 
-def _canonical(stated: Mapping[str, Any]) -> Body:
+def _canonical_stack(stated: Mapping[str, Any]) -> Body:
     """Return the stated stack under canonical names.
 
     Raises:
@@ -149,7 +148,7 @@ def _canonical(stated: Mapping[str, Any]) -> Body:
     return {canonical_key(name): value for name, value in stated.items()}
 
 
-def _contradicted(one: Body, other: Body) -> list[str]:
+def _find_contradictions(one: Body, other: Body) -> list[str]:
     """Return the names whose values differ; the assumed load mode of packages does not count."""
     ours = {
         name: parse_stack({name: value}) for name, value in other.items() if name not in _REMARKS
@@ -189,23 +188,23 @@ def describe_contents(record: Mapping[str, Any]) -> str:
     if not libraries and not record.get("unread"):
         return "no GPU code and no link to a GPU library"
     said = []
-    code = _ordered(name for one in libraries for name in one.get("sass", ()))
-    code += _ordered(name for one in libraries for name in one.get("ptx", ()))
+    code = _sort_names(name for one in libraries for name in one.get("sass", ()))
+    code += _sort_names(name for one in libraries for name in one.get("ptx", ()))
     coded = sum(bool(one.get("sass") or one.get("ptx")) for one in libraries)
     if coded:
         where = "1 library" if coded == 1 else f"{coded} libraries"
-        said.append(f"{' '.join(_shortened(code))} in {where}")
+        said.append(f"{' '.join(_shorten_names(code))} in {where}")
     needs = sorted({name for one in libraries for name in one.get("needs", ())})
     if needs:
-        said.append(f"needs {' '.join(_shortened(needs))}")
+        said.append(f"needs {' '.join(_shorten_names(needs))}")
     if record.get("built_for_torch"):
         said.append(f"built for torch {record['built_for_torch']}")
     if unread := record.get("unread"):
-        said.append(f"not read: {' '.join(_shortened(list(unread)))}")
+        said.append(f"not read: {' '.join(_shorten_names(list(unread)))}")
     return "; ".join(said) or "linked against GPU libraries, no GPU code"
 
 
-def _ordered(names: Any) -> list[str]:
+def _sort_names(names: Any) -> list[str]:
     def place(name: str) -> tuple[int, str]:
         digits = "".join(filter(str.isdecimal, name))
         return int(digits or 0), name
@@ -213,6 +212,6 @@ def _ordered(names: Any) -> list[str]:
     return sorted(set(names), key=place)
 
 
-def _shortened(names: list[str]) -> list[str]:
+def _shorten_names(names: list[str]) -> list[str]:
     left = len(names) - _MOST_NAMES
     return names if left <= 0 else [*names[:_MOST_NAMES], f"and {left} more"]

@@ -15,14 +15,13 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from compatgate.core.components import resolve_component
-from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.matrix import ANY_TARGET
+from compatgate.core.matrix import ANY_TARGET, parse_constraint
 from compatgate.core.rules import BY_ID
 from compatgate.core.versions import parse_version
 from compatgate.documents.quantities import parse_duration
-from compatgate.documents.sources import DocumentProblem, FieldPath, did_you_mean
+from compatgate.documents.sources import DocumentProblem, FieldPath, suggest_name
 from compatgate.documents.specs import RULE_PATTERN, TargetDoc, WaiverDoc, WaiverPolicySpec
 from compatgate.documents.text import RawDocument
 from compatgate.errors import BadInput
@@ -44,42 +43,44 @@ def check_target_refs(raw: RawDocument, known: Collection[str]) -> Mistakes:
         raw: the document.
         known: names of the targets that are stored, or in the same import.
     """
-    for index, name in _texts(raw.value, "spec", "targets"):
+    for index, name in _list_texts(raw.value, "spec", "targets"):
         if name != ANY_TARGET and name not in known:
             yield raw.problem(
                 ("spec", "targets", index),
                 f"target {name!r} does not exist, neither here nor in the database",
                 value=name,
-                hint=did_you_mean(name, known),
+                hint=suggest_name(name, known),
             )
 
 
-def _target(raw: RawDocument, gpus: Gpus) -> Mistakes:
+def _check_target(raw: RawDocument, gpus: Gpus) -> Mistakes:
     pools = _get(raw.value, "spec", "pools")
     names: dict[str, int] = {}
     for index, pool in enumerate(pools if isinstance(pools, list) else ()):
         if not isinstance(pool, dict):
             continue
         path: FieldPath = ("spec", "pools", index)
-        yield from _try(raw, (*path, "gpu"), pool.get("gpu"), lambda v: resolve_gpu(v, gpus))
-        yield from _try(
+        yield from _check_value(
+            raw, (*path, "gpu"), pool.get("gpu"), lambda v: resolve_gpu(v, gpus)
+        )
+        yield from _check_value(
             raw, (*path, "driver"), pool.get("driver"), lambda v: parse_version("driver", v)
         )
         name = pool.get("name")
         if isinstance(name, str) and names.setdefault(name, index) != index:
             what = f"the pool {name!r} is stated twice"
             yield raw.problem((*path, "name"), what, value=name, hint="name each pool once")
-    yield from _namespaces(raw)
-    yield from _strictness(raw)
+    yield from _check_namespaces(raw)
+    yield from _check_strictness(raw)
     age = ("spec", "policy", "canary", "maxAge")
-    yield from _try(raw, age, _get(raw.value, *age), parse_duration)
+    yield from _check_value(raw, age, _get(raw.value, *age), parse_duration)
     longest = ("spec", "policy", "waivers", "maxDuration")
-    yield from _try(raw, longest, _get(raw.value, *longest), parse_duration)
-    yield from _twice(raw, ("spec", "policy", "canary", "suites"))
-    yield from _twice(raw, ("spec", "policy", "canary", "soak"))
+    yield from _check_value(raw, longest, _get(raw.value, *longest), parse_duration)
+    yield from _check_repeats(raw, ("spec", "policy", "canary", "suites"))
+    yield from _check_repeats(raw, ("spec", "policy", "canary", "soak"))
 
 
-def _strictness(raw: RawDocument) -> Mistakes:
+def _check_strictness(raw: RawDocument) -> Mistakes:
     """Yield ``entries: strict`` without ``requireEntry``, which has no effect."""
     policy = _get(raw.value, "spec", "policy")
     strict = isinstance(policy, dict) and policy.get("entries") == "strict"
@@ -92,9 +93,9 @@ def _strictness(raw: RawDocument) -> Mistakes:
         )
 
 
-def _namespaces(raw: RawDocument) -> Mistakes:
+def _check_namespaces(raw: RawDocument) -> Mistakes:
     """Yield globs that no namespace of Kubernetes matches: they protect nothing."""
-    for index, glob in _texts(raw.value, "spec", "match", "namespaces"):
+    for index, glob in _list_texts(raw.value, "spec", "match", "namespaces"):
         if glob and not _NAMESPACES.fullmatch(glob):
             yield raw.problem(
                 ("spec", "match", "namespaces", index),
@@ -104,46 +105,50 @@ def _namespaces(raw: RawDocument) -> Mistakes:
             )
 
 
-def _entry(raw: RawDocument, gpus: Gpus) -> Mistakes:
-    yield from _components(raw, ("spec", "components"))
-    for index, name in _texts(raw.value, "spec", "gpus"):
-        yield from _try(raw, ("spec", "gpus", index), name, lambda v: _product(v, gpus))
-    yield from _twice(raw, ("spec", "targets"))
-    yield from _twice(raw, ("spec", "gpus"))
+def _check_entry(raw: RawDocument, gpus: Gpus) -> Mistakes:
+    yield from _check_components(raw, ("spec", "components"))
+    for index, name in _list_texts(raw.value, "spec", "gpus"):
+        yield from _check_value(
+            raw, ("spec", "gpus", index), name, lambda v: _check_product(v, gpus)
+        )
+    yield from _check_repeats(raw, ("spec", "targets"))
+    yield from _check_repeats(raw, ("spec", "gpus"))
 
 
-def _product(name: str, gpus: Gpus) -> None:
+def _check_product(name: str, gpus: Gpus) -> None:
     if not resolve_gpu(name, gpus).product:
         what = f"{name!r} is a compute capability; an entry is for products"
         raise BadInput(what, value=name, hint="like A100, A100-SXM4-80GB or L4")
 
 
-def _waiver(raw: RawDocument, gpus: Gpus) -> Mistakes:
-    for index, rule in _texts(raw.value, "spec", "rules"):
+def _check_waiver(raw: RawDocument, gpus: Gpus) -> Mistakes:
+    for index, rule in _list_texts(raw.value, "spec", "rules"):
         path: FieldPath = ("spec", "rules", index)
         if (known := BY_ID.get(rule)) and known.not_waivable:
             why = f"{rule} {known.not_waivable}; it cannot be waived"
             yield raw.problem(path, why, value=rule)
         elif rule not in BY_ID and re.search(RULE_PATTERN, rule):
-            hint = did_you_mean(rule, BY_ID)
+            hint = suggest_name(rule, BY_ID)
             yield raw.problem(path, f"there is no rule {rule}", value=rule, hint=hint)
     for name in ("owner", "reason"):
         said = _get(raw.value, "spec", name)
         if isinstance(said, str) and said and not said.strip():
             yield raw.problem(("spec", name), "must not be blank", value=said)
     path = ("spec", "match", "components")
-    yield from _components(raw, path)
+    yield from _check_components(raw, path)
     for key in _get(raw.value, *path) if isinstance(_get(raw.value, *path), dict) else ():
-        if _canonical(key) == "driver":
+        if _canonical_name(key) == "driver":
             what = "a waiver matches stacks, and the driver belongs to the pool"
             yield raw.problem((*path, key), what, hint="name the targets instead")
-    yield from _everything(raw)
-    yield from _try(raw, ("spec", "expires"), _get(raw.value, "spec", "expires"), _day)
-    yield from _twice(raw, ("spec", "rules"))
-    yield from _twice(raw, ("spec", "targets"))
+    yield from _check_everything(raw)
+    yield from _check_value(
+        raw, ("spec", "expires"), _get(raw.value, "spec", "expires"), _check_day
+    )
+    yield from _check_repeats(raw, ("spec", "rules"))
+    yield from _check_repeats(raw, ("spec", "targets"))
 
 
-def _everything(raw: RawDocument) -> Mistakes:
+def _check_everything(raw: RawDocument) -> Mistakes:
     """Yield a waiver for everything that names an image or components as well."""
     match = _get(raw.value, "spec", "match")
     if _get(match, "everything") is not True:
@@ -155,7 +160,7 @@ def _everything(raw: RawDocument) -> Mistakes:
             yield raw.problem(("spec", "match", "everything"), what, value=True, hint=hint)
 
 
-def _components(raw: RawDocument, path: FieldPath) -> Mistakes:
+def _check_components(raw: RawDocument, path: FieldPath) -> Mistakes:
     stated = _get(raw.value, *path)
     seen: dict[str, str] = {}
     for key, text in stated.items() if isinstance(stated, dict) else ():
@@ -173,65 +178,67 @@ def _components(raw: RawDocument, path: FieldPath) -> Mistakes:
         if seen.setdefault(name, key) != key:
             what = f"{key} and {seen[name]} are both {name}"
             yield raw.problem((*path, key), what, value=key, hint="name each component once")
-        yield from _try(raw, (*path, key), text, lambda v, n=name: _constraint(n, v))  # type: ignore[misc]
+        yield from _check_value(raw, (*path, key), text, lambda v, n=name: _check_constraint(n, v))  # type: ignore[misc]
 
 
-def _constraint(component: str, text: str) -> None:
+def _check_constraint(component: str, text: str) -> None:
     if parse_constraint(component, text).is_empty:
         hint = "the lower bound first, like >=535.104.05,<536"
         raise BadInput(f"no version of {component} is {text}", value=text, hint=hint)
 
 
-def canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
+def to_canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
     """Return the same document with canonical component names (``pytorch`` becomes ``torch``).
 
     A pool that names no processor gets the processor of its GPU: GH200 has an Arm processor.
     """
     if kind == "Target":
-        return _with_processors(body, gpus)
+        return _add_processors(body, gpus)
     path = {"Entry": ("spec",), "Waiver": ("spec", "match")}.get(kind)
     if path is None:
         return body
     components = _get(body, *path, "components")
-    if not isinstance(components, dict) or all(_canonical(key) == key for key in components):
+    if not isinstance(components, dict) or all(_canonical_name(key) == key for key in components):
         return body
-    renamed = {_canonical(key): text for key, text in components.items()}
-    return _with(body, (*path, "components"), renamed)
+    renamed = {_canonical_name(key): text for key, text in components.items()}
+    return _replace_at(body, (*path, "components"), renamed)
 
 
-def _with_processors(body: dict[str, Any], gpus: Gpus) -> dict[str, Any]:
+def _add_processors(body: dict[str, Any], gpus: Gpus) -> dict[str, Any]:
     pools = _get(body, "spec", "pools")
-    found = [_with_processor(pool, gpus) for pool in pools] if isinstance(pools, list) else pools
-    return body if found == pools else _with(body, ("spec", "pools"), found)
+    found = [_add_processor(pool, gpus) for pool in pools] if isinstance(pools, list) else pools
+    return body if found == pools else _replace_at(body, ("spec", "pools"), found)
 
 
-def _with_processor(pool: Any, gpus: Gpus) -> Any:
+def _add_processor(pool: Any, gpus: Gpus) -> Any:
     if not isinstance(pool, dict) or "cpu" in pool or not isinstance(pool.get("gpu"), str):
         return pool
     cpu = resolve_gpu(pool["gpu"], gpus).cpu
     return {**pool, "cpu": cpu} if cpu else pool
 
 
-def _canonical(key: str) -> str | None:
+def _canonical_name(key: str) -> str | None:
     try:
         return resolve_component(key).component.name
     except BadInput:
         return None
 
 
-def _with(body: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+def _replace_at(body: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
     head, *rest = path
-    return {**body, head: _with(body[head], tuple(rest), value) if rest else value}
+    return {**body, head: _replace_at(body[head], tuple(rest), value) if rest else value}
 
 
-def _day(text: str) -> date:
+def _check_day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
         raise BadInput(f"{text!r} is not a date", value=text, hint="like 2027-01-31") from None
 
 
-def _try(raw: RawDocument, path: FieldPath, value: Any, read: Callable[[str], object]) -> Mistakes:
+def _check_value(
+    raw: RawDocument, path: FieldPath, value: Any, read: Callable[[str], object]
+) -> Mistakes:
     """Yield a reader's error about a text; the schema reports other types."""
     if not isinstance(value, str):
         return
@@ -241,15 +248,15 @@ def _try(raw: RawDocument, path: FieldPath, value: Any, read: Callable[[str], ob
         yield raw.problem(path, error.problem, value=value, hint=error.hint)
 
 
-def _twice(raw: RawDocument, path: FieldPath) -> Mistakes:
+def _check_repeats(raw: RawDocument, path: FieldPath) -> Mistakes:
     seen: set[str] = set()
-    for index, text in _texts(raw.value, *path):
+    for index, text in _list_texts(raw.value, *path):
         if text in seen:
             yield raw.problem((*path, index), f"{text} is stated twice", value=text)
         seen.add(text)
 
 
-def _texts(value: Any, *path: str | int) -> Iterator[tuple[int, str]]:
+def _list_texts(value: Any, *path: str | int) -> Iterator[tuple[int, str]]:
     found = _get(value, *path)
     for index, item in enumerate(found if isinstance(found, list | tuple) else ()):
         if isinstance(item, str):
@@ -263,9 +270,9 @@ def _get(value: Any, *path: str | int) -> Any:
 
 
 _CHECKS: dict[str, Callable[[RawDocument, Gpus], Mistakes]] = {
-    "Target": _target,
-    "Entry": _entry,
-    "Waiver": _waiver,
+    "Target": _check_target,
+    "Entry": _check_entry,
+    "Waiver": _check_waiver,
 }
 
 
@@ -329,7 +336,7 @@ def waiver_problems(
         waiver: the document after reading.
         latest: latest end of the waiver.
     """
-    if not waiver.spec.match.is_narrow and _stated(raw.value) is not True:
+    if not waiver.spec.match.is_narrow and _read_everything(raw.value) is not True:
         yield raw.problem(
             ("spec", "match"),
             "names neither an image nor components: the waiver is for every stack of its targets",
@@ -346,7 +353,7 @@ def waiver_problems(
         )
 
 
-def _stated(document: Any) -> Any:
+def _read_everything(document: Any) -> Any:
     for step in ("spec", "match", "everything"):
         document = document.get(step) if isinstance(document, dict) else None
     return document

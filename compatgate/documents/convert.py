@@ -9,16 +9,16 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import normalise, resolve_gpu
-from compatgate.core.matrix import CanaryPolicy, Entry, Policy, Pool, Target, Waiver
+from compatgate.core.matrix import Constraint, Entry, Waiver, parse_constraint
+from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.versions import parse_version
 from compatgate.documents.quantities import parse_duration
 from compatgate.documents.specs import EntryDoc, PolicySpec, PoolSpec, TargetDoc, WaiverDoc
 from compatgate.errors import BadInput
 
-_MOST_SKUS = 4096
+_MAX_SKUS = 4096
 
 
 def to_target(document: TargetDoc, gpus: Gpus) -> Target:
@@ -51,7 +51,7 @@ def to_entry(document: EntryDoc, gpus: Gpus, revision: int) -> Entry:
         components=_constraints(spec.components),
         status=spec.status,
         reason=spec.reason,
-        gpus=tuple(dict.fromkeys(sku for name in spec.gpus for sku in _skus(name, gpus))),
+        gpus=tuple(dict.fromkeys(sku for name in spec.gpus for sku in _resolve_skus(name, gpus))),
         replacement=spec.replacement,
         revision=revision,
     )
@@ -76,11 +76,11 @@ _SKUS: dict[tuple[int, str], tuple[Gpus, tuple[str, ...]]] = {}
 """Resolved names by table; the table is held, so that its id stays valid."""
 
 
-def _skus(name: str, gpus: Gpus) -> tuple[str, ...]:
+def _resolve_skus(name: str, gpus: Gpus) -> tuple[str, ...]:
     """Return the names of pools that a GPU name means: a SKU, or a family and all its members."""
     key = (id(gpus), name)
     if key not in _SKUS:
-        if len(_SKUS) >= _MOST_SKUS:
+        if len(_SKUS) >= _MAX_SKUS:
             _SKUS.clear()
         _SKUS[key] = (gpus, _find_skus(name, gpus))
     return _SKUS[key][1]
@@ -138,7 +138,7 @@ def _seconds(text: str) -> int:
 
 
 @contextmanager
-def many_objects() -> Iterator[None]:
+def pause_garbage_collection() -> Iterator[None]:
     """Run no garbage collection inside: each would walk all new objects and free none."""
     was_enabled = gc.isenabled()
     gc.disable()

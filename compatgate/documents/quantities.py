@@ -9,7 +9,7 @@ from compatgate.errors import BadInput
 
 DURATION_PATTERN = r"^[1-9][0-9]{0,8}[smhdw]$(?!\n)"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_LONGEST = 100 * 365 * 86400
+_MAX_SECONDS = 100 * 365 * 86400
 
 
 def parse_duration(text: str, *, field: str = "duration") -> timedelta:
@@ -26,7 +26,7 @@ def parse_duration(text: str, *, field: str = "duration") -> timedelta:
     if not re.search(DURATION_PATTERN, text):
         raise BadInput(f"{text!r} is not a duration", field=field, value=text, hint=hint)
     seconds = int(text[:-1]) * _SECONDS[text[-1]]
-    if seconds > _LONGEST:
+    if seconds > _MAX_SECONDS:
         raise BadInput(f"{text} is longer than 100 years", field=field, value=text, hint=hint)
     return timedelta(seconds=seconds)
 

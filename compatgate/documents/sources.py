@@ -15,7 +15,7 @@ from msgspec import Struct
 from compatgate.errors import BadInput, ManyProblems
 
 SUFFIXES = (".yaml", ".yml", ".json")
-LARGEST_FILE = 256 * 1024 * 1024
+MAX_FILE_SIZE = 256 * 1024 * 1024
 """Bytes; 100,000 entries take some 30 MB."""
 
 
@@ -43,10 +43,10 @@ def read_paths(paths: Iterable[str | Path]) -> list[Source]:
 
 def _read(path: str) -> list[Source]:
     if path == "-":
-        return [Source("<stdin>", _decode("<stdin>", sys.stdin.buffer.read(LARGEST_FILE + 1)))]
+        return [Source("<stdin>", _decode("<stdin>", sys.stdin.buffer.read(MAX_FILE_SIZE + 1)))]
     place = Path(path)
     if not place.is_dir():
-        return [_file(place)]
+        return [_read_file(place)]
     files = sorted(
         p
         for p in place.rglob("*")
@@ -57,21 +57,21 @@ def _read(path: str) -> list[Source]:
     if not files:
         hint = f"documents end in {', '.join(SUFFIXES)}"
         raise BadInput(f"no documents below {path}", field="file", value=path, hint=hint)
-    return [_file(p) for p in files]
+    return [_read_file(p) for p in files]
 
 
-def _file(path: Path) -> Source:
+def _read_file(path: Path) -> Source:
     try:
         with path.open("rb") as stream:
-            return Source(str(path), _decode(str(path), stream.read(LARGEST_FILE + 1)))
+            return Source(str(path), _decode(str(path), stream.read(MAX_FILE_SIZE + 1)))
     except OSError as error:
         reason = error.strerror or str(error)
         raise BadInput(f"cannot read {path}: {reason}", field="file", value=str(path)) from None
 
 
 def _decode(name: str, content: bytes) -> str:
-    if len(content) > LARGEST_FILE:
-        raise BadInput(f"{name} is larger than {LARGEST_FILE} bytes", field="file", value=name)
+    if len(content) > MAX_FILE_SIZE:
+        raise BadInput(f"{name} is larger than {MAX_FILE_SIZE} bytes", field="file", value=name)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -79,12 +79,12 @@ def _decode(name: str, content: bytes) -> str:
         raise BadInput(f"{name}:{line}: not UTF-8 text", field="file", value=name) from None
 
 
-_ENOUGH = 1000
+_MAX_PROBLEMS = 1000
 FieldPath = tuple[str | int, ...]
 """A place in a document: ``("spec", "pools", 0, "gpu")``."""
 
 
-def dotted(path: FieldPath) -> str:
+def format_path(path: FieldPath) -> str:
     """Format a path as ``spec.pools[0].gpu``; a key with dots is bracketed."""
     text = ""
     for step in path:
@@ -121,7 +121,7 @@ class DocumentProblem(BadInput):
         value: object = None,
         hint: str = "",
     ) -> None:
-        super().__init__(problem, field=dotted(path) or None, value=value, hint=hint)
+        super().__init__(problem, field=format_path(path) or None, value=value, hint=hint)
         self.file = file
         self.line = line
         self.document = document
@@ -166,7 +166,7 @@ class Problems:
     @property
     def enough(self) -> bool:
         """Return whether there are as many mistakes as are reported at once."""
-        return len(self._found) >= _ENOUGH
+        return len(self._found) >= _MAX_PROBLEMS
 
     def raise_if_any(self) -> None:
         """Raise an error if there are mistakes.
@@ -188,17 +188,17 @@ class Problems:
         return len(self._found)
 
 
-_MOST = 2000
+_MAX_NAMES = 2000
 """Names that a hint is searched in; with more names the search takes too long."""
 
 
-def did_you_mean(name: str, known: Collection[str]) -> str:
+def suggest_name(name: str, known: Collection[str]) -> str:
     """Return a hint for a missing name: similar names, or a few of the known names."""
     from difflib import get_close_matches
 
     if not known:
         return "none exist yet"
-    if len(known) > _MOST:
+    if len(known) > _MAX_NAMES:
         return ""
     if near := get_close_matches(name, known, n=2):
         return f"did you mean {' or '.join(near)}?"

@@ -12,19 +12,19 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from compatgate.core.matrix import (
+from compatgate.core.matrix import EntryStatus
+from compatgate.core.request import (
     Cpu,
     EntriesMode,
+    FailurePolicy,
     Mode,
-    OnFailure,
-    OnUnknown,
     Os,
     PackagesMode,
-    Promote,
-    Status,
+    PromotionMode,
+    UnknownPolicy,
 )
 from compatgate.documents.quantities import DURATION_PATTERN as DURATION
-from compatgate.documents.sources import FieldPath, dotted
+from compatgate.documents.sources import FieldPath, format_path
 
 API_VERSION = "compatgate.dev/v1"
 Kind = Literal["Target", "Entry", "Waiver"]
@@ -98,8 +98,8 @@ class CanarySpec(_Spec, frozen=True):
     suites: Annotated[tuple[Name, ...], Meta(min_length=1)] = ("smoke",)
     accept_development: bool = False
     soak: tuple[Name, ...] = ()
-    promote: Promote = "approval"
-    on_failure: OnFailure = "warn"
+    promote: PromotionMode = "approval"
+    on_failure: FailurePolicy = "warn"
 
 
 class WaiverPolicySpec(_Spec, frozen=True):
@@ -114,7 +114,7 @@ class PolicySpec(_Spec, frozen=True):
     mode: Mode = "enforce"
     require_entry: bool = False
     canary: CanarySpec = CanarySpec()
-    on_unknown: OnUnknown = "fail"
+    on_unknown: UnknownPolicy = "fail"
     packages: PackagesMode = "enforce"
     entries: EntriesMode = "lenient"
     waivers: WaiverPolicySpec | UnsetType = UNSET
@@ -133,7 +133,7 @@ class EntrySpec(_Spec, frozen=True):
 
     targets: TargetRefs
     components: Annotated[Components, Meta(min_length=1)]
-    status: Status
+    status: EntryStatus
     reason: Text = ""
     gpus: tuple[Line, ...] = ()
     replacement: Line | None = None
@@ -233,7 +233,7 @@ def to_body(document: Document) -> dict[str, Any]:
     raw: dict[str, Any] = msgspec.to_builtins(document)
     kind = raw.pop("kind")
     body = {"apiVersion": raw.pop("apiVersion"), "kind": kind, **raw}
-    return cast(dict[str, Any], _without_empty(body))
+    return cast(dict[str, Any], _drop_empty(body))
 
 
 def encode(document: Document) -> str:
@@ -243,10 +243,10 @@ def encode(document: Document) -> str:
 
 def decode(kind: str, text: str | bytes) -> Document:
     """Read a document that `encode` wrote."""
-    return explicit(msgspec.json.decode(text, type=TYPES[kind]))
+    return make_explicit(msgspec.json.decode(text, type=TYPES[kind]))
 
 
-def explicit(document: Document) -> Document:
+def make_explicit(document: Document) -> Document:
     """Return the document, with ``everything`` set in a waiver for every stack, as now required."""
     if not isinstance(document, WaiverDoc):
         return document
@@ -255,16 +255,16 @@ def explicit(document: Document) -> Document:
     return replace(document, spec=replace(document.spec, match=match))
 
 
-def _without_empty(value: Any) -> Any:
+def _drop_empty(value: Any) -> Any:
     if isinstance(value, dict):
-        cleaned = {key: _without_empty(item) for key, item in value.items()}
+        cleaned = {key: _drop_empty(item) for key, item in value.items()}
         return {
             key: item
             for key, item in cleaned.items()
             if item not in (None, {}, []) and not (key == "reason" and item == "")
         }
     if isinstance(value, list | tuple):
-        return [_without_empty(item) for item in value]
+        return [_drop_empty(item) for item in value]
     return value
 
 
@@ -311,7 +311,7 @@ class Change(Struct, frozen=True):
         }
 
 
-def change(before: Document | None, after: Document | None) -> Change | None:
+def compare_document(before: Document | None, after: Document | None) -> Change | None:
     """Return the difference between two versions of a document; None when they are equal."""
     document = after or before
     if document is None or before == after:
@@ -323,11 +323,11 @@ def change(before: Document | None, after: Document | None) -> Change | None:
     )
 
 
-def compare(before: Iterable[Document], after: Iterable[Document]) -> list[Change]:
+def compare_documents(before: Iterable[Document], after: Iterable[Document]) -> list[Change]:
     """Return the changes from one set of documents to another: by kind, then by name."""
     old = {key_of(document): document for document in before}
     new = {key_of(document): document for document in after}
-    found = [change(old.get(key), new.get(key)) for key in old.keys() | new.keys()]
+    found = [compare_document(old.get(key), new.get(key)) for key in old.keys() | new.keys()]
     return sorted((c for c in found if c is not None), key=lambda c: (KINDS.index(c.kind), c.name))
 
 
@@ -335,13 +335,13 @@ def _compare(path: FieldPath, before: Any, after: Any) -> Iterator[FieldChange]:
     if isinstance(before, dict) and isinstance(after, dict):
         for key in [*before, *(k for k in after if k not in before)]:
             yield from _compare((*path, key), before.get(key), after.get(key))
-    elif _named(before) and _named(after):
-        yield from _compare(path, _by_name(before), _by_name(after))
+    elif _is_named_list(before) and _is_named_list(after):
+        yield from _compare(path, _index_by_name(before), _index_by_name(after))
     elif before != after:
-        yield FieldChange(dotted(path), before, after)
+        yield FieldChange(format_path(path), before, after)
 
 
-def _named(value: Any) -> bool:
+def _is_named_list(value: Any) -> bool:
     """Return whether a list is of named items (pools), which compare by name."""
     return (
         isinstance(value, list)
@@ -350,5 +350,5 @@ def _named(value: Any) -> bool:
     )
 
 
-def _by_name(items: list[dict[str, Any]]) -> dict[str, Any]:
+def _index_by_name(items: list[dict[str, Any]]) -> dict[str, Any]:
     return {item["name"]: item for item in items}

@@ -85,10 +85,10 @@ def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
     reader = _Reader(source, problems)
     found = False
     try:
-        for root in compose(as_yaml(source.text)):
+        for root in compose(convert_json(source.text)):
             roots = root.value if isinstance(root, SequenceNode) else [root]
             for node in roots:
-                if node is root and _is_nothing(node):
+                if node is root and _is_empty_document(node):
                     continue
                 found = True
                 yield RawDocument(source.file, reader.value(node, (), 0), node)
@@ -100,14 +100,16 @@ def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
         mark = error.problem_mark or error.context_mark
         what = " ".join(filter(None, (error.context, error.problem)))
         line = mark.line + 1 if mark else None
-        reader.report(line, f"not valid YAML: {what}", hint=_hint(source.text, error))
+        reader.report(
+            line, f"not valid YAML: {what}", hint=_explain_syntax_error(source.text, error)
+        )
     except yaml.YAMLError as error:
         reader.report(None, f"not valid YAML: {error}")
-    except TooMuchError as error:
+    except TextTooComplexError as error:
         reader.report(error.line, error.problem)
 
 
-def _hint(text: str, error: yaml.MarkedYAMLError) -> str:
+def _explain_syntax_error(text: str, error: yaml.MarkedYAMLError) -> str:
     """Return the usual reason of a YAML error."""
     lines, mark = text.splitlines(), error.problem_mark
     line = lines[mark.line] if mark and mark.line < len(lines) else ""
@@ -120,11 +122,11 @@ def _hint(text: str, error: yaml.MarkedYAMLError) -> str:
     return ""
 
 
-def _is_nothing(node: Node) -> bool:
+def _is_empty_document(node: Node) -> bool:
     return isinstance(node, ScalarNode) and node.tag == _TAG + "null" and not node.value
 
 
-def as_yaml(text: str) -> str:
+def convert_json(text: str) -> str:
     """Convert JSON that YAML 1.1 does not accept: with tabs, or characters as two escapes."""
     if text.lstrip()[:1] not in ("{", "[") or not ("\t" in text or "\\u" in text):
         return text
@@ -132,10 +134,10 @@ def as_yaml(text: str) -> str:
         json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return _ESCAPES.sub(_unescaped, text.replace("\t", " "))
+    return _ESCAPES.sub(_unescape, text.replace("\t", " "))
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     if len(match[0]) < len(r"\ud83d\ude00"):
         return match[0]
     character: str = json.loads(f'"{match[0]}"')
@@ -158,9 +160,9 @@ class _Reader:
     def value(self, node: Node, path: FieldPath, depth: int) -> Any:
         self._visits_left -= 1
         if self._visits_left < 0:
-            raise TooMuchError(_line(node), "aliases expand to far more than the file holds")
-        if depth > DEEPEST:
-            raise TooMuchError(_line(node), "nested too deeply, or an alias contains itself")
+            raise TextTooComplexError(_line(node), "aliases expand to far more than the file holds")
+        if depth > MAX_DEPTH:
+            raise TextTooComplexError(_line(node), "nested too deeply, or an alias contains itself")
         if isinstance(node, MappingNode):
             return self._mapping(node, path, depth)
         if isinstance(node, SequenceNode):
@@ -229,14 +231,14 @@ def _walk(node: Node, path: FieldPath) -> tuple[int, Node, FieldPath]:
     """Follow a path as far as it exists; return line, node, and the rest of the path."""
     line = _line(node)
     for index, step in enumerate(path):
-        pair = _child(node, step)
+        pair = _find_child(node, step)
         if pair is None:
             return line, node, path[index:]
         line, node = _line(pair[0]), pair[1]
     return line, node, ()
 
 
-def _child(node: Node, step: str | int) -> tuple[Node, Node] | None:
+def _find_child(node: Node, step: str | int) -> tuple[Node, Node] | None:
     if isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
         item = node.value[step]
         return item, item
@@ -248,16 +250,16 @@ def _child(node: Node, step: str | int) -> tuple[Node, Node] | None:
     for key, value in node.value:
         if key.tag.endswith(":merge"):
             for part in value.value if isinstance(value, SequenceNode) else [value]:
-                if found := _child(part, step):
+                if found := _find_child(part, step):
                     return found
     return None
 
 
-DEEPEST = 32
+MAX_DEPTH = 32
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class TooMuchError(Exception):
+class TextTooComplexError(Exception):
     """A text that is too deep or expands too far to be read.
 
     Attributes:
@@ -294,9 +296,9 @@ def _check_depth(text: str) -> None:
         while not isinstance(event := loader.get_event(), StreamEndEvent):
             if isinstance(event, CollectionStartEvent):
                 depth += 1
-                if depth > DEEPEST:
+                if depth > MAX_DEPTH:
                     mark: Any = event.start_mark
-                    raise TooMuchError(mark.line + 1, "nested too deeply")
+                    raise TextTooComplexError(mark.line + 1, "nested too deeply")
             elif isinstance(event, CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:

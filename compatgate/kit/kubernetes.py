@@ -1,19 +1,19 @@
-"""Ask the API server of a cluster, through the official client.
+"""Ask the API server of a cluster, and read the objects that it sends.
 
-Runs of workloads in a cluster and the agents that look at its nodes both use this. The client is
-imported when a cluster is to be reached. An error says what another attempt, or whoever asked, may
-make of it.
+The official client (extra ``kubernetes``) builds the connection and the requests. It is imported
+when a command reaches a cluster. An error says what another attempt or the caller may do. A value
+of an unexpected type in an object counts as missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from compatgate.errors import BadInput, Conflict, Infrastructure, NotFound
+from compatgate.errors import BadInput, Conflict, InfrastructureError, NotFound
 
 RETRY_PAUSES = (0.5, 1.0, 2.0, 4.0)
 """Pauses between retries, in seconds."""
@@ -117,12 +117,12 @@ def kubernetes_client() -> Any:
     return module
 
 
-TRY_AGAIN = (429, 500, 502, 503, 504)
+RETRY_HINT = (429, 500, 502, 503, 504)
 """Statuses of a busy server."""
 _LONGEST_PAUSE_S = 30.0
 
 
-class ServerBusy(Infrastructure):
+class ServerBusy(InfrastructureError):
     """An error: the server is busy; it may have sent a pause."""
 
     retry_after: float | None = None
@@ -136,7 +136,7 @@ class ObjectExists(Conflict):
     """An error: an object of this name exists, or was changed meanwhile."""
 
 
-class VersionGone(Infrastructure):
+class VersionGone(InfrastructureError):
     """An error: the server no longer has the version of a watch; list again."""
 
 
@@ -171,3 +171,64 @@ def error_text(body: Any) -> str:
     except (msgspec.DecodeError, TypeError):
         message = body.decode(errors="replace") if isinstance(body, bytes) else body
     return " ".join(str(message or "").split())[:1000]
+
+
+_EMPTY_MAPPING: dict[str, Any] = {}
+WILDCARD = "*"
+
+
+def read_mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value if it is a mapping, else an empty one."""
+    return value if isinstance(value, dict) else _EMPTY_MAPPING
+
+
+def read_list(value: Any) -> list[Any]:
+    """Return the value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def read_text(value: Any) -> str:
+    """Return the value if it is text, else empty text."""
+    return value if isinstance(value, str) else ""
+
+
+def read_labels(value: Any) -> dict[str, str]:
+    """Return the text-to-text pairs of a mapping, such as labels and annotations."""
+    return {key: item for key, item in read_mapping(value).items() if isinstance(item, str)}
+
+
+def find_at(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield every value that a path matches, each with its own path.
+
+    Args:
+        value: document.
+        path: ``spec.workers.*.template``; ``*`` is every item of a list or value of a mapping.
+    """
+    found: list[tuple[str, Any]] = [("", value)]
+    for name in path.split("."):
+        found = [step for where, here in found for step in _steps(where, here, name)]
+    yield from found
+
+
+def _steps(where: str, here: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if name != WILDCARD:
+        if isinstance(here, dict) and name in here:
+            yield _joined(where, name), here[name]
+    elif isinstance(here, dict):
+        for key, item in here.items():
+            yield _joined(where, key), item
+    elif isinstance(here, list):
+        for number, item in enumerate(here):
+            yield f"{where}[{number}]", item
+
+
+def _joined(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def to_one_line(said: str, most: int) -> str:
+    """Return text on one line, without control characters, truncated to ``most`` characters."""
+    if not said.isprintable():
+        said = "".join(c if c.isprintable() else " " for c in said)
+    clean = " ".join(said.split())
+    return clean if len(clean) <= most else f"{clean[: most - 3]}..."

@@ -6,7 +6,16 @@ news and write what the index alone states. `compatgate.discovery.wheels` measur
 
 from __future__ import annotations
 
-from compatgate.refresh.index import NOT_TOLD, Bounds, Listing, News
-from compatgate.refresh.survey import Survey, chosen, followed, survey
+from compatgate.refresh.index import UNSTATED_BY_INDEX, Bounds, Listing, News
+from compatgate.refresh.survey import Survey, choose_subjects, list_subjects, survey
 
-__all__ = ["NOT_TOLD", "Bounds", "Listing", "News", "Survey", "chosen", "followed", "survey"]
+__all__ = [
+    "UNSTATED_BY_INDEX",
+    "Bounds",
+    "Listing",
+    "News",
+    "Survey",
+    "choose_subjects",
+    "list_subjects",
+    "survey",
+]

@@ -14,10 +14,10 @@ from packaging.version import Version
 
 from compatgate.core.facts.packages import Packages
 from compatgate.discovery.lockfiles.platform import Platform
-from compatgate.discovery.wheels.archive import Identity
+from compatgate.discovery.wheels.archive import WheelIdentity
 from compatgate.discovery.wheels.index import IndexFile, choose_wheel
 from compatgate.refresh.index import (
-    NOT_TOLD,
+    UNSTATED_BY_INDEX,
     Bounds,
     Listing,
     News,
@@ -26,10 +26,10 @@ from compatgate.refresh.index import (
     pythons,
 )
 from compatgate.refresh.requirements import (
-    Needed,
+    RequiredPackage,
+    applicable_requirements,
     cuda_of,
-    needed,
-    of_gpus,
+    gpu_requirements,
     pins_of,
     range_of,
     spec_of,
@@ -85,7 +85,7 @@ class FrameworkReader:
 
     def _fresh(self, offered: dict[str, list[IndexFile]], bounds: Bounds) -> list[str]:
         known = {Version(title) for title in self._known}
-        unknown = [t for t in offered if Version(t) not in known and not _is_rebuild(t, known)]
+        unknown = [t for t in offered if Version(t) not in known and not _is_post_release(t, known)]
         if self._named(bounds):
             asked = [title for title in unknown if self._is_asked(title, bounds)]
             return sorted(asked, key=Version, reverse=True)
@@ -132,10 +132,12 @@ class FrameworkReader:
         )
 
     def _entry(
-        self, title: str, identity: Identity, python: Record, builds: list[Record]
+        self, title: str, identity: WheelIdentity, python: Record, builds: list[Record]
     ) -> Record:
         names = _pythons_of(python)
-        core = of_gpus(needed(identity.requires, (), names), self._packages)
+        core = gpu_requirements(
+            applicable_requirements(identity.requires, (), names), self._packages
+        )
         pins = {
             name: {"spec": spec}
             for one in core
@@ -144,12 +146,16 @@ class FrameworkReader:
         }
         own = any(not recipe.package and not recipe.through for recipe in self._recipe.builds)
         rest = [] if own else [one for one in core if one.requirement.name not in pins]
-        asked = needed(identity.requires, self._recipe.extras, names) if self._recipe.extras else ()
+        asked = (
+            applicable_requirements(identity.requires, self._recipe.extras, names)
+            if self._recipe.extras
+            else ()
+        )
         entry: Record = {
             "version": title,
             "source": _metadata_of(identity),
             "confidence": "metadata",
-            "note": f"read from the package index alone, which does not state: {NOT_TOLD}",
+            "note": f"read from the package index alone, which does not state: {UNSTATED_BY_INDEX}",
             "python": python,
         }
         if pins:
@@ -160,7 +166,7 @@ class FrameworkReader:
             entry["documented"] = [{"package": identity.version}]
         return entry | {"builds": builds}
 
-    def _python(self, title: str, identity: Identity) -> Record:
+    def _python(self, title: str, identity: WheelIdentity) -> Record:
         """Return the Pythons of a release, from its wheels, else from the range in its metadata."""
         wheels = self._python_wheels(title)
         found: Record = {}
@@ -185,7 +191,9 @@ class FrameworkReader:
             return None
         identity = self._listing.identity(wheel[0])
         names = _pythons_of(python)
-        found = of_gpus(needed(identity.requires, recipe.extras, names), self._packages)
+        found = gpu_requirements(
+            applicable_requirements(identity.requires, recipe.extras, names), self._packages
+        )
         cuda = cuda_of(self._through(recipe.through, identity, names) if recipe.through else found)
         accepts = _accepts(recipe.accepts, cuda)
         if accepts is None:
@@ -210,15 +218,17 @@ class FrameworkReader:
             build["wheel"] = wheel[0].name
         return build | {"source": _metadata_of(identity), "confidence": "metadata"}
 
-    def _through(self, name: str, identity: Identity, names: Sequence[str]) -> Sequence[Needed]:
+    def _through(
+        self, name: str, identity: WheelIdentity, names: Sequence[str]
+    ) -> Sequence[RequiredPackage]:
         """Return the requirements of a framework that a release pins exactly."""
-        for one in needed(identity.requires, (), names):
+        for one in applicable_requirements(identity.requires, (), names):
             pins = [p for p in one.requirement.specifier if p.operator == "=="]
             if one.requirement.name == name and pins:
                 wheels = self._listing.releases(name).get(Version(pins[0].version), ())
                 chosen = choose_wheel(wheels, _X86)
                 base = self._listing.identity(chosen[0]) if chosen else None
-                return needed(base.requires, (), names) if base else ()
+                return applicable_requirements(base.requires, (), names) if base else ()
         return ()
 
     # --- additions -------------------------------------------------------------------------
@@ -286,7 +296,7 @@ def _python_update(known: Record, wheels: Sequence[IndexFile]) -> tuple[list[str
     return (added, update) if added else None
 
 
-def _is_rebuild(title: str, known: set[Version]) -> bool:
+def _is_post_release(title: str, known: set[Version]) -> bool:
     """Tell whether a release is a post-release of a known one, which needs no record."""
     version = Version(title)
     return version.post is not None and Version(version.base_version) in known
@@ -314,7 +324,7 @@ def _pythons_of(python: Record) -> list[str]:
     return ends or ["3.12"]
 
 
-def _groups(found: Sequence[Needed]) -> list[Record]:
+def _groups(found: Sequence[RequiredPackage]) -> list[Record]:
     """Group requirements by extra."""
     groups: dict[str, list[str]] = {}
     for one in found:
@@ -325,7 +335,7 @@ def _groups(found: Sequence[Needed]) -> list[Record]:
     ]
 
 
-def _metadata_of(identity: Identity) -> str:
+def _metadata_of(identity: WheelIdentity) -> str:
     return f"package metadata of {identity.package}=={identity.version} on the package index"
 
 

@@ -19,7 +19,7 @@ from packaging.version import Version
 
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.registry.transport import Transport
-from compatgate.discovery.wheels.archive import Archive, Identity, identity_of
+from compatgate.discovery.wheels.archive import Archive, WheelIdentity, read_identity
 from compatgate.discovery.wheels.byte_files import HashedFile, LocalFile, RangeFile
 from compatgate.discovery.wheels.index import IndexFile, PackageIndex, choose_wheel
 from compatgate.errors import NotFound
@@ -28,7 +28,7 @@ Kind = Literal["release", "build", "wheel", "rebuild", "python"]
 """``release``: a new release; ``build``: a build for another CUDA; ``wheel``: a wheel for another
 platform or Python; ``rebuild``: a wheel that replaces a known one; ``python``: wheels for more
 Pythons."""
-NOT_TOLD = "minimum driver, minimum capability, GPU code, builds of other indexes"
+UNSTATED_BY_INDEX = "minimum driver, minimum capability, GPU code, builds of other indexes"
 """Facts about frameworks and libraries that no index states: those fields stay absent."""
 
 
@@ -146,7 +146,7 @@ class Listing:
         self._index = index
         self._transport = transport
         self._wheels: dict[str, dict[Version, list[IndexFile]]] = {}
-        self._identities: dict[str, Identity] = {}
+        self._identities: dict[str, WheelIdentity] = {}
 
     def releases(self, package: str) -> dict[Version, list[IndexFile]]:
         """Return the wheels of a package by version, labels included; empty for an unknown package.
@@ -156,10 +156,10 @@ class Listing:
         """
         if package not in self._wheels:
             pages = (self._index.files(url, package) for url in self._index.urls)
-            self._wheels[package] = by_version(next(filter(None, pages), ()))
+            self._wheels[package] = group_by_version(next(filter(None, pages), ()))
         return self._wheels[package]
 
-    def identity(self, wheel: IndexFile) -> Identity:
+    def identity(self, wheel: IndexFile) -> WheelIdentity:
         """Return the metadata of a wheel: its metadata file (PEP 658), else read from the wheel.
 
         Raises:
@@ -170,11 +170,11 @@ class Listing:
         if wheel.name not in self._identities:
             beside = self._index.metadata(wheel)
             self._identities[wheel.name] = (
-                identity_of(beside, wheel.name) if beside is not None else self._inside(wheel)
+                read_identity(beside, wheel.name) if beside is not None else self._inside(wheel)
             )
         return self._identities[wheel.name]
 
-    def _inside(self, wheel: IndexFile) -> Identity:
+    def _inside(self, wheel: IndexFile) -> WheelIdentity:
         address = urlsplit(wheel.url)
         if address.scheme == "file":
             try:
@@ -190,7 +190,7 @@ class Listing:
             return Archive(HashedFile(file), wheel.name).identity
 
 
-def by_version(wheels: Iterable[IndexFile]) -> dict[Version, list[IndexFile]]:
+def group_by_version(wheels: Iterable[IndexFile]) -> dict[Version, list[IndexFile]]:
     """Group wheels by version, oldest first; skip files without a wheel's name."""
     found: defaultdict[Version, list[IndexFile]] = defaultdict(list)
     for wheel in wheels:

@@ -116,7 +116,7 @@ class LibraryReader:
         newest = {name: str(max(v for v, _ in rows)) for name, rows in packages.items()}
         entry = self._entry(title, newest)
         if kind == "build":
-            entry = _only_builds(entry, self._known[title])
+            entry = _changed_builds(entry, self._known[title])
         return News(package, version, kind, what, self._source, entry=entry, uploaded=uploaded)
 
     def _entry(self, title: str, newest: dict[str, str]) -> Record:
@@ -162,7 +162,7 @@ class LibraryReader:
 _BUILDS = ("version", "wheels", "cuda_majors", "cuda_majors_of_wheels")
 
 
-def _only_builds(entry: Record, known: Record) -> Record:
+def _changed_builds(entry: Record, known: Record) -> Record:
     """Return the fields that a package for another CUDA changes in a known record."""
     update = {name: value for name, value in entry.items() if name in _BUILDS}
     update["version"] = known["version"]

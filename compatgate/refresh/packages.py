@@ -55,7 +55,7 @@ def news_of_package(
     ]
     for version in sorted(set(by_version) & set(offered), reverse=True):
         if not bounds.named.get(name) or bounds.names(name, version):
-            found += _added(name, version, by_version[version], offered[version], bounds)
+            found += _additions(name, version, by_version[version], offered[version], bounds)
     return found, len(fresh) - len(kept)
 
 
@@ -122,7 +122,7 @@ def _representatives(
     return tuple({wheel.name: wheel for wheel in found}.values())
 
 
-def _added(
+def _additions(
     name: str,
     version: Version,
     records: Sequence[Record],
@@ -148,12 +148,12 @@ def _added(
             and (is_later(w.uploaded, began) or (asked and not covered))
             and (not bounds.since or w.uploaded >= bounds.since)
         ]
-        for wheel in _one_a_python(later, platform, covered=covered):
+        for wheel in _choose_per_python(later, platform, covered=covered):
             what = f"{wheel.name} was added {'later' if covered else 'for another platform'}"
             yield News(name, label, "wheel", what, facts, (wheel,), uploaded=wheel.uploaded)
 
 
-def _one_a_python(
+def _choose_per_python(
     wheels: Sequence[IndexFile], platform: Platform, *, covered: bool
 ) -> list[IndexFile]:
     """Choose one wheel per Python; choose one wheel only for a platform without a record."""

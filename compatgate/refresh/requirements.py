@@ -12,13 +12,13 @@ from packaging.version import Version
 
 from compatgate.core.components import find_component
 from compatgate.core.facts.packages import Packages
-from compatgate.errors import Damaged
+from compatgate.errors import DamagedContent
 
 _PYTHON_CLAUSE = re.compile(r"""python(?:_full)?_version\s*[<>=!]+\s*["'][\d.*]+["']""")
 _PINNED = ("cudnn", "nccl")
 
 
-class Needed(Struct, frozen=True):
+class RequiredPackage(Struct, frozen=True):
     """A requirement that applies on Linux x86_64, with its extra."""
 
     requirement: Requirement
@@ -32,9 +32,9 @@ class Needed(Struct, frozen=True):
         return found.component.name if found else None
 
 
-def needed(
+def applicable_requirements(
     requires: Iterable[str], extras: Sequence[str], pythons: Sequence[str]
-) -> tuple[Needed, ...]:
+) -> tuple[RequiredPackage, ...]:
     """Return the requirements that apply on Linux x86_64 for some of the Pythons.
 
     Args:
@@ -51,7 +51,7 @@ def needed(
         for extra in extras or ("",):
             applying = [p for p in pythons or ("3.12",) if _applies(requirement, extra, p)]
             if applying and (not extra or not _applies(requirement, "", applying[0])):
-                found.append(Needed(requirement, _plain(requirement), extra))
+                found.append(RequiredPackage(requirement, _strip_marker(requirement), extra))
                 break
     return tuple(found)
 
@@ -61,7 +61,7 @@ def _read(text: str) -> Requirement:
         return Requirement(text)
     except InvalidRequirement:
         hint = "no record is written for this release"
-        raise Damaged(
+        raise DamagedContent(
             "is not a requirement", field="Requires-Dist", value=text, hint=hint
         ) from None
 
@@ -82,7 +82,7 @@ def _applies(requirement: Requirement, extra: str, python: str) -> bool:
     return requirement.marker is None or requirement.marker.evaluate(environment)
 
 
-def _plain(requirement: Requirement) -> str:
+def _strip_marker(requirement: Requirement) -> str:
     """Return a requirement without the platform and extra in its marker."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     text = f"{requirement.name}{extras}{requirement.specifier}"
@@ -93,7 +93,7 @@ def _plain(requirement: Requirement) -> str:
     return f"{text}; {marker if ' or ' in marker else ' and '.join(clauses)}"
 
 
-def of_gpus(found: Iterable[Needed], packages: Packages) -> list[Needed]:
+def gpu_requirements(found: Iterable[RequiredPackage], packages: Packages) -> list[RequiredPackage]:
     """Return the requirements on packages that belong to a GPU stack."""
     return [
         one
@@ -104,18 +104,18 @@ def of_gpus(found: Iterable[Needed], packages: Packages) -> list[Needed]:
     ]
 
 
-def cuda_of(found: Iterable[Needed]) -> tuple[int, int] | None:
+def cuda_of(found: Iterable[RequiredPackage]) -> tuple[int, int] | None:
     """Return the lowest CUDA runtime that is required; None without one."""
     for one in found:
         if one.component != "cuda":
             continue
-        lowest = _lowest(one.requirement.specifier)
+        lowest = _lowest_version(one.requirement.specifier)
         if lowest is not None:
             return lowest.major, lowest.minor
     return None
 
 
-def _lowest(specifiers: SpecifierSet) -> Version | None:
+def _lowest_version(specifiers: SpecifierSet) -> Version | None:
     lower = [
         Version(one.version.removesuffix(".*"))
         for one in specifiers
@@ -124,7 +124,7 @@ def _lowest(specifiers: SpecifierSet) -> Version | None:
     return max(lower, default=None)
 
 
-def pins_of(found: Iterable[Needed], names: Sequence[str] = _PINNED) -> dict[str, str]:
+def pins_of(found: Iterable[RequiredPackage], names: Sequence[str] = _PINNED) -> dict[str, str]:
     """Return the pins of components: ``{"cudnn": "==9.1.0.70"}``."""
     pins: dict[str, str] = {}
     for one in found:

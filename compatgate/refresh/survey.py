@@ -30,7 +30,7 @@ NewsAndOmitted = tuple[list[News], int]
 FindNews = Callable[[Listing, Bounds], NewsAndOmitted]
 
 
-class Followed(Struct, frozen=True):
+class RefreshSubject(Struct, frozen=True):
     """A framework, library or package that a refresh compares with the index.
 
     Attributes:
@@ -62,7 +62,7 @@ class Survey(Struct, frozen=True):
     problem: CompatgateError | None = None
 
 
-def followed(library: Library, facts: Facts) -> list[Followed]:
+def list_subjects(library: Library, facts: Facts) -> list[RefreshSubject]:
     """List what a refresh compares: frameworks and libraries, then packages with records."""
     found = []
     for name in (*(n for n in library.names if n.startswith("frameworks/")), *LIBRARIES):
@@ -73,7 +73,7 @@ def followed(library: Library, facts: Facts) -> list[Followed]:
     return found
 
 
-def _framework(source: str, library: Library, facts: Facts) -> Followed | None:
+def _framework(source: str, library: Library, facts: Facts) -> RefreshSubject | None:
     document = library.document(source)
     recipe = recipe_of(document)
     if recipe is None:
@@ -83,10 +83,10 @@ def _framework(source: str, library: Library, facts: Facts) -> Followed | None:
         return FrameworkReader(document, recipe, listing, facts.packages).news(bounds)
 
     names = frozenset((document["component"], *recipe.names))
-    return Followed(source, names, recipe.names, look)
+    return RefreshSubject(source, names, recipe.names, look)
 
 
-def _library(source: str, library: Library) -> Followed | None:
+def _library(source: str, library: Library) -> RefreshSubject | None:
     document = library.document(source)
     distributions = tuple(document.get("distributions", ()))
 
@@ -94,24 +94,26 @@ def _library(source: str, library: Library) -> Followed | None:
         return LibraryReader(source, document, listing).news(bounds)
 
     names = frozenset((source, *distributions))
-    return Followed(source, names, distributions, look) if distributions else None
+    return RefreshSubject(source, names, distributions, look) if distributions else None
 
 
-def package(name: str, facts: Facts) -> Followed:
+def package(name: str, facts: Facts) -> RefreshSubject:
     """Describe a package, with or without records."""
 
     def look(listing: Listing, bounds: Bounds) -> NewsAndOmitted:
         return news_of_package(name, facts.records(name), listing.releases(name), bounds)
 
     has_wheels = bool(facts.records(name)) or name not in facts.recorded
-    return Followed(f"packages/{name}", frozenset((name,)), (name,), look, has_wheels)
+    return RefreshSubject(f"packages/{name}", frozenset((name,)), (name,), look, has_wheels)
 
 
-def chosen(known: Sequence[Followed], names: Sequence[str], facts: Facts) -> list[Followed]:
+def choose_subjects(
+    known: Sequence[RefreshSubject], names: Sequence[str], facts: Facts
+) -> list[RefreshSubject]:
     """Choose by name; choose all without names, and treat unknown names as packages."""
     if not names:
         return list(known)
-    found: dict[str, Followed] = {}
+    found: dict[str, RefreshSubject] = {}
     for name in map(str, map(canonicalize_name, names)):
         named = [one for one in known if name in one.names or title(one.facts) == name]
         for one in named or [package(name, facts)]:
@@ -119,7 +121,7 @@ def chosen(known: Sequence[Followed], names: Sequence[str], facts: Facts) -> lis
     return list(found.values())
 
 
-def survey(things: Sequence[Followed], listing: Listing, bounds: Bounds) -> Iterator[Survey]:
+def survey(things: Sequence[RefreshSubject], listing: Listing, bounds: Bounds) -> Iterator[Survey]:
     """Compare each one with the index; a failure is a problem of that one alone."""
     for one in things:
         try:
@@ -201,7 +203,7 @@ class Folder:
     def _records(self, package: str) -> tuple[Record, ...]:
         facts = f"packages/{package}"
         document = self._document(facts)
-        return records.of_document(package, document, self._path(facts)) if document else ()
+        return records.parse_records(package, document, self._path(facts)) if document else ()
 
     def _document(self, facts: str) -> dict[str, Any] | None:
         path = self._path(facts)

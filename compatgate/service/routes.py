@@ -1,4 +1,4 @@
-"""List every route of the API and every webhook."""
+"""List every route of the API, every webhook and every page."""
 
 from __future__ import annotations
 
@@ -9,16 +9,31 @@ from compatgate.kit.http.replies import Reply
 from compatgate.service.admission import api as admission
 from compatgate.service.attestations import api as attestations
 from compatgate.service.audit import api as audit
-from compatgate.service.baselines import api as evidence
+from compatgate.service.audit import pages as audit_pages
+from compatgate.service.baselines import api as baselines
+from compatgate.service.baselines import pages as baselines_pages
 from compatgate.service.facts import api as facts
+from compatgate.service.facts import pages as facts_pages
 from compatgate.service.gate import api as gate
+from compatgate.service.gate import ask_page
+from compatgate.service.gate import pages as gate_pages
+from compatgate.service.home import pages as home_pages
 from compatgate.service.matrix import api as matrix
+from compatgate.service.matrix import document_api, map_page
+from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
+from compatgate.service.nodes import pages as nodes_pages
 from compatgate.service.runs import api as runs
+from compatgate.service.runs import pages as runs_pages
+from compatgate.service.runs import staging_pages
 from compatgate.service.targets import api as targets
+from compatgate.service.targets import pages as targets_pages
 from compatgate.service.tokens import api as tokens
+from compatgate.service.tokens import pages as tokens_pages
 from compatgate.service.waivers import api as waivers
+from compatgate.service.waivers import pages as waivers_pages
 from compatgate.service.web.call import Call
+from compatgate.service.web.page import Page
 from compatgate.service.web.route import NoQuery, Returns, Route, route
 from compatgate.service.webhooks import api as webhooks
 
@@ -50,13 +65,13 @@ ROUTES: tuple[Route, ...] = (
     gate.stack_badge,
     gate.entry_badge,
     targets.list_targets,
-    *targets.documents,
+    *targets.TARGET_ROUTES,
     targets.list_target_pools,
     targets.list_pools,
-    matrix.list_entries,
-    *matrix.documents,
+    document_api.list_entries,
+    *document_api.ENTRY_ROUTES,
     waivers.list_waivers,
-    *waivers.documents,
+    *waivers.WAIVER_ROUTES,
     matrix.list_revisions,
     matrix.show_revision,
     matrix.diff_revisions,
@@ -79,12 +94,12 @@ ROUTES: tuple[Route, ...] = (
     runs.list_suites,
     runs.list_workloads,
     runs.list_evidence,
-    evidence.list_baselines,
-    evidence.show_baseline,
-    evidence.approve_baseline,
-    evidence.refuse_baseline,
-    evidence.export_baselines,
-    evidence.import_baselines,
+    baselines.list_baselines,
+    baselines.show_baseline,
+    baselines.approve_baseline,
+    baselines.refuse_baseline,
+    baselines.export_baselines,
+    baselines.import_baselines,
     nodes.list_nodes,
     nodes.report_nodes,
     nodes.show_node,
@@ -116,7 +131,6 @@ TAGS: dict[str, str] = {
     "hooks": "Webhooks: questions in the forms of other systems.",
 }
 
-
 _DEPLOYING = (
     webhooks.ask_argo_rollouts,
     webhooks.ask_flagger,
@@ -133,3 +147,68 @@ def views(service: Service) -> tuple[tuple[Route, Callable[[], Response]], ...]:
         (admission.validate, admission.make_view(service)),
         *((hook.route, webhooks.make_view(hook, service)) for hook in _DEPLOYING),
     )
+
+
+PAGES: tuple[Page, ...] = (
+    home_pages.show_home,
+    map_page.show_matrix,
+    ask_page.show_question,
+    ask_page.paste_question,
+    ask_page.log_question,
+    gate_pages.show_what_if,
+    audit_pages.show_audit,
+    audit_pages.show_verification,
+    facts_pages.show_tables,
+    facts_pages.show_table,
+    facts_pages.show_record,
+    facts_pages.show_rules,
+    facts_pages.show_rule,
+    tokens_pages.show_tokens,
+    tokens_pages.create_token,
+    tokens_pages.revoke_token,
+    targets_pages.show_targets,
+    targets_pages.show_target,
+    targets_pages.show_packages,
+    matrix_pages.show_entries,
+    matrix_pages.show_entry,
+    matrix_pages.change_entry,
+    waivers_pages.show_waivers,
+    waivers_pages.show_waiver,
+    waivers_pages.begin_waiver,
+    waivers_pages.create_waiver,
+    waivers_pages.end_waiver,
+    matrix_pages.show_revisions,
+    matrix_pages.show_revision,
+    matrix_pages.show_difference,
+    gate_pages.show_decisions,
+    gate_pages.show_verdict,
+    runs_pages.show_runs,
+    runs_pages.show_run_form,
+    runs_pages.submit_run,
+    runs_pages.show_comparison,
+    runs_pages.show_run,
+    runs_pages.show_run_state,
+    runs_pages.show_run_step,
+    runs_pages.follow_log,
+    runs_pages.cancel_run,
+    runs_pages.repeat_run,
+    baselines_pages.show_baselines,
+    baselines_pages.show_baseline,
+    baselines_pages.approve_baseline,
+    baselines_pages.refuse_baseline,
+    staging_pages.show_hosts,
+    staging_pages.show_suites,
+    staging_pages.show_workloads,
+    staging_pages.show_workload,
+    tokens_pages.show_sign_in,
+    tokens_pages.sign_in,
+    tokens_pages.sign_out,
+    tokens_pages.set_theme,
+    home_pages.search,
+    home_pages.show_keys,
+    nodes_pages.show_nodes,
+    nodes_pages.show_node,
+    nodes_pages.remove_node,
+    nodes_pages.show_drift,
+    home_pages.show_not_found,  # the last one: whatever is no other page
+)

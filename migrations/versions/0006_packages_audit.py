@@ -33,7 +33,9 @@ def upgrade() -> None:
         return
     with Session(connection) as session:
         now = datetime.now(UTC)
-        revisions.make(session, edits, author=AUTHOR, reason=REASON, action="change", at=now)
+        revisions.make_revision(
+            session, edits, author=AUTHOR, reason=REASON, action="change", at=now
+        )
         session.flush()
 
 

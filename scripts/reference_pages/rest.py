@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from compatgate.service.routes import HOOKS, ROUTES, TAGS
-from compatgate.service.web.openapi import describe
+from compatgate.service.web.openapi import describe_api
 
 HEAD = """# REST operations
 
@@ -21,7 +21,7 @@ Json = Mapping[str, Any]
 
 def page() -> str:
     """Return the whole page."""
-    document = describe((*ROUTES, *HOOKS), TAGS)
+    document = describe_api((*ROUTES, *HOOKS), TAGS)
     parts = [_tag(tag, document) for tag in document["tags"]]
     objects = document["components"]["schemas"]
     parts.append("## Objects")

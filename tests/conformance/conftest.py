@@ -13,7 +13,8 @@ from asking import ask, facts, gpus, now, pool_of, stack_of  # noqa: F401 - fixt
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpu
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.matrix import Matrix, Pool, Target
+from compatgate.core.matrix import Matrix
+from compatgate.core.request import Pool, Target
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules import BY_ID
 from compatgate.core.stack import parse_stack

@@ -9,11 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from compatgate.catalog import load_facts
-from compatgate.core.matrix import Matrix, Target
-from compatgate.core.request import parse_pool
+from compatgate.core.matrix import Matrix
+from compatgate.core.request import Target, parse_pool
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.stack import complete, parse_stack
-from compatgate.core.versions import show
+from compatgate.core.stack import complete_stack, parse_stack
+from compatgate.core.versions import format_parts
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -51,7 +51,7 @@ def frameworks():
     found = {}
     for name in sorted(facts().framework_names):
         found[name] = [
-            (release.version.text, build.label, show(build.cuda or (build.cuda_major, 0)))
+            (release.version.text, build.label, format_parts(build.cuda or (build.cuda_major, 0)))
             for release in facts().framework(name).releases
             for build in release.builds
         ]
@@ -59,7 +59,7 @@ def frameworks():
 
 
 def series():
-    return [show(pair) for pair in facts().toolkits_of]
+    return [format_parts(pair) for pair in facts().toolkits_of]
 
 
 codes = st.lists(
@@ -126,20 +126,20 @@ def plausible(draw, compat=True):
     lowest = max(gpu.first_branch or 450, floor.minimum["linux"].major if floor else 0)
     fitting = [d for d in drivers() if int(d.split(".")[0]) >= lowest]
     pool["driver"] = draw(st.sampled_from(fitting if draw(st.integers(0, 5)) else drivers()))
-    stack = {name: release.version.text, "cuda": show(own)}
+    stack = {name: release.version.text, "cuda": format_parts(own)}
     for component, pin in build.pins.items():
         if pin.floor and draw(st.booleans()):
             stack[component] = pin.floor.text
     if release.python and draw(st.booleans()):
         stack["python"] = draw(st.sampled_from(release.python))
-    device = show(gpu.capability).replace(".", "")
+    device = format_parts(gpu.capability).replace(".", "")
     arch = draw(st.sampled_from([None, [f"sm_{device}"], ["compute_70"], ["sm_80", "compute_80"]]))
     if arch:
         stack["arch"] = arch
     if compat and draw(st.integers(0, 3)) == 0:
-        stack["cuda-compat"] = show(own)
+        stack["cuda-compat"] = format_parts(own)
     if draw(st.integers(0, 4)) == 0:
-        stack["require"] = [f"cuda>={show(own)}"]
+        stack["require"] = [f"cuda>={format_parts(own)}"]
     off = draw(st.sampled_from(["nothing", "nothing", "cuda", "cudnn", "nccl", "python"]))
     known = {
         "cuda": series(),
@@ -160,7 +160,7 @@ def questions(compat=True):
 
 def case_of(stack, pool):
     made = parse_pool(pool, facts().gpus)
-    read = complete(parse_stack(stack))
+    read = complete_stack(parse_stack(stack))
     return RuleContext(
         read, made, Target("t", (made,)), facts(), Matrix(), today="2026-11-21", now=NOW.timestamp()
     )

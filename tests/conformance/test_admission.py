@@ -21,7 +21,7 @@ from tables import read_table
 
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
-from compatgate.kit.database import schema
+from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.questions import Exemption
@@ -106,7 +106,7 @@ HOSTILE = [pytest.param(case, id=case["name"]) for case in _load("hostile")]
 def gate(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Gate]:
     """A gate with the matrix of the tables."""
     database = Database.open(str(tmp_path_factory.mktemp("admission") / "gate.db"))
-    schema.prepare(database)
+    tables.prepare_schema(database)
     gate = Gate(database, facts)
     sources = read_paths([str(FOLDER / "matrix.yaml")])
     gate.matrix.import_documents(sources, Authorship("tester", "for the table"))

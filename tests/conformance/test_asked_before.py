@@ -11,9 +11,9 @@ import yaml
 
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Pool, Target
-from compatgate.core.stack import Stack, with_changes
-from compatgate.core.verdict import Verdict
+from compatgate.core.request import Pool, Target
+from compatgate.core.rule import Verdict
+from compatgate.core.stack import Stack, update_stack
 
 ROWS: list[dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parent / "threads.yaml").read_text("utf-8")
@@ -34,7 +34,7 @@ CHANGES: tuple[dict[str, str], ...] = (
 def stacks(stack: Stack) -> Iterator[Stack]:
     """Yield a stack of a thread, and the same packages beside other parts."""
     yield stack
-    yield from (with_changes(stack, changes) for changes in CHANGES)
+    yield from (update_stack(stack, changes) for changes in CHANGES)
 
 
 def ask(facts: Facts, stack: Stack, pool: Pool) -> Verdict:

@@ -15,7 +15,7 @@ from werkzeug.test import TestResponse
 
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
-from compatgate.kit.database import schema
+from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
@@ -52,7 +52,7 @@ DRIVER = [pytest.param(case, id=case["name"]) for case in _load("driver")]
 def gate(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Gate]:
     """A gate with the matrix of the tables."""
     database = Database.open(str(tmp_path_factory.mktemp("hooks") / "gate.db"))
-    schema.prepare(database)
+    tables.prepare_schema(database)
     gate = Gate(database, facts)
     gate.matrix.import_documents(
         read_paths([str(FOLDER / "matrix.yaml")]), Authorship("t", "tables")

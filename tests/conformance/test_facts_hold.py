@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from compatgate.catalog import source_names, sources
-from compatgate.catalog.verify import verify
+from compatgate.catalog.checks import verify
 from compatgate.resources import canary_dir
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "facts.md"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compatgate.catalog import read_source, source_names
-from compatgate.catalog.schema import errors
+from compatgate.catalog.sources import schema_errors
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Release
 from compatgate.core.facts.nvidia import MinorCompat
@@ -198,7 +198,7 @@ class TestArchitectures:
 class TestAllFiles:
     @pytest.mark.parametrize("name", source_names())
     def test_a_file_obeys_its_schema(self, name: str) -> None:
-        assert list(errors(name, read_source(name, overlays=[]))) == []
+        assert list(schema_errors(name, read_source(name, overlays=[]))) == []
 
     @pytest.mark.parametrize("name", source_names())
     def test_a_file_speaks_to_everybody(self, name: str) -> None:

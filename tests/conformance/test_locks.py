@@ -15,7 +15,7 @@ import pytest
 from tables import read_table
 
 from compatgate.core.stack import Stack, canonical_key, parse_stack
-from compatgate.discovery.lockfiles.gpu_packages import gpu_packages, is_gpu_package
+from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages, is_gpu_package
 from compatgate.discovery.lockfiles.interface import LockFile, Selection
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.read import read_lockfile, recognise
@@ -140,4 +140,4 @@ def test_ordinary_platform_wheels_stay_silent(facts):
     compiled = [p for p in locked if any(not w.url.endswith("-any.whl") for w in p.wheels)]
     assert len(compiled) >= 200
     assert [p.name for p in locked if is_gpu_package(p, facts.packages)] == []
-    assert gpu_packages(locked, facts.packages).observations == ()
+    assert find_gpu_packages(locked, facts.packages).observations == ()

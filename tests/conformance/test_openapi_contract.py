@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from compatgate.service.routes import HOOKS, ROUTES, TAGS
-from compatgate.service.web.openapi import describe
+from compatgate.service.web.openapi import describe_api
 
 HERE = Path(__file__).parent / "openapi"
 TEXTS = {"description", "summary", "title", "example", "examples", "operationId"}
@@ -56,7 +56,7 @@ def contract(document: dict[str, Any]) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def lines() -> set[str]:
-    return set(contract(describe((*ROUTES, *HOOKS), TAGS)))
+    return set(contract(describe_api((*ROUTES, *HOOKS), TAGS)))
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from compatgate.core.components import COMPONENTS, resolve_component
-from compatgate.core.constraints import parse_constraint
 from compatgate.core.gpu_code import parse_arch, parse_capability
 from compatgate.core.gpus import resolve_gpu
+from compatgate.core.matrix import parse_constraint
 from compatgate.core.request import parse_pool, parse_request
-from compatgate.core.stack import parse_stack, parse_stack_text, with_changes
-from compatgate.core.versions import parse_version, show
+from compatgate.core.stack import parse_stack, parse_stack_text, update_stack
+from compatgate.core.versions import format_parts, parse_version
 from compatgate.errors import BadInput
 
 small, hundred = st.integers(0, 9), st.integers(0, 99)
@@ -53,21 +53,21 @@ def model(component, parts):
 @given(versions)
 def test_a_version_written_and_read_has_the_same_parts(version):
     component, parts = version
-    assert parse_version(component, show(parts)).parts == parts
+    assert parse_version(component, format_parts(parts)).parts == parts
 
 
 @given(versions)
 def test_leading_zeros_change_the_text_and_nothing_else(version):
     component, parts = version
     assume(component in ("driver", "cuda", "cudnn"))
-    text = show(parts[:1]) + "".join(f".{part:02d}" for part in parts[1:])
-    assert parse_version(component, text) == parse_version(component, show(parts))
+    text = format_parts(parts[:1]) + "".join(f".{part:02d}" for part in parts[1:])
+    assert parse_version(component, text) == parse_version(component, format_parts(parts))
 
 
 @given(pairs)
 def test_versions_are_ordered_as_their_numbers(pair):
     component, one, other = pair
-    left, right = (parse_version(component, show(parts)) for parts in (one, other))
+    left, right = (parse_version(component, format_parts(parts)) for parts in (one, other))
     a, b = model(component, one), model(component, other)
     assert (left < right, left == right, left > right) == (a < b, a == b, a > b)
     assert (left <= right, left >= right) == (a <= b, a >= b)
@@ -126,14 +126,18 @@ def allows(component, operator, want, have):
 
 
 def clause(operator, want):
-    return f"{operator[:2]}{show(want)}.*" if operator.endswith("*") else f"{operator}{show(want)}"
+    return (
+        f"{operator[:2]}{format_parts(want)}.*"
+        if operator.endswith("*")
+        else f"{operator}{format_parts(want)}"
+    )
 
 
 @given(pairs, operators)
 def test_a_clause_allows_what_a_naive_reading_allows(pair, operator):
     component, want, have = pair
     constraint = parse_constraint(component, clause(operator, want))
-    assert constraint.allows(parse_version(component, show(have))) is allows(
+    assert constraint.allows(parse_version(component, format_parts(have))) is allows(
         component, operator, want, have
     )
 
@@ -141,7 +145,7 @@ def test_a_clause_allows_what_a_naive_reading_allows(pair, operator):
 @given(pairs, operators, operators)
 def test_every_clause_must_hold(pair, first, second):
     component, want, have = pair
-    version = parse_version(component, show(have))
+    version = parse_version(component, format_parts(have))
     text = f"{clause(first, want)}, {clause(second, want)}"
     each = [parse_constraint(component, clause(o, want)).allows(version) for o in (first, second)]
     assert parse_constraint(component, text).allows(version) is all(each)
@@ -150,7 +154,7 @@ def test_every_clause_must_hold(pair, first, second):
 @given(pairs)
 def test_a_version_meets_the_constraint_that_it_is(pair):
     component, want, _ = pair
-    version = parse_version(component, show(want))
+    version = parse_version(component, format_parts(want))
     for operator in ("==", ">=", "<=", "~=", "==*"):
         assert parse_constraint(component, clause(operator, want)).allows(version)
 
@@ -159,7 +163,7 @@ def test_a_version_meets_the_constraint_that_it_is(pair):
 def test_a_pinned_series_is_the_series_of_everything_that_is_allowed(pair, operator):
     component, want, have = pair
     constraint = parse_constraint(component, clause(operator, want))
-    version = parse_version(component, show(have))
+    version = parse_version(component, format_parts(have))
     if constraint.series and constraint.allows(version):
         assert version.major_minor == constraint.series
 
@@ -278,4 +282,4 @@ def test_long_digits_are_refused_quickly_or_read(name, length):
 @given(st.dictionaries(st.sampled_from(["cuda", "torch", "cudnn"]), st.just(None)))
 def test_changes_that_remove_nothing_leave_the_stack(changes):
     stack = parse_stack({"nccl": "2.21.5", "arch": ["sm_80"]})
-    assert with_changes(stack, changes) == stack
+    assert update_stack(stack, changes) == stack

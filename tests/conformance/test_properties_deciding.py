@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatgate.core import evaluate as evaluate_module
-from compatgate.core.matrix import ANY_TARGET, Matrix, Policy, Target, Waiver
-from compatgate.core.request import parse_pool
+from compatgate.core.matrix import ANY_TARGET, Matrix, Waiver
+from compatgate.core.request import Policy, Target, parse_pool
 from compatgate.errors import BadInput, CompatgateError, NotFound
-from compatgate.service.gate import deciding
-from compatgate.service.gate.deciding import Decider, decide
+from compatgate.service.gate import decider
+from compatgate.service.gate.decider import Decider, decide
 from compatgate.service.gate.snapshot import Snapshot
 
 NOW = datetime(2026, 11, 3, 9, 30, tzinfo=UTC)
@@ -99,7 +99,7 @@ def test_what_is_remembered_of_other_images_never_changes_an_answer(snapshot, as
 def clock():
     """It stays ``NOW``: what is remembered is so until the hour ends."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deciding, "time", SimpleNamespace(time=NOW.timestamp))
+        patch.setattr(decider, "time", SimpleNamespace(time=NOW.timestamp))
         yield
 
 
@@ -108,7 +108,7 @@ def assessments(monkeypatch):
     """The stacks that were assessed."""
     made = []
     real = evaluate_module.assess
-    monkeypatch.setattr(deciding, "assess", lambda *a, **k: made.append(a) or real(*a, **k))
+    monkeypatch.setattr(decider, "assess", lambda *a, **k: made.append(a) or real(*a, **k))
     return made
 
 

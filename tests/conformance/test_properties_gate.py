@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from compatgate.core.evaluate import evaluate
 from compatgate.core.fixes import apply_changes
-from compatgate.core.matrix import Target
-from compatgate.core.request import change_stack, parse_pool
+from compatgate.core.request import Target, change_stack, parse_pool
+from compatgate.core.rule import OUTCOME_RANK
 from compatgate.core.rules import BY_ID, RULES
 from compatgate.core.stack import parse_stack
-from compatgate.core.verdict import RANK
-from compatgate.core.versions import show
+from compatgate.core.versions import format_parts
 
 NAMES_WHY = {"CG103", "CG105", "CG601", "CG701"}
 """Rules that may object to a newer driver, and say why."""
@@ -37,13 +36,15 @@ def outcomes(case):
         if rule.about_facts and not isinstance(answer, str):
             for problem in answer:
                 key = (rule.id, problem.component)
-                found[key] = max(found.get(key, 0), RANK[problem.outcome])
+                found[key] = max(found.get(key, 0), OUTCOME_RANK[problem.outcome])
     return found
 
 
 def worst(case, rule):
     answer = BY_ID[rule].answer(case)
-    return 0 if isinstance(answer, str) else max(RANK[problem.outcome] for problem in answer)
+    return (
+        0 if isinstance(answer, str) else max(OUTCOME_RANK[problem.outcome] for problem in answer)
+    )
 
 
 # --- every answer ----------------------------------------------------------------------------
@@ -88,7 +89,7 @@ def test_the_verdict_on_several_pools_is_the_worst_of_each_alone(question, other
     named = [{**one, "name": f"p{index}"} for index, one in enumerate([pool, *others])]
     together = ask(stack, *named)
     alone = [ask(stack, pool) for pool in named]
-    assert RANK[together.verdict] == max(RANK[verdict.verdict] for verdict in alone)
+    assert OUTCOME_RANK[together.verdict] == max(OUTCOME_RANK[verdict.verdict] for verdict in alone)
     said = {(f.rule, f.message, pool) for f in together.findings for pool in f.pools}
     assert said == {(f.rule, f.message, p) for v in alone for f in v.findings for p in f.pools}
 
@@ -122,7 +123,7 @@ def raised(draw, compat=True):
     """A question, and the same on a newer driver, both within the branches that drive the GPU."""
     stack, pool = draw(questions(compat=compat))
     gpu = parse_pool(pool, facts().gpus).gpu
-    fact = facts().arch.capabilities.get(show(gpu.capability))
+    fact = facts().arch.capabilities.get(format_parts(gpu.capability))
     first = gpu.first_branch or 0
     last = gpu.last_branch or (fact.last_branch if fact else None) or 9999
     within = [d for d in drivers() if first <= int(d.split(".")[0]) <= last]
@@ -157,7 +158,7 @@ def test_a_newer_driver_fails_the_limits_only_from_below_the_floor(question):
     """Below the floor CG102 leaves the word to CG101."""
     stack, pair = question
     before, after = (case_of(stack, pool) for pool in pair)
-    if worst(before, "CG101") < RANK["fail"]:
+    if worst(before, "CG101") < OUTCOME_RANK["fail"]:
         assert worst(after, "CG102") <= worst(before, "CG102")
 
 
@@ -169,7 +170,7 @@ def test_a_newer_driver_fails_the_limits_only_from_below_the_floor(question):
 def test_machine_code_for_the_gpu_never_makes_its_code_rules_worse(question):
     stack, pool = question
     before = case_of(stack, pool)
-    own = "sm_" + show(before.capability).replace(".", "")
+    own = "sm_" + format_parts(before.capability).replace(".", "")
     after = case_of({**stack, "arch": [*stack.get("arch", []), own]}, pool)
     assert worst(after, "CG201") <= worst(before, "CG201")
     assert worst(after, "CG202") <= worst(before, "CG202")
@@ -201,7 +202,7 @@ def test_a_fix_applied_mends_its_finding_and_makes_no_other_fact_rule_worse(ques
             worse = {
                 other: rank
                 for other, rank in has.items()
-                if rank > had.get(other, 0) and rank > RANK["warn"]
+                if rank > had.get(other, 0) and rank > OUTCOME_RANK["warn"]
             }
             assert not worse, (finding.rule, fix.set, worse)
 

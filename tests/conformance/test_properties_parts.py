@@ -14,15 +14,14 @@ from tables import read_table
 
 from compatgate.core import fixes
 from compatgate.core.components import COMPONENTS
-from compatgate.core.constraints import parse_constraint
 from compatgate.core.fixes import FixFinder, apply_changes
-from compatgate.core.lazy_property import lazy_property
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, Policy, Target
-from compatgate.core.rule import EVERYTHING, parts_of
-from compatgate.core.rule_context import DERIVED, RuleContext
+from compatgate.core.matrix import Entry, EntryIndex, Matrix, parse_constraint
+from compatgate.core.performance import lazy_property
+from compatgate.core.request import Policy, Target
+from compatgate.core.rule import EVERYTHING, OUTCOME_RANK, parts_of
+from compatgate.core.rule_context import DERIVED_VALUES, RuleContext
 from compatgate.core.rules import BY_ID, RULES
-from compatgate.core.stack import parse_stack, parse_stack_text, with_changes
-from compatgate.core.verdict import RANK
+from compatgate.core.stack import parse_stack, parse_stack_text, update_stack
 from compatgate.errors import BadInput
 
 LESSONS = read_table(Path(__file__).parent / "lessons.yaml")
@@ -115,7 +114,7 @@ def check(case):
     for rule in RULES:
         if rule.reads != EVERYTHING:
             assert said(rule.check(blind(case, rule.reads))) == said(rule.check(case)), rule.id
-    for name, reads in DERIVED.items():
+    for name, reads in DERIVED_VALUES.items():
         assert getattr(blind(case, reads), name) == getattr(case, name), name
 
 
@@ -145,7 +144,7 @@ def test_what_a_rule_says_that_it_reads_it_does_somewhere():
     assert unused == set()
 
 
-@pytest.mark.parametrize("name", sorted(DERIVED))
+@pytest.mark.parametrize("name", sorted(DERIVED_VALUES))
 def test_what_is_carried_over_is_something_that_a_case_derives(name):
     assert isinstance(vars(RuleContext)[name], lazy_property)
 
@@ -199,7 +198,7 @@ def test_a_stack_with_changes_is_what_is_read_of_its_json_with_them(question, ch
     ours = {name: value for name, value in change.items() if name not in ("driver", "gpu")}
     body = {name: v for name, v in stack.to_json().items() if name not in ours}
     body |= {name: value for name, value in ours.items() if value is not None}
-    assert said_of(with_changes, stack, ours) == said_of(parse_stack, body)
+    assert said_of(update_stack, stack, ours) == said_of(parse_stack, body)
 
 
 def said_of(make, *arguments):
@@ -244,7 +243,7 @@ def naive(case, answers, problem, rule):
             continue
         remark = " (then needs a blessed entry and evidence of its own)" if worse else ""
         offered.append((candidate.set, candidate.message + remark))
-        if len(offered) >= fixes.MOST_OFFERED.get(problem.outcome, 0):
+        if len(offered) >= fixes.MAX_FIXES.get(problem.outcome, 0):
             break
     return offered
 
@@ -252,7 +251,9 @@ def naive(case, answers, problem, rule):
 def weights(answer):
     found = {}
     for problem in () if isinstance(answer, str) else answer:
-        found[problem.component] = max(found.get(problem.component, 0), RANK[problem.outcome])
+        found[problem.component] = max(
+            found.get(problem.component, 0), OUTCOME_RANK[problem.outcome]
+        )
     return found
 
 

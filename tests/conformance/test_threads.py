@@ -14,7 +14,7 @@ import pytest
 from msgspec import Struct
 from tables import read_table
 
-from compatgate.core.verdict import Verdict
+from compatgate.core.rule import Verdict
 
 ROWS: list[dict[str, Any]] = read_table(Path(__file__).parent / "threads.yaml")
 SAID = {"pass": "works", "warn": "works", "fail": "fails", "unknown": "unknown"}

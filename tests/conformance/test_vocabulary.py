@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from compatgate.catalog import load_facts, read_source
-from compatgate.catalog.build.packages import source_of
+from compatgate.catalog.build.packages import vocabulary_source
 from compatgate.core import vocabulary
-from compatgate.core.components import find_component, mention
+from compatgate.core.components import component_pattern, find_component
 from compatgate.diagnostics import imported, loaded
 from compatgate.errors import BadInput
 
@@ -17,7 +17,9 @@ RECORDS = read_source("components", [])["components"]
 
 
 def test_the_module_is_what_the_facts_say() -> None:
-    assert Path(str(vocabulary.__file__)).read_text() == source_of(RECORDS), "run make vocabulary"
+    assert Path(str(vocabulary.__file__)).read_text() == vocabulary_source(RECORDS), (
+        "run make vocabulary"
+    )
 
 
 def test_the_files_that_need_nothing_but_python_know_the_same_modules_and_libraries() -> None:
@@ -36,7 +38,7 @@ def test_every_name_of_a_component_is_resolved_to_it(record: dict[str, list[str]
 
 def test_a_quick_look_misses_no_name_but_short_ones() -> None:
     names = {*vocabulary.ALIASES, *(row[0] for row in vocabulary.COMPONENTS)}
-    missed = {name for name in names if not mention().search(name)}
+    missed = {name for name in names if not component_pattern().search(name)}
     assert missed == {"tf", "ort"}
 
 

@@ -20,7 +20,7 @@ from sqlalchemy import create_engine, make_url, text
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import Source, read_paths
 from compatgate.errors import CompatgateError
-from compatgate.kit.database import schema
+from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, resolve_url
 from compatgate.kit.database.tables import Base
 from compatgate.resources import matrix_dir
@@ -65,7 +65,7 @@ def mortal_cluster() -> Iterator[Cluster]:
     lazy = {"wal_writer_delay": "10s", "wal_writer_flush_after": "1GB"}
     with running(installed_postgresql(), **slow, **lazy) as cluster:
         database = Database.open(cluster.url)
-        schema.migrate(database)
+        tables.migrate_schema(database)
         database.close()
         yield cluster
 
@@ -124,7 +124,7 @@ def _empty(server: str, url: str) -> None:
     """Empty a database; one that a failed test left in disorder, or that is new, is made anew."""
     database = Database.open(url)
     try:
-        schema.prepare(database)
+        tables.prepare_schema(database)
         with database.writing() as session:
             session.execute(text(f"TRUNCATE {', '.join(Base.metadata.tables)} RESTART IDENTITY"))
     except CompatgateError:
@@ -132,7 +132,7 @@ def _empty(server: str, url: str) -> None:
         name = make_url(url).database
         _administer(server, f"DROP DATABASE {name} WITH (FORCE)")
         _administer(server, f"CREATE DATABASE {name}")
-        schema.migrate(database)
+        tables.migrate_schema(database)
     finally:
         database.close()
 
@@ -141,7 +141,7 @@ def _empty(server: str, url: str) -> None:
 def database(database_url: str) -> Iterator[Database]:
     """An open database with the schema."""
     opened = Database.open(database_url)
-    schema.prepare(opened)
+    tables.prepare_schema(opened)
     yield opened
     opened.close()
 

@@ -16,10 +16,10 @@ from compatgate.catalog import load_facts
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.core.matrix import Matrix, Policy, Pool, Target
-from compatgate.core.request import change_pool, change_stack, parse_pool
+from compatgate.core.matrix import Matrix
+from compatgate.core.request import Policy, Pool, Target, change_pool, change_stack, parse_pool
+from compatgate.core.rule import Verdict
 from compatgate.core.stack import Stack, parse_stack, parse_stack_text
-from compatgate.core.verdict import Verdict
 
 __all__ = ["ask", "facts", "gpus", "now", "pool_of", "stack_of"]
 

@@ -4,10 +4,10 @@ import json
 import threading
 
 from compatgate.canary.engine.interface import LeaseLost, StepJudgement
-from compatgate.canary.executors.interface import Handle, PreparedJob, Status
+from compatgate.canary.executors.jobs import Handle, PreparedJob, Status
 from compatgate.canary.run import Check, Device, Env, Metric, Report
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
-from compatgate.errors import Infrastructure
+from compatgate.errors import InfrastructureError
 
 ENV = {"driver": "535.104.05", "gpu": "NVIDIA A100-SXM4-80GB", "versions": {"cuda": "12.4"}}
 GEMM = Workload(
@@ -113,14 +113,14 @@ class Script:
     def clean(self, run):
         if self.fail_clean:
             self.fail_clean -= 1
-            raise Infrastructure("the engine is away")
+            raise InfrastructureError("the engine is away")
         self.cleaned.append(run)
         return 0
 
     def left(self):
         self.asked += 1
         if self.is_away:
-            raise Infrastructure("the engine is away")
+            raise InfrastructureError("the engine is away")
         return set(self.leftovers)
 
     def close(self):

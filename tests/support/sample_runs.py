@@ -86,9 +86,9 @@ def taken(facts: Facts, *steps: StepResult, **changes: Any) -> ExtractedSamples:
 
 def sample_source(facts: Facts, *, run: str = "run_1", centre: float = 10.0, **head: Any) -> Source:
     """The file of a sample; ``head`` changes members of its first line."""
-    from compatgate.canary.samples.sample import sample_text
+    from compatgate.canary.samples.sample import format_sample
 
     said = report(metrics=(Metric("time", "ms", values(centre)),))
     (sample,) = taken(facts, step(said), id=run).samples
     changed = msgspec.structs.replace(sample.head, **head)
-    return Source(f"{run}.jsonl", sample_text(msgspec.structs.replace(sample, head=changed)))
+    return Source(f"{run}.jsonl", format_sample(msgspec.structs.replace(sample, head=changed)))

@@ -7,7 +7,7 @@ from typing import Literal
 
 from werkzeug.routing import Map, Rule
 
-from compatgate.service.page_table import PAGES
+from compatgate.service.routes import PAGES
 from compatgate.service.web.page import Page
 
 Names = Mapping[str, str]

@@ -23,7 +23,7 @@ from compatgate.canary.run import StepResult
 from compatgate.canary.worker import Worker, open_host
 from compatgate.canary.workloads import Library
 from compatgate.kit import clock
-from compatgate.service.baselines.exchange import take_samples
+from compatgate.service.baselines.exchange import collect_samples
 from compatgate.service.gate.service import Gate
 from compatgate.service.runs import submission
 from compatgate.service.runs.submission import Submission
@@ -150,7 +150,7 @@ class Runs:
 
     def sampled(self, run: str) -> None:
         """Keep what a run measured beside its workload."""
-        for sample in take_samples(self.gate.runs, self.gate.facts, run)["samples"]:
+        for sample in collect_samples(self.gate.runs, self.gate.facts, run)["samples"]:
             path = self.folder / sample["workload"] / "samples" / sample["name"]
             path.parent.mkdir(exist_ok=True)
             path.write_text(sample["text"])

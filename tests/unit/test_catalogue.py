@@ -11,7 +11,7 @@ import pytest
 from catalogue import ABOUT_SHIPPING, PINNED, SHIPPED, TESTS, reads_shipped
 
 from compatgate.catalog import sources
-from compatgate.catalog.verify import verify
+from compatgate.catalog.checks import verify
 
 
 def test_shipped_facts_cannot_be_opened_here() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.strict_json import KeyTwice, decode_once
+from compatgate.strict_json import DuplicateKeyError, decode_strict
 
 KEYS = st.text(max_size=3)
 JSON = st.recursive(
@@ -27,9 +27,9 @@ def test_what_has_no_key_twice_is_read_as_ever(value: Any, style: dict[str, Any]
         expected = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
         with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
-            decode_once(raw)
+            decode_strict(raw)
     else:
-        assert decode_once(raw) == expected
+        assert decode_strict(raw) == expected
 
 
 @given(KEYS, JSON, JSON, STYLES, st.booleans())
@@ -41,9 +41,9 @@ def test_a_key_twice_is_found_wherever_it_stands(
     if deep:
         text = f'{{"a": [1, {text}]}}'
     raw = text.encode("utf-8", "surrogatepass")
-    with pytest.raises((KeyTwice, msgspec.DecodeError)) as error:
-        decode_once(raw)
-    if isinstance(error.value, KeyTwice):
+    with pytest.raises((DuplicateKeyError, msgspec.DecodeError)) as error:
+        decode_strict(raw)
+    if isinstance(error.value, DuplicateKeyError):
         assert error.value.key == key
 
 
@@ -58,15 +58,15 @@ def test_a_key_twice_is_found_wherever_it_stands(
     ],
 )
 def test_the_key_is_named_however_it_is_spelled(raw: bytes, key: str) -> None:
-    with pytest.raises(KeyTwice) as error:
-        decode_once(raw)
+    with pytest.raises(DuplicateKeyError) as error:
+        decode_strict(raw)
     assert error.value.key == key
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"\xff", b"[" * 100_000, b"NaN", b'{"a":1}x'])
 def test_what_is_no_json_is_told_as_msgspec_tells_it(raw: bytes) -> None:
     with pytest.raises((msgspec.DecodeError, UnicodeDecodeError, RecursionError)):
-        decode_once(raw)
+        decode_strict(raw)
 
 
 def test_a_number_longer_than_python_reads_is_no_concern_of_keys() -> None:
@@ -75,6 +75,6 @@ def test_a_number_longer_than_python_reads_is_no_concern_of_keys() -> None:
         expected = msgspec.json.decode(raw)
     except msgspec.DecodeError:
         with pytest.raises(msgspec.DecodeError):
-            decode_once(raw)
+            decode_strict(raw)
     else:
-        assert decode_once(raw) == expected
+        assert decode_strict(raw) == expected

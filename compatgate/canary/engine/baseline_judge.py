@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from compatgate.canary.engine.interface import BaselineKey, Baselines, StepJudgement
-from compatgate.canary.judge.baseline import family_of
+from compatgate.canary.judge.baseline import find_family
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.judge.workload import WorkloadJudgement, judge_reports
 from compatgate.canary.run import Report, StepResult
@@ -17,10 +17,10 @@ from compatgate.core.gpus import resolve_gpu
 from compatgate.errors import BadInput
 
 NO_GPU_SKU = "cpu"
-_LEARNABLE = ("ok", "improvement", "no-baseline")
+_LEARNABLE_OUTCOMES = ("ok", "improvement", "no-baseline")
 
 
-def sku_of(gpu: str | None, gpus: Gpus) -> str:
+def find_sku(gpu: str | None, gpus: Gpus) -> str:
     """Return the SKU that baselines use for a host's declared GPU.
 
     Raises:
@@ -29,17 +29,17 @@ def sku_of(gpu: str | None, gpus: Gpus) -> str:
     return resolve_gpu(gpu, gpus).sku if gpu else NO_GPU_SKU
 
 
-def baseline_key(workload: Workload, sku: str, versions: Mapping[str, str]) -> BaselineKey:
+def make_baseline_key(workload: Workload, sku: str, versions: Mapping[str, str]) -> BaselineKey:
     """Return the key of the baselines that a workload's values are compared with.
 
     Raises:
         BadInput: a component or version is not valid.
     """
     content = workload.digest.removeprefix("sha256:")[:12]
-    return BaselineKey(f"{workload.name}@{content}", sku, family_of(versions))
+    return BaselineKey(f"{workload.name}@{content}", sku, find_family(versions))
 
 
-def learning_obstacle(step: StepResult) -> str:
+def find_learning_obstacle(step: StepResult) -> str:
     """Return why a step's values must not be learnt from; "" if they may.
 
     A metric without a baseline is no obstacle: the first runs make one.
@@ -47,7 +47,7 @@ def learning_obstacle(step: StepResult) -> str:
     if step.judgement is None:
         return step.reason or f"it ended {step.outcome}"
     judged = msgspec.convert(step.judgement, WorkloadJudgement)
-    doubtful = [m for m in judged.metrics if m.outcome not in _LEARNABLE]
+    doubtful = [m for m in judged.metrics if m.outcome not in _LEARNABLE_OUTCOMES]
     if judged.outcome == "failed" or doubtful:
         return judged.reason
     return ""
@@ -82,7 +82,7 @@ class BaselineJudge:
             workload: of the step.
             step: judged, from a run that measured the stack under test.
         """
-        if not (workload.metrics and step.report) or learning_obstacle(step):
+        if not (workload.metrics and step.report) or find_learning_obstacle(step):
             return
         report = msgspec.convert(step.report, Report)
         ground = self._ground(workload, report)
@@ -93,6 +93,6 @@ class BaselineJudge:
 
     def _ground(self, workload: Workload, report: Report) -> BaselineKey | None:
         try:
-            return baseline_key(workload, self._sku, report.env.versions if report.env else {})
+            return make_baseline_key(workload, self._sku, report.env.versions if report.env else {})
         except BadInput:
             return None

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from compatgate.canary.run import Env, Outcome, Report, Run, StepResult
 from compatgate.canary.workload import Workload
-from compatgate.core.components import in_order, resolve_component
+from compatgate.core.components import resolve_component, sort_components
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import Evidence
@@ -56,25 +56,25 @@ def conclude_step(workload: Workload, ended: ExecutionEnd, report: Report) -> St
     report, a GPU that was not seen, or lost output makes the step inconclusive.
     """
     return (
-        _tool_fault(ended, report)
-        or _exit_verdict(workload, ended)
-        or _damaged_report(workload, report)
-        or _failed_check(report)
-        or _missing_results(workload, report)
+        _judge_tool_fault(ended, report)
+        or _judge_exit(workload, ended)
+        or _judge_damage(workload, report)
+        or _judge_checks(report)
+        or _judge_missing_results(workload, report)
         or StepVerdict("passed")
     )
 
 
-def _tool_fault(ended: ExecutionEnd, report: Report) -> StepVerdict | None:
+def _judge_tool_fault(ended: ExecutionEnd, report: Report) -> StepVerdict | None:
     """Return a verdict for a tool that cannot run here for its own reasons; other errors count."""
     crashed = ended.exit_code is None or ended.exit_code > _SIGNAL
-    if not report.own_fault or ended.how != "exited" or crashed or _failed_check(report):
+    if not report.own_fault or ended.how != "exited" or crashed or _judge_checks(report):
         return None
     advice = "build it with a CUDA version that this driver supports"
     return StepVerdict("inconclusive", f"the tool, not the stack: {report.own_fault}; {advice}")
 
 
-def _exit_verdict(workload: Workload, ended: ExecutionEnd) -> StepVerdict | None:
+def _judge_exit(workload: Workload, ended: ExecutionEnd) -> StepVerdict | None:
     if ended.how == "timeout":
         return StepVerdict("timeout", f"was stopped after {workload.timeout_s} s")
     if ended.how == "memory":
@@ -98,7 +98,7 @@ def _exit_text(code: int) -> str:
         return f"status {code}"
 
 
-def _damaged_report(workload: Workload, report: Report) -> StepVerdict | None:
+def _judge_damage(workload: Workload, report: Report) -> StepVerdict | None:
     if report.env is None:
         return StepVerdict("inconclusive", "printed no env line, so loaded components are unknown")
     if report.problems:
@@ -111,7 +111,7 @@ def _damaged_report(workload: Workload, report: Report) -> StepVerdict | None:
     return None
 
 
-def _failed_check(report: Report) -> StepVerdict | None:
+def _judge_checks(report: Report) -> StepVerdict | None:
     failed = [check for check in report.checks if not check.ok]
     if not failed:
         return None
@@ -121,7 +121,7 @@ def _failed_check(report: Report) -> StepVerdict | None:
     return StepVerdict("failed", f"check {first.name} failed{said}{also}")
 
 
-def _missing_results(workload: Workload, report: Report) -> StepVerdict | None:
+def _judge_missing_results(workload: Workload, report: Report) -> StepVerdict | None:
     if workload.gpus and not (report.env and report.env.gpus):
         return StepVerdict("inconclusive", "its env line names no GPU")
     checked = {check.name for check in report.checks}
@@ -194,7 +194,7 @@ def compare(measured: Measurement, expected: Expectation) -> None:
     Raises:
         Mismatch: they differ.
     """
-    for name in in_order(expected.stack.components):
+    for name in sort_components(expected.stack.components):
         stated = expected.stack.components[name]
         found = measured.components.get(name)
         if found is None:
@@ -226,7 +226,7 @@ def _read_sku(name: str, mig: str | None, gpus: Gpus) -> str:
         raise Mismatch(f"the env line names the GPU {text!r}: {error.detail}") from None
 
 
-_WORST_FIRST: tuple[Outcome, ...] = ("cancelled", "failed", "timeout", "error", "inconclusive")
+_OUTCOME_ORDER: tuple[Outcome, ...] = ("cancelled", "failed", "timeout", "error", "inconclusive")
 """A failure wins over an inconclusive step: the stack is known to break."""
 
 
@@ -295,7 +295,7 @@ def conclude_run(
 def _worst_outcome(steps: Sequence[StepResult]) -> tuple[Outcome, str]:
     if not steps:
         return "inconclusive", "nothing ran"
-    for outcome in _WORST_FIRST:
+    for outcome in _OUTCOME_ORDER:
         found = [step for step in steps if step.outcome == outcome]
         if found:
             also = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

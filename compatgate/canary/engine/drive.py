@@ -24,7 +24,7 @@ from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import Evidence
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.versions import parse_version
-from compatgate.errors import CompatgateError, Infrastructure, Unavailable
+from compatgate.errors import CompatgateError, InfrastructureError, Unavailable
 
 _log = logging.getLogger(__name__)
 
@@ -46,19 +46,19 @@ def drive(
         False if the host, or a service that the run needed there, failed.
     """
     failed = False
-    context = replace(context, queue=PatientQueue(context.queue, context.settings))
+    context = replace(context, queue=RetryingQueue(context.queue, context.settings))
     try:
         with Heartbeat(context.queue, lease, context.settings) as heartbeat:
             try:
-                _carry_out(lease, context, lambda: heartbeat.must_stop() or hand_back())
+                _execute_run(lease, context, lambda: heartbeat.must_stop() or hand_back())
             except ExecutionStopped:
-                _drop(lease, context, heartbeat.order)
+                _drop_run(lease, context, heartbeat.order)
             except Unavailable as error:
                 failed = True
                 context.executor.clean(lease.run.id)  # the next attempt may be on another host
                 context.queue.retry(lease, error.detail)
             except CompatgateError as error:
-                _end(lease, context, Conclusion("error", error.detail))
+                _end_run(lease, context, Conclusion("error", error.detail))
     except LeaseLost:
         _log.warning("lease of run %s lost; another worker has it", lease.run.id)
     except Unavailable as error:
@@ -66,7 +66,7 @@ def drive(
         _log.warning("run %s stopped; another worker will take it: %s", lease.run.id, error.detail)
     except Exception as error:
         _log.exception("unexpected error ended run %s", lease.run.id)
-        _end(
+        _end_run(
             lease,
             context,
             Conclusion("error", f"unexpected error: {type(error).__name__}: {error}"),
@@ -74,9 +74,9 @@ def drive(
     return not failed
 
 
-def _drop(lease: Lease, context: HostContext, order: Order) -> None:
+def _drop_run(lease: Lease, context: HostContext, order: Order) -> None:
     if order == "cancel":
-        _end(lease, context, Conclusion("cancelled", "cancelled"))
+        _end_run(lease, context, Conclusion("cancelled", "cancelled"))
     elif order == "go":
         context.executor.clean(lease.run.id)
         context.queue.retry(lease, "its worker was stopped")
@@ -84,7 +84,7 @@ def _drop(lease: Lease, context: HostContext, order: Order) -> None:
         raise LeaseLost
 
 
-def _carry_out(lease: Lease, context: HostContext, must_stop: Callable[[], bool]) -> None:
+def _execute_run(lease: Lease, context: HostContext, must_stop: Callable[[], bool]) -> None:
     run = lease.run
     if lease.attempt > run.max_attempts:
         _give_up(lease, context)
@@ -94,12 +94,14 @@ def _carry_out(lease: Lease, context: HostContext, must_stop: Callable[[], bool]
     workloads = list(context.workloads(run.suite))
     results = _run_steps(lease, context, must_stop, workloads)
     context.queue.enter(lease, "judging")
-    conclusion = conclude_run(run, results, _conditions(lease, context, workloads), context.gpus)
+    conclusion = conclude_run(
+        run, results, _make_conditions(lease, context, workloads), context.gpus
+    )
     if conclusion.sound:
         by_name = {workload.name: workload for workload in workloads}
         for result in results:
             context.judge.offer(run.id, by_name[result.workload], result)
-    _end(lease, context, conclusion)
+    _end_run(lease, context, conclusion)
 
 
 def _give_up(lease: Lease, context: HostContext) -> None:
@@ -110,7 +112,7 @@ def _give_up(lease: Lease, context: HostContext) -> None:
     )
     try:
         context.executor.clean(run.id)
-    except Infrastructure as error:
+    except InfrastructureError as error:
         reason += f"; leftovers on {lease.host} are removed when the host answers ({error.detail})"
     context.queue.finish(lease, "error", reason, None)
 
@@ -137,10 +139,12 @@ def _announce(queue: Queue, lease: Lease, planned: Sequence[Step], step: Step) -
     queue.say(lease, f"running {step.name} ({at + 1} of {len(planned)})", at / len(planned))
 
 
-def _conditions(lease: Lease, context: HostContext, workloads: Sequence[Workload]) -> Conditions:
+def _make_conditions(
+    lease: Lease, context: HostContext, workloads: Sequence[Workload]
+) -> Conditions:
     return Conditions(
         expected=Expectation(
-            _stack_under_test(lease.run),
+            _read_stack(lease.run),
             resolve_gpu(context.gpu, context.gpus).sku if context.gpu else None,
             parse_version("driver", context.driver) if context.driver else None,
         ),
@@ -150,12 +154,12 @@ def _conditions(lease: Lease, context: HostContext, workloads: Sequence[Workload
     )
 
 
-def _stack_under_test(run: Run) -> Stack:
+def _read_stack(run: Run) -> Stack:
     """Return the stated stack; without one, any measured environment is accepted."""
     return parse_stack(run.stack) if run.stack else Stack({})
 
 
-def _end(lease: Lease, context: HostContext, conclusion: Conclusion) -> None:
+def _end_run(lease: Lease, context: HostContext, conclusion: Conclusion) -> None:
     """Clean the host, then end the run: its slots must stay taken while something uses them."""
     context.executor.clean(lease.run.id)
     context.queue.finish(lease, conclusion.outcome, conclusion.reason, conclusion.evidence)
@@ -212,7 +216,7 @@ class Heartbeat:
 _T = TypeVar("_T")
 
 
-class PatientQueue:
+class RetryingQueue:
     """`Queue` that survives a restart of the database, so that a run loses no attempt.
 
     Repeat a call for as long as a lease holds. A call that succeeded without an answer is refused

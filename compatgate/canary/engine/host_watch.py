@@ -14,15 +14,15 @@ from compatgate.core.facts.xid import XidTable
 _UNOBSERVED = HostObservation("unobserved")
 
 
-class _NoWatch:
+class _EmptyWatch:
     def observed(self) -> HostObservation:
         return _UNOBSERVED
 
 
 @contextmanager
-def no_watch(slots: Sequence[int]) -> Iterator[HostWatch]:
+def skip_watch(slots: Sequence[int]) -> Iterator[HostWatch]:
     """Watch nothing: the host has no GPUs, or its operator chose ``health = "none"``."""
-    yield _NoWatch()
+    yield _EmptyWatch()
 
 
 class LocalWatch:
@@ -52,7 +52,7 @@ class LocalWatch:
     def __call__(self, slots: Sequence[int]) -> Iterator[HostWatch]:
         """Watch while the block runs; a step without GPUs is not watched."""
         if not slots:
-            yield _NoWatch()
+            yield _EmptyWatch()
             return
         lookout = _StepWatch(self._look, slots)
         with self._log(self._table) as kernel:

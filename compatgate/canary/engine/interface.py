@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
-from compatgate.canary.executors.interface import Executor
+from compatgate.canary.executors.jobs import Executor
 from compatgate.canary.hosts import Host
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import Outcome, Report, Run, StepResult
@@ -48,7 +48,7 @@ class Settings(Struct, frozen=True):
         return cls(heartbeat=lease / 3, lease=lease, pauses=pauses)
 
 
-STANDARD = Settings()
+STANDARD_SETTINGS = Settings()
 
 
 Order = Literal["go", "cancel", "lost"]
@@ -245,6 +245,6 @@ class HostContext(Struct, frozen=True):
     judge: Judge
     watch: OpenHostWatch
     gpus: Gpus
-    settings: Settings = STANDARD
+    settings: Settings = STANDARD_SETTINGS
     images: AllowedImages = EVERY_IMAGE
     code: CudaArch | None = None

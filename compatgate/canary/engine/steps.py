@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from compatgate.canary.engine.baseline_judge import sku_of
+from compatgate.canary.engine.baseline_judge import find_sku
 from compatgate.canary.engine.conclude import ExecutionEnd, StepVerdict, conclude_step
 from compatgate.canary.engine.interface import (
     HostContext,
@@ -24,22 +24,15 @@ from compatgate.canary.engine.interface import (
     Queue,
     StepJudgement,
 )
-from compatgate.canary.executors.interface import (
-    Executor,
-    Handle,
-    Job,
-    PreparedJob,
-    Progress,
-    Status,
-)
+from compatgate.canary.executors.jobs import Executor, Handle, Job, PreparedJob, Progress, Status
 from compatgate.canary.run import Origin, Report, Run, StepResult, merge_reports
 from compatgate.canary.workload import Workload
-from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.gpu_code import find_run_mode
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import parse_stack
-from compatgate.errors import Infrastructure
+from compatgate.errors import InfrastructureError
 
-_TELL_S = 1.0
+_PROGRESS_S = 1.0
 
 
 class Step(Struct, frozen=True):
@@ -104,7 +97,7 @@ class StepRunner:
             if self._must_stop():
                 raise ExecutionStopped
             now = time.monotonic()
-            if doing != told or now - before >= _TELL_S:
+            if doing != told or now - before >= _PROGRESS_S:
                 told, before = doing, now
                 self._queue.say(self._lease, doing, share)
 
@@ -153,7 +146,7 @@ class StepRunner:
             log.close()
         report = reader.report()
         observed = watching.observed()
-        verdict = _discount_unsound_host(conclude_step(workload, ended, report), observed)
+        verdict = _discount_unhealthy_host(conclude_step(workload, ended, report), observed)
         result = StepResult(
             name=step.name,
             workload=workload.name,
@@ -172,7 +165,7 @@ class StepRunner:
 
     def _origin(self, workload: Workload) -> Origin:
         executor = self._executor
-        sku = sku_of(self._context.gpu, self._context.gpus)
+        sku = find_sku(self._context.gpu, self._context.gpus)
         return Origin(workload.digest, sku, executor.kind, executor.development)
 
     def _say_waiting(self, step: Step, why: str) -> None:
@@ -186,7 +179,7 @@ def _needs_ptx(run: Run, context: HostContext) -> bool | None:
     device = resolve_gpu(context.gpu, context.gpus).capability if context.gpu else None
     if codes is None or device is None or context.code is None:
         return None
-    return how_it_runs(codes, device, context.code) != "sass"
+    return find_run_mode(codes, device, context.code) != "sass"
 
 
 class _Tee:
@@ -201,7 +194,7 @@ class _Tee:
         self._log.feed(data)
 
 
-def _discount_unsound_host(verdict: StepVerdict, observed: HostObservation) -> StepVerdict:
+def _discount_unhealthy_host(verdict: StepVerdict, observed: HostObservation) -> StepVerdict:
     """Return an inconclusive verdict if a sick or shared GPU makes the result meaningless."""
     spoilt = observed.spoils(passed=verdict.outcome == "passed")
     if not spoilt or verdict.outcome == "inconclusive":
@@ -308,12 +301,14 @@ def _execution_end(status: Status) -> ExecutionEnd:
     if status.state == "exited":
         return ExecutionEnd("exited", status.exit_code)
     if status.state == "lost":
-        raise Infrastructure(f"the job was lost: {status.reason or 'its host does not know it'}")
+        raise InfrastructureError(
+            f"the job was lost: {status.reason or 'its host does not know it'}"
+        )
     return ExecutionEnd("timeout")
 
 
-_PIECE = 64 << 10
-_SECONDS = 1.0
+_PIECE_BYTES = 64 << 10
+_FLUSH_S = 1.0
 
 
 class StepLog:
@@ -338,13 +333,13 @@ class StepLog:
         self._left -= len(kept)
         self._dropped += len(data) - len(kept)
         self._waiting += kept
-        if len(self._waiting) >= _PIECE:
+        if len(self._waiting) >= _PIECE_BYTES:
             self._write()
         self.tick()
 
     def tick(self) -> None:
         """Write output that has waited for long, so that a silent program's output shows."""
-        if time.monotonic() - self._written >= _SECONDS:
+        if time.monotonic() - self._written >= _FLUSH_S:
             self._write()
 
     def close(self) -> None:

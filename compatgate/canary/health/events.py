@@ -17,16 +17,16 @@ from compatgate.canary.health.gpu_errors import (
     FALLEN_OFF,
     Rating,
     Sighting,
-    advice,
-    device_of,
+    describe_action,
+    parse_device,
     parse_sighting,
     rate_sighting,
 )
-from compatgate.canary.health.records import BEST, Clock, Reader, Record, Stamp
-from compatgate.core.facts.xid import RANK, Severity, XidTable
+from compatgate.canary.health.records import CLOCK_ORDER, Clock, Record, RecordReader, Stamp
+from compatgate.core.facts.xid import SEVERITY_RANK, Severity, XidTable
 from compatgate.core.versions import Version, parse_version
 
-REMEMBERED = 100_000
+MAX_LINES = 100_000
 """Maximum number of distinct lines to remember; beyond it, a repetition may count again."""
 
 
@@ -105,18 +105,18 @@ class EventCount:
         if what.follows:
             self._follow(record, what, known, identity)
             return
-        if len(known) >= REMEMBERED and text not in self._times:
+        if len(known) >= MAX_LINES and text not in self._times:
             text = 0
         counts = self._times.setdefault(text, Counter())
         for at in record.at or (None,):
             clock = _sink(at, record.quoted)
-            if _fresh(known, (identity, text, clock, at)):
+            if _is_new(known, (identity, text, clock, at)):
                 counts[clock] += 1
 
     def _follow(self, record: Record, what: Sighting, known: set[int], identity: object) -> None:
         for at in record.at or (None,):
             clock = _sink(at, record.quoted)
-            if _fresh(known, (identity, what.text, clock, at)):
+            if _is_new(known, (identity, what.text, clock, at)):
                 self._followers[f"{clock} {what.text[:4]}"] += 1
 
     @property
@@ -133,12 +133,12 @@ class EventCount:
     @property
     def first(self) -> str | None:
         """Return the first time, on the best clock."""
-        return next((self._first[clock] for clock in BEST if clock in self._first), None)
+        return next((self._first[clock] for clock in CLOCK_ORDER if clock in self._first), None)
 
     @property
     def last(self) -> str | None:
         """Return the last time, on the best clock."""
-        return next((self._last[clock] for clock in BEST if clock in self._last), None)
+        return next((self._last[clock] for clock in CLOCK_ORDER if clock in self._last), None)
 
 
 def _sink(stamp: Stamp | None, quoted: bool) -> Clock | str:
@@ -146,22 +146,22 @@ def _sink(stamp: Stamp | None, quoted: bool) -> Clock | str:
     return f"{clock}, quoted" if quoted else clock
 
 
-def _fresh(known: set[int], line: object) -> bool:
+def _is_new(known: set[int], line: object) -> bool:
     """Return whether the line is new, and remember it if there is room."""
     mark = hash(line)
     if mark in known:
         return False
-    if len(known) < REMEMBERED:
+    if len(known) < MAX_LINES:
         known.add(mark)
     return True
 
 
 def sort_events(events: Iterable[Event]) -> tuple[Event, ...]:
     """Return the most severe first; equal ones in their original order."""
-    return tuple(sorted(events, key=lambda event: -RANK[event.severity]))
+    return tuple(sorted(events, key=lambda event: -SEVERITY_RANK[event.severity]))
 
 
-MOST = 10_000
+MAX_ERRORS = 10_000
 """Maximum number of different errors; a damaged log can contain endless devices and codes."""
 _LOADING = re.compile(
     r"(?:loading NVIDIA UNIX|NVRM version: NVIDIA UNIX).{0,60}?Kernel Module.{0,40}?\s"
@@ -173,7 +173,7 @@ _UUID = re.compile(
 _SERIAL = re.compile(r"GPU Board Serial Number:\s*(\w{4,32})")
 _LOST = re.compile(r"The NVIDIA GPU (?P<place>[0-9a-f:.]{7,16})", re.IGNORECASE)
 _LOST_HOW = re.compile(r"(?:^|NVRM:\s+)fallen off the bus and is not responding")
-Key = tuple[object, ...]
+ErrorKey = tuple[object, ...]
 
 
 class KernelErrors:
@@ -188,7 +188,7 @@ class KernelErrors:
         self._table = table
         self._stated = driver
         self._logged: Version | None = None
-        self._groups: dict[Key, tuple[EventCount, Sighting, Rating, str | None]] = {}
+        self._groups: dict[ErrorKey, tuple[EventCount, Sighting, Rating, str | None]] = {}
         self._lines: set[int] = set()
         self._uuids: dict[str, str] = {}
         self._serials: dict[str, str] = {}
@@ -209,14 +209,14 @@ class KernelErrors:
             return False
         driver = self._stated or self._logged
         rating = rate_sighting(seen, self._table, driver)
-        key: Key = (
+        key: ErrorKey = (
             *(seen.kind, seen.code, seen.name, seen.device),
             *(seen.gpu_instance, seen.compute_instance),
             *((rating.severity, rating.action) if not seen.follows else ("", "")),
         )
         group = self._groups.get(key)
         if group is None:
-            if len(self._groups) >= MOST:
+            if len(self._groups) >= MAX_ERRORS:
                 return False
             group = (EventCount(), seen, rating, str(driver) if driver else None)
             self._groups[key] = group
@@ -225,11 +225,11 @@ class KernelErrors:
 
     def events(self) -> tuple[Event, ...]:
         """Return every error so far, the most severe first."""
-        reported = {_error(seen) for _, seen, _, _ in self._groups.values() if not seen.follows}
+        reported = {_error_key(seen) for _, seen, _, _ in self._groups.values() if not seen.follows}
         return sort_events(
             self._event(*group)
             for group in self._groups.values()
-            if not (group[1].follows and _error(group[1]) in reported)
+            if not (group[1].follows and _error_key(group[1]) in reported)
         )
 
     def _event(
@@ -241,7 +241,7 @@ class KernelErrors:
             kind=first.name or first.kind,
             device=first.device,
             severity=rating.severity,
-            action=advice(rating.action, self._table),
+            action=describe_action(rating.action, self._table),
             meaning=rating.meaning,
             known=rating.known,
             message=first.text[:1024],
@@ -249,7 +249,9 @@ class KernelErrors:
             first_seen=seen.first,
             last_seen=seen.last,
             mnemonic=rating.mnemonic,
-            investigate=advice(rating.investigate, self._table) if rating.investigate else None,
+            investigate=describe_action(rating.investigate, self._table)
+            if rating.investigate
+            else None,
             gpu_instance=first.gpu_instance,
             compute_instance=first.compute_instance,
             pid=first.pid,
@@ -266,8 +268,8 @@ class KernelErrors:
         if match := _LOADING.search(text):
             self._logged = parse_version("driver", match[1])
         elif match := _UUID.search(text):
-            device = device_of(match["place"])
-            if device and len(self._uuids) < MOST:
+            device = parse_device(match["place"])
+            if device and len(self._uuids) < MAX_ERRORS:
                 self._uuids[device] = match["uuid"]
                 self._device = device
         elif (match := _SERIAL.search(text)) and self._device:
@@ -276,14 +278,14 @@ class KernelErrors:
     def _lost_gpu(self, text: str) -> Sighting | None:
         """Recognize a GPU that is gone when the driver loads: three lines, without an Xid."""
         if match := _LOST.search(text):
-            self._lost = device_of(match["place"])
+            self._lost = parse_device(match["place"])
         elif _LOST_HOW.search(text) and self._lost:
             device, self._lost = self._lost, None
             return Sighting("xid", FALLEN_OFF, device, "fallen off the bus", follows=True)
         return None
 
 
-def _error(seen: Sighting) -> Key:
+def _error_key(seen: Sighting) -> ErrorKey:
     return (seen.kind, seen.code, seen.name, seen.device)
 
 
@@ -295,7 +297,7 @@ def read_log(
     Raises:
         BadInput: the log is compressed.
     """
-    reader, errors, counted = Reader(), KernelErrors(table, driver), _ByteCounter(stream)
+    reader, errors, counted = RecordReader(), KernelErrors(table, driver), _ByteCounter(stream)
     collect_errors(reader.read(counted), errors)
     if not reader.seen:
         return errors, "the log is empty: nothing was checked"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from compatgate.core.facts.xid import (
-    RANK,
+    SEVERITY_RANK,
     NvlinkCase,
     NvlinkUnit,
     Recovery,
@@ -89,7 +89,7 @@ _AER_NAMES = {
 }
 
 
-def device_of(place: str) -> str | None:
+def parse_device(place: str) -> str | None:
     """Return a PCI address as ``0000:9b:00``; None if the text is not an address."""
     if match := _ADDRESS.match(place):
         domain = int(match[1] or "0", 16)
@@ -105,18 +105,18 @@ def parse_sighting(text: str) -> Sighting | None:
         return _parse_sxid(match)
     if match := _XID.search(text):
         return _parse_xid(match)
-    if (match := _RM_INIT.search(text)) and (device := device_of(match["place"])):
+    if (match := _RM_INIT.search(text)) and (device := parse_device(match["place"])):
         follows = match["what"].startswith("rm_")
         return Sighting("notice", None, device, match[0], name=RM_INIT, follows=follows)
-    if (match := _OFF_BUS.search(text)) and (device := device_of(match["place"])):
+    if (match := _OFF_BUS.search(text)) and (device := parse_device(match["place"])):
         return Sighting("xid", FALLEN_OFF, device, match[0], follows=True)
-    if (match := _AER.search(text)) and (device := device_of(match["place"])):
+    if (match := _AER.search(text)) and (device := parse_device(match["place"])):
         return Sighting("notice", None, device, text, name=_AER_NAMES[match["severity"].lower()])
     return None
 
 
 def _parse_xid(match: re.Match[str]) -> Sighting | None:
-    device = device_of(match["place"])
+    device = parse_device(match["place"])
     if device is None:
         return None
     rest = " ".join(match["rest"].split())
@@ -130,17 +130,19 @@ def _parse_xid(match: re.Match[str]) -> Sighting | None:
         compute_instance=_numbered(_COMPUTE, match["place"]),
         pid=int(pid[1]) if pid else None,
         process=process[1].strip() if process and process[1] != "<unknown>" else None,
-        says=_says(rest),
+        says=_stated_severity(rest),
     )
 
 
 def _parse_sxid(match: re.Match[str]) -> Sighting | None:
-    device = device_of(match["place"])
+    device = parse_device(match["place"])
     if device is None:
         return None
     rest = " ".join(match["rest"].split())
     follows = bool(_MORE.match(rest))
-    return Sighting("sxid", int(match["code"]), device, rest, follows=follows, says=_says(rest))
+    return Sighting(
+        "sxid", int(match["code"]), device, rest, follows=follows, says=_stated_severity(rest)
+    )
 
 
 def _numbered(pattern: re.Pattern[str], text: str) -> int | None:
@@ -148,12 +150,12 @@ def _numbered(pattern: re.Pattern[str], text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _says(text: str) -> str:
+def _stated_severity(text: str) -> str:
     match = _SAYS.search(text)
     return "" if not match else "non-fatal" if match[1] else "fatal"
 
 
-UNKNOWN = "not in the table of known codes"
+UNKNOWN_CODE = "not in the table of known codes"
 RECOVERY_CHANGED = 154
 FATAL_SXID = "RESET_GPUS_OF_WORKLOAD"
 
@@ -176,18 +178,18 @@ def rate_sighting(seen: Sighting, table: XidTable, driver: Version | None = None
     if seen.kind == "notice":
         notice = table.by_notice.get(seen.name)
         if notice is None:
-            return Rating("warning", None, UNKNOWN, known=False)
+            return Rating("warning", None, UNKNOWN_CODE, known=False)
         source = notice.source.url or notice.source.title
         return Rating(notice.severity, notice.action, notice.meaning, source=source)
     if seen.kind == "sxid":
         return _rate_sxid(seen, table.by_sxid.get(seen.code or 0))
     found = table.by_xid.get(seen.code or 0)
     if found is None:
-        return Rating("warning", None, UNKNOWN, known=False)
+        return Rating("warning", None, UNKNOWN_CODE, known=False)
     return _rate_xid(seen, found, table, driver)
 
 
-def advice(action: str | None, table: XidTable) -> str:
+def describe_action(action: str | None, table: XidTable) -> str:
     """Return ``RESET_GPU: stop every process ...``, or say that the action is not known."""
     if action is None:
         return "NVIDIA's table names no action; look the code up in the current Xid catalog"
@@ -199,7 +201,7 @@ def _rate_sxid(seen: Sighting, found: SXid | None) -> Rating:
     if found is None:
         severity: Severity = "fatal" if seen.says == "fatal" else "warning"
         action = FATAL_SXID if severity == "fatal" else None
-        return Rating(severity, action, UNKNOWN, known=False)
+        return Rating(severity, action, UNKNOWN_CODE, known=False)
     severity, action = found.severity, found.action
     if seen.says == "fatal" and severity != "fatal":
         severity, action = "fatal", FATAL_SXID
@@ -258,7 +260,7 @@ def _recovery(seen: Sighting, rating: Rating, table: XidTable) -> Rating:
     if "recovery action changed" not in seen.text.lower():
         return rating
     # The table does not know the requested recovery, so the GPU is rated as not usable.
-    return rating._replace(severity="fatal", meaning=f"{rating.meaning}; {UNKNOWN}: {asked}")
+    return rating._replace(severity="fatal", meaning=f"{rating.meaning}; {UNKNOWN_CODE}: {asked}")
 
 
 def _by_number(number: str, table: XidTable) -> Recovery | None:
@@ -279,7 +281,9 @@ def _nvlink(seen: Sighting, rating: Rating, table: XidTable, driver: Version | N
         action = "RESET_GPU" if severity == "fatal" else rating.action
         note = "" if seen.says else "; the message does not say whether it is fatal"
         return rating._replace(severity=severity, action=action, meaning=f"{rating.meaning}{note}")
-    severity = row.severity if not seen.says else max(row.severity, said, key=RANK.__getitem__)
+    severity = (
+        row.severity if not seen.says else max(row.severity, said, key=SEVERITY_RANK.__getitem__)
+    )
     if seen.says == "non-fatal":
         severity = row.severity
     action = row.action
@@ -288,7 +292,7 @@ def _nvlink(seen: Sighting, rating: Rating, table: XidTable, driver: Version | N
     return rating._replace(severity=severity, action=action, investigate=row.investigate)
 
 
-CHANGED_IN = 575
+NEW_LAYOUT_BRANCH = 575
 """First driver branch with the new layout of intrInfo."""
 # "NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000 ...)"
 _MESSAGE = re.compile(
@@ -327,8 +331,8 @@ def decode_nvlink(
 
 def _fits(unit: NvlinkUnit, info: int, driver: Version | None) -> Iterator[bool]:
     """Yield whether the error is promoted, for each layout in which intrInfo names the unit."""
-    before = driver is None or driver.major < CHANGED_IN
-    since = driver is None or driver.major >= CHANGED_IN
+    before = driver is None or driver.major < NEW_LAYOUT_BRANCH
+    since = driver is None or driver.major >= NEW_LAYOUT_BRANCH
     if before and info & 0x3FF == unit.v1:
         yield bool(info >> 10 & 1)
     if since and info & 0x7F == unit.v2:

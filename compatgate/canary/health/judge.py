@@ -17,26 +17,26 @@ from compatgate.canary.health.snapshot import Gpu, Snapshot
 State = Literal["healthy", "suspect", "shared", "sick"]
 _RANK: dict[State, int] = {"healthy": 0, "suspect": 1, "shared": 2, "sick": 3}
 
-RESET = "reset the GPU (nvidia-smi --gpu-reset -i ID) before the next run; reboot if that fails"
-DRAIN = "take the GPU out of service after its current work has ended"
-REPLACE = "take the GPU out of service, run the field diagnostics, and have it replaced (RMA)"
-REBOOT = "reboot the machine; if the GPU is still missing, check its seating and power"
-ALONE = "run again when no other process uses the GPU"
-COOLING = "check cooling, power supply and power limits, then run again"
-AGAIN = "run again"
+RESET_GPU = "reset the GPU (nvidia-smi --gpu-reset -i ID) before the next run; reboot if that fails"
+DRAIN_GPU = "take the GPU out of service after its current work has ended"
+REPLACE_GPU = "take the GPU out of service, run the field diagnostics, and have it replaced (RMA)"
+REBOOT_MACHINE = "reboot the machine; if the GPU is still missing, check its seating and power"
+WAIT_FOR_OTHERS = "run again when no other process uses the GPU"
+CHECK_COOLING = "check cooling, power supply and power limits, then run again"
+RUN_AGAIN = "run again"
 
 # Clock reasons that neither the workload nor its limits explain.
-_SLOWED = {
+_SLOWDOWN_REASONS = {
     "hw_slowdown": "the hardware lowered the clocks",
     "hw_thermal_slowdown": "the hardware lowered the clocks because of heat",
     "hw_power_brake_slowdown": "an external power brake lowered the clocks",
     "sw_thermal_slowdown": "the driver lowered the clocks because of heat",
 }
 _RECOVERY = {
-    "gpu_reset": RESET,
-    "node_reboot": REBOOT,
-    "drain_p2p": f"{DRAIN}, and its NVLink peers too",
-    "drain_and_reset": f"{DRAIN}; then {RESET}",
+    "gpu_reset": RESET_GPU,
+    "node_reboot": REBOOT_MACHINE,
+    "drain_p2p": f"{DRAIN_GPU}, and its NVLink peers too",
+    "drain_and_reset": f"{DRAIN_GPU}; then {RESET_GPU}",
 }
 
 
@@ -71,7 +71,7 @@ class Health(Struct, frozen=True):
         return plain
 
 
-class _Point(Struct, frozen=True):
+class _Finding(Struct, frozen=True):
     state: State
     reason: str
     action: str
@@ -104,12 +104,12 @@ def judge_health(
     concerning = tuple(event for event in events if ours.concerns(event))
     if before is None and after is None and not during and not concerning:
         return None
-    points = [*_events(concerning, own_pids)]
+    points = [*_judge_events(concerning, own_pids)]
     for identity in ours.identities(before, during, after):
         seen = [ours.find(snapshot, identity) for snapshot in (before, *during, after)]
-        points += _gpu(identity, seen, after is not None, own_pids)
+        points += _judge_gpu(identity, seen, after is not None, own_pids)
     if before is not None and after is None:
-        points.append(_Point("sick", "NVML does not answer after the run", REBOOT))
+        points.append(_Finding("sick", "NVML does not answer after the run", REBOOT_MACHINE))
     points.sort(key=lambda point: -_RANK[point.state])
     return Health(
         points[0].state if points else "healthy",
@@ -144,7 +144,7 @@ class _RunGpus:
     ) -> list[str]:
         """Return every GPU that a snapshot contains."""
         found = (
-            _identity(gpu)
+            _find_identity(gpu)
             for snapshot in (before, *during, after)
             if snapshot is not None
             for gpu in snapshot.gpus
@@ -155,96 +155,102 @@ class _RunGpus:
     def find(self, snapshot: Snapshot | None, identity: str) -> Gpu | None:
         """Return a GPU of a snapshot; None if the snapshot does not contain it."""
         gpus = snapshot.gpus if snapshot else ()
-        return next((gpu for gpu in gpus if _identity(gpu) == identity), None)
+        return next((gpu for gpu in gpus if _find_identity(gpu) == identity), None)
 
 
-def _identity(gpu: Gpu) -> str:
+def _find_identity(gpu: Gpu) -> str:
     return gpu.pci or gpu.uuid or f"GPU {gpu.index}"
 
 
 # --- events ---------------------------------------------------------------------------------
 
 
-def _events(events: Iterable[Event], own_pids: Collection[int] | None) -> Iterator[_Point]:
+def _judge_events(events: Iterable[Event], own_pids: Collection[int] | None) -> Iterator[_Finding]:
     for event in events:
         code = f"Xid {event.xid}" if event.xid is not None else f"SXid {event.sxid}"
         code = event.kind if event.xid is None and event.sxid is None else code
         reason = f"{event.device}: {code}, {event.meaning}"
         if event.severity == "fatal":
-            yield _Point("sick", reason, event.action)
+            yield _Finding("sick", reason, event.action)
         elif event.severity == "warning" and not event.known:
-            yield _Point("suspect", f"{reason} (not in NVIDIA's table)", AGAIN)
+            yield _Finding("suspect", f"{reason} (not in NVIDIA's table)", RUN_AGAIN)
         elif event.severity == "warning" and event.origin == ("hardware",):
-            yield _Point("sick", reason, f"{event.action}; {RESET}")
-        elif event.severity == "warning" and _foreign(event, own_pids):
+            yield _Finding("sick", reason, f"{event.action}; {RESET_GPU}")
+        elif event.severity == "warning" and _is_foreign(event, own_pids):
             who = f"{event.process or 'a process'} (pid {event.pid})"
-            yield _Point(
-                "shared", f"{reason}, caused by {who}, which is not part of the run", ALONE
+            yield _Finding(
+                "shared",
+                f"{reason}, caused by {who}, which is not part of the run",
+                WAIT_FOR_OTHERS,
             )
         elif event.severity == "warning" and "application" not in event.origin:
-            yield _Point("suspect", reason, event.action)
+            yield _Finding("suspect", reason, event.action)
 
 
-def _foreign(event: Event, own_pids: Collection[int] | None) -> bool:
+def _is_foreign(event: Event, own_pids: Collection[int] | None) -> bool:
     return own_pids is not None and event.pid is not None and event.pid not in own_pids
 
 
 # --- one GPU --------------------------------------------------------------------------------
 
 
-def _gpu(
+def _judge_gpu(
     name: str, seen: Sequence[Gpu | None], has_after: bool, own_pids: Collection[int] | None
-) -> Iterator[_Point]:
+) -> Iterator[_Finding]:
     """Yield findings from a GPU's snapshots before, during and after; None where it is missing."""
     before, *during, after = seen
     there = [gpu for gpu in seen if gpu is not None]
     if any(gpu.lost for gpu in there) or (before and has_after and after is None):
-        yield _Point("sick", f"{name}: the GPU does not answer", REBOOT)
+        yield _Finding("sick", f"{name}: the GPU does not answer", REBOOT_MACHINE)
         return
-    yield from _memory(name, there)
+    yield from _judge_memory(name, there)
     last = there[-1]
     if last.recovery not in (None, "none"):
-        action = _RECOVERY.get(last.recovery or "", DRAIN)
-        yield _Point("sick", f"{name}: the driver asks for recovery ({last.recovery})", action)
-    yield from _slowdowns(name, [gpu for gpu in during if gpu is not None] or there)
-    yield from _processes(name, before, [gpu for gpu in (*during, after) if gpu], own_pids)
+        action = _RECOVERY.get(last.recovery or "", DRAIN_GPU)
+        yield _Finding("sick", f"{name}: the driver asks for recovery ({last.recovery})", action)
+    yield from _judge_slowdowns(name, [gpu for gpu in during if gpu is not None] or there)
+    yield from _judge_processes(name, before, [gpu for gpu in (*during, after) if gpu], own_pids)
 
 
-def _memory(name: str, there: Sequence[Gpu]) -> Iterator[_Point]:
+def _judge_memory(name: str, there: Sequence[Gpu]) -> Iterator[_Finding]:
     first, last = there[0], there[-1]
     if last.remap_failed:
-        yield _Point("sick", f"{name}: a memory row could not be remapped", REPLACE)
+        yield _Finding("sick", f"{name}: a memory row could not be remapped", REPLACE_GPU)
     for what, then, now in (
         ("uncorrected ECC errors", first.ecc_uncorrected_volatile, last.ecc_uncorrected_volatile),
         ("rows remapped for errors", first.remapped_uncorrected, last.remapped_uncorrected),
         ("pages retired for double-bit errors", first.retired_pages, last.retired_pages),
     ):
         if then is not None and now is not None and now > then:
-            yield _Point("sick", f"{name}: {what} during the run: {now - then}", RESET)
+            yield _Finding("sick", f"{name}: {what} during the run: {now - then}", RESET_GPU)
     if number := first.ecc_uncorrected_volatile:
         reason = f"{name}: uncorrected ECC errors since the driver was loaded: {number}"
-        yield _Point("suspect", reason, RESET)
+        yield _Finding("suspect", reason, RESET_GPU)
     if last.remap_pending:
-        yield _Point("suspect", f"{name}: a row remapping needs a reset", RESET)
+        yield _Finding("suspect", f"{name}: a row remapping needs a reset", RESET_GPU)
     if last.retirement_pending:
-        yield _Point("suspect", f"{name}: a page retirement needs a reboot", REBOOT)
+        yield _Finding("suspect", f"{name}: a page retirement needs a reboot", REBOOT_MACHINE)
 
 
-def _slowdowns(name: str, there: Sequence[Gpu]) -> Iterator[_Point]:
+def _judge_slowdowns(name: str, there: Sequence[Gpu]) -> Iterator[_Finding]:
     """Yield slow-downs while the run computed; others do not matter."""
     reasons = {reason for gpu in there for reason in gpu.throttle or ()}
-    for reason, text in _SLOWED.items():
+    for reason, text in _SLOWDOWN_REASONS.items():
         if reason in reasons:
             times = sum(reason in (gpu.throttle or ()) for gpu in there)
-            yield _Point("suspect", f"{name}: {text} ({times} of {len(there)} samples)", COOLING)
+            yield _Finding(
+                "suspect", f"{name}: {text} ({times} of {len(there)} samples)", CHECK_COOLING
+            )
 
 
-def _processes(
+def _judge_processes(
     name: str, before: Gpu | None, later: Sequence[Gpu], own_pids: Collection[int] | None
-) -> Iterator[_Point]:
+) -> Iterator[_Finding]:
     earlier = {process.pid for process in (before.processes if before else None) or ()}
     meanwhile = {process.pid for gpu in later for process in gpu.processes or ()}
     foreign = meanwhile - set(own_pids) if own_pids is not None else earlier & meanwhile
     if foreign:
         pids = ", ".join(map(str, sorted(foreign)[:8]))
-        yield _Point("shared", f"{name}: a foreign process used the GPU (pid {pids})", ALONE)
+        yield _Finding(
+            "shared", f"{name}: a foreign process used the GPU (pid {pids})", WAIT_FOR_OTHERS
+        )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Self
 
 from compatgate.canary.health.events import Event, KernelErrors, collect_errors
-from compatgate.canary.health.records import Reader
+from compatgate.canary.health.records import RecordReader
 from compatgate.core.facts.xid import XidTable
 from compatgate.core.versions import Version
 from compatgate.errors import Unavailable
@@ -26,7 +26,7 @@ _HINT = (
 )
 
 
-def read_host(
+def read_kernel_log(
     table: XidTable, driver: Version | None = None, *, kmsg: str = KMSG
 ) -> tuple[KernelErrors, str]:
     """Return the errors in this machine's stored kernel log, and the source of the log.
@@ -36,12 +36,12 @@ def read_host(
     """
     tried = []
     ways: tuple[tuple[str, Callable[[], Iterator[bytes]]], ...] = (
-        (kmsg, lambda: _kept(kmsg)),
-        ("dmesg", lambda: _output(_DMESG)),
-        ("journalctl -k", lambda: _output(_JOURNAL)),
+        (kmsg, lambda: _read_stored(kmsg)),
+        ("dmesg", lambda: _read_output(_DMESG)),
+        ("journalctl -k", lambda: _read_output(_JOURNAL)),
     )
     for name, lines in ways:
-        reader, errors = Reader(), KernelErrors(table, driver)
+        reader, errors = RecordReader(), KernelErrors(table, driver)
         try:
             for line in lines():
                 collect_errors(reader.feed(line), errors)
@@ -71,7 +71,7 @@ class KernelLog:
 
     def __init__(self, table: XidTable, driver: Version | None = None, *, kmsg: str = KMSG) -> None:
         self._errors = KernelErrors(table, driver)
-        self._reader = Reader()
+        self._reader = RecordReader()
         self._since = time.time()
         self._fd: int | None = None
         self._journal = False
@@ -85,7 +85,7 @@ class KernelLog:
 
     def _without_kmsg(self, reason: str) -> None:
         try:
-            for _ in _output((*_JOURNAL, "-n", "1")):
+            for _ in _read_output((*_JOURNAL, "-n", "1")):
                 self._journal = True
         except OSError as error:
             reason += f"; journalctl -k: {error.strerror or error}"
@@ -96,10 +96,10 @@ class KernelLog:
         """Return every error so far, the most severe first; may be called again."""
         try:
             if self._fd is not None:
-                for line in _pending(self._fd, self._overwritten):
+                for line in _read_new(self._fd, self._overwritten):
                     collect_errors(self._reader.feed(line), self._errors)
             if self._journal:
-                for line in _output((*_JOURNAL, f"--since=@{self._since:.6f}")):
+                for line in _read_output((*_JOURNAL, f"--since=@{self._since:.6f}")):
                     collect_errors(self._reader.feed(line), self._errors)
         except OSError as error:
             self.problem = f"new kernel messages cannot be read ({error.strerror or error})"
@@ -128,16 +128,16 @@ def watch(table: XidTable, driver: Version | None = None) -> KernelLog:
     return KernelLog(table, driver)
 
 
-def _kept(path: str) -> Iterator[bytes]:
+def _read_stored(path: str) -> Iterator[bytes]:
     """Yield every record that the kernel still stores."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        yield from _pending(fd)
+        yield from _read_new(fd)
     finally:
         os.close(fd)
 
 
-def _pending(fd: int, overwritten: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+def _read_new(fd: int, overwritten: Callable[[], None] = lambda: None) -> Iterator[bytes]:
     """Yield records up to now; one read returns one record (Documentation/ABI/testing/dev-kmsg).
 
     Call ``overwritten`` if records were lost before they were read.
@@ -155,7 +155,7 @@ def _pending(fd: int, overwritten: Callable[[], None] = lambda: None) -> Iterato
         yield from record.splitlines()
 
 
-def _output(command: tuple[str, ...]) -> Iterator[bytes]:
+def _read_output(command: tuple[str, ...]) -> Iterator[bytes]:
     """Yield the lines that a program prints.
 
     Raises:

@@ -40,8 +40,8 @@ class Record(NamedTuple):
 _STARTS = re.compile(
     r"(?=\bNVRM: |\bnvidia-nvswitch\d+:? SXid|\bnvidia [0-9a-f:.]{7,16}: (?:AER|PCIe Bus))"
 )
-_BARE = re.compile(r"(?=\bS?Xid \()", re.IGNORECASE)
-_REPEATED = re.compile(r"message repeated \d+ times: \[\s*$")
+_BARE_XID = re.compile(r"(?=\bS?Xid \()", re.IGNORECASE)
+_REPETITION = re.compile(r"message repeated \d+ times: \[\s*$")
 _TAG = re.compile(r"(?:^|\s)([\w./@-]+?)(?:\[\d+\])?:\s*(?:\[[^\]]{0,40}\]:?\s*)?$")
 _KERNEL = frozenset({"kernel", "kern", "vmkernel", "dmesg"})
 _LEVELS = frozenset(("emerg", "alert", "crit", "err", "error", "warn", "warning", "notice", "info"))
@@ -62,13 +62,13 @@ _FIELDS = frozenset(
 )
 
 
-def _interesting(line: bytes) -> bool:
+def _is_relevant(line: bytes) -> bool:
     """Return whether a line may concern a GPU; most do not, and logs can have millions of lines."""
     low = line.lower()
     return b"xid" in low or b"nvrm" in low or b"pcie bus err" in low or b"fallen off" in low
 
 
-class Reader:
+class RecordReader:
     """Reader of a log, line by line; keeps the state that earlier lines began.
 
     Attributes:
@@ -87,7 +87,7 @@ class Reader:
         Raises:
             BadInput: the log is compressed.
         """
-        for line in log_lines(stream):
+        for line in read_lines(stream):
             yield from self.feed(line)
         yield from self._end()
 
@@ -100,14 +100,14 @@ class Reader:
             self._structured = True
             yield from self._end()
             if len(bare) > 1:
-                yield from _from_json_line(bare)
+                yield from _read_json_line(bare)
         elif bare.startswith(b"__CURSOR="):
             self._structured = True
             yield from self._end()
         elif self._structured:
             yield from self._structured_line(line, bare)
-        elif _interesting(line):
-            yield from from_text(line.decode("utf-8", "replace"))
+        elif _is_relevant(line):
+            yield from read_text(line.decode("utf-8", "replace"))
 
     def _structured_line(self, line: bytes, bare: bytes) -> Iterator[Record]:
         if self._binary is not None:  # eight bytes of length, then the value
@@ -121,8 +121,8 @@ class Reader:
             self._keep(match[1].decode(), match[2].decode("utf-8", "replace"))
         elif match := _FIELD.match(line):
             self._keep(match[1].decode(), _json(match[2]))
-        elif _interesting(line):  # the structure ended: files written one after another
-            yield from from_text(line.decode("utf-8", "replace"))
+        elif _is_relevant(line):  # the structure ended: files written one after another
+            yield from read_text(line.decode("utf-8", "replace"))
 
     def _keep(self, name: str, value: Any) -> None:
         if name in _FIELDS:
@@ -131,21 +131,21 @@ class Reader:
     def _end(self) -> Iterator[Record]:
         fields, self._fields, self._binary = self._fields, {}, None
         if fields:
-            yield from _from_fields(fields)
+            yield from _read_fields(fields)
 
 
-def from_text(line: str) -> Iterator[Record]:
+def read_text(line: str) -> Iterator[Record]:
     """Yield the messages of a line; more than one if line breaks were lost."""
     head, *found = _STARTS.split(line)
     if not found:
-        head, *found = _BARE.split(line)
-    if not found and _interesting(line.encode()):
+        head, *found = _BARE_XID.split(line)
+    if not found and _is_relevant(line.encode()):
         yield Record(line.strip(), parse_stamps(line[:120]), quoted=False)
         return
     before = head
     for text in found:
         prefix = before[-200:]
-        repeated = _REPEATED.search(prefix)
+        repeated = _REPETITION.search(prefix)
         at = () if repeated else parse_stamps(prefix)
         yield Record(
             text.strip().removesuffix("]") if repeated else text.strip(), at, _is_quoted(prefix)
@@ -174,26 +174,26 @@ def _json(raw: bytes) -> Any:
         return raw.strip(b'"').decode("utf-8", "replace")
 
 
-def _from_json_line(bare: bytes) -> Iterator[Record]:
+def _read_json_line(bare: bytes) -> Iterator[Record]:
     """Yield the record of a JSON object on one line; of a damaged one, what its text contains."""
     # A message that is no UTF-8 is a list of numbers in the journal.
-    if not _interesting(bare) and b'"MESSAGE":[' not in bare.replace(b" ", b""):
+    if not _is_relevant(bare) and b'"MESSAGE":[' not in bare.replace(b" ", b""):
         return
     try:
         found = json.loads(bare.rstrip(b","))
     except (ValueError, RecursionError):
-        yield from _from_objects(bare)
+        yield from _read_objects(bare)
         return
     listed = found.get("dmesg") if isinstance(found, dict) else None
     for one in listed if isinstance(listed, list) else [found]:
         if isinstance(one, dict):
-            yield from _from_fields(one)
+            yield from _read_fields(one)
 
 
 _OBJECT = re.compile(rb"\{[^{}]{2,4096}\}")
 
 
-def _from_objects(piece: bytes) -> Iterator[Record]:
+def _read_objects(piece: bytes) -> Iterator[Record]:
     """Yield the records of the whole objects in a piece of a longer document."""
     any_read = False
     for match in _OBJECT.finditer(piece):
@@ -202,22 +202,22 @@ def _from_objects(piece: bytes) -> Iterator[Record]:
         except ValueError:
             continue
         any_read = True
-        yield from _from_fields(found)
+        yield from _read_fields(found)
     if not any_read:
-        yield from from_text(piece.decode("utf-8", "replace"))
+        yield from read_text(piece.decode("utf-8", "replace"))
 
 
-def _from_fields(fields: dict[str, Any]) -> Iterator[Record]:
-    text = next((t for name in _TEXT_FIELDS if (t := _text(fields.get(name)))), "")
+def _read_fields(fields: dict[str, Any]) -> Iterator[Record]:
+    text = next((t for name in _TEXT_FIELDS if (t := _field_text(fields.get(name)))), "")
     at = _field_stamps(fields)
     transport, tag = fields.get("_TRANSPORT"), fields.get("SYSLOG_IDENTIFIER")
     program = transport not in (None, "kernel") and tag not in (None, "kernel")
     for line in text.splitlines():
-        for record in from_text(line):
+        for record in read_text(line):
             yield Record(record.text, at or record.at, program or record.quoted)
 
 
-def _text(value: Any) -> str:
+def _field_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(n, int) and 0 <= n < 256 for n in value):
@@ -228,20 +228,20 @@ def _text(value: Any) -> str:
 def _field_stamps(fields: dict[str, Any]) -> tuple[Stamp, ...]:
     found: list[Stamp] = []
     for name in ("_SOURCE_BOOTTIME_TIMESTAMP", "_SOURCE_MONOTONIC_TIMESTAMP"):
-        if (number := _number(fields.get(name))) is not None:
-            found.append(boot_stamp(number / 1e6))
+        if (number := _field_number(fields.get(name))) is not None:
+            found.append(make_boot_stamp(number / 1e6))
             break
-    if (number := _number(fields.get("__REALTIME_TIMESTAMP"))) is not None:
-        found += epoch_stamps(number)
+    if (number := _field_number(fields.get("__REALTIME_TIMESTAMP"))) is not None:
+        found += make_epoch_stamps(number)
     when = fields.get("time", fields.get("timestamp"))
     if isinstance(when, str):
         found += parse_stamps(when)
-    elif (number := _number(when)) is not None:
-        found.append(boot_stamp(number))
+    elif (number := _field_number(when)) is not None:
+        found.append(make_boot_stamp(number))
     return tuple(found)
 
 
-def _number(value: Any) -> float | None:
+def _field_number(value: Any) -> float | None:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -249,7 +249,7 @@ def _number(value: Any) -> float | None:
     return number if 0 <= number < 1e18 else None
 
 
-BEST: tuple[Clock, ...] = ("epoch", "iso", "ctime", "syslog", "boot")
+CLOCK_ORDER: tuple[Clock, ...] = ("epoch", "iso", "ctime", "syslog", "boot")
 """Clocks in the order of preference."""
 
 # 6,1234,5678,-;message: priority, sequence, microseconds since boot (Documentation/ABI/dev-kmsg).
@@ -267,9 +267,9 @@ def parse_stamps(prefix: str) -> tuple[Stamp, ...]:
     """Return the times before a message; none if it has none."""
     found = []
     if match := _KMSG.match(prefix):
-        found.append(boot_stamp(int(match[1]) / 1e6))
+        found.append(make_boot_stamp(int(match[1]) / 1e6))
     elif boots := _BOOT.findall(prefix):
-        found.append(boot_stamp(float(boots[-1])))
+        found.append(make_boot_stamp(float(boots[-1])))
     if match := _ISO.search(prefix):
         found.append(Stamp("iso", match[0]))
     elif match := _CTIME.search(prefix):
@@ -277,16 +277,16 @@ def parse_stamps(prefix: str) -> tuple[Stamp, ...]:
     elif match := _SYSLOG.search(prefix):
         found.append(Stamp("syslog", match[1]))
     elif match := _UNIX.match(prefix):
-        found += epoch_stamps(float(match[1]) * 1e6)
+        found += make_epoch_stamps(float(match[1]) * 1e6)
     return tuple(found)
 
 
-def boot_stamp(seconds: float) -> Stamp:
+def make_boot_stamp(seconds: float) -> Stamp:
     """Return a stamp of seconds since boot."""
     return Stamp("boot", f"{seconds:.6f} s after boot")
 
 
-def epoch_stamps(microseconds: float) -> tuple[Stamp, ...]:
+def make_epoch_stamps(microseconds: float) -> tuple[Stamp, ...]:
     """Return stamps of microseconds since 1970, as journald counts; none if that is not a date."""
     try:
         moment = datetime.fromtimestamp(microseconds / 1e6, UTC)
@@ -295,8 +295,8 @@ def epoch_stamps(microseconds: float) -> tuple[Stamp, ...]:
     return (Stamp("epoch", moment.isoformat(timespec="microseconds")),)
 
 
-CHUNK = 1 << 16
-LONGEST = 1 << 16
+CHUNK_BYTES = 1 << 16
+MAX_LINE = 1 << 16
 """Longer lines are cut; kernel messages have 1 KiB at most, so such a log has no line breaks."""
 
 
@@ -308,11 +308,16 @@ class Stream(Protocol):
         ...
 
 
-_PACKED = {b"\x1f\x8b": "gzip", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
+_COMPRESSION_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+}
 _CUTS = (b"},", b"\\n", b"NVRM:", b" ")
 
 
-def log_lines(stream: Stream) -> Iterator[bytes]:
+def read_lines(stream: Stream) -> Iterator[bytes]:
     """Yield the lines, without their ends.
 
     Raises:
@@ -320,32 +325,32 @@ def log_lines(stream: Stream) -> Iterator[bytes]:
     """
     rest = b""
     first = True
-    while chunk := stream.read(CHUNK):
+    while chunk := stream.read(CHUNK_BYTES):
         if first:
             first = False
-            _refuse_packed(chunk)
+            _refuse_compressed(chunk)
         rest += chunk
         *whole, rest = rest.split(b"\n")
         yield from whole
-        while len(rest) > LONGEST:
-            cut = _cut(rest)
+        while len(rest) > MAX_LINE:
+            cut = _find_cut(rest)
             yield rest[:cut]
             rest = rest[cut:]
     if rest:
         yield rest
 
 
-def _cut(line: bytes) -> int:
+def _find_cut(line: bytes) -> int:
     """Return where to cut an endless line: between two JSON records if possible."""
     for mark in _CUTS:
-        found = line.rfind(mark, LONGEST // 2, LONGEST)
+        found = line.rfind(mark, MAX_LINE // 2, MAX_LINE)
         if found > 0:
             return found if mark == b"NVRM:" else found + len(mark)
-    return LONGEST
+    return MAX_LINE
 
 
-def _refuse_packed(head: bytes) -> None:
-    for magic, name in _PACKED.items():
+def _refuse_compressed(head: bytes) -> None:
+    for magic, name in _COMPRESSION_MAGIC.items():
         if head.startswith(magic):
             raise BadInput(
                 f"the log is compressed ({name})",

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.health.gpu_errors import device_of
-from compatgate.discovery.driver import ask_nvml, nvml_text, open_nvml
+from compatgate.canary.health.gpu_errors import parse_device
+from compatgate.discovery.driver import nvml_text, open_nvml, query_nvml
 
 
 class Process(Struct, frozen=True):
@@ -102,28 +102,28 @@ def snapshot(nvml: Any = None) -> Snapshot | None:
         if library is None:
             return None
         try:
-            gpus = tuple(_gpu(library, index) for index in range(library.nvmlDeviceGetCount()))
-            driver = nvml_text(ask_nvml(library, "nvmlSystemGetDriverVersion"))
+            gpus = tuple(_read_gpu(library, index) for index in range(library.nvmlDeviceGetCount()))
+            driver = nvml_text(query_nvml(library, "nvmlSystemGetDriverVersion"))
         except library.NVMLError:
             return None
     return Snapshot(datetime.now(UTC), driver, gpus) if gpus else None
 
 
-def throttle_reasons(mask: int) -> tuple[str, ...]:
+def decode_throttle_reasons(mask: int) -> tuple[str, ...]:
     """Return the names of the reasons in NVML's mask; an unnamed bit is returned as a number."""
     known = [name for bit, name in _THROTTLE.items() if mask & bit]
     rest = mask & ~sum(_THROTTLE)
     return (*known, *([f"unknown_{rest:#x}"] if rest else []))
 
 
-def _gpu(nvml: Any, index: int) -> Gpu:
+def _read_gpu(nvml: Any, index: int) -> Gpu:
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
     except nvml.NVMLError as error:
-        return Gpu(index, lost=_is_lost(nvml, error))
+        return Gpu(index, lost=_is_lost_error(nvml, error))
 
     def ask(name: str, *arguments: Any) -> Any:
-        return ask_nvml(nvml, name, handle, *arguments)
+        return query_nvml(nvml, name, handle, *arguments)
 
     remapped = ask("nvmlDeviceGetRemappedRows") or (None, None, None, None)
     retired = ask("nvmlDeviceGetRetiredPages", _DOUBLE_BIT)
@@ -139,64 +139,64 @@ def _gpu(nvml: Any, index: int) -> Gpu:
     return Gpu(
         index=index,
         uuid=nvml_text(ask("nvmlDeviceGetUUID")),
-        pci=device_of(nvml_text(info.busId) or "") if info else None,
+        pci=parse_device(nvml_text(info.busId) or "") if info else None,
         name=nvml_text(ask("nvmlDeviceGetName")),
-        lost=_lost(nvml, handle),
+        lost=_is_gpu_lost(nvml, handle),
         mig=bool(mode[0]) if mode else None,
-        persistence=_flag(ask("nvmlDeviceGetPersistenceMode")),
+        persistence=_read_flag(ask("nvmlDeviceGetPersistenceMode")),
         ecc_corrected_volatile=ask("nvmlDeviceGetTotalEccErrors", _CORRECTED, _VOLATILE),
         ecc_uncorrected_volatile=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _VOLATILE),
         ecc_corrected_aggregate=ask("nvmlDeviceGetTotalEccErrors", _CORRECTED, _AGGREGATE),
         ecc_uncorrected_aggregate=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _AGGREGATE),
         retired_pages=len(retired) if retired is not None else None,
-        retirement_pending=_flag(ask("nvmlDeviceGetRetiredPagesPendingStatus")),
+        retirement_pending=_read_flag(ask("nvmlDeviceGetRetiredPagesPendingStatus")),
         remapped_corrected=remapped[0],
         remapped_uncorrected=remapped[1],
-        remap_pending=_flag(remapped[2]),
-        remap_failed=_flag(remapped[3]),
-        recovery=_recovery(nvml, handle),
-        throttle=throttle_reasons(mask) if mask is not None else None,
+        remap_pending=_read_flag(remapped[2]),
+        remap_failed=_read_flag(remapped[3]),
+        recovery=_read_recovery(nvml, handle),
+        throttle=decode_throttle_reasons(mask) if mask is not None else None,
         sm_clock_mhz=ask("nvmlDeviceGetClockInfo", _SM),
         memory_clock_mhz=ask("nvmlDeviceGetClockInfo", _MEMORY),
         temperature_c=ask("nvmlDeviceGetTemperature", _GPU_SENSOR),
         power_w=power / 1000 if power is not None else None,
         utilisation=used.gpu if used else None,
         memory_utilisation=used.memory if used else None,
-        processes=_processes(nvml, handle),
+        processes=_read_processes(nvml, handle),
     )
 
 
-def _processes(nvml: Any, handle: Any) -> tuple[Process, ...] | None:
+def _read_processes(nvml: Any, handle: Any) -> tuple[Process, ...] | None:
     """Return the processes on the whole GPU, MIG devices included."""
-    found = ask_nvml(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+    found = query_nvml(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
     if found is None:
         return None
     seen = {one.pid: Process(one.pid, getattr(one, "usedGpuMemory", None) or None) for one in found}
     return tuple(seen[pid] for pid in sorted(seen))
 
 
-def _recovery(nvml: Any, handle: Any) -> str | None:
+def _read_recovery(nvml: Any, handle: Any) -> str | None:
     field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
-    values = ask_nvml(nvml, "nvmlDeviceGetFieldValues", handle, [field]) if field else None
+    values = query_nvml(nvml, "nvmlDeviceGetFieldValues", handle, [field]) if field else None
     if not values or values[0].nvmlReturn != 0:
         return None
     number = values[0].value.uiVal
     return _RECOVERY[number] if number < len(_RECOVERY) else f"unknown_{number}"
 
 
-def _lost(nvml: Any, handle: Any) -> bool:
+def _is_gpu_lost(nvml: Any, handle: Any) -> bool:
     """Return whether the GPU does not answer; the temperature is read from the GPU itself."""
     try:
         nvml.nvmlDeviceGetTemperature(handle, _GPU_SENSOR)
     except nvml.NVMLError as error:
-        return _is_lost(nvml, error)
+        return _is_lost_error(nvml, error)
     return False
 
 
-def _is_lost(nvml: Any, error: Exception) -> bool:
+def _is_lost_error(nvml: Any, error: Exception) -> bool:
     lost = getattr(nvml, "NVML_ERROR_GPU_IS_LOST", 15)
     return getattr(error, "value", None) == lost
 
 
-def _flag(value: Any) -> bool | None:
+def _read_flag(value: Any) -> bool | None:
     return None if value is None else bool(value)

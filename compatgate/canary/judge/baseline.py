@@ -14,18 +14,17 @@ from typing import Any, Self
 
 from msgspec import Struct, convert, to_builtins
 
-from compatgate.canary.judge.prepare import is_count
+from compatgate.canary.judge.prepare import find_conversion, is_count
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.judge.statistics import median, quantile
-from compatgate.canary.judge.units import conversion
 from compatgate.canary.workload import Better, MetricSpec
-from compatgate.core.components import in_order, is_framework, resolve_component
+from compatgate.core.components import is_framework, resolve_component, sort_components
 from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
 
-KEPT_RUNS = 10
+MAX_RUNS = 10
 """Maximum number of accepted runs in a baseline, the latest."""
-GOOD_RUNS = 3
+RELIABLE_RUNS = 3
 """Number of runs that show how far runs differ, and reveal an outlier."""
 _BINS = 20
 _LEAST, _MOST = 1e-100, 1e100
@@ -102,7 +101,7 @@ class Baseline(Struct, frozen=True):
     @property
     def thin(self) -> bool:
         """Return whether the runs are too few to know how far runs differ."""
-        return len(self.runs) < GOOD_RUNS
+        return len(self.runs) < RELIABLE_RUNS
 
     @property
     def starting(self) -> bool:
@@ -170,16 +169,16 @@ def learn(
     kept: list[RunValues] = []
     discarded: list[DiscardedRun] = []
     for run, samples in accepted:
-        reason = learning_problem(samples, spec)
-        factor = conversion(samples.unit, spec.unit)
+        reason = find_learning_problem(samples, spec)
+        factor = find_conversion(samples.unit, spec.unit)
         if reason or factor is None:
             discarded.append(DiscardedRun(run, reason or "its unit does not convert"))
         else:
             values = tuple(value * factor for value in samples.values)
             kept.append(RunValues(run, values, (sources or {}).get(run)))
-    kept, apart = _discard_strangers(kept, spec.tolerance)
+    kept, apart = _discard_outliers(kept, spec.tolerance)
     older = [
-        DiscardedRun(r.run, f"only the latest {KEPT_RUNS} runs are used") for r in kept[:-KEPT_RUNS]
+        DiscardedRun(r.run, f"only the latest {MAX_RUNS} runs are used") for r in kept[:-MAX_RUNS]
     ]
     if not kept:
         why = "; ".join(f"{d.run}: {d.reason}" for d in discarded) or "none was accepted"
@@ -191,11 +190,11 @@ def learn(
         )
     return Baseline(
         workload, sku, family, metric, spec.unit, spec.better, spec.tolerance,
-        tuple(kept[-KEPT_RUNS:]), (*discarded, *apart, *older), version,
+        tuple(kept[-MAX_RUNS:]), (*discarded, *apart, *older), version,
     )  # fmt: skip
 
 
-def distribution(baseline: Baseline) -> Distribution:
+def describe_distribution(baseline: Baseline) -> Distribution:
     """Return quantiles, and a histogram of twenty bars from the least to the greatest value."""
     ordered = sorted(baseline.samples.values)
     least, most = ordered[0], ordered[-1]
@@ -221,7 +220,7 @@ def distribution(baseline: Baseline) -> Distribution:
     )
 
 
-def learning_problem(samples: Samples, spec: MetricSpec) -> str:
+def find_learning_problem(samples: Samples, spec: MetricSpec) -> str:
     """Return why nothing can be learnt from a run's values; "" if they can be used."""
     values = samples.values
     if len(values) < spec.repetitions:
@@ -229,19 +228,19 @@ def learning_problem(samples: Samples, spec: MetricSpec) -> str:
     least = 0 if is_count(samples) else _LEAST
     if not all(least <= value <= _MOST for value in values):
         return "it has values that are not finite and positive"
-    if conversion(samples.unit, spec.unit) is None:
+    if find_conversion(samples.unit, spec.unit) is None:
         return f"its unit {samples.unit or 'none'} does not convert into {spec.unit or 'none'}"
     return ""
 
 
-def _discard_strangers(
+def _discard_outliers(
     runs: list[RunValues], tolerance: float
 ) -> tuple[list[RunValues], list[DiscardedRun]]:
     """Remove runs whose centre differs from the others' by more than the tolerance.
 
     At least three runs are needed: of two runs, neither can be called the outlier.
     """
-    if len(runs) < GOOD_RUNS or any(0 in run.values for run in runs):
+    if len(runs) < RELIABLE_RUNS or any(0 in run.values for run in runs):
         return runs, []
     centres = {run.run: median([log(v) for v in run.values]) for run in runs}
     middle = median(list(centres.values()))
@@ -260,7 +259,7 @@ _PLACES = {"cuda": 2, "cudnn": 1, "nccl": 1, "tensorrt": 1}
 _FRAMEWORK_PLACES = 2
 
 
-def family_of(versions: Mapping[str, str]) -> str:
+def find_family(versions: Mapping[str, str]) -> str:
     """Return the family's key, such as ``cuda-12.4+cudnn-9+torch-2.4``; ``none`` if empty.
 
     Args:
@@ -275,13 +274,13 @@ def family_of(versions: Mapping[str, str]) -> str:
         found[canonical] = parse_version(canonical, text)
     parts = [
         f"{name}-{'.'.join(map(str, found[name].at(places)))}"
-        for name in in_order(found)
-        if (places := _places(name))
+        for name in sort_components(found)
+        if (places := _version_places(name))
     ]
     return "+".join(parts) or "none"
 
 
-def nearest_family(wanted: str, known: Iterable[str]) -> str | None:
+def find_nearest_family(wanted: str, known: Iterable[str]) -> str | None:
     """Return the known family that shares the most components, to compare with for information.
 
     Only for information: values are never judged against another family. The approver of a new
@@ -293,7 +292,7 @@ def nearest_family(wanted: str, known: Iterable[str]) -> str | None:
     return min((f for f, count in shared.items() if count == best), default=None) if best else None
 
 
-def _places(component: str) -> int:
+def _version_places(component: str) -> int:
     if component in _PLACES:
         return _PLACES[component]
     return _FRAMEWORK_PLACES if is_framework(component) else 0

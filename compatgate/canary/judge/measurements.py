@@ -8,19 +8,19 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
+from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.judge.units import conversion
 from compatgate.canary.run import Check
 from compatgate.canary.workload import Better
 from compatgate.errors import BadInput
 
-PLAIN = "value"
+PLAIN_METRIC = "value"
 """Default name of the metric of plain numbers."""
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 _NOT_FINITE = {"nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"}
 
 
-class MeasuredFile(Struct, frozen=True):
+class MeasurementFile(Struct, frozen=True):
     """Content of one file of measurements.
 
     Attributes:
@@ -36,7 +36,9 @@ class MeasuredFile(Struct, frozen=True):
     lines: int = 0
 
 
-def read_measured(data: bytes, *, source: str, metric: str | None, unit: str = "") -> MeasuredFile:
+def read_measurements(
+    data: bytes, *, source: str, metric: str | None, unit: str = ""
+) -> MeasurementFile:
     """Read a file.
 
     Args:
@@ -49,21 +51,21 @@ def read_measured(data: bytes, *, source: str, metric: str | None, unit: str = "
         BadInput: the file is too large, a line of the protocol is malformed, or one of several
             plain numbers is not a number; the message names the line.
     """
-    if len(data) > MOST_BYTES:
-        raise BadInput(f"is larger than the limit of {MOST_BYTES >> 20} MiB", field=source)
+    if len(data) > MAX_BYTES:
+        raise BadInput(f"is larger than the limit of {MAX_BYTES >> 20} MiB", field=source)
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     lines = [(i, s) for i, line in enumerate(text.split("\n"), 1) if (s := line.strip())]
-    known = [(i, body) for i, line in lines if (body := _member(line)) is not None]
+    known = [(i, body) for i, line in lines if (body := _read_member(line)) is not None]
     if known:
-        return _Lines(source).read(known, len(lines))
+        return _LineCollector(source).read(known, len(lines))
     if not lines:
-        return MeasuredFile("empty")
-    values = list(_plain(lines, source))
-    name = metric or PLAIN
-    return MeasuredFile("plain", {name: Samples(name, unit, (tuple(values),))}, lines=len(lines))
+        return MeasurementFile("empty")
+    values = list(_read_plain(lines, source))
+    name = metric or PLAIN_METRIC
+    return MeasurementFile("plain", {name: Samples(name, unit, (tuple(values),))}, lines=len(lines))
 
 
-def _member(line: str) -> dict[str, Any] | None:
+def _read_member(line: str) -> dict[str, Any] | None:
     """Return a line of the protocol; None for log."""
     if not line.startswith("{"):
         return None
@@ -74,7 +76,7 @@ def _member(line: str) -> dict[str, Any] | None:
     return body if isinstance(body, dict) and isinstance(body.get("type"), str) else None
 
 
-def _plain(lines: list[tuple[int, str]], source: str) -> Iterator[float]:
+def _read_plain(lines: list[tuple[int, str]], source: str) -> Iterator[float]:
     for number, line in lines:
         if line.startswith("#"):
             continue
@@ -90,7 +92,7 @@ def _plain(lines: list[tuple[int, str]], source: str) -> Iterator[float]:
             ) from None
 
 
-class _Lines:
+class _LineCollector:
     """Collector of the protocol's lines; a repeated metric appends."""
 
     def __init__(self, source: str) -> None:
@@ -100,25 +102,25 @@ class _Lines:
         self._stated: dict[str, tuple[Better | None, float | None]] = {}
         self._checks: list[Check] = []
 
-    def read(self, known: list[tuple[int, dict[str, Any]]], lines: int) -> MeasuredFile:
+    def read(self, known: list[tuple[int, dict[str, Any]]], lines: int) -> MeasurementFile:
         """Return every metric and check."""
         for number, body in known:
             where = f"{self._source}:{number}"
             if body["type"] == "metric":
                 self._metric(body, where)
             elif body["type"] == "check":
-                self._checks.append(_check(body, where))
+                self._checks.append(_read_check(body, where))
         metrics = {
             name: Samples(name, self._units[name], tuple(tuple(run) for run in runs.values()))
             for name, runs in self._runs.items()
         }
-        return MeasuredFile("lines", metrics, tuple(self._checks), self._stated, lines)
+        return MeasurementFile("lines", metrics, tuple(self._checks), self._stated, lines)
 
     def _metric(self, body: Mapping[str, Any], where: str) -> None:
-        name = _text(body, "name", where)
-        unit = _text(body, "unit", where, default="")
+        name = _read_text(body, "name", where)
+        unit = _read_text(body, "unit", where, default="")
         first = self._units.setdefault(name, unit)
-        factor = conversion(unit, first)
+        factor = find_conversion(unit, first)
         if factor is None:
             raise BadInput(
                 f"metric {name} changes its unit from {first or 'none'} to {unit or 'none'}",
@@ -129,7 +131,7 @@ class _Lines:
         self._remember(name, body, where)
         run = self._runs.setdefault(name, {}).setdefault(str(body.get("run", "")), [])
         if body.get("warmup") is not True:
-            run += [value * factor for value in _values(body, where)]
+            run += [value * factor for value in _read_values(body, where)]
 
     def _remember(self, name: str, body: Mapping[str, Any], where: str) -> None:
         better, tolerance = body.get("better"), body.get("tolerance")
@@ -151,18 +153,18 @@ class _Lines:
         self._stated[name] = (was_better or better, was_tolerance or tolerance)
 
 
-def _values(body: Mapping[str, Any], where: str) -> list[float]:
+def _read_values(body: Mapping[str, Any], where: str) -> list[float]:
     if ("value" in body) == ("values" in body):
         raise BadInput("a metric must have exactly one of 'value' and 'values'", field=where)
     if "value" in body:
-        return [_number(body["value"], f"{where}.value")]
+        return [_read_number(body["value"], f"{where}.value")]
     values = body["values"]
     if not isinstance(values, list):
         raise BadInput("is not a list of numbers", field=f"{where}.values", value=values)
-    return [_number(value, f"{where}.values") for value in values]
+    return [_read_number(value, f"{where}.values") for value in values]
 
 
-def _number(value: object, where: str) -> float:
+def _read_number(value: object, where: str) -> float:
     """Return a number; null and text stand for a value that JSON cannot write (NaN, infinity)."""
     if value is None or (isinstance(value, str) and value.strip().lower() in _NOT_FINITE):
         return float(value) if value else float("nan")
@@ -178,14 +180,14 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _text(body: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
+def _read_text(body: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
     value = body.get(key, default)
     if not isinstance(value, str) or (default is None and not value.strip()):
         raise BadInput(f"'{key}' must be text", field=f"{where}.{key}", value=value)
     return value.strip()
 
 
-def _check(body: Mapping[str, Any], where: str) -> Check:
+def _read_check(body: Mapping[str, Any], where: str) -> Check:
     ok = body.get("ok")
     if not isinstance(ok, bool):
         raise BadInput("'ok' must be true or false", field=f"{where}.ok", value=ok)
@@ -193,4 +195,4 @@ def _check(body: Mapping[str, Any], where: str) -> Check:
     if not isinstance(skipped, bool) or (skipped and not ok):
         what = "'skipped' must be true or false, and true only with ok"
         raise BadInput(what, field=f"{where}.skipped", value=skipped)
-    return Check(_text(body, "name", where), ok, str(body.get("message", "")), skipped)
+    return Check(_read_text(body, "name", where), ok, str(body.get("message", "")), skipped)

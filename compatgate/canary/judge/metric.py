@@ -13,30 +13,30 @@ from math import ceil, exp, expm1, isfinite, isinf, log1p
 from msgspec import Struct
 
 from compatgate.canary.judge import statistics as tails
-from compatgate.canary.judge.prepare import Prepared, is_count, prepare
+from compatgate.canary.judge.prepare import PreparedSamples, is_count, prepare_samples
 from compatgate.canary.judge.result import (
     Aspect,
     MetricJudgement,
     MetricOutcome,
     Numbers,
     Samples,
-    worst,
+    find_worst_outcome,
 )
 from compatgate.canary.judge.statistics import (
     EFFICIENCY,
-    EXACT,
+    ROUNDING_SLACK,
     SHIFT_ALARM,
     SHIFT_CLEAR,
     Shift,
     Spread,
     Tail,
+    compare_spread,
+    compare_tail,
+    compute_tail_chance,
+    estimate_shift,
     median,
     quantile,
     scale,
-    shift_between,
-    spread_between,
-    tail_chance,
-    tail_of,
 )
 from compatgate.canary.workload import MetricSpec
 
@@ -56,32 +56,32 @@ def judge_metric(
     """
     if candidate is None:
         reason, missing = "the candidate did not report it", f"{spec.repetitions} repetitions of it"
-        return _said(name, spec, [Aspect("data", "inconclusive", reason, missing=missing)])
+        return _final_reason(name, spec, [Aspect("data", "inconclusive", reason, missing=missing)])
     if baseline is None:
         reason, missing = "there is no baseline yet", "a baseline, learnt from accepted runs"
-        return _said(name, spec, [Aspect("data", "no-baseline", reason, missing=missing)])
+        return _final_reason(name, spec, [Aspect("data", "no-baseline", reason, missing=missing)])
     if is_count(baseline) and is_count(candidate) and 0 in (*baseline.values, *candidate.values):
-        return _said(name, spec, [judge_counts(spec, baseline, candidate)])
-    prepared = prepare(spec, baseline, candidate)
+        return _final_reason(name, spec, [judge_counts(spec, baseline, candidate)])
+    prepared = prepare_samples(spec, baseline, candidate)
     if isinstance(prepared, Aspect):
-        return _said(name, spec, [prepared])
+        return _final_reason(name, spec, [prepared])
     aspects: list[Aspect] = []
     numbers = None
     for sign in _signs(spec):
-        side = _side(prepared, sign, spec.tolerance)
+        side = _make_direction(prepared, sign, spec.tolerance)
         shift, tail, spread = compute_statistics(side)
         aspects += [judge_centre(side, shift), judge_tail(side, tail), judge_spread(side, spread)]
         numbers = numbers or _numbers(side, shift, tail, spread, prepared.dropped)
     if spec.better == "either":
-        aspects = _worse_of_both(aspects)
-    return _said(name, spec, aspects, numbers)
+        aspects = _worse_aspects(aspects)
+    return _final_reason(name, spec, aspects, numbers)
 
 
 def _signs(spec: MetricSpec) -> Sequence[int]:
     return {"lower": (1,), "higher": (-1,), "either": (1, -1)}[spec.better]
 
 
-def _side(prepared: Prepared, sign: int, tolerance: float) -> Direction:
+def _make_direction(prepared: PreparedSamples, sign: int, tolerance: float) -> Direction:
     return Direction(
         tuple(sign * value for value in prepared.baseline),
         tuple(sign * value for value in prepared.candidate),
@@ -93,20 +93,20 @@ def _side(prepared: Prepared, sign: int, tolerance: float) -> Direction:
     )
 
 
-def _worse_of_both(aspects: Sequence[Aspect]) -> list[Aspect]:
+def _worse_aspects(aspects: Sequence[Aspect]) -> list[Aspect]:
     """Return the worse aspect of the two directions; if either is worse, none is better."""
     half = len(aspects) // 2
     found = []
     for up, down in zip(aspects[:half], aspects[half:], strict=True):
-        chosen = up if worst([up.outcome, down.outcome]) == up.outcome else down
+        chosen = up if find_worst_outcome([up.outcome, down.outcome]) == up.outcome else down
         found.append(chosen)
     return found
 
 
-def _said(
+def _final_reason(
     name: str, spec: MetricSpec, aspects: Sequence[Aspect], numbers: Numbers | None = None
 ) -> MetricJudgement:
-    outcome: MetricOutcome = worst([aspect.outcome for aspect in aspects])
+    outcome: MetricOutcome = find_worst_outcome([aspect.outcome for aspect in aspects])
     deciding = [aspect for aspect in aspects if aspect.outcome == outcome]
     if outcome == "ok" or deciding[0].name == "centre":
         deciding = deciding[:1]  # a moved centre explains the other aspects
@@ -128,30 +128,30 @@ def _said(
 def _numbers(side: Direction, shift: Shift, tail: Tail, spread: Spread, dropped: int) -> Numbers:
     bounds = (shift.low, shift.high) if side.sign > 0 else (shift.high, shift.low)
     bad_ends = [quantile(sorted(v), 0.95) for v in (side.baseline, side.candidate)]
-    low, high = (None if isinf(b) else _rounded(exp(side.sign * b)) for b in bounds)
+    low, high = (None if isinf(b) else _round(exp(side.sign * b)) for b in bounds)
     return Numbers(
         n=(len(side.baseline), len(side.candidate)),
         medians=(
-            _rounded(exp(side.sign * median(side.baseline))),
-            _rounded(exp(side.sign * median(side.candidate))),
+            _round(exp(side.sign * median(side.baseline))),
+            _round(exp(side.sign * median(side.candidate))),
         ),
-        ratio=_rounded(exp(side.sign * shift.estimate)),
+        ratio=_round(exp(side.sign * shift.estimate)),
         interval=(low, high),
-        effect=_rounded(side.sign * shift.effect),
-        noise=(_rounded(spread.baseline), _rounded(spread.candidate)),
-        spread_ratio=None if isinf(spread.ratio) else _rounded(spread.ratio),
-        tail_ratio=_rounded(exp(side.sign * (bad_ends[1] - bad_ends[0]))),
+        effect=_round(side.sign * shift.effect),
+        noise=(_round(spread.baseline), _round(spread.candidate)),
+        spread_ratio=None if isinf(spread.ratio) else _round(spread.ratio),
+        tail_ratio=_round(exp(side.sign * (bad_ends[1] - bad_ends[0]))),
         far=(tail.baseline, tail.candidate),
         dropped=dropped,
     )
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     """Round to the digits that every platform's logarithm agrees on, without a minus zero."""
     return float(f"{value:.{_DIGITS}g}") + 0.0
 
 
-MOST_REPETITIONS = 1000
+MAX_REPETITIONS = 1000
 _IMPLAUSIBLE = 10.0
 _FAR_TOLERANCES = 2.0
 _FAR_SCALES = 5.0
@@ -195,12 +195,14 @@ def percent(share: float) -> str:
 
 def judge_centre(side: Direction, shift: Shift) -> Aspect:
     """Judge whether the centre has moved by the tolerance."""
-    may_be_worse = shift.high >= side.limit - EXACT
-    words = f"{side.percent(shift.estimate)} than the baseline{_between(side, shift)}"
-    if may_be_worse and shift.surely_above > EXACT:
-        return Aspect("centre", "regression", f"{words}; the tolerance is {_tolerance(side)}")
+    may_be_worse = shift.high >= side.limit - ROUNDING_SLACK
+    words = f"{side.percent(shift.estimate)} than the baseline{_format_interval(side, shift)}"
+    if may_be_worse and shift.surely_above > ROUNDING_SLACK:
+        return Aspect(
+            "centre", "regression", f"{words}; the tolerance is {_format_tolerance(side)}"
+        )
     if may_be_worse:
-        return _unsure(side, words)
+        return _undecided_centre(side, words)
     if -shift.estimate > log1p(_IMPLAUSIBLE - 1):
         return Aspect(
             "centre",
@@ -208,9 +210,9 @@ def judge_centre(side: Direction, shift: Shift) -> Aspect:
             f"{words}: implausible; the work was probably not done",
             missing="check that the candidate did its work; if it did, accept the run",
         )
-    if -shift.low >= side.limit - EXACT and shift.surely_below < -EXACT:
+    if -shift.low >= side.limit - ROUNDING_SLACK and shift.surely_below < -ROUNDING_SLACK:
         return Aspect("centre", "improvement", words)
-    return Aspect("centre", "ok", f"{words}, within the tolerance of {_tolerance(side)}")
+    return Aspect("centre", "ok", f"{words}, within the tolerance of {_format_tolerance(side)}")
 
 
 def judge_tail(side: Direction, tail: Tail) -> Aspect:
@@ -230,7 +232,7 @@ def judge_tail(side: Direction, tail: Tail) -> Aspect:
         "tail",
         "inconclusive",
         f"the tail may have grown: {words}",
-        missing=missing_repetitions(wanted, m),
+        missing=describe_missing_repetitions(wanted, m),
         repetitions=wanted,
     )
 
@@ -254,28 +256,28 @@ def judge_spread(side: Direction, spread: Spread) -> Aspect:
         "spread",
         "inconclusive",
         f"values may scatter more: {words}",
-        missing=missing_repetitions(wanted, m),
+        missing=describe_missing_repetitions(wanted, m),
         repetitions=wanted,
     )
 
 
 def compute_statistics(side: Direction) -> tuple[Shift, Tail, Spread]:
     """Return the statistics of one direction."""
-    shift = shift_between(side.baseline, side.candidate, side.widen, side.wander)
+    shift = estimate_shift(side.baseline, side.candidate, side.widen, side.wander)
     apart = max(_FAR_TOLERANCES * side.limit, _FAR_SCALES * scale(side.baseline))
-    tail = tail_of(side.baseline, side.candidate, median(side.baseline) + apart)
-    return shift, tail, spread_between(side.baseline, side.candidate, side.widen_spread)
+    tail = compare_tail(side.baseline, side.candidate, median(side.baseline) + apart)
+    return shift, tail, compare_spread(side.baseline, side.candidate, side.widen_spread)
 
 
-def missing_repetitions(wanted: int, have: int) -> str:
+def describe_missing_repetitions(wanted: int, have: int) -> str:
     """Describe what the candidate must provide."""
-    if wanted > MOST_REPETITIONS:
-        return f"less noise: otherwise more than {MOST_REPETITIONS} repetitions are needed"
+    if wanted > MAX_REPETITIONS:
+        return f"less noise: otherwise more than {MAX_REPETITIONS} repetitions are needed"
     return f"{wanted - have} more repetitions of the candidate ({wanted} in all)"
 
 
-def _unsure(side: Direction, words: str) -> Aspect:
-    reason = f"{words}: a change of {_tolerance(side)} can be neither shown nor excluded"
+def _undecided_centre(side: Direction, words: str) -> Aspect:
+    reason = f"{words}: a change of {_format_tolerance(side)} can be neither shown nor excluded"
     n, m = len(side.baseline), len(side.candidate)
     error = (side.limit / (SHIFT_ALARM + SHIFT_CLEAR)) ** 2 - side.wander**2
     if error <= 0:
@@ -283,10 +285,10 @@ def _unsure(side: Direction, words: str) -> Aspect:
         missing = f"a steadier baseline: its runs differ by about {runs}"
         return Aspect("centre", "inconclusive", reason, missing=missing)
     wanted, both = _repetitions_for_centre((error / _variance(side)), n, m)
-    if both and wanted <= MOST_REPETITIONS:
+    if both and wanted <= MAX_REPETITIONS:
         missing = f"{wanted} repetitions on each side; the baseline has {n}, the candidate {m}"
     else:
-        missing = missing_repetitions(wanted, m)
+        missing = describe_missing_repetitions(wanted, m)
     return Aspect("centre", "inconclusive", reason, missing=missing, repetitions=wanted)
 
 
@@ -305,7 +307,7 @@ def _repetitions_for_centre(share: float, n: int, m: int) -> tuple[int, bool]:
         m: repetitions of the candidate.
     """
     left = share - 1 / n
-    alone = ceil(1 / left) if left > 0 else MOST_REPETITIONS + 1
+    alone = ceil(1 / left) if left > 0 else MAX_REPETITIONS + 1
     if alone <= 4 * max(n, m):
         return max(alone, m + 1), False
     return max(ceil(2 / share), m + 1), True
@@ -317,26 +319,26 @@ def _repetitions_for_tail(tail: Tail, n: int, m: int) -> int:
     while wanted < 4 * m:
         wanted += max(m // 10, 1)
         if (
-            tails.tail_chance(tail.baseline, n, tail.candidate * wanted // m, wanted)
+            tails.compute_tail_chance(tail.baseline, n, tail.candidate * wanted // m, wanted)
             <= tails.TAIL_ALARM
         ):
             break
     return wanted
 
 
-def _between(side: Direction, shift: Shift) -> str:
+def _format_interval(side: Direction, shift: Shift) -> str:
     if isinf(shift.low) or isinf(shift.high):
         return ""
     low, high = sorted(expm1(side.sign * s) for s in (shift.low, shift.high))
-    return f" (98 % interval {_signed(low)} to {_signed(high)})"
+    return f" (98 % interval {_format_signed(low)} to {_format_signed(high)})"
 
 
-def _signed(share: float) -> str:
+def _format_signed(share: float) -> str:
     rounded = percent(abs(share))
     return f"{'-' if share < 0 and rounded != '0.0 %' else '+'}{rounded}"
 
 
-def _tolerance(side: Direction) -> str:
+def _format_tolerance(side: Direction) -> str:
     return f"{100 * side.tolerance:g} %"
 
 
@@ -352,7 +354,7 @@ def judge_counts(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Asp
     values = [*baseline.values, *candidate.values]
     n, m = len(baseline.values), len(candidate.values)
     if min(n, m) < spec.repetitions or not all(isfinite(v) and v >= 0 for v in values):
-        found = prepare(spec, baseline, candidate)
+        found = prepare_samples(spec, baseline, candidate)
         if isinstance(found, Aspect):
             return found
     if any(baseline.values):
@@ -364,7 +366,7 @@ def judge_counts(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Asp
         )
     above = sum(value > 0 for value in candidate.values)
     words = f"{above} of {m} counts are above 0, of the baseline none of {n}"
-    chance = tail_chance(0, n, above, m)
+    chance = compute_tail_chance(0, n, above, m)
     if above == 0:
         return Aspect("centre", "ok", "always 0, as in the baseline")
     if spec.better == "higher":

@@ -1,16 +1,136 @@
-"""Prepare measured samples for comparison as logarithms, or say why that is impossible."""
+"""Prepare measured samples for comparison as logarithms, or say why that is impossible.
+
+Units of the same dimension convert into each other; an unknown unit is its own dimension.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from math import ceil, isfinite, log, sqrt
 
 from msgspec import Struct
 
 from compatgate.canary.judge.result import Aspect, Samples
-from compatgate.canary.judge.statistics import dependence, median, scale, trimmed_mean, warmup_of
-from compatgate.canary.judge.units import conversion, parse_unit
-from compatgate.canary.workload import MetricSpec
+from compatgate.canary.judge.statistics import (
+    count_warmup,
+    estimate_dependence,
+    median,
+    scale,
+    trimmed_mean,
+)
+from compatgate.canary.workload import Better, MetricSpec
+
+
+class Unit(Struct, frozen=True):
+    """A unit as written.
+
+    Attributes:
+        dimension: units of the same dimension convert into each other.
+        factor: factor to the dimension's base unit.
+        better: direction that is usually better; None if it depends.
+    """
+
+    text: str
+    dimension: str
+    factor: float
+    better: Better | None = None
+
+
+_TIME = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "sec": 1.0,
+    "second": 1.0,
+    "seconds": 1.0,
+    "min": 60.0,
+    "minutes": 60.0,
+    "h": 3600.0,
+}
+_PREFIXES = {
+    "": 1.0,
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+    "Ti": 2.0**40,
+}
+_PREFIXED: dict[str, tuple[str, float, Better | None]] = {
+    "B": ("bytes", 1.0, "lower"),
+    "bytes": ("bytes", 1.0, "lower"),
+    "B/s": ("bytes/s", 1.0, "higher"),
+    "bit/s": ("bytes/s", 0.125, "higher"),
+    "bps": ("bytes/s", 0.125, "higher"),
+    "b/s": ("bytes/s", 0.125, "higher"),
+    "FLOP/s": ("flop/s", 1.0, "higher"),
+    "FLOPS": ("flop/s", 1.0, "higher"),
+    "flop/s": ("flop/s", 1.0, "higher"),
+    "flops": ("flop/s", 1.0, "higher"),
+    "OP/s": ("op/s", 1.0, "higher"),
+    "OPS": ("op/s", 1.0, "higher"),
+    "Hz": ("frequency", 1.0, "higher"),
+}
+_PLAIN: dict[str, tuple[str, float, Better | None]] = {
+    "": ("", 1.0, None),
+    "1": ("number", 1.0, None),
+    "%": ("number", 0.01, None),
+    "ratio": ("number", 1.0, None),
+    "count": ("count", 1.0, "lower"),
+    "errors": ("count", 1.0, "lower"),
+    "events": ("count", 1.0, "lower"),
+    "W": ("power", 1.0, "lower"),
+    "mW": ("power", 1e-3, "lower"),
+    "kW": ("power", 1e3, "lower"),
+    "J": ("energy", 1.0, "lower"),
+    "mJ": ("energy", 1e-3, "lower"),
+    "kJ": ("energy", 1e3, "lower"),
+}
+_PER = {"s": 1.0, "sec": 1.0, "second": 1.0, "min": 1 / 60, "minute": 1 / 60, "h": 1 / 3600}
+_RATE = re.compile(r"([A-Za-z_]+)\s*(?:/|\bper\b)\s*([a-z]+)")
+_ONE_NAME = {"it": "iteration", "its": "iteration", "iter": "iteration", "req": "request"}
+
+
+@lru_cache(maxsize=256)
+def parse_unit(text: str) -> Unit:
+    """Read a unit.
+
+    Case matters (``MB`` are bytes, ``Mb/s`` bits). An unknown unit is its own dimension, comparable
+    only with itself.
+    """
+    name = text.strip()
+    if name in _TIME:
+        return Unit(name, "time", _TIME[name], "lower")
+    if name in _PLAIN:
+        return Unit(name, *_PLAIN[name])
+    for end, (dimension, factor, better) in _PREFIXED.items():
+        prefix = name.removesuffix(end)
+        if prefix != name and prefix in _PREFIXES:
+            return Unit(name, dimension, factor * _PREFIXES[prefix], better)
+    rate = _RATE.fullmatch(name)
+    if rate and rate[2] in _PER:
+        things = rate[1].lower()
+        things = _ONE_NAME.get(things, things.removesuffix("s"))
+        return Unit(name, f"{things}/s", _PER[rate[2]], "higher")
+    return Unit(name, f"'{name.casefold()}'", 1.0)
+
+
+def find_conversion(source: str, target: str) -> float | None:
+    """Return the factor from one unit to another; None if they do not convert."""
+    one, other = parse_unit(source), parse_unit(target)
+    if one.dimension != other.dimension:
+        return None
+    return 1.0 if one.factor == other.factor else one.factor / other.factor
+
 
 _BEYOND_CHANCE = 3.0
 """Ratio of the variance between runs to that expected from noise; below it, it may be chance."""
@@ -18,7 +138,7 @@ _CLEARLY_ALIKE = 1.4
 """Ratio above which lasting states also cast doubt on a change of the spread."""
 
 
-class Prepared(Struct, frozen=True):
+class PreparedSamples(Struct, frozen=True):
     """Two comparable samples.
 
     Attributes:
@@ -37,29 +157,31 @@ class Prepared(Struct, frozen=True):
     dropped: int
 
 
-def prepare(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Prepared | Aspect:
+def prepare_samples(
+    spec: MetricSpec, baseline: Samples, candidate: Samples
+) -> PreparedSamples | Aspect:
     """Convert, check and trim; return an aspect if there is nothing to compare."""
-    refused = _refusal(spec, baseline, candidate)
+    refused = _find_refusal(spec, baseline, candidate)
     if refused:
         return refused
-    factor = conversion(candidate.unit, baseline.unit) or 1.0
+    factor = find_conversion(candidate.unit, baseline.unit) or 1.0
     base = [tuple(map(log, run)) for run in baseline.runs if run]
     cand = [tuple(log(v * factor) for v in run) for run in candidate.runs if run]
-    dropped = _dropped(base, cand)
-    base = _without(base, dropped, spec.repetitions)
-    cand = _without(cand, dropped, spec.repetitions)
+    dropped = _count_dropped(base, cand)
+    base = _drop_leading(base, dropped, spec.repetitions)
+    cand = _drop_leading(cand, dropped, spec.repetitions)
     kept_base = tuple(v for run in base for v in run)
     kept_cand = tuple(v for run in cand for v in run)
     runs = [*base, *cand]
     apart = [[abs(value - median(run)) for value in run] for run in runs]
-    widen, spread = dependence(runs), dependence(apart)
+    widen, spread = estimate_dependence(runs), estimate_dependence(apart)
     spread = max(spread, widen) if widen > _CLEARLY_ALIKE else spread
-    return Prepared(kept_base, kept_cand, widen, spread, _wander(base), dropped)
+    return PreparedSamples(kept_base, kept_cand, widen, spread, _estimate_wander(base), dropped)
 
 
-def _refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect | None:
-    if conversion(candidate.unit, baseline.unit) is None:
-        return _unlike(baseline.unit, candidate.unit)
+def _find_refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect | None:
+    if find_conversion(candidate.unit, baseline.unit) is None:
+        return _check_units(baseline.unit, candidate.unit)
     for side, samples in (("baseline", baseline), ("candidate", candidate)):
         values = samples.values
         if not values:
@@ -73,7 +195,7 @@ def _refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect 
                 f"a {side} with finite values only",
             )
         if min(values) <= 0:
-            return _not_positive(side, values)
+            return _check_positive(side, values)
     for side, samples in (("baseline", baseline), ("candidate", candidate)):
         have = len(samples.values)
         if have < spec.repetitions:
@@ -87,7 +209,7 @@ def _refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect 
     return None
 
 
-def _unlike(baseline: str, candidate: str) -> Aspect:
+def _check_units(baseline: str, candidate: str) -> Aspect:
     if baseline and candidate:
         reason = f"units differ: the baseline is in {baseline}, the candidate in {candidate}"
     else:
@@ -96,7 +218,7 @@ def _unlike(baseline: str, candidate: str) -> Aspect:
     return _no_data(reason, "both sides in units that convert into each other")
 
 
-def _not_positive(side: str, values: Sequence[float]) -> Aspect:
+def _check_positive(side: str, values: Sequence[float]) -> Aspect:
     if min(values) < 0:
         return _no_data(
             f"the {side} has negative values, so there is no ratio",
@@ -122,21 +244,23 @@ def is_count(samples: Samples) -> bool:
     return parse_unit(samples.unit).dimension == "count"
 
 
-def _dropped(base: Sequence[Sequence[float]], cand: Sequence[Sequence[float]]) -> int:
+def _count_dropped(base: Sequence[Sequence[float]], cand: Sequence[Sequence[float]]) -> int:
     """Return the number of leading values to drop everywhere: only if both sides begin differently.
 
     A candidate that alone starts slowly has changed; its tail will show it.
     """
-    before = int(median([warmup_of(run) for run in base]))
-    after = int(median([warmup_of(run) for run in cand]))
+    before = int(median([count_warmup(run) for run in base]))
+    after = int(median([count_warmup(run) for run in cand]))
     return ceil(1.5 * max(before, after)) if before and after else 0
 
 
-def _without(runs: Sequence[tuple[float, ...]], dropped: int, keep: int) -> list[tuple[float, ...]]:
+def _drop_leading(
+    runs: Sequence[tuple[float, ...]], dropped: int, keep: int
+) -> list[tuple[float, ...]]:
     return [run[min(dropped, max(len(run) - keep, 0)) :] for run in runs]
 
 
-def _wander(runs: Sequence[Sequence[float]]) -> float:
+def _estimate_wander(runs: Sequence[Sequence[float]]) -> float:
     """Return the standard error of a run's centre for differences beyond noise within runs.
 
     The estimate from few runs is imprecise; the factor is about Student's t over the normal's 1.96.

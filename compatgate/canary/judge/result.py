@@ -103,6 +103,6 @@ _ORDER: tuple[MetricOutcome, ...] = (
 )
 
 
-def worst(outcomes: list[MetricOutcome]) -> MetricOutcome:
+def find_worst_outcome(outcomes: list[MetricOutcome]) -> MetricOutcome:
     """Return the outcome that decides among several."""
     return min(outcomes, key=_ORDER.index)

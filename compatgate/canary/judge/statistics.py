@@ -29,9 +29,9 @@ from math import hypot, inf, sqrt
 
 from msgspec import Struct
 
-EXACT = 1e-9
+ROUNDING_SLACK = 1e-9
 """Slack of comparisons, so that 105 over 100 is a change of 5 % despite rounding."""
-ENOUGH_FOR_ORDER = 20
+MIN_ORDERED_VALUES = 20
 """Minimum number of values for conclusions from their order."""
 _ONE_SIGMA = (0.158655, 0.841345)
 _WARMUP_SCALES = 4.0
@@ -73,7 +73,7 @@ def trimmed_mean(values: Sequence[float]) -> float:
     return sum(kept) / len(kept)
 
 
-def ranks(values: Sequence[float]) -> list[float]:
+def rank_values(values: Sequence[float]) -> list[float]:
     """Return the rank of each value from 1; equal values share their mean rank."""
     by_value = sorted(range(len(values)), key=values.__getitem__)
     found = [0.0] * len(values)
@@ -88,7 +88,7 @@ def ranks(values: Sequence[float]) -> list[float]:
     return found
 
 
-def dependence(runs: Sequence[Sequence[float]]) -> float:
+def estimate_dependence(runs: Sequence[Sequence[float]]) -> float:
     """Return the factor, at least 1, that widens an interval for dependent neighbouring values.
 
     The square is ``1 + 2 sum(w_k r_k)`` over the autocorrelations of the ranks within runs, with
@@ -96,10 +96,10 @@ def dependence(runs: Sequence[Sequence[float]]) -> float:
 
     Source: Newey and West (1987), A Simple, Positive Semi-definite ... Covariance Matrix.
     """
-    told = [run for run in runs if len(run) >= ENOUGH_FOR_ORDER and not is_sorted(run)]
+    told = [run for run in runs if len(run) >= MIN_ORDERED_VALUES and not is_sorted(run)]
     products, squares = [0.0] * _LAGS, 0.0
     for run in told:
-        centred = [rank - (len(run) + 1) / 2 for rank in ranks(run)]
+        centred = [rank - (len(run) + 1) / 2 for rank in rank_values(run)]
         squares += sum(c * c for c in centred)
         for lag in range(1, _LAGS + 1):
             products[lag - 1] += sum(a * b for a, b in zip(centred, centred[lag:], strict=False))
@@ -118,13 +118,13 @@ def is_sorted(values: Sequence[float]) -> bool:
     return all(a <= b for a, b in pairs) or all(a >= b for a, b in pairs)
 
 
-def warmup_of(values: Sequence[float]) -> int:
+def count_warmup(values: Sequence[float]) -> int:
     """Return how many leading values lie clearly apart from the second half of the run.
 
     Apart means further than four scales of the second half from its median, on the side of the
     first value. The result is at most a third of the values, and 0 if the order says nothing.
     """
-    if len(values) < ENOUGH_FOR_ORDER or is_sorted(values):
+    if len(values) < MIN_ORDERED_VALUES or is_sorted(values):
         return 0
     steady = values[len(values) // 2 :]
     centre, width = median(steady), _WARMUP_SCALES * scale(steady)
@@ -164,7 +164,7 @@ class Shift(Struct, frozen=True):
     effect: float
 
 
-def shift_between(
+def estimate_shift(
     baseline: Sequence[float], candidate: Sequence[float], widen: float = 1.0, wander: float = 0.0
 ) -> Shift:
     """Return the shift from one sample to another.
@@ -184,7 +184,7 @@ def shift_between(
 
     def reach(differences: Sequence[float], z: float) -> float:
         centre = quantile(differences, 0.5)
-        return centre - hypot(centre - _bound(differences, 0.5 - z * error), z * wander)
+        return centre - hypot(centre - _order_statistic(differences, 0.5 - z * error), z * wander)
 
     return Shift(
         estimate=middle,
@@ -192,11 +192,12 @@ def shift_between(
         high=-reach(down, SHIFT_CLEAR),
         surely_above=reach(up, SHIFT_ALARM),
         surely_below=-reach(down, SHIFT_ALARM),
-        effect=(sum(d > EXACT for d in up) - sum(d < -EXACT for d in up)) / len(up),
+        effect=(sum(d > ROUNDING_SLACK for d in up) - sum(d < -ROUNDING_SLACK for d in up))
+        / len(up),
     )
 
 
-def _bound(ascending: Sequence[float], share: float) -> float:
+def _order_statistic(ascending: Sequence[float], share: float) -> float:
     """Return the order statistic at a share of all differences, from below."""
     place = int(share * len(ascending) + 0.5)  # continuity; 1-based
     return ascending[place - 1] if share > 0 and place >= 1 else -inf
@@ -237,20 +238,20 @@ class Spread(Struct, frozen=True):
         return inf if self.candidate > 0 else 1.0
 
 
-def spread_between(baseline: Sequence[float], candidate: Sequence[float], widen: float) -> Spread:
+def compare_spread(baseline: Sequence[float], candidate: Sequence[float], widen: float) -> Spread:
     """Compare the spread of two samples of logarithms; ``widen`` is for dependent distances."""
-    apart = [*_distances(baseline), *_distances(candidate)]
+    apart = [*_measure_distances(baseline), *_measure_distances(candidate)]
     n, m = len(baseline), len(candidate)
     scores = _savage_scores(apart)
     mean = sum(scores) / (n + m)
     squares = sum((s - mean) ** 2 for s in scores)
     deviation = sqrt(n * m * squares / ((n + m) * (n + m - 1)))
     surplus = sum(scores[n:]) - m * mean
-    z = surplus / (deviation * widen) if deviation > EXACT else 0.0
+    z = surplus / (deviation * widen) if deviation > ROUNDING_SLACK else 0.0
     return Spread(scale(baseline), scale(candidate), z)
 
 
-def _distances(values: Sequence[float]) -> list[float]:
+def _measure_distances(values: Sequence[float]) -> list[float]:
     """Return distances from the median, rounded so that equal ones stay equal after rescaling."""
     centre = median(values)
     return [round(abs(value - centre), 12) for value in values]
@@ -264,7 +265,7 @@ def _savage_scores(values: Sequence[float]) -> list[float]:
         total += 1 / (count - i)
         score.append(total)
     found = []
-    for rank in ranks(values):
+    for rank in rank_values(values):
         low = int(rank)
         found.append(score[low] if low == rank else (score[low] + score[min(low + 1, count)]) / 2)
     return found
@@ -292,15 +293,15 @@ class Tail(Struct, frozen=True):
     chance: float
 
 
-def tail_of(baseline: Sequence[float], candidate: Sequence[float], limit: float) -> Tail:
+def compare_tail(baseline: Sequence[float], candidate: Sequence[float], limit: float) -> Tail:
     """Count the far values, and compute the probability of the candidate's number."""
-    before = sum(value > limit + EXACT for value in baseline)
-    after = sum(value > limit + EXACT for value in candidate)
-    chance = tail_chance(before, len(baseline), after, len(candidate))
+    before = sum(value > limit + ROUNDING_SLACK for value in baseline)
+    after = sum(value > limit + ROUNDING_SLACK for value in candidate)
+    chance = compute_tail_chance(before, len(baseline), after, len(candidate))
     return Tail(limit, before, after, chance)
 
 
-def tail_chance(before: int, of_baseline: int, after: int, of_candidate: int) -> float:
+def compute_tail_chance(before: int, of_baseline: int, after: int, of_candidate: int) -> float:
     """Return the probability of ``after`` or more far values, given the baseline's number."""
     a = _TAIL_PRIOR[0] + before
     b = _TAIL_PRIOR[1] + of_baseline - before

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from msgspec import Struct, to_builtins
 
 from compatgate.canary.judge.metric import judge_metric
+from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import JUDGE, MetricJudgement, Samples
-from compatgate.canary.judge.units import conversion
 from compatgate.canary.run import Check, Report
 from compatgate.canary.workload import MetricSpec
 
@@ -55,7 +55,7 @@ def judge_reports(
         baselines: by metric; a missing one is not learnt yet.
     """
     candidate = {
-        name: samples for name in metrics if (samples := _samples(name, reports)) is not None
+        name: samples for name in metrics if (samples := _merge_samples(name, reports)) is not None
     }
     reported = [check for report in reports for check in report.checks]
     unreported = [
@@ -63,10 +63,10 @@ def judge_reports(
         for name in checks
         if not reports or not all(any(c.name == name for c in r.checks) for r in reports)
     ]
-    return judge(metrics, baselines, candidate, reported, unreported)
+    return judge_samples(metrics, baselines, candidate, reported, unreported)
 
 
-def judge(
+def judge_samples(
     metrics: Mapping[str, MetricSpec],
     baselines: Mapping[str, Samples],
     candidate: Mapping[str, Samples],
@@ -83,7 +83,7 @@ def judge(
     unsure = [m for m in judged if m.outcome in ("inconclusive", "no-baseline")]
     missing = [f"{m.name}: {m.missing}" for m in unsure if m.missing]
     missing += [f"check {name}: it was not reported" for name in unreported]
-    more = max((_more(m, candidate) for m in unsure), default=0)
+    more = max((_missing_repetitions(m, candidate) for m in unsure), default=0)
     outcome: Outcome = "passed"
     if failed or regressed:
         outcome, more = "failed", 0
@@ -101,12 +101,12 @@ def judge(
     return WorkloadJudgement(outcome, reason, tuple(checks), judged, tuple(missing), more)
 
 
-def _samples(name: str, reports: Sequence[Report]) -> Samples | None:
+def _merge_samples(name: str, reports: Sequence[Report]) -> Samples | None:
     """Return a metric's values over executions, in the first one's unit; None without any."""
     found = [metric for report in reports for metric in report.metrics if metric.name == name]
     if not found:
         return None
-    factors = [conversion(metric.unit, found[0].unit) for metric in found]
+    factors = [find_conversion(metric.unit, found[0].unit) for metric in found]
     if None in factors:
         units = ", ".join(dict.fromkeys(metric.unit for metric in found))
         return Samples(name, units, tuple(metric.values for metric in found))
@@ -120,7 +120,7 @@ def _samples(name: str, reports: Sequence[Report]) -> Samples | None:
     )
 
 
-def _more(metric: MetricJudgement, candidate: Mapping[str, Samples]) -> int:
+def _missing_repetitions(metric: MetricJudgement, candidate: Mapping[str, Samples]) -> int:
     """Return additional repetitions that would settle a metric; 0 if none, or too many, would."""
     have = len(candidate[metric.name].values) if metric.name in candidate else 0
     return max((metric.repetitions or have) - have, 0)
@@ -133,12 +133,12 @@ def _check_text(check: Check) -> str:
 def _passed_text(checks: Sequence[Check], judged: Sequence[MetricJudgement]) -> str:
     better = [m.name for m in judged if m.outcome == "improvement"]
     held = sum(not check.skipped for check in checks)
-    parts = [_count(held, "check", "hold")] if held else []
+    parts = [_format_count(held, "check", "hold")] if held else []
     parts += [f"{len(checks) - held} skipped"] if held < len(checks) else []
-    parts += [_count(len(judged), "metric", "show") + " no regression"] if judged else []
+    parts += [_format_count(len(judged), "metric", "show") + " no regression"] if judged else []
     parts += [f"better: {', '.join(better)}"] if better else []
     return "; ".join(parts)
 
 
-def _count(number: int, what: str, does: str) -> str:
+def _format_count(number: int, what: str, does: str) -> str:
     return f"1 {what} {does}s" if number == 1 else f"{number} {what}s {does}"

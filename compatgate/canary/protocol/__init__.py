@@ -10,7 +10,7 @@ from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
 from compatgate.canary.protocol.jsonl import JsonLines
 from compatgate.canary.run import Report
 from compatgate.canary.workload import Workload
-from compatgate.documents.sources import did_you_mean
+from compatgate.documents.sources import suggest_name
 from compatgate.errors import NotFound
 
 
@@ -38,7 +38,7 @@ READERS: dict[str, Callable[[Workload], Reader]] = {
 """Adapter, as in ``workload.toml``, to its reader."""
 
 
-def reader_of(workload: Workload) -> Reader:
+def make_reader(workload: Workload) -> Reader:
     """Return a reader for one execution of a workload.
 
     Raises:
@@ -50,7 +50,7 @@ def reader_of(workload: Workload) -> Reader:
         f"there is no adapter {workload.adapter!r}",
         field="adapter",
         value=workload.adapter,
-        hint=did_you_mean(workload.adapter, READERS),
+        hint=suggest_name(workload.adapter, READERS),
     )
 
 
@@ -60,7 +60,7 @@ def read_report(pieces: Iterable[bytes], workload: Workload) -> Report:
     Raises:
         NotFound: the adapter does not exist.
     """
-    reader = reader_of(workload)
+    reader = make_reader(workload)
     for piece in pieces:
         reader.feed(piece)
     return reader.report()

@@ -9,33 +9,151 @@ docs/canaries.md is the specification.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
-from compatgate.canary.protocol.lines import (
-    LONGEST,
-    BrokenLine,
-    Line,
-    Lines,
-    read_number,
-    read_numbers,
-    read_text,
-)
 from compatgate.canary.run import Check, Device, Env, Metric, Report
 from compatgate.canary.workload import Workload
 from compatgate.core.components import COMPONENTS, find_component
 from compatgate.core.versions import parse_version
 from compatgate.errors import CompatgateError
 
-MOST_VALUES = 1_000_000
+MAX_LINE = 1 << 20
+"""Maximum bytes of a line; the rest of a longer one is skipped."""
+
+
+class Line(Struct, frozen=True):
+    """A line without its end.
+
+    Attributes:
+        number: number of the line; the first is 1.
+        complete: the whole line is here, and a line feed ended it.
+        too_long: the line was cut at the maximum length.
+    """
+
+    number: int
+    content: bytes
+    complete: bool = True
+    too_long: bool = False
+
+
+class LineSplitter:
+    """Splitter of output into lines; drops what comes after ``most`` bytes.
+
+    Attributes:
+        count: number of lines so far.
+        dropped: number of bytes beyond ``most``.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+        self._buffer = bytearray()
+        self._skipping = False
+        self.count = 0
+        self.dropped = 0
+
+    def feed(self, data: bytes) -> Iterator[Line]:
+        """Yield the lines that a piece completes."""
+        taken = data[: self._left]
+        self._left -= len(taken)
+        self.dropped += len(data) - len(taken)
+        start = 0
+        while (end := taken.find(b"\n", start)) >= 0:
+            yield from self._append(taken[start:end])
+            yield from self._end()
+            start = end + 1
+        yield from self._append(taken[start:])
+
+    def end(self) -> Iterator[Line]:
+        """Yield the last line without a line feed; nothing if the output was cut."""
+        if self._buffer and not self.dropped:
+            yield self._line(complete=False)
+        self._buffer.clear()
+
+    def _append(self, part: bytes) -> Iterator[Line]:
+        if self._skipping:
+            return
+        self._buffer += part
+        if len(self._buffer) > MAX_LINE:
+            del self._buffer[MAX_LINE:]
+            yield self._line(too_long=True)
+            self._skipping = True
+
+    def _end(self) -> Iterator[Line]:
+        if not self._skipping:
+            yield self._line()
+        self._skipping = False
+
+    def _line(self, *, complete: bool = True, too_long: bool = False) -> Line:
+        self.count += 1
+        content = bytes(self._buffer)
+        self._buffer.clear()
+        return Line(self.count, content.removesuffix(b"\r"), complete, too_long)
+
+
+LOST_LINE = b'{"type": "lost", "message": "the log outgrew its files, lines may be missing"}\n'
+
+
+class BrokenLine(Exception):
+    """Error: a line breaks the protocol; the message says how."""
+
+
+def read_text(body: dict[str, Any], field: str, default: str | None = None) -> str:
+    """Return a text member.
+
+    Raises:
+        BrokenLine: it is missing and has no default, or is not text.
+    """
+    value = body.get(field, default)
+    if not isinstance(value, str):
+        raise BrokenLine(f"{field} is missing" if value is None else f"{field} must be text")
+    return value
+
+
+def read_number(field: str, value: object) -> float:
+    """Return a finite number.
+
+    Raises:
+        BrokenLine: it is missing, or not a finite number.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BrokenLine(f"{field} is missing" if value is None else f"{field} must be a number")
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise BrokenLine(f"{field} is too large for a number")
+    return found
+
+
+def read_numbers(body: dict[str, Any], field: str, single: str | None = None) -> list[float]:
+    """Return a list of numbers, or a single number under another name; [] if both are missing.
+
+    Raises:
+        BrokenLine: a value of another type, or both.
+    """
+    if single is not None and single in body:
+        if field in body:
+            raise BrokenLine(f"both {field} and {single}")
+        return [read_number(single, body[single])]
+    values = body.get(field, [])
+    if not isinstance(values, list):
+        raise BrokenLine(f"{field} must be a list of numbers")
+    return [read_number(f"{field}[{index}]", value) for index, value in enumerate(values)]
+
+
+MAX_VALUES = 1_000_000
 """Maximum number of values of all metrics together."""
 _MOST_PROBLEMS = 100
 _MESSAGE = 2000
 _KINDS = ("env", "metric", "check", "progress")
-_MEANT = re.compile(rb'"type"\s*:\s*"(env|metric|check|progress)"')
+_PROTOCOL_LIKE = re.compile(rb'"type"\s*:\s*"(env|metric|check|progress)"')
 
 
 class JsonLines:
@@ -43,11 +161,11 @@ class JsonLines:
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._lines = Lines(workload.limits.output)
+        self._lines = LineSplitter(workload.limits.output)
         self._env: Env | None = None
         self._began = False
         self._values: dict[str, tuple[list[float], list[float]]] = {}
-        self._room = MOST_VALUES
+        self._room = MAX_VALUES
         self._checks: dict[str, Check] = {}
         self._progress: float | None = None
         self._problems: list[str] = []
@@ -92,7 +210,7 @@ class JsonLines:
 
     def _take(self, line: Line) -> None:
         try:
-            if (body := protocol_body(line)) is not None:
+            if (body := parse_protocol_line(line)) is not None:
                 self._read(body)
         except BrokenLine as problem:
             if len(self._problems) < _MOST_PROBLEMS:
@@ -104,7 +222,7 @@ class JsonLines:
         kind = body.pop("type")
         read = self._kinds.get(kind) if isinstance(kind, str) else None
         if read is None:
-            raise BrokenLine(f"{_short(kind)} is not a type; known: {', '.join(_KINDS)}")
+            raise BrokenLine(f"{_shorten(kind)} is not a type; known: {', '.join(_KINDS)}")
         read(body)
         self._began = True
 
@@ -119,18 +237,18 @@ class JsonLines:
         name = read_text(body, "name")
         declared = self._workload.metrics.get(name)
         if declared is None:
-            raise BrokenLine(f"the metric {_short(name)} is not declared in workload.toml")
+            raise BrokenLine(f"the metric {_shorten(name)} is not declared in workload.toml")
         unit = read_text(body, "unit")
         if unit != declared.unit:
             raise BrokenLine(
-                f"the metric {name} is in {_short(unit)}, but {declared.unit} is declared"
+                f"the metric {name} is in {_shorten(unit)}, but {declared.unit} is declared"
             )
         values, warmup = read_numbers(body, "values", "value"), read_numbers(body, "warmup")
         if not (values or warmup):
             raise BrokenLine(f"the metric {name} has no value")
         self._room -= len(values) + len(warmup)
         if self._room < 0:
-            raise BrokenLine(f"the output has more than {MOST_VALUES} values")
+            raise BrokenLine(f"the output has more than {MAX_VALUES} values")
         known = self._values.setdefault(name, ([], []))
         known[0].extend(values)
         known[1].extend(warmup)
@@ -138,7 +256,7 @@ class JsonLines:
     def _read_check(self, body: dict[str, Any]) -> None:
         name = read_text(body, "name")
         if name not in self._workload.checks:
-            raise BrokenLine(f"the check {_short(name)} is not declared in workload.toml")
+            raise BrokenLine(f"the check {_shorten(name)} is not declared in workload.toml")
         ok = body.get("ok")
         if not isinstance(ok, bool):
             raise BrokenLine(f"the check {name}: ok must be true or false")
@@ -161,7 +279,7 @@ class JsonLines:
         self._progress = min(max(read_number("value", body.get("value")), 0.0), 1.0)
 
 
-def protocol_body(line: Line) -> dict[str, Any] | None:
+def parse_protocol_line(line: Line) -> dict[str, Any] | None:
     """Return the object of a protocol line; None for log.
 
     Raises:
@@ -170,7 +288,7 @@ def protocol_body(line: Line) -> dict[str, Any] | None:
     content = line.content.strip()
     if not content.startswith(b"{"):
         return None
-    meant = _MEANT.search(content[:4096]) is not None
+    meant = _PROTOCOL_LIKE.search(content[:4096]) is not None
     try:
         body = msgspec.json.decode(content)
     except UnicodeDecodeError:
@@ -182,7 +300,7 @@ def protocol_body(line: Line) -> dict[str, Any] | None:
         if re.search(rb"\b(NaN|-?Infinity)\b", content):
             reason = "NaN and Infinity are not JSON"
         elif line.too_long:
-            reason = f"longer than {LONGEST} bytes"
+            reason = f"longer than {MAX_LINE} bytes"
         elif not line.complete:
             reason = "the line is cut off"
     else:
@@ -192,13 +310,13 @@ def protocol_body(line: Line) -> dict[str, Any] | None:
     return None
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     shown = repr(value)
     return shown if len(shown) <= 80 else f"{shown[:80]}..."
 
 
 _MOST_GPUS = 256
-_OWN = ("driver", "gpus", "versions", "paths")
+_ENV_MEMBERS = ("driver", "gpus", "versions", "paths")
 _DEVICE = ("uuid", "pci", "compute_capability", "mig")
 
 
@@ -211,42 +329,42 @@ def read_env(body: dict[str, Any]) -> Env:
     Raises:
         BrokenLine: a wrong type, an invalid version, or two versions of one component.
     """
-    stated = {k: v for k, v in body.items() if k in COMPONENTS and k not in _OWN}
+    stated = {k: v for k, v in body.items() if k in COMPONENTS and k not in _ENV_MEMBERS}
     versions: dict[str, str] = {}
-    for name, value in [*_mapping(body, "versions").items(), *stated.items()]:
-        _add(versions, name, value)
-    paths = _mapping(body, "paths")
+    for name, value in [*_read_mapping(body, "versions").items(), *stated.items()]:
+        _add_version(versions, name, value)
+    paths = _read_mapping(body, "paths")
     return Env(
-        driver=_driver(body, versions),
-        gpus=_gpus(body.get("gpus", [])),
+        driver=_read_driver(body, versions),
+        gpus=_read_gpus(body.get("gpus", [])),
         versions=versions,
-        paths={_canonical(name): read_text(paths, name) for name in paths},
-        other={k: v for k, v in body.items() if k not in _OWN and k not in stated},
+        paths={_canonical_version(name): read_text(paths, name) for name in paths},
+        other={k: v for k, v in body.items() if k not in _ENV_MEMBERS and k not in stated},
     )
 
 
-def _driver(body: dict[str, Any], versions: dict[str, str]) -> str | None:
+def _read_driver(body: dict[str, Any], versions: dict[str, str]) -> str | None:
     found: dict[str, str] = {}
     if stated := versions.pop("driver", None):
         found["driver"] = stated
-    _add(found, "driver", body.get("driver"))
+    _add_version(found, "driver", body.get("driver"))
     return found.get("driver")
 
 
-def _add(versions: dict[str, str], name: str, value: object) -> None:
+def _add_version(versions: dict[str, str], name: str, value: object) -> None:
     if value is None:
         return
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):
         raise BrokenLine(f"the version of {name} must be text")
-    component = _canonical(name)
+    component = _canonical_version(name)
     _check(component, value)
     if versions.setdefault(component, value) != value:
         raise BrokenLine(f"{component} is both {versions[component]} and {value}")
 
 
-def _canonical(name: str) -> str:
+def _canonical_version(name: str) -> str:
     found = find_component(name)
     if found is None:
         raise BrokenLine(f"{name[:80]!r} is not a component")
@@ -260,15 +378,15 @@ def _check(component: str, value: str) -> None:
         raise BrokenLine(f"{value[:80]!r} is not a version of {component}") from None
 
 
-def _gpus(value: object) -> tuple[Device, ...]:
+def _read_gpus(value: object) -> tuple[Device, ...]:
     if not isinstance(value, list):
         raise BrokenLine("gpus must be a list")
     if len(value) > _MOST_GPUS:
         raise BrokenLine(f"more than {_MOST_GPUS} gpus")
-    return tuple(_device(index, item) for index, item in enumerate(value))
+    return tuple(_read_device(index, item) for index, item in enumerate(value))
 
 
-def _device(index: int, item: object) -> Device:
+def _read_device(index: int, item: object) -> Device:
     if isinstance(item, str):
         return Device(item)
     if not isinstance(item, dict):
@@ -283,7 +401,7 @@ def _device(index: int, item: object) -> Device:
         raise BrokenLine(f"gpus[{index}].{problem}") from None
 
 
-def _mapping(body: dict[str, Any], field: str) -> dict[str, Any]:
+def _read_mapping(body: dict[str, Any], field: str) -> dict[str, Any]:
     value = body.get(field, {})
     if not isinstance(value, dict):
         raise BrokenLine(f"{field} must be an object")

@@ -18,13 +18,13 @@ from compatgate.canary.engine.baseline_judge import NO_GPU_SKU
 from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.baseline import Baseline, RunValues, SampleSource
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.samples.extract import find_doubts, stale_reason
+from compatgate.canary.samples.extract import find_doubts, find_stale_reason
 from compatgate.canary.samples.sample import Sample, read_sample, read_sample_head
 from compatgate.canary.structured_files import Record, read_records
 from compatgate.canary.workload import Workload
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
-from compatgate.documents.sources import Problems, Source, did_you_mean
+from compatgate.documents.sources import Problems, Source, suggest_name
 from compatgate.documents.specs import (
     CONTENT_PATTERN,
     LINE_PATTERN,
@@ -110,12 +110,12 @@ class ExportedBaseline(_Strict, frozen=True):
         return f"{there} on {self.approved_at[:10]}"
 
 
-def head_line(exported_at: str) -> dict[str, Any]:
+def make_head_line(exported_at: str) -> dict[str, Any]:
     """Return the first line, as plain data."""
     return {"type": "baselines", "compatgate": __version__, "exported_at": exported_at}
 
 
-def baseline_line(baseline: Baseline, *, approved_by: str, approved_at: str) -> dict[str, Any]:
+def make_baseline_line(baseline: Baseline, *, approved_by: str, approved_at: str) -> dict[str, Any]:
     """Return a baseline as plain data."""
     line = ExportedBaseline(
         type="baseline",
@@ -212,7 +212,7 @@ class _Reader:
         if head is None:
             return
         workload = self._workloads.get(head.workload)
-        why = self._absent(head.workload) if workload is None else stale_reason(head, workload)
+        why = self._absent(head.workload) if workload is None else find_stale_reason(head, workload)
         if workload is None or why:
             self._refuse(source.file, why)
         elif head.development:
@@ -267,13 +267,13 @@ class _Reader:
         return ""
 
     def _absent(self, name: str) -> str:
-        return f"there is no workload {name} ({did_you_mean(name, self._workloads)})"
+        return f"there is no workload {name} ({suggest_name(name, self._workloads)})"
 
     def _refuse(self, what: str, reason: str) -> None:
         self.found.refused.append(RefusedItem(what, reason))
 
 
-def sample_baseline_key(sample: Sample) -> BaselineKey:
+def make_sample_key(sample: Sample) -> BaselineKey:
     """Return the key of the baselines that a sample's values are compared with."""
     head = sample.head
     content = head.digest.removeprefix("sha256:")[:12]

@@ -11,7 +11,11 @@ from msgspec import Struct
 
 from compatgate import __version__
 from compatgate.canary import protocol
-from compatgate.canary.engine.baseline_judge import NO_GPU_SKU, baseline_key, learning_obstacle
+from compatgate.canary.engine.baseline_judge import (
+    NO_GPU_SKU,
+    find_learning_obstacle,
+    make_baseline_key,
+)
 from compatgate.canary.engine.conclude import (
     ExecutionEnd,
     Expectation,
@@ -20,16 +24,16 @@ from compatgate.canary.engine.conclude import (
     conclude_step,
     measure,
 )
-from compatgate.canary.judge.baseline import family_of, learning_problem
-from compatgate.canary.peaks import shares
+from compatgate.canary.judge.baseline import find_family, find_learning_problem
+from compatgate.canary.peaks import find_shares
 from compatgate.canary.run import Env, Origin, Report, StepResult
 from compatgate.canary.samples.sample import (
     MOMENT,
     Sample,
     SampleHead,
+    format_sample,
     read_sample_head,
     read_sample_report,
-    sample_text,
 )
 from compatgate.canary.workload import Workload
 from compatgate.core.facts import Facts
@@ -39,8 +43,10 @@ from compatgate.core.stack import Stack
 from compatgate.documents.sources import Problems, Source
 from compatgate.errors import BadInput
 
-_OLD = "it was recorded by an older version that did not store the data of a sample; run it again"
-_USABLE = ("passed", "inconclusive")
+_OUTDATED_REASON = (
+    "it was recorded by an older version that did not store the data of a sample; run it again"
+)
+_USABLE_OUTCOMES = ("passed", "inconclusive")
 
 
 class RefusedStep(Struct, frozen=True):
@@ -105,7 +111,7 @@ def extract_samples(
 
 def _run_problem(run: FinishedRun, workloads: Mapping[str, Workload], gpus: Gpus) -> str:
     """Return why a run must not count: it did not measure what it was to test; "" if it did."""
-    if run.state not in _USABLE:
+    if run.state not in _USABLE_OUTCOMES:
         return f"the run ended {run.state}: {run.reason}"
     reports = [msgspec.convert(r.report, Report) for r in run.steps if r.report is not None]
     envs = [report.env for report in reports if report.env]
@@ -171,13 +177,13 @@ def _sample(
 ) -> Sample | str:
     """Return the sample of a step, or why it has none."""
     if result.origin is None or result.finished_at is None:
-        return result.reason if result.outcome not in _USABLE else _OLD
+        return result.reason if result.outcome not in _USABLE_OUTCOMES else _OUTDATED_REASON
     if result.report is None:
         return result.reason or "its output is no longer stored"
     if workload is None or workload.digest != result.origin.digest:
         return f"{result.workload} has changed since the run, or is gone; run it again"
     report = msgspec.convert(result.report, Report)
-    if why := _report_problem(report) or learning_obstacle(result):
+    if why := _report_problem(report) or find_learning_obstacle(result):
         return why
     at = result.finished_at.astimezone(UTC).strftime(MOMENT)
     return _make_sample(run.id, result, workload, report, facts, measured_at=at, note=note)
@@ -203,7 +209,7 @@ def _make_sample(
     assert report.env is not None  # noqa: S101 - the callers have looked
     assert result.origin is not None  # noqa: S101
     try:
-        ground = baseline_key(workload, result.origin.sku, report.env.versions)
+        ground = make_baseline_key(workload, result.origin.sku, report.env.versions)
     except BadInput as error:
         return error.detail
     head = SampleHead(
@@ -226,7 +232,7 @@ def _make_sample(
 
 def _read_back(sample: Sample, workload: Workload, facts: Facts) -> Sample | str:
     """Return the sample as its file will be read; reject what reading would reject."""
-    source = Source(sample.head.file_name, sample_text(sample))
+    source = Source(sample.head.file_name, format_sample(sample))
     problems = Problems()
     head, report = (
         read_sample_head(source, problems),
@@ -258,7 +264,7 @@ def find_doubts(sample: Sample, workload: Workload, facts: Facts) -> list[str]:
     ]
 
 
-def stale_reason(head: SampleHead, workload: Workload) -> str:
+def find_stale_reason(head: SampleHead, workload: Workload) -> str:
     """Return why the sample belongs to another program; "" if it belongs to this one."""
     if head.digest == workload.digest:
         return ""
@@ -268,14 +274,14 @@ def stale_reason(head: SampleHead, workload: Workload) -> str:
 
 def _unlearnable_values(sample: Sample, workload: Workload) -> Iterator[str]:
     for samples in sample.values():
-        if why := learning_problem(samples, workload.metrics[samples.name]):
+        if why := find_learning_problem(samples, workload.metrics[samples.name]):
             yield f"{samples.name}: {why}"
 
 
 def _implausible_values(sample: Sample, workload: Workload, facts: Facts) -> Iterator[str]:
     """Yield values above the published peak, from which nobody should start a baseline."""
     if any(spec.peak for spec in workload.metrics.values()):
-        for share in shares(workload.metrics, sample.report, facts.gpus, facts.gpu_peaks):
+        for share in find_shares(workload.metrics, sample.report, facts.gpus, facts.gpu_peaks):
             if share.implausible:
                 yield f"{share.metric}: {share.words}"
 
@@ -287,7 +293,7 @@ def _head_contradictions(
     try:
         seen = measure([env], gpus).sku
         known = NO_GPU_SKU if head.sku == NO_GPU_SKU else resolve_gpu(head.sku, gpus).sku
-        family = family_of(env.versions)
+        family = find_family(env.versions)
     except (Mismatch, BadInput) as error:
         yield str(error)
         return

@@ -19,7 +19,7 @@ from compatgate.canary.protocol.jsonl import JsonLines
 from compatgate.canary.run import Device, Env, Report
 from compatgate.canary.structured_files import Record, read_records
 from compatgate.canary.workload import Workload
-from compatgate.canary.workloads.pack import SAMPLES
+from compatgate.canary.workloads.contents import SAMPLES
 from compatgate.documents.sources import DocumentProblem, Problems, Source, read_paths
 from compatgate.documents.specs import (
     DIGEST_PATTERN,
@@ -33,7 +33,7 @@ from compatgate.errors import BadInput
 
 MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 SUFFIX = ".jsonl"
-_LONGEST_FAMILY = 120
+_MAX_FAMILY = 120
 _UNUSUAL = re.compile(r"[^A-Za-z0-9.+-]")
 _Line = Annotated[str, Meta(pattern=LINE_PATTERN)]
 
@@ -75,7 +75,7 @@ class SampleHead(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     @property
     def file_name(self) -> str:
         """Return a name of SKU, family, time and seed, unique in a workload's folder."""
-        parts = (self.sku, self.family[:_LONGEST_FAMILY], self.measured_at.replace(":", ""))
+        parts = (self.sku, self.family[:_MAX_FAMILY], self.measured_at.replace(":", ""))
         named = "_".join(_UNUSUAL.sub("-", part) for part in parts)
         return f"{named}_seed-{self.seed}{SUFFIX}"
 
@@ -99,11 +99,11 @@ class Sample(Struct, frozen=True):
 
 
 SAMPLE_KIND = "sample"
-_REPORTED = ("env", "metric", "check")
+_REPORT_TYPES = ("env", "metric", "check")
 _NUMBERED = re.compile(r"line (\d+): (.*)", re.DOTALL)
 
 
-def sample_text(sample: Sample) -> str:
+def format_sample(sample: Sample) -> str:
     """Return the file's text: the head, then each metric and check once."""
     bodies = [msgspec.to_builtins(sample.head), *_reported(sample.report)]
     return "".join(msgspec.json.encode(body).decode() + "\n" for body in bodies)
@@ -121,8 +121,8 @@ def read_sample_head(source: Source, problems: Problems) -> SampleHead | None:
         return None
     first, *others = records
     for record in others:
-        if record.says not in _REPORTED:
-            hint = f"allowed after the first line: {', '.join(_REPORTED)}"
+        if record.says not in _REPORT_TYPES:
+            hint = f"allowed after the first line: {', '.join(_REPORT_TYPES)}"
             problems.add(record.problem("type", what="is not a line of a sample", hint=hint))
     return _head(first, problems)
 
@@ -221,7 +221,7 @@ class StoredSample(Struct, frozen=True):
     note: str = ""
 
 
-def sample_files(folder: Path) -> list[Path]:
+def find_sample_files(folder: Path) -> list[Path]:
     """Return the samples of a workload's folder, by name."""
     return sorted(p for p in (folder / SAMPLES).glob(f"*{SUFFIX}") if p.is_file())
 
@@ -254,7 +254,7 @@ def read_sample(source: Source, workload: Workload, problems: Problems) -> Sampl
 
 
 def _sources(folder: Path) -> Iterator[Source]:
-    for path in sample_files(folder):
+    for path in find_sample_files(folder):
         try:
             yield from read_paths([path])
         except BadInput:

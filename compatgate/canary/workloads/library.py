@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compatgate.canary.workload import Suite, Workload
-from compatgate.canary.workloads.read import (
+from compatgate.canary.workloads.manifest import (
     MANIFEST,
     SUITES,
-    FoundSuite,
-    find_workload,
+    LibrarySuite,
+    read_library_workload,
     read_suites,
 )
-from compatgate.documents.sources import did_you_mean
+from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, Conflict, ManyProblems, NotFound
 from compatgate.resources import canary_dir
 
@@ -74,7 +74,7 @@ class Library:
         """
         if found := self.workloads.get(name):
             return found
-        hint = did_you_mean(name, self.workloads)
+        hint = suggest_name(name, self.workloads)
         raise NotFound(f"there is no workload {name!r}", field="workload", value=name, hint=hint)
 
     def suite(self, name: str) -> Suite:
@@ -85,7 +85,7 @@ class Library:
         """
         if found := self.suites.get(name):
             return found
-        hint = self._hint_of_workload(name) or did_you_mean(name, self.suites)
+        hint = self._hint_of_workload(name) or suggest_name(name, self.suites)
         if not self.folders:
             hint += f"; {ENVIRONMENT} names folders of your own"
         raise NotFound(f"there is no suite {name!r}", field="suite", value=name, hint=hint)
@@ -124,7 +124,7 @@ class Library:
         return max(workload.nodes for workload in self.of_suite(name))
 
     def _add(self, folder: Path) -> None:
-        folders, suites = contents(folder)
+        folders, suites = find_contents(folder)
         problems: list[CompatgateError] = []
         for each in folders:
             try:
@@ -141,17 +141,17 @@ class Library:
             raise ManyProblems(f"{len(problems)} {noun} in workloads of {folder}", problems)
 
     def _add_workload(self, folder: Path) -> None:
-        found = find_workload(folder)
+        found = read_library_workload(folder)
         name = found.workload.name
         other = self.workloads.get(name)
         if other is not None and not found.replaces:
-            raise _taken("workload", name, str(folder / MANIFEST), str(other.folder))
+            raise _conflict_error("workload", name, str(folder / MANIFEST), str(other.folder))
         self.workloads[name] = found.workload
 
-    def _add_suite(self, found: FoundSuite) -> None:
+    def _add_suite(self, found: LibrarySuite) -> None:
         name = found.suite.name
         if name in self.suites and not found.replaces:
-            raise _taken("suite", name, str(found.file), "another file")
+            raise _conflict_error("suite", name, str(found.file), "another file")
         self.suites[name] = found.suite
 
     def _check_suites(self) -> None:
@@ -160,7 +160,7 @@ class Library:
                 f"there is no workload {workload!r}",
                 field=f"suite {suite.name}",
                 value=workload,
-                hint=did_you_mean(workload, self.workloads),
+                hint=suggest_name(workload, self.workloads),
             )
             for suite in self.suites.values()
             for workload in suite.workloads
@@ -170,7 +170,7 @@ class Library:
             raise ManyProblems("suites name workloads that do not exist", problems)
 
 
-def contents(folder: Path) -> tuple[list[Path], Path | None]:
+def find_contents(folder: Path) -> tuple[list[Path], Path | None]:
     """Return the workloads' folders in a folder, and its ``suites.toml``.
 
     Raises:
@@ -192,7 +192,7 @@ def contents(folder: Path) -> tuple[list[Path], Path | None]:
     return folders, suites if suites.exists() else None
 
 
-def _taken(kind: str, name: str, here: str, there: str) -> Conflict:
+def _conflict_error(kind: str, name: str, here: str, there: str) -> Conflict:
     return Conflict(
         f"the {kind} {name} of {here} is also in {there}",
         field=name,

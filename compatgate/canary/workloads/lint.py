@@ -12,19 +12,19 @@ from typing import Literal
 from msgspec import Struct
 
 from compatgate.canary.protocol import READERS
-from compatgate.canary.samples.extract import find_doubts, stale_reason
+from compatgate.canary.samples.extract import find_doubts, find_stale_reason
 from compatgate.canary.samples.sample import (
     PAGE,
     Sample,
+    find_sample_files,
     read_sample_head,
     read_sample_report,
-    sample_files,
 )
 from compatgate.canary.workload import Workload
-from compatgate.canary.workloads import dockerfile
-from compatgate.canary.workloads.library import contents
-from compatgate.canary.workloads.pack import SAMPLES, Packed, files_of
-from compatgate.canary.workloads.read import MANIFEST, read_suites, read_workload
+from compatgate.canary.workloads import contents
+from compatgate.canary.workloads.contents import SAMPLES, PackedFile, list_files
+from compatgate.canary.workloads.library import find_contents
+from compatgate.canary.workloads.manifest import MANIFEST, read_suites, read_workload
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import Problems, Source, read_paths
 from compatgate.errors import CompatgateError, ManyProblems
@@ -52,7 +52,7 @@ _SCRIPT = re.compile(r".+\.(py|sh|bash|pl|rb|js|lua)")
 _BY_DIGEST = re.compile(r"(.+@)?sha256:[0-9a-f]{64}")
 
 
-def lint(folder: Path) -> tuple[list[Path], list[Finding]]:
+def lint_workloads(folder: Path) -> tuple[list[Path], list[Finding]]:
     """Check a workload, or all workloads and suites of a folder.
 
     Returns:
@@ -61,7 +61,7 @@ def lint(folder: Path) -> tuple[list[Path], list[Finding]]:
     Raises:
         BadInput: the folder does not exist or contains no workload.
     """
-    folders, suites = contents(folder)
+    folders, suites = find_contents(folder)
     found = [finding for each in folders for finding in _lint_workload(each)]
     if suites:
         try:
@@ -75,13 +75,13 @@ def _lint_workload(folder: Path) -> Iterator[Finding]:
     manifest = folder / MANIFEST
     try:
         workload = read_workload(folder)
-        files = {file.path: file for file in files_of(folder)}
+        files = {file.path: file for file in list_files(folder)}
     except CompatgateError as error:
         yield from _errors(manifest, error)
         return
-    for severity, message in (*_described(workload, files), *_runs(workload, files)):
+    for severity, message in (*_check_texts(workload, files), *_check_command(workload, files)):
         yield Finding(str(manifest), severity, message)
-    for severity, message in _images(workload, files):
+    for severity, message in _check_images(workload, files):
         yield Finding(str(manifest), severity, message)
     if (folder / SAMPLES).is_dir():
         yield from lint_samples(workload, folder)
@@ -93,7 +93,7 @@ def _errors(file: Path, error: CompatgateError) -> list[Finding]:
     return [Finding(str(file), "error", p.detail.removeprefix(prefix)) for p in problems]
 
 
-def _described(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMessage]:
+def _check_texts(workload: Workload, files: dict[str, PackedFile]) -> Iterator[LintMessage]:
     if workload.folder and workload.folder.name != workload.name:
         yield "error", f"the folder {workload.folder.name} must be called {workload.name}"
     if _PAGE not in files:
@@ -112,7 +112,7 @@ def _described(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMes
         yield "error", f"adapter: {workload.adapter!r} is not known ({', '.join(READERS)})"
 
 
-def _runs(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMessage]:
+def _check_command(workload: Workload, files: dict[str, PackedFile]) -> Iterator[LintMessage]:
     """Yield problems of the command's own files: missing, not compiling or not executable."""
     program = workload.command[0]
     named = [os.path.normpath(part) for part in workload.command if _is_own(part)]
@@ -128,7 +128,7 @@ def _runs(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMessage]
             "command: names no file of the folder, so the image must contain the program",
         )
     for path, file in files.items():
-        if path.endswith(".py") and (what := _does_not_compile(file)):
+        if path.endswith(".py") and (what := _find_compile_error(file)):
             yield "error", f"{path}: {what}"
 
 
@@ -140,7 +140,7 @@ def _is_script(part: str) -> bool:
     return _SCRIPT.fullmatch(part) is not None
 
 
-def _does_not_compile(file: Packed) -> str:
+def _find_compile_error(file: PackedFile) -> str:
     try:
         compile(file.content, file.path, "exec", dont_inherit=True)
     except SyntaxError as error:
@@ -150,7 +150,7 @@ def _does_not_compile(file: Packed) -> str:
     return ""
 
 
-def _images(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMessage]:
+def _check_images(workload: Workload, files: dict[str, PackedFile]) -> Iterator[LintMessage]:
     image = workload.image
     if image.reference and not _BY_DIGEST.fullmatch(image.reference):
         yield "warning", f"image.reference: {image.reference} is not pinned by a digest"
@@ -161,14 +161,14 @@ def _images(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMessag
         yield "error", f"image.context: there is no {path}"
         return
     text = files[path].content.decode(errors="replace")
-    for name in dockerfile.base_images(text):
+    for name in contents.find_base_images(text):
         if not _BY_DIGEST.fullmatch(name):
             yield "warning", f"{path}: {name} is not pinned by a digest"
     if image.inside:
         return
-    if dockerfile.BASE in dockerfile.build_arguments(text):
+    if contents.BASE_ARGUMENT in contents.find_arguments(text):
         what = "nothing is built on the image under test; set inside = true, or set a tool"
-        yield "error", f"{path}: ARG {dockerfile.BASE}: {what}"
+        yield "error", f"{path}: ARG {contents.BASE_ARGUMENT}: {what}"
     elif image.tool is None:
         what = "has no tool and cannot run inside: it only ever tests its own image"
         yield "warning", f"image: {what}"
@@ -179,7 +179,7 @@ _STRAY_FILE = "is not a sample, and is not copied into containers; move it elsew
 
 def lint_samples(workload: Workload, folder: Path) -> Iterator[Finding]:
     """Yield problems of samples: damaged, or not of the workload as it is now."""
-    known = sample_files(folder)
+    known = find_sample_files(folder)
     for path in sorted((folder / SAMPLES).iterdir()):
         if path in known:
             for severity, message in _lint_sample(path, workload):
@@ -208,14 +208,14 @@ def _lint_source(source: Source, path: Path, workload: Workload) -> Iterator[Lin
         return
     if path.name != head.file_name:
         yield "warning", f"should be called {head.file_name}, as compatgate names it"
-    if why := stale_reason(head, workload):
+    if why := find_stale_reason(head, workload):
         yield "warning", f"{why}; measure it again"
         return
     report = read_sample_report(source, workload, problems)
     yield from _problem_messages(problems)
     if not len(problems):
         yield from (
-            ("error", doubt) for doubt in find_doubts(Sample(head, report), workload, _facts())
+            ("error", doubt) for doubt in find_doubts(Sample(head, report), workload, _load_facts())
         )
 
 
@@ -226,7 +226,7 @@ def _problem_messages(problems: Problems) -> Iterator[LintMessage]:
 
 
 @cache
-def _facts() -> Facts:
+def _load_facts() -> Facts:
     """Return vendors' facts; only samples need them."""
     from compatgate.catalog import load_facts
 

@@ -29,12 +29,12 @@ TABLES: dict[str, Table] = {
     "forward_compat": Table("forward_compat", "nvidia.forward_compat"),
     "gpus": Table("gpus", "nvidia.gpus"),
     "cuda_arch_support": Table("cuda_arch_support", "nvidia.cuda_arch"),
-    "cudnn": Table("cudnn", "nvidia.cudnn"),
-    "nccl": Table("nccl", "nvidia.nccl"),
+    "cudnn": Table("cudnn", "packages.cudnn"),
+    "nccl": Table("nccl", "packages.nccl"),
     "known_issues": Table("known_issues", "framework.known_issues"),
     "cuda_components": Table("cuda_components", "packages.cuda_components"),
     "components": Table("components", "packages.components"),
-    "xid": Table("xid", "xid.xid"),
+    "xid": Table("xid", "nvidia.xid"),
     "gpu_peaks": Table("gpu_peaks", "nvidia.gpu_peaks"),
 }
 """Typed tables of single files. Each file of a folder also has a typed table, and every fact file
@@ -54,7 +54,7 @@ def table(name: str) -> Table:
     return Table(f"{folder}/{rest}", f"{kind}.{kind}") if folder and rest else TABLES[name]
 
 
-def typed(source: str) -> list[str]:
+def typed_tables(source: str) -> list[str]:
     """List the typed tables that are built from a fact file."""
     folder, _, rest = source.partition("/")
     if folder in FOLDERS:
@@ -62,7 +62,7 @@ def typed(source: str) -> list[str]:
     return [name for name, table in TABLES.items() if table.source == source]
 
 
-def in_folder(folder: str, names: Iterable[str]) -> frozenset[str]:
+def names_in_folder(folder: str, names: Iterable[str]) -> frozenset[str]:
     """Return the components or packages that the fact files of a folder describe."""
     start = f"{folder}/"
     return frozenset(name.removeprefix(start) for name in names if name.startswith(start))

@@ -12,18 +12,18 @@ from msgspec.structs import replace
 
 from compatgate.catalog.build.values import (
     Record,
-    ascending,
     drivers,
     gpu_code,
-    of,
     pair,
     pairs,
+    record_source,
+    sort_releases,
     version,
 )
-from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.frameworks import Build, Framework, KnownIssue, KnownIssues, Pin, Release
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.gpu_code import Arch, parse_arch
+from compatgate.core.matrix import parse_constraint
 from compatgate.errors import BadInput
 
 _SYSTEMS = ("linux", "windows")
@@ -32,7 +32,7 @@ _SYSTEMS = ("linux", "windows")
 def framework(document: Record) -> Framework:
     """Read every release of a framework, with its builds."""
     name = document["component"]
-    releases = ascending(_release(name, record) for record in document["releases"])
+    releases = sort_releases(_release(name, record) for record in document["releases"])
     return Framework(
         name,
         releases,
@@ -42,7 +42,7 @@ def framework(document: Record) -> Framework:
 
 
 def _release(name: str, record: Record) -> Release:
-    told = of(record)
+    told = record_source(record)
     python = record.get("python")
     return Release(
         version=version(name, record["version"]),
@@ -50,25 +50,27 @@ def _release(name: str, record: Record) -> Release:
         source=told,
         python=tuple((python or {}).get("wheels", ())),
         python_aarch64=tuple((python or {}).get("wheels_aarch64", ())),
-        python_range=_range(python or {}),
-        python_source=_own(python, told) if python else None,
+        python_range=_python_range(python or {}),
+        python_source=_part_source(python, told) if python else None,
         cpu_only=tuple(record.get("cpu_only", ())),
         pins=_pins(record, told),
         note=record.get("note") or "",
         os=tuple(record.get("os", ())),
         requires=tuple(t for group in record.get("requirements", ()) for t in group["packages"]),
-        requires_source=next((_own(group, told) for group in record.get("requirements", ())), None),
-        conda=tuple(_of_channel(build, told) for build in record.get("conda", ())),
+        requires_source=next(
+            (_part_source(group, told) for group in record.get("requirements", ())), None
+        ),
+        conda=tuple(_channel_build(build, told) for build in record.get("conda", ())),
     )
 
 
-def _range(python: Record) -> tuple[str | None, str | None]:
+def _python_range(python: Record) -> tuple[str | None, str | None]:
     """Return the lowest and highest Python, for releases without a list of wheels."""
     return (python.get("min"), python.get("max"))
 
 
 def _build(build: Record, release: Record, above: Source) -> Build:
-    told = _own(build, above)
+    told = _part_source(build, above)
     code = build.get("code")
     minimum = build.get("minimum_capability") or release.get("minimum_capability")
     return Build(
@@ -81,39 +83,41 @@ def _build(build: Record, release: Record, above: Source) -> Build:
         listed=build.get("listed", True),
         sass=pairs(code["sass"]) if code else None,
         ptx=pairs(code["ptx"]) if code else None,
-        specific=_specific(code),
+        specific=_specific_archs(code),
         aarch64=gpu_code(build["code_aarch64"]) if build.get("code_aarch64") else None,
         windows=gpu_code(build["code_windows"]) if build.get("code_windows") else None,
         ptx_cuda=_pair((code or {}).get("ptx_cuda")),
         minimum_capability=_pair((minimum or {}).get("value")),
         pins=_pins(build, told),
-        driver=drivers(**_per_system(build.get("driver"))),
+        driver=drivers(**_drivers_per_system(build.get("driver"))),
         plugins=tuple(build.get("packages") or ()),
-        requires=tuple(text for group in _required(build) for text in group["packages"]),
-        requires_source=next((_own(group, told) for group in _required(build)), None),
-        arch_source=_stated(code) or _stated(minimum),
+        requires=tuple(text for group in _core_requirements(build) for text in group["packages"]),
+        requires_source=next(
+            (_part_source(group, told) for group in _core_requirements(build)), None
+        ),
+        arch_source=_stated_source(code) or _stated_source(minimum),
         note=build.get("note") or "",
     )
 
 
-def _of_channel(build: Record, above: Source) -> Build:
+def _channel_build(build: Record, above: Source) -> Build:
     """Read a build from a conda channel; its recipe states only CUDA and GPU code."""
     accepts = f"{build['cuda']}.*"
     return replace(_build({**build, "accepts": accepts}, {}, above), channel=build["channel"])
 
 
-def _required(build: Record) -> list[Record]:
+def _core_requirements(build: Record) -> list[Record]:
     """Return the requirements that always apply; extras are the installer's choice."""
     return [group for group in build.get("requirements", ()) if "extra" not in group]
 
 
-def _own(record: Record, above: Source) -> Source:
+def _part_source(record: Record, above: Source) -> Source:
     """Return the source of a part, or that of the record that contains it."""
-    return _stated(record) or above
+    return _stated_source(record) or above
 
 
-def _stated(record: Record | None) -> Source | None:
-    return of(record) if record and record.get("source") else None
+def _stated_source(record: Record | None) -> Source | None:
+    return record_source(record) if record and record.get("source") else None
 
 
 def _pair(text: str | None) -> Pair | None:
@@ -128,18 +132,18 @@ def _major(accepts: str) -> int:
     return int(found[0])
 
 
-def _specific(code: Record | None) -> tuple[Arch, ...]:
+def _specific_archs(code: Record | None) -> tuple[Arch, ...]:
     named = (code or {}).get("specific", ())
     return tuple(arch for text in named for arch in parse_arch(text))
 
 
-def _per_system(driver: Record | None) -> Mapping[str, str]:
+def _drivers_per_system(driver: Record | None) -> Mapping[str, str]:
     return {name: text for name, text in (driver or {}).items() if name in _SYSTEMS}
 
 
 def _pins(record: Record, above: Source) -> dict[str, Pin]:
     stated = record.get("pins") or {}
-    return {name: read_pins(name, pin, _own(pin, above)) for name, pin in stated.items()}
+    return {name: read_pins(name, pin, _part_source(pin, above)) for name, pin in stated.items()}
 
 
 _FLOOR = re.compile(r">=\s*([\d.]+)")
@@ -184,7 +188,7 @@ def _issue(record: Record) -> KnownIssue:
         components=_components(record),
         outcome=record["outcome"],
         message=record["message"],
-        source=of(record),
+        source=record_source(record),
         capabilities=pairs(record.get("capabilities")),
         cpus=tuple(record.get("cpus") or ()),
         wheels=record.get("wheels", False),

@@ -1,8 +1,8 @@
-"""Build NVIDIA's tables from their fact files.
+"""Build NVIDIA's tables: toolkits, drivers, GPUs and Xid codes.
 
 ``cuda_driver.yaml`` (toolkits and drivers), ``driver_branches.yaml`` (branches and their end of
 life), ``forward_compat.yaml``, ``cuda_arch_support.yaml`` (toolkits and architectures),
-``gpus.yaml``, ``gpu_peaks.yaml``, ``cudnn.yaml`` and ``nccl.yaml``.
+``gpus.yaml``, ``gpu_peaks.yaml`` and ``xid.yaml``.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import Any
 
 from compatgate.catalog.build.values import (
     Record,
-    ascending,
     driver,
     drivers,
-    of,
     pair,
     pairs,
+    record_source,
+    sort_releases,
     source,
-    three_parts,
     version,
 )
 from compatgate.core.facts.nvidia import (
@@ -29,26 +28,32 @@ from compatgate.core.facts.nvidia import (
     CompatPackage,
     CudaArch,
     CudaDriver,
-    Cudnn,
-    CudnnBuild,
-    CudnnRelease,
-    CudnnRow,
     DriverBranches,
     ForwardCompat,
     Gpu,
     GpuPeaks,
     Gpus,
     MinorCompat,
-    Nccl,
-    NcclRelease,
-    Pair,
     Peaks,
     Reference,
     Source,
     Toolkit,
     ToolkitArch,
 )
+from compatgate.core.facts.xid import (
+    DriverVariant,
+    Notice,
+    NvlinkCase,
+    NvlinkUnit,
+    Recovery,
+    Severity,
+    SXid,
+    Xid,
+    XidTable,
+)
+from compatgate.core.matrix import parse_constraint
 from compatgate.core.versions import Version
+from compatgate.errors import BadInput
 
 
 def cuda_driver(document: Record) -> CudaDriver:
@@ -56,11 +61,13 @@ def cuda_driver(document: Record) -> CudaDriver:
     floors = [_minor_compat(rule) for rule in document["minor_version_compat"] if _has_floor(rule)]
     special = document["special_cases"]
     return CudaDriver(
-        toolkits=ascending(_toolkit(release) for release in document["releases"]),
+        toolkits=sort_releases(_toolkit(release) for release in document["releases"]),
         minor_compat={floor.major: floor for floor in sorted(floors, key=lambda f: f.major)},
         first_compatible_major=min(floor.major for floor in floors),
         same_row={str(c["cuda"]): str(c["same_row_as"]) for c in special if c.get("same_row_as")},
-        never_released={str(c["cuda"]): _why(c) for c in special if c.get("never_released")},
+        never_released={
+            str(c["cuda"]): _special_case_source(c) for c in special if c.get("never_released")
+        },
     )
 
 
@@ -71,7 +78,7 @@ def _toolkit(release: Record) -> Toolkit:
             linux=release["linux_toolkit_driver_min"],
             windows=release["windows_toolkit_driver_min"],
         ),
-        of(release),
+        record_source(release),
     )
 
 
@@ -86,7 +93,7 @@ def _minor_compat(rule: Record) -> MinorCompat:
             linux=rule.get("linux_min_first_public_driver") or rule["linux_min"],
             windows=rule.get("windows_min"),
         ),
-        source=of(rule),
+        source=record_source(rule),
         exceptions={str(e["cuda"]): _exception(e) for e in rule.get("exceptions", ())},
     )
 
@@ -99,7 +106,7 @@ def _exception(exception: Record) -> dict[str, Version]:
     )
 
 
-def _why(case: Record) -> Source:
+def _special_case_source(case: Record) -> Source:
     told = source(case["source"], confidence=case["confidence"])
     return Source(case["fact"], told.url, told.confidence, (Reference(told.title, told.url),))
 
@@ -119,7 +126,7 @@ def _branch(record: Record) -> Branch:
         cuda=pair(record["nvidia_smi_cuda"]) if record["nvidia_smi_cuda"] else None,
         first=_branch_release(record["first_linux_release"]),
         last=_branch_release(record["last_linux_release_seen"]),
-        source=of(record),
+        source=record_source(record),
         note=_note(record),
     )
 
@@ -156,7 +163,7 @@ def forward_compat(document: Record) -> ForwardCompat:
         packages={str(p["cuda"]): _compat_package(p) for p in document["packages"]},
         segments=tuple(hardware["segments"]),
         conditional_segments=tuple(hardware["conditional_segments"]),
-        hardware=of(hardware),
+        hardware=record_source(hardware),
         brands=tuple(gate["requirement_strings"]),
     )
 
@@ -173,30 +180,32 @@ def _compat_package(package: Record) -> CompatPackage:
         driver=None if libcuda.endswith(".x") else driver(libcuda),
         driver_branch=int(libcuda.split(".")[0]),
         branches=tuple(sorted(package["host_driver_branches"])),
-        disputed=_disputed(package),
+        disputed=_disputed_branches(package),
         minimums={int(b): driver(v) for b, v in package.get("patch_minimums", {}).items()},
-        source=of(package),
+        source=record_source(package),
     )
 
 
-def _disputed(package: Record) -> dict[int, Source]:
+def _disputed_branches(package: Record) -> dict[int, Source]:
     """Return branches that one source names and another denies or omits."""
     found: dict[int, Source] = {}
-    for seen in _each(package.get("also_seen")):
+    for seen in _as_list(package.get("also_seen")):
         told = source(seen["source"], confidence="derived")
         found.update({int(branch): told for branch in seen["branches"]})
-    for dispute in _each(package.get("disputed")):
-        found[int(dispute["branch"])] = _both(source(dispute["for"]), source(dispute["against"]))
+    for dispute in _as_list(package.get("disputed")):
+        found[int(dispute["branch"])] = _join_sources(
+            source(dispute["for"]), source(dispute["against"])
+        )
     return {branch: found[branch] for branch in sorted(found)}
 
 
-def _both(one: Source, other: Source) -> Source:
+def _join_sources(one: Source, other: Source) -> Source:
     """Join two sources that contradict each other; the one in favour comes first."""
     against = Reference(f"against: {other.title}", other.url)
     return Source(f"for: {one.title}", one.url, one.confidence, (*one.also, against, *other.also))
 
 
-def _each(value: Any) -> list[Record]:
+def _as_list(value: Any) -> list[Record]:
     return list(value or ())
 
 
@@ -209,15 +218,18 @@ def cuda_arch(document: Record) -> CudaArch:
         capabilities={str(c["compute_capability"]): _capability_fact(c) for c in facts},
         tegra=pairs(document["tegra"]["capabilities"]),
         families=tuple(sorted(pairs(f["capabilities"]) for f in document["families"])),
-        binary=of(rules["SASS"]),
-        ptx=of(rules["PTX"]),
+        binary=record_source(rules["SASS"]),
+        ptx=record_source(rules["PTX"]),
     )
 
 
 def _toolkit_targets(toolkit: Record) -> ToolkitArch:
     isa = toolkit["ptx_isa"]
     return ToolkitArch(
-        pair(toolkit["cuda"]), pairs(toolkit["sass_all"]), str(isa) if isa else None, of(toolkit)
+        pair(toolkit["cuda"]),
+        pairs(toolkit["sass_all"]),
+        str(isa) if isa else None,
+        record_source(toolkit),
     )
 
 
@@ -229,7 +241,7 @@ def _capability_fact(fact: Record) -> CapabilityFact:
         first_toolkit=pair(fact["first_toolkit"]),
         last_toolkit=pair(last) if last else None,
         last_branch=fact["last_driver_branch"],
-        source=of(fact),
+        source=record_source(fact),
     )
 
 
@@ -256,7 +268,7 @@ def _gpu(record: Record, brands: Record) -> Gpu:
         last_branch=record["last_driver_branch"],
         mig_capable=record["mig_capable"],
         mig_driver=driver(minimum) if minimum else None,
-        source=of(record),
+        source=record_source(record),
     )
 
 
@@ -275,101 +287,100 @@ def gpu_peaks(document: Record) -> Peaks:
 def _peaks(record: Record) -> GpuPeaks:
     figures = {name: record.get(_field(name)) for name in (*PEAK_KINDS, "nvlink", "pcie")}
     known = {name: float(value) for name, value in figures.items() if value is not None}
-    return GpuPeaks(record["name"], of(record), note=record.get("note") or "", **known)
+    return GpuPeaks(record["name"], record_source(record), note=record.get("note") or "", **known)
 
 
 def _field(name: str) -> str:
     return f"{name}_gb_s" if name in ("memory", "nvlink", "pcie") else f"{name}_tflops"
 
 
-def cudnn(document: Record) -> Cudnn:
-    """Build each cuDNN release with its builds per CUDA major."""
-    forward = document["rules"]["hardware_forward_compat"]
-    return Cudnn(
-        releases=ascending(_cudnn_release(record) for record in document["releases"]),
-        forward_compatible_from=version("cudnn", forward["from"]),
-        forward_source=of(forward),
-    )
-
-
-def _cudnn_release(record: Record) -> CudnnRelease:
-    builds = {
-        int(major): _cudnn_build(record, int(major)) for major in sorted(record["cuda_majors"])
+def xid(document: Record) -> XidTable:
+    """Build the codes, each with its severity and NVIDIA's action."""
+    classes: dict[str, Severity] = {
+        row["class"]: row["severity"] for row in document["severity_classes"]
     }
-    return CudnnRelease(three_parts("cudnn", record["version"]), builds, of(record))
-
-
-def _cudnn_build(record: Record, major: int) -> CudnnBuild:
-    matrix = [r for r in record["support_matrix"] or () if r["package_cuda_major"] == major]
-    rows = tuple(_cudnn_row(row) for row in matrix) or _floor(record, major)
-    return CudnnBuild(
-        minimum_capability=_minimum(record["min_cc"], major),
-        rows=rows,
-        source=of(record) if matrix else _derived(record, major),
-        capability_source=_capability_source(record),
+    return XidTable(
+        tuple(_xid(record, classes) for record in document["xids"]),
+        tuple(_sxid(record) for record in document["sxids"]),
+        tuple(
+            Notice(
+                row["message"], row["meaning"], row["severity"], row["action"], record_source(row)
+            )
+            for row in document["messages"]
+        ),
+        tuple(
+            Recovery(
+                row["value"],
+                tuple(name.lower() for name in row["names"]),
+                row["severity"],
+                row["action"],
+            )
+            for row in document["recovery_actions"]
+        ),
+        tuple(_unit(record) for record in document["nvlink5"]),
+        {row["bucket"]: row["advice"] for row in document["resolutions"]},
     )
 
 
-def _cudnn_row(row: Record) -> CudnnRow:
-    return CudnnRow(
-        drivers(linux=row["min_driver_linux"], windows=row["min_driver_windows"]),
-        pairs(row["compute_capabilities"]),
-        pairs(row["cuda_toolkits"]),
+def _xid(record: Record, classes: dict[str, Severity]) -> Xid:
+    # A code without an action in the catalog is a warning: unknown does not mean harmless.
+    severity = record.get("severity") or classes.get(record["severity_class"] or "", "warning")
+    return Xid(
+        code=record["xid"],
+        mnemonic=record["mnemonic"],
+        meaning=record["meaning"],
+        unused=record["unused_in_current_catalog"],
+        severity=severity,
+        action=record["nvidia_immediate_action"],
+        investigate=record["nvidia_investigatory_action"],
+        source=record_source(record),
+        legacy=record.get("legacy_meaning_pre_ampere"),
+        origin=tuple(record.get("origin") or ()),
+        accompanies=record.get("accompanies"),
+        on_driver=tuple(_driver_row(record["xid"], row) for row in record.get("by_driver") or ()),
     )
 
 
-def _floor(record: Record, major: int) -> tuple[CudnnRow, ...]:
-    """Return a row with the driver floor of the CUDA major, for releases without a matrix."""
-    floor = (record["min_driver_linux_by_cuda_major"] or {}).get(str(major))
-    return (CudnnRow(drivers(linux=floor["value"]), (), ()),) if floor else ()
-
-
-def _derived(record: Record, major: int) -> Source:
-    floor = (record["min_driver_linux_by_cuda_major"] or {}).get(str(major))
-    if not floor:
-        return of(record)
-    return source(
-        f"driver floor of CUDA {major} in the support matrices of neighbouring releases, as none of"
-        f" cuDNN {record['version']} was found",
-        confidence=floor["confidence"],
+def _driver_row(code: int, row: Record) -> DriverVariant:
+    try:
+        driver = parse_constraint("driver", row["driver"])
+    except BadInput as error:
+        raise error.at(f"xids[xid={code}].by_driver") from error
+    return DriverVariant(
+        driver,
+        row.get("severity"),
+        row.get("nvidia_immediate_action"),
+        row.get("nvidia_investigatory_action"),
+        row.get("meaning"),
     )
 
 
-def _minimum(stated: Any, major: int) -> Pair | None:
-    text = stated.get(str(major)) if isinstance(stated, dict) else stated
-    return pair(text) if text else None
-
-
-def _capability_source(record: Record) -> Source | None:
-    if not record["min_cc"]:
-        return None
-    return source(record["min_cc_source"], confidence=record["min_cc_confidence"])
-
-
-def nccl(document: Record) -> Nccl:
-    """Build each NCCL release with the CUDA majors that it was published for."""
-    releases = ascending(_nccl_release(record) for record in document["releases"])
-    first = next(release.version for release in releases if 13 in release.cuda)
-    return Nccl(releases, first_cuda13=first)
-
-
-def _nccl_release(record: Record) -> NcclRelease:
-    packages = {pair(text)[0] for text in record["deb_rpm_cuda_suffixes_seen"] or ()}
-    majors = tuple(sorted({*record["cuda_majors_of_wheels"], *packages}))
-    return NcclRelease(
-        version("nccl", record["version"]), majors, _nccl_capabilities(record, majors), of(record)
+def _sxid(row: Record) -> SXid:
+    return SXid(
+        row["sxid"],
+        row["meaning"],
+        row["class"],
+        row["severity"],
+        row["action"],
+        record_source(row),
     )
 
 
-def _nccl_capabilities(record: Record, majors: tuple[int, ...]) -> dict[int, Pair]:
-    """Return the minimum capability per CUDA major.
-
-    Wheels have the file's own conclusion, packages the lowest default target.
-    """
-    stated = record["min_cc_derived"] or {}
-    found = {int(name.removeprefix("cu")): pair(text) for name, text in stated.items()}
-    for cuda, generated in (record["default_gencode_by_build_cuda"] or {}).items():
-        major = pair(cuda)[0]
-        if generated and major in majors:
-            found.setdefault(major, pairs(generated["sass"])[0])
-    return dict(sorted(found.items()))
+def _unit(record: Record) -> NvlinkUnit:
+    return NvlinkUnit(
+        record["xid"],
+        tuple(name.upper() for name in record["unit"].split("/")),
+        int(record["v1"], 2),
+        int(record["v2"], 2),
+        tuple(
+            NvlinkCase(
+                row["reason"],
+                None if row["status"] is None else int(row["status"], 16),
+                row["severity"],
+                row["action"],
+                row["investigate"],
+                row.get("promoted"),
+            )
+            for row in record["cases"]
+        ),
+    )

@@ -1,8 +1,9 @@
-"""Build the tables of packages and the closed list of components that the core reads.
+"""Build the tables of libraries and packages, and the closed list of components.
 
-``packages/NAME.yaml`` holds records and statements of one package, ``components.yaml`` the
-packages of the index and the components, ``cuda_components.yaml`` the libraries of each CUDA
-toolkit. ``make vocabulary`` writes the components to ``compatgate/core/vocabulary.py``.
+``cudnn.yaml`` and ``nccl.yaml`` hold the releases of a library, ``packages/NAME.yaml`` the records
+and statements of one package, ``components.yaml`` the packages of the index and the components,
+``cuda_components.yaml`` the libraries of each CUDA toolkit. ``make vocabulary`` writes the
+components to ``compatgate/core/vocabulary.py``.
 """
 
 from __future__ import annotations
@@ -12,9 +13,28 @@ from typing import Any
 
 import msgspec
 
-from compatgate.catalog.build.values import Record, of, pair
+from compatgate.catalog.build.values import (
+    Record,
+    drivers,
+    pair,
+    pairs,
+    record_source,
+    release_version,
+    sort_releases,
+    source,
+    version,
+)
 from compatgate.core import vocabulary
-from compatgate.core.facts.nvidia import Pair
+from compatgate.core.facts.nvidia import (
+    Cudnn,
+    CudnnBuild,
+    CudnnRelease,
+    CudnnRow,
+    Nccl,
+    NcclRelease,
+    Pair,
+    Source,
+)
 from compatgate.core.facts.packages import (
     CudaComponents,
     KnownPackage,
@@ -28,6 +48,102 @@ from compatgate.core.facts.records import Record as Measured
 from compatgate.core.gpu_code import Arch, parse_arch
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
+
+
+def cudnn(document: Record) -> Cudnn:
+    """Build each cuDNN release with its builds per CUDA major."""
+    forward = document["rules"]["hardware_forward_compat"]
+    return Cudnn(
+        releases=sort_releases(_cudnn_release(record) for record in document["releases"]),
+        forward_compatible_from=version("cudnn", forward["from"]),
+        forward_source=record_source(forward),
+    )
+
+
+def _cudnn_release(record: Record) -> CudnnRelease:
+    builds = {
+        int(major): _cudnn_build(record, int(major)) for major in sorted(record["cuda_majors"])
+    }
+    return CudnnRelease(release_version("cudnn", record["version"]), builds, record_source(record))
+
+
+def _cudnn_build(record: Record, major: int) -> CudnnBuild:
+    matrix = [r for r in record["support_matrix"] or () if r["package_cuda_major"] == major]
+    rows = tuple(_cudnn_row(row) for row in matrix) or _floor(record, major)
+    return CudnnBuild(
+        minimum_capability=_minimum(record["min_cc"], major),
+        rows=rows,
+        source=record_source(record) if matrix else _derived_source(record, major),
+        capability_source=_capability_source(record),
+    )
+
+
+def _cudnn_row(row: Record) -> CudnnRow:
+    return CudnnRow(
+        drivers(linux=row["min_driver_linux"], windows=row["min_driver_windows"]),
+        pairs(row["compute_capabilities"]),
+        pairs(row["cuda_toolkits"]),
+    )
+
+
+def _floor(record: Record, major: int) -> tuple[CudnnRow, ...]:
+    """Return a row with the driver floor of the CUDA major, for releases without a matrix."""
+    floor = (record["min_driver_linux_by_cuda_major"] or {}).get(str(major))
+    return (CudnnRow(drivers(linux=floor["value"]), (), ()),) if floor else ()
+
+
+def _derived_source(record: Record, major: int) -> Source:
+    floor = (record["min_driver_linux_by_cuda_major"] or {}).get(str(major))
+    if not floor:
+        return record_source(record)
+    return source(
+        f"driver floor of CUDA {major} in the support matrices of neighbouring releases, as none of"
+        f" cuDNN {record['version']} was found",
+        confidence=floor["confidence"],
+    )
+
+
+def _minimum(stated: Any, major: int) -> Pair | None:
+    text = stated.get(str(major)) if isinstance(stated, dict) else stated
+    return pair(text) if text else None
+
+
+def _capability_source(record: Record) -> Source | None:
+    if not record["min_cc"]:
+        return None
+    return source(record["min_cc_source"], confidence=record["min_cc_confidence"])
+
+
+def nccl(document: Record) -> Nccl:
+    """Build each NCCL release with the CUDA majors that it was published for."""
+    releases = sort_releases(_nccl_release(record) for record in document["releases"])
+    first = next(release.version for release in releases if 13 in release.cuda)
+    return Nccl(releases, first_cuda13=first)
+
+
+def _nccl_release(record: Record) -> NcclRelease:
+    packages = {pair(text)[0] for text in record["deb_rpm_cuda_suffixes_seen"] or ()}
+    majors = tuple(sorted({*record["cuda_majors_of_wheels"], *packages}))
+    return NcclRelease(
+        version("nccl", record["version"]),
+        majors,
+        _nccl_capabilities(record, majors),
+        record_source(record),
+    )
+
+
+def _nccl_capabilities(record: Record, majors: tuple[int, ...]) -> dict[int, Pair]:
+    """Return the minimum capability per CUDA major.
+
+    Wheels have the file's own conclusion, packages the lowest default target.
+    """
+    stated = record["min_cc_derived"] or {}
+    found = {int(name.removeprefix("cu")): pair(text) for name, text in stated.items()}
+    for cuda, generated in (record["default_gencode_by_build_cuda"] or {}).items():
+        major = pair(cuda)[0]
+        if generated and major in majors:
+            found.setdefault(major, pairs(generated["sass"])[0])
+    return dict(sorted(found.items()))
 
 
 def packages(document: Record) -> PackageRecords:
@@ -44,7 +160,7 @@ def _statement(row: Record) -> Statement:
     return Statement(
         versions=row["versions"],
         compiled=row.get("compiled"),
-        source=of(row),
+        source=record_source(row),
         says=row.get("says", ""),
         least_capability=_capability(row, "least_capability"),
         last_capability=_capability(row, "last_capability"),
@@ -78,7 +194,7 @@ def components(document: Record) -> Packages:
     return Packages(
         packages=tuple(_package(record) for record in document["packages"]),
         names=tuple(
-            NamePattern(record["pattern"], record["why"], of(record))
+            NamePattern(record["pattern"], record["why"], record_source(record))
             for record in document["names"]
         ),
     )
@@ -89,7 +205,7 @@ def _package(record: Record) -> KnownPackage:
     return KnownPackage(
         name=record["name"],
         carries=record["carries"],
-        source=of(record),
+        source=record_source(record),
         optional=bool(record.get("optional")),
         gpus=record.get("gpus") or "",
         note=record.get("note") or "",
@@ -108,10 +224,10 @@ def cuda_components(document: Record) -> CudaComponents:
             for major, name in row["names"].items()
         ),
         links=tuple(
-            Link(row["component"], tuple(row["users"]), row["statement"], of(row))
+            Link(row["component"], tuple(row["users"]), row["statement"], record_source(row))
             for row in document.get("links") or ()
         ),
-        source=of(document["packages"][0]),
+        source=record_source(document["packages"][0]),
     )
 
 
@@ -150,31 +266,33 @@ _TEXT = {
 }
 
 
-def values_of(components: Sequence[Record]) -> dict[str, Any]:
+def vocabulary_values(components: Sequence[Record]) -> dict[str, Any]:
     """Return the values of the vocabulary module by variable name."""
     return {
         "COMPONENTS": tuple((c["name"], c["versions"], c["kind"], c["title"]) for c in components),
-        "ALIASES": _named(components, "aliases"),
+        "ALIASES": _name_map(components, "aliases"),
         "NOT_ON_INDEX": tuple(n for c in components for n in c.get("not_on_index", ())),
-        "CONDA": _named(components, "conda"),
-        "LIBRARIES": _named(components, "libraries"),
-        "DLLS": _named(components, "dlls"),
-        "MODULES": _named(components, "modules"),
+        "CONDA": _name_map(components, "conda"),
+        "LIBRARIES": _name_map(components, "libraries"),
+        "DLLS": _name_map(components, "dlls"),
+        "MODULES": _name_map(components, "modules"),
         "FOLDERS": {
             folder: c["name"]
             for c in components
             for folder in c.get("folders", c.get("modules", ()))
         },
-        "BUILT_PER_CUDA": _marked(components, "built_per_cuda"),
-        "META": _marked(components, "meta"),
-        "CUDA_BY_PLUGIN": _marked(components, "cuda_by_plugin"),
-        "NEEDS_URL": _marked(components, "needs_url"),
+        "BUILT_PER_CUDA": _flagged_names(components, "built_per_cuda"),
+        "META": _flagged_names(components, "meta"),
+        "CUDA_BY_PLUGIN": _flagged_names(components, "cuda_by_plugin"),
+        "NEEDS_URL": _flagged_names(components, "needs_url"),
     }
 
 
-def source_of(components: Sequence[Record]) -> str:
+def vocabulary_source(components: Sequence[Record]) -> str:
     """Return the text of the vocabulary module."""
-    return _HEAD + "".join(_assigned(name, value) for name, value in values_of(components).items())
+    return _HEAD + "".join(
+        _assignment(name, value) for name, value in vocabulary_values(components).items()
+    )
 
 
 def check_vocabulary(components: Sequence[Record]) -> None:
@@ -183,7 +301,7 @@ def check_vocabulary(components: Sequence[Record]) -> None:
     Raises:
         BadInput: they differ; names the difference.
     """
-    for name, value in values_of(components).items():
+    for name, value in vocabulary_values(components).items():
         if getattr(vocabulary, name) != value:
             raise BadInput(
                 "the components differ from those this program was built with",
@@ -194,15 +312,15 @@ def check_vocabulary(components: Sequence[Record]) -> None:
             )
 
 
-def _named(components: Iterable[Record], field: str) -> dict[str, str]:
+def _name_map(components: Iterable[Record], field: str) -> dict[str, str]:
     return {name: c["name"] for c in components for name in c.get(field, ())}
 
 
-def _marked(components: Iterable[Record], field: str) -> tuple[str, ...]:
+def _flagged_names(components: Iterable[Record], field: str) -> tuple[str, ...]:
     return tuple(c["name"] for c in components if c.get(field))
 
 
-def _assigned(name: str, value: Any) -> str:
+def _assignment(name: str, value: Any) -> str:
     if isinstance(value, dict):
         kind, opened, closed = "dict[str, str]", "{", "}"
         lines = [f'"{key}": "{of}",' for key, of in value.items()]

@@ -8,7 +8,7 @@ from typing import Any
 
 from compatgate.core.facts.nvidia import Pair, Reference, Source
 from compatgate.core.gpu_code import Arch, parse_arch
-from compatgate.core.versions import Version, make, parse_version
+from compatgate.core.versions import Version, make_version, parse_version
 
 Record = Mapping[str, Any]
 _URL = re.compile(r"https?://[^\s,;)\]\"']+")
@@ -30,14 +30,14 @@ def source(*texts: Any, confidence: str | None = None) -> Source:
             several sources in one text.
         confidence: ``published``, ``metadata`` or ``derived``.
     """
-    clauses = [clause for text in texts for part in _flat(text) for clause in _clauses(part)]
+    clauses = [clause for text in texts for part in _flatten(text) for clause in _clauses(part)]
     found = list(dict.fromkeys(Reference(_title(one), _address(one)) for one in clauses))
     first = next((one for one in found if one.url), found[0] if found else Reference(""))
     others = tuple(one for one in found if one != first)
     return Source(first.title, first.url, confidence or "derived", others)
 
 
-def of(record: Record) -> Source:
+def record_source(record: Record) -> Source:
     """Return the source of a record, from its ``source`` and ``confidence``."""
     return source(record["source"], confidence=record["confidence"])
 
@@ -60,7 +60,7 @@ def _clauses(text: str) -> list[str]:
     return [one.strip() for one in (*found, text[begin:]) if one.strip()]
 
 
-def _flat(text: Any) -> list[str]:
+def _flatten(text: Any) -> list[str]:
     if text is None:
         return []
     if isinstance(text, str):
@@ -109,7 +109,7 @@ def gpu_code(record: Record) -> tuple[Arch, ...]:
 def driver(text: Any) -> Version:
     """Read a driver version; a branch alone (``580``, ``r450``) means any of its releases."""
     if match := _BRANCH.fullmatch(str(text)):
-        return make(match[1], (int(match[1]),))
+        return make_version(match[1], (int(match[1]),))
     return parse_version("driver", str(text).lower().removeprefix("r"))
 
 
@@ -123,12 +123,12 @@ def version(component: str, text: Any) -> Version:
     return parse_version(component, str(text))
 
 
-def three_parts(component: str, text: Any) -> Version:
+def release_version(component: str, text: Any) -> Version:
     """Read a version, cut to the three parts that matter for compatibility."""
     parts = parse_version(component, str(text)).at(3)
-    return make(".".join(map(str, parts)), parts)
+    return make_version(".".join(map(str, parts)), parts)
 
 
-def ascending(items: Iterable[Any]) -> tuple[Any, ...]:
+def sort_releases(items: Iterable[Any]) -> tuple[Any, ...]:
     """Sort releases by version."""
     return tuple(sorted(items, key=lambda item: item.version.key))

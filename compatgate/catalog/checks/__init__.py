@@ -1,20 +1,223 @@
-"""Check consistency within and between the fact files, beyond their schemas.
+"""Verify the facts: schemas, and consistency within and between the fact files.
 
 The checks in this module apply to every fact file: each record has a source and a unique name, and
-each address is public.
+each address is public. The other modules of the package check the files of one subject.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
 
-from compatgate.catalog.schema import label, natural_key, of_items, of_property, read_schema
+from compatgate.catalog import load_facts, open_library, sources
+from compatgate.catalog.records import SCHEMA, _errors, _path, names, parse_records, read_package
+from compatgate.catalog.sources import (
+    item_schema,
+    natural_key,
+    property_schema,
+    read_schema,
+    record_label,
+)
 from compatgate.core.facts import Facts
+from compatgate.core.facts.records import Library, Record
+from compatgate.core.gpu_code import parse_capability
+
+EXCEPTIONS = "exceptions"
+
+
+class Origins(Struct, frozen=True):
+    """Counts of facts by origin.
+
+    Attributes:
+        measured: records of wheels, each with the wheel's SHA-256.
+        statements: count by confidence: ``published``, ``metadata`` (read from a release) or
+            ``derived`` (concluded by others, so never a reason to deny).
+    """
+
+    measured: int
+    statements: dict[str, int]
+
+
+def origins(overlays: Sequence[str] | None = None) -> Origins:
+    """Count facts that are measured, published, read from releases or derived.
+
+    Raises:
+        BadInput: an overlay is malformed.
+    """
+    documents = _documents(overlays)
+    packages = {name: doc for name, doc in documents.items() if name.startswith("packages/")}
+    measured = [
+        record
+        for document in packages.values()
+        for record in document.get("records") or ()
+        if record.get("sha256")
+    ]
+    told = Counter(one for document in documents.values() for one in _confidences(document))
+    return Origins(
+        len(measured), {name: told[name] for name in ("published", "metadata", "derived")}
+    )
+
+
+def _confidences(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("confidence"), str):
+            yield value["confidence"]
+        value = list(value.values())
+    for part in value if isinstance(value, list) else ():
+        yield from _confidences(part)
+
+
+def verify(overlays: Sequence[str] | None = None) -> list[Problem]:
+    """Check every fact file, overlays applied, and every record of a package.
+
+    ``matrix/facts/exceptions.yaml`` lists known problems with a reason. An exception that matches
+    no problem is a problem, too.
+
+    Returns:
+        Problems; empty when the facts are consistent.
+
+    Raises:
+        BadInput: an overlay is malformed.
+    """
+    documents = _documents(overlays)
+    wrong = [problem for name in documents for problem in _schema(name, documents[name])]
+    excepted = _parse(EXCEPTIONS)
+    wrong += _schema(EXCEPTIONS, excepted)
+    if wrong:
+        return wrong  # malformed tables may not be readable
+    context = Context(load_facts(overlays), documents)
+    found = [problem for check in all_checks() for problem in check(context)]
+    found += find_problems()
+    found += find_overlay_problems(documents)
+    return _drop_exceptions(found, excepted["exceptions"])
+
+
+def _documents(overlays: Sequence[str] | None) -> dict[str, dict[str, Any]]:
+    library = open_library(overlays)
+    return {name: library.document(name) for name in library.names}
+
+
+def _parse(name: str) -> dict[str, Any]:
+    path = sources.source_path(name)
+    return sources.parse(sources.read_bytes(path), path)
+
+
+def _schema(name: str, document: dict[str, Any]) -> Iterator[Problem]:
+    for where, _, reason in sources.schema_errors(name, document):
+        yield Problem("schema", f"{name} {where}".strip(), reason)
+
+
+def _drop_exceptions(found: list[Problem], excepted: list[dict[str, Any]]) -> list[Problem]:
+    known = {(entry["check"], entry["subject"]) for entry in excepted}
+    met = {(problem.check, problem.subject) for problem in found}
+    stale = [
+        Problem("exceptions", f"{check} {subject}", "this exception matches no problem")
+        for check, subject in sorted(known - met)
+    ]
+    return [p for p in found if (p.check, p.subject) not in known] + stale
+
+
+def find_problems() -> Iterator[Problem]:
+    """Check every file of records: schema, name and consistency of each record."""
+    for name in names():
+        path = _path(name)
+        document = sources.parse(sources.read_bytes(path), path)
+        wrong = [Problem("schema", f"packages/{name} {w}", r) for w, _, r in _errors(document)]
+        yield from wrong
+        if wrong:
+            continue
+        if document["package"] != name:
+            yield Problem(
+                "package-name", f"packages/{name}", f"the file is about {document['package']}"
+            )
+        seen: set[str] = set()
+        for record in read_package(name):
+            yield from _record_problems(record, seen)
+            seen.add(record.wheel)
+        for row in document.get("statements") or ():
+            yield from _statement_problems(name, row)
+
+
+def _statement_problems(name: str, row: dict[str, Any]) -> Iterator[Problem]:
+    subject = f"packages/{name} {row['versions']}"
+    ranges = [row["versions"], *(b["cuda"] for b in row.get("builds") or () if "cuda" in b)]
+    for text in ranges:
+        try:
+            SpecifierSet(text)
+        except InvalidSpecifier:
+            yield Problem("package-versions", subject, f"{text!r} is not a range of versions")
+    for text in row.get("requires") or ():
+        try:
+            Requirement(text)
+        except InvalidRequirement:
+            yield Problem("package-requires", subject, f"{text!r} is not a requirement")
+    least, last = row.get("least_capability"), row.get("last_capability")
+    if least and last and parse_capability(least) > parse_capability(last):
+        yield Problem("package-capability", subject, f"{least} is above {last}")
+    if row.get("fixed") and not row.get("builds"):
+        yield Problem("package-builds", subject, "names no builds, so no fix is possible")
+
+
+def find_overlay_problems(documents: Mapping[str, dict[str, Any]]) -> Iterator[Problem]:
+    """Check records from overlays, and that each record has its own wheel.
+
+    Args:
+        documents: every fact file by name, overlays applied.
+    """
+    digests: dict[str, str] = {}
+    for name, document in documents.items():
+        folder, _, package = name.partition("/")
+        if folder != SCHEMA:
+            continue
+        shipped = {record.wheel for record in read_package(package)}
+        for record in parse_records(package, document, name):
+            if record.wheel not in shipped:
+                yield from _record_problems(record, set())
+            other = digests.setdefault(record.sha256 or record.wheel, record.wheel)
+            if other != record.wheel:
+                what = f"has the same SHA-256 as {other}: each record needs its own wheel"
+                yield Problem("package-digest", f"{name} {record.wheel}", what)
+
+
+def _record_problems(record: Record, seen: set[str]) -> Iterator[Problem]:
+    subject = f"packages/{record.package} {record.wheel}"
+    if record.wheel in seen:
+        yield Problem("package-wheel", subject, "has two records")
+    try:
+        package, version, _, _ = parse_wheel_filename(record.wheel)
+    except InvalidWheelFilename:
+        yield Problem("package-wheel", subject, "is not the file name of a wheel")
+        return
+    if package != record.package or version != Version(record.version):
+        yield Problem("package-wheel", subject, f"the file name says {package} {version}")
+    paths = {library.path for library in record.libraries}
+    for group in record.alternatives:
+        if missing := sorted(set(group) - paths):
+            yield Problem("package-alternatives", subject, f"{missing[0]} is not among libraries")
+    for library in record.libraries:
+        counts = [*library.sass.values(), *library.ptx.values()]
+        if max(counts, default=0) > library.units:
+            what = f"{library.path} has more units of one architecture than units"
+            yield Problem("package-units", subject, what)
+        elif not _profiles_add_up(library):
+            what = f"the profiles of {library.path} do not add up to its units"
+            yield Problem("package-units", subject, what)
+
+
+def _profiles_add_up(library: Library) -> bool:
+    counted = Counter[str]()
+    for codes, count in library.code_of_units:
+        counted.update(dict.fromkeys(codes, count))
+    total = sum(count for _, count in library.code_of_units)
+    return total == library.units and counted == Counter({**library.sass, **library.ptx})
 
 
 class Problem(Struct, frozen=True, order=True):
@@ -65,15 +268,15 @@ _NAME = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,24}")
 _PRIVATE = re.compile(r"(?:^|\.)(?:internal|local|localhost|corp|lan|intra|home|test|invalid)$")
 
 
-def named_once(context: Context) -> Iterator[Problem]:
+def unique_names(context: Context) -> Iterator[Problem]:
     """Check that the records of a list have different natural keys (Xid codes, toolkits, GPUs)."""
     for source, where, records, key in _lists(context):
-        counted = Counter(label(record, key) for record in records)
+        counted = Counter(record_label(record, key) for record in records)
         for name in (name for name, count in counted.items() if count > 1):
             yield Problem("named-once", f"{source} {where}[{name}]", "appears more than once")
 
 
-def sourced(context: Context) -> Iterator[Problem]:
+def record_sources(context: Context) -> Iterator[Problem]:
     """Check that every record has a source and a confidence; a wheel's record has a digest."""
     for source, where, records, key in _lists(context):
         if "." in where:
@@ -83,7 +286,7 @@ def sourced(context: Context) -> Iterator[Problem]:
                 continue
             for ending in ("source", "confidence"):
                 if not any(k.endswith(ending) and v for k, v in record.items()):
-                    subject = f"{source} {where}[{label(record, key)}]"
+                    subject = f"{source} {where}[{record_label(record, key)}]"
                     yield Problem("sourced", subject, f"no {ending}")
 
 
@@ -119,12 +322,12 @@ def _walk(
     if isinstance(node, dict):
         for name, value in node.items():
             path = f"{where}.{name}" if where else str(name)
-            yield from _walk(source, path, value, of_property(schema, str(name)))
+            yield from _walk(source, path, value, property_schema(schema, str(name)))
     elif isinstance(node, list):
         if key := natural_key(schema):
             yield source, where, node, key
         for record in node:
-            yield from _walk(source, f"{where}[]", record, of_items(schema))
+            yield from _walk(source, f"{where}[]", record, item_schema(schema))
 
 
-FILE_CHECKS: tuple[Check, ...] = (named_once, sourced, public_addresses)
+FILE_CHECKS: tuple[Check, ...] = (unique_names, record_sources, public_addresses)

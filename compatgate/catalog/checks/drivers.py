@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from compatgate.catalog.checks import Check, Context, Problem
 from compatgate.core.facts.nvidia import CudaDriver, Pair, Toolkit
-from compatgate.core.versions import Version, show
+from compatgate.core.versions import Version, format_parts
 
 _CLAUSE = re.compile(r"driver>=(\d+)")
 
@@ -47,7 +47,7 @@ def _floor(table: CudaDriver, version: Version, system: str) -> Version | None:
     compat = table.minor_compat.get(version.major)
     if compat is None:
         return None
-    special = compat.exceptions.get(show(version.major_minor), {})
+    special = compat.exceptions.get(format_parts(version.major_minor), {})
     return special.get(system) or compat.minimum.get(system)
 
 
@@ -168,7 +168,7 @@ def require_branches(context: Context) -> Iterator[Problem]:
 
 
 def _cuda(pair: Pair | None) -> str:
-    return show(pair) if pair else "none"
+    return format_parts(pair) if pair else "none"
 
 
 CHECKS: tuple[Check, ...] = (

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from compatgate.catalog.checks import Check, Context, Problem
-from compatgate.catalog.sources import form, title
-from compatgate.core.constraints import parse_constraint
+from compatgate.catalog.sources import format_of, title
 from compatgate.core.facts.frameworks import Build, Framework, Pin, Release
 from compatgate.core.facts.nvidia import CudnnRelease, NcclRelease
-from compatgate.core.versions import Version, make, parse_version, show
+from compatgate.core.matrix import parse_constraint
+from compatgate.core.versions import Version, format_parts, make_version, parse_version
 
 _EXACT = re.compile(r"nvidia-(?P<component>cudnn|nccl)-cu\d+==(?P<version>[\d.]+)(?:;.*)?")
 """Requirements on a component that pins also name."""
@@ -29,7 +29,7 @@ def _builds(context: Context) -> Iterator[tuple[Framework, Release, Build, str]]
                     yield table, release, build, f"{name} {release.version} {build.title}"
 
 
-def _of_channels(context: Context) -> Iterator[tuple[Build, str]]:
+def _channel_builds(context: Context) -> Iterator[tuple[Build, str]]:
     """Yield the builds of conda channels."""
     for name in sorted(context.facts.framework_names):
         table = context.facts.framework(name)
@@ -45,20 +45,24 @@ def build_cuda(context: Context) -> Iterator[Problem]:
         if build.cuda is None:
             continue
         if build.cuda not in toolkits:
-            yield Problem("build-cuda", subject, f"CUDA {show(build.cuda)} is not a toolkit")
+            yield Problem(
+                "build-cuda", subject, f"CUDA {format_parts(build.cuda)} is not a toolkit"
+            )
         accepted = parse_constraint("cuda", build.accepts)
-        if not accepted.allows(make(show(build.cuda), build.cuda)):
+        if not accepted.allows(make_version(format_parts(build.cuda), build.cuda)):
             yield Problem("build-cuda", subject, f"does not accept its own CUDA: {build.accepts}")
 
 
 def build_code(context: Context) -> Iterator[Problem]:
     """Check that a build has only code that its toolkit can generate."""
-    for build, subject in (*((b, s) for _, _, b, s in _builds(context)), *_of_channels(context)):
-        toolkit = context.facts.arch.toolkits.get(show(build.cuda)) if build.cuda else None
+    for build, subject in (*((b, s) for _, _, b, s in _builds(context)), *_channel_builds(context)):
+        toolkit = context.facts.arch.toolkits.get(format_parts(build.cuda)) if build.cuda else None
         for pair in (*(build.sass or ()), *(build.ptx or ())) if toolkit else ():
             if toolkit and pair not in toolkit.sass:
                 yield Problem(
-                    "build-code", subject, f"{show(pair)} is no target of CUDA {show(toolkit.cuda)}"
+                    "build-code",
+                    subject,
+                    f"{format_parts(pair)} is no target of CUDA {format_parts(toolkit.cuda)}",
                 )
 
 
@@ -84,13 +88,13 @@ def _pin(context: Context, build: Build, subject: str, name: str, pin: Pin) -> I
     assert pin.floor is not None  # noqa: S101 - the caller checked
     where = f"{subject} {name}"
     if name == "cudnn":
-        if not known_releases(context.facts.cudnn.releases, pin.floor):
+        if not has_release(context.facts.cudnn.releases, pin.floor):
             yield Problem("pins-exist", where, f"{pin.floor} is not known")
             return
         found = next(r for r in context.facts.cudnn.releases if r.version.at(3) == pin.floor.at(3))
         if build.cuda_major not in found.builds:
             yield Problem("pins-exist", where, f"{pin.floor} has no CUDA {build.cuda_major} build")
-    elif name == "nccl" and not known_releases(context.facts.nccl.releases, pin.floor):
+    elif name == "nccl" and not has_release(context.facts.nccl.releases, pin.floor):
         yield Problem("pins-exist", where, f"{pin.floor} is not known")
 
 
@@ -123,7 +127,7 @@ def frameworks_pinned(context: Context) -> Iterator[Problem]:
 def file_of_component(context: Context) -> Iterator[Problem]:
     """Check that a file is named after its framework."""
     for name, document in context.documents.items():
-        if form(name) == "framework" and title(name) != document["component"]:
+        if format_of(name) == "framework" and title(name) != document["component"]:
             yield Problem("file-of-component", name, f"is about {document['component']}")
 
 
@@ -150,7 +154,7 @@ def pins_required(context: Context) -> Iterator[Problem]:
     """Check that a pin allows the version that the package requires exactly."""
     for subject, release in _records(context):
         for build in release["builds"]:
-            for name, required in _required(build):
+            for name, required in _exact_requirements(build):
                 pin = (build.get("pins") or {}).get(name)
                 if pin and not parse_constraint(name, pin["spec"]).allows(
                     parse_version(name, required)
@@ -165,19 +169,19 @@ def pins_documented(context: Context) -> Iterator[Problem]:
         for build in release["builds"]:
             for name, pin in (build.get("pins") or {}).items():
                 allowed = parse_constraint(name, pin["spec"])
-                for text in _named(build, name):
+                for text in _tested_versions(build, name):
                     if not allowed.allows(parse_version(name, text)):
                         told = f"{name} {pin['spec']}, the page names {text}"
                         yield Problem("pins-documented", f"{subject} {build['name']}", told)
 
 
-def _named(build: dict[str, Any], component: str) -> Iterator[str]:
+def _tested_versions(build: dict[str, Any], component: str) -> Iterator[str]:
     for group in build.get("documented", ()):
         if isinstance(named := group.get(component), list):
             yield from named
 
 
-def _required(build: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _exact_requirements(build: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for group in build.get("requirements", ()):
         for text in group["packages"]:
             if match := _EXACT.fullmatch(text):
@@ -187,7 +191,7 @@ def _required(build: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _records(context: Context) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the parsed records of every framework release."""
     for name, document in context.documents.items():
-        if form(name) == "framework":
+        if format_of(name) == "framework":
             for release in document["releases"]:
                 yield f"{document['component']} {release['version']}", release
 
@@ -204,7 +208,6 @@ FRAMEWORK_CHECKS: tuple[Check, ...] = (
     pins_documented,
 )
 
-
 _PACKAGE = re.compile(r"[=-](\d+\.\d+\.\d+)")
 
 
@@ -218,16 +221,20 @@ def cudnn_rows(context: Context) -> Iterator[Problem]:
             for row in build.rows:
                 for cuda in row.cuda:
                     if cuda not in toolkits or cuda[0] != major:
-                        yield Problem("cudnn-rows", subject, f"CUDA {show(cuda)} in its row")
+                        yield Problem(
+                            "cudnn-rows", subject, f"CUDA {format_parts(cuda)} in its row"
+                        )
                 for capability in row.capabilities:
                     if capability not in known:
-                        yield Problem("cudnn-rows", subject, f"capability {show(capability)}")
+                        yield Problem(
+                            "cudnn-rows", subject, f"capability {format_parts(capability)}"
+                        )
             listed = [c for row in build.rows for c in row.capabilities]
             if listed and build.minimum_capability != min(listed):
                 yield Problem(
                     "cudnn-rows",
                     subject,
-                    f"lists {show(min(listed))}, minimum {build.minimum_capability}",
+                    f"lists {format_parts(min(listed))}, minimum {build.minimum_capability}",
                 )
 
 
@@ -247,11 +254,13 @@ def integer_forms(context: Context) -> Iterator[Problem]:
         for record in context.documents[component]["releases"]:
             if (number := record.get("integer")) is None:
                 continue
-            if parse_version(component, str(number)).at(3) != _at(component, record["version"]):
+            if parse_version(component, str(number)).at(3) != _encoded_parts(
+                component, record["version"]
+            ):
                 yield Problem("integer-forms", f"{component} {record['version']}", f"{number}")
 
 
-def _at(component: str, text: str) -> tuple[int, ...]:
+def _encoded_parts(component: str, text: str) -> tuple[int, ...]:
     return parse_version(component, text).at(3)
 
 
@@ -274,8 +283,8 @@ def containers(context: Context) -> Iterator[Problem]:
         cuda = record["cuda"]
         if cuda and parse_version("cuda", cuda).major_minor not in toolkits:
             yield Problem("containers", subject, f"CUDA {cuda} is not known")
-        yield from _unknown(subject, "cudnn", record, context.facts.cudnn.releases)
-        yield from _unknown(subject, "nccl", record, context.facts.nccl.releases)
+        yield from _unknown_versions(subject, "cudnn", record, context.facts.cudnn.releases)
+        yield from _unknown_versions(subject, "nccl", record, context.facts.nccl.releases)
 
 
 def container_drivers(context: Context) -> Iterator[Problem]:
@@ -307,21 +316,19 @@ def images(context: Context) -> Iterator[Problem]:
     for record in context.documents["image_signals"]["nvidia_cuda_cudnn_images"]:
         for component, field, releases in packages:
             match = _PACKAGE.search(record[field] or "")
-            if match and not known_releases(releases, parse_version(component, match[1])):
+            if match and not has_release(releases, parse_version(component, match[1])):
                 subject = f"image_signals {record['tag_cuda']} {component}"
                 yield Problem("images", subject, f"{match[1]} is not known")
 
 
-def _unknown(
+def _unknown_versions(
     subject: str, component: str, record: dict[str, Any], releases: tuple[Any, ...]
 ) -> Iterator[Problem]:
-    if record[component] and not known_releases(
-        releases, parse_version(component, record[component])
-    ):
+    if record[component] and not has_release(releases, parse_version(component, record[component])):
         yield Problem("containers", f"{subject} {component}", f"{record[component]} is not known")
 
 
-def known_releases(releases: tuple[CudnnRelease | NcclRelease, ...], version: Version) -> bool:
+def has_release(releases: tuple[CudnnRelease | NcclRelease, ...], version: Version) -> bool:
     """Tell whether a table has a release; a fourth part is a build number."""
     return any(release.version.at(3) == version.at(3) for release in releases)
 

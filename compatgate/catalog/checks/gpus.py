@@ -8,17 +8,17 @@ from itertools import pairwise
 from compatgate.catalog.checks import Check, Context, Problem
 from compatgate.core.facts.nvidia import GpuPeaks, PeakKind
 from compatgate.core.gpus import normalise
-from compatgate.core.versions import show
+from compatgate.core.versions import format_parts
 
 
 def series_has_architectures(context: Context) -> Iterator[Problem]:
     """Check that every toolkit series has a row with its targets."""
     table = context.facts.arch
     for series in {toolkit.version.major_minor for toolkit in context.facts.cuda_driver.toolkits}:
-        if show(series) not in table.toolkits:
+        if format_parts(series) not in table.toolkits:
             yield Problem(
                 "series-has-architectures",
-                f"cuda_arch_support {show(series)}",
+                f"cuda_arch_support {format_parts(series)}",
                 "the toolkit is in cuda_driver and has no row here",
             )
 
@@ -33,14 +33,14 @@ def targets_match_capabilities(context: Context) -> Iterator[Problem]:
             if expected != (fact.capability in toolkit.sass):
                 yield Problem(
                     "targets-match-capabilities",
-                    f"cuda_arch_support {show(toolkit.cuda)} {name}",
+                    f"cuda_arch_support {format_parts(toolkit.cuda)} {name}",
                     "listed" if not expected else "not listed",
                 )
         for pair in toolkit.sass:
-            if show(pair) not in table.capabilities:
+            if format_parts(pair) not in table.capabilities:
                 yield Problem(
                     "targets-match-capabilities",
-                    f"cuda_arch_support {show(toolkit.cuda)} {show(pair)}",
+                    f"cuda_arch_support {format_parts(toolkit.cuda)} {format_parts(pair)}",
                     "no fact on this capability",
                 )
 
@@ -49,7 +49,10 @@ def target_bounds(context: Context) -> Iterator[Problem]:
     """Check that the stated lowest and highest targets equal those of the list."""
     for row in context.documents["cuda_arch_support"]["toolkits"]:
         targets = context.facts.arch.toolkits[row["cuda"]].sass
-        if (row["sass_min"], row["sass_max"]) != (show(targets[0]), show(targets[-1])):
+        if (row["sass_min"], row["sass_max"]) != (
+            format_parts(targets[0]),
+            format_parts(targets[-1]),
+        ):
             yield Problem(
                 "target-bounds",
                 f"cuda_arch_support {row['cuda']}",
@@ -63,10 +66,12 @@ def tegra_and_families(context: Context) -> Iterator[Problem]:
     known = {fact.capability for fact in table.capabilities.values()}
     for pair in (*table.tegra, *(p for family in table.families for p in family)):
         if pair not in known:
-            yield Problem("tegra-and-families", show(pair), "no fact on this capability")
+            yield Problem("tegra-and-families", format_parts(pair), "no fact on this capability")
     for family in table.families:
         if len(family) > 1 and set(family) & set(table.tegra):
-            yield Problem("tegra-and-families", show(family[0]), "a Tegra part shares its family")
+            yield Problem(
+                "tegra-and-families", format_parts(family[0]), "a Tegra part shares its family"
+            )
 
 
 def gpu_matches_capability(context: Context) -> Iterator[Problem]:
@@ -74,12 +79,12 @@ def gpu_matches_capability(context: Context) -> Iterator[Problem]:
     table, branches = context.facts.arch, context.facts.driver_branches.branches
     rows = {row["name"]: row for row in context.documents["gpus"]["gpus"]}
     for name, gpu in context.facts.gpus.gpus.items():
-        fact = table.capabilities.get(show(gpu.capability))
+        fact = table.capabilities.get(format_parts(gpu.capability))
         if fact is None:
             yield Problem(
                 "gpu-matches-capability",
                 f"gpus {name}",
-                f"capability {show(gpu.capability)} is unknown",
+                f"capability {format_parts(gpu.capability)} is unknown",
             )
             continue
         if gpu.last_branch != fact.last_branch:
@@ -89,18 +94,18 @@ def gpu_matches_capability(context: Context) -> Iterator[Problem]:
                 f"{gpu.last_branch}, its capability says {fact.last_branch}",
             )
         first = rows.get(name, {}).get("first_toolkit")
-        if first and first != show(fact.first_toolkit):
+        if first and first != format_parts(fact.first_toolkit):
             yield Problem(
                 "gpu-matches-capability",
                 f"gpus {name} first toolkit",
-                f"{first}, its capability says {show(fact.first_toolkit)}",
+                f"{first}, its capability says {format_parts(fact.first_toolkit)}",
             )
         expected = [b.branch for b in branches.values() if b.cuda == fact.first_toolkit]
         if gpu.first_branch and expected and gpu.first_branch not in expected:
             yield Problem(
                 "gpu-matches-capability",
                 f"gpus {name} first branch",
-                f"{gpu.first_branch}, CUDA {show(fact.first_toolkit)} came with"
+                f"{gpu.first_branch}, CUDA {format_parts(fact.first_toolkit)} came with"
                 f" {' or '.join(map(str, expected))}",
             )
 
@@ -131,10 +136,9 @@ ARCHITECTURE_CHECKS: tuple[Check, ...] = (
     gpu_facts,
 )
 
-
-_NARROWER: tuple[PeakKind, ...] = ("tf32", "fp16", "bf16", "fp8")
+_FORMATS_BY_WIDTH: tuple[PeakKind, ...] = ("tf32", "fp16", "bf16", "fp8")
 """Formats in order of width: a narrower one is never slower on tensor cores."""
-_FIRST: dict[PeakKind, tuple[int, int]] = {
+_FIRST_CAPABILITY: dict[PeakKind, tuple[int, int]] = {
     "tf32": (8, 0),
     "fp16": (7, 0),
     "bf16": (8, 0),
@@ -153,7 +157,9 @@ def peak_names(context: Context) -> Iterator[Problem]:
 def peak_order(context: Context) -> Iterator[Problem]:
     """Check that tf32 is no faster than fp16, fp16 equals bf16, and bf16 is no faster than fp8."""
     for name, peaks in context.facts.gpu_peaks.gpus.items():
-        known = [(kind, value) for kind in _NARROWER if (value := peaks.of(kind)) is not None]
+        known = [
+            (kind, value) for kind in _FORMATS_BY_WIDTH if (value := peaks.of(kind)) is not None
+        ]
         for (wide, slow), (narrow, fast) in pairwise(known):
             if slow > fast:
                 what = f"{wide} {slow:g} is more than {narrow} {fast:g}"
@@ -167,7 +173,7 @@ def peak_formats(context: Context) -> Iterator[Problem]:
     """Check that the GPU's tensor cores have the format of each peak."""
     for name, peaks in context.facts.gpu_peaks.gpus.items():
         gpu = context.facts.gpus.gpus.get(name)
-        for kind, first in _FIRST.items():
+        for kind, first in _FIRST_CAPABILITY.items():
             if gpu and peaks.of(kind) is not None and gpu.capability < first:
                 shown = ".".join(map(str, gpu.capability))
                 what = f"capability {shown} has no {kind} on tensor cores"
@@ -184,10 +190,10 @@ def peak_dense(context: Context) -> Iterator[Problem]:
                 what = f"{kind} was halved, but the printed sparse rate is missing"
                 yield Problem("peak-dense", f"gpu_peaks {name}", what)
         for kind, sparse in printed.items():
-            yield from _dense(known[name], kind, sparse, kind in (record.get("halved") or ()))
+            yield from _check_dense(known[name], kind, sparse, kind in (record.get("halved") or ()))
 
 
-def _dense(peaks: GpuPeaks, kind: PeakKind, sparse: float, halved: bool) -> Iterator[Problem]:
+def _check_dense(peaks: GpuPeaks, kind: PeakKind, sparse: float, halved: bool) -> Iterator[Problem]:
     dense = peaks.of(kind)
     off = abs(dense - sparse / 2) if dense is not None else sparse
     if off > (1e-9 if halved else 0.02 * sparse):

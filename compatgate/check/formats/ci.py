@@ -1,14 +1,15 @@
-"""Render verdicts for GitHub Actions and GitLab CI.
+"""Render verdicts for CI servers: GitHub Actions, GitLab CI and JUnit XML.
 
 For GitHub: annotations on the run, the job's summary and the step's outputs. For GitLab: the code
 quality report, which shows findings at the lines of a merge request, and variables for later steps
 (dotenv, also read by Tekton) with only ASCII letters, digits and ``_.-``, so that a shell can read
-the file. A finding has the same fingerprint in every run.
+the file. A finding has the same fingerprint in every run. JUnit XML has one test case per rule.
 
 Sources: GitHub Docs, "Workflow commands for GitHub Actions", also its sections on environment
 files and multiline strings; escaping as in actions/toolkit, packages/core/src/command.ts. GitLab
 Docs, "Code Quality", section "Code Quality report format"; each issue has a description, check
-name, unique fingerprint, severity and a path relative to the repository.
+name, unique fingerprint, severity and a path relative to the repository. The schema of Jenkins'
+xUnit plugin, junit-10.xsd; GitLab reads the same format.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ import msgspec
 from compatgate.check.formats import text
 from compatgate.check.reports import Answer, Json, Place, View, render_all
 from compatgate.errors import BadInput, CompatgateError
-from compatgate.kit.cli.terminal import without_commands
+from compatgate.kit.cli.terminal import strip_commands
 
 
-def located_place(finding: Json, answer: Answer) -> Place:
+def place_of_finding(finding: Json, answer: Answer) -> Place:
     """Return the line of the component; without a file use the target as the required path."""
     known = answer.place(finding)
     if known is None:
         return Place(f"compatgate/{_plain(answer.verdict['target'] or 'pool')}")
-    return Place(relative(known.path), known.line)
+    return Place(relative_path(known.path), known.line)
 
 
-def relative(path: str) -> str:
+def relative_path(path: str) -> str:
     """Return the path relative to the working directory, with slashes; outside of it, absolute."""
     if path == "-":
         return "stdin"
@@ -47,7 +48,7 @@ def relative(path: str) -> str:
     return shown.replace(os.sep, "/").encode("utf-8", "replace").decode()
 
 
-def each_finding(answers: Sequence[Answer]) -> Iterator[tuple[Json, Answer, str]]:
+def list_findings(answers: Sequence[Answer]) -> Iterator[tuple[Json, Answer, str]]:
     """Yield every finding with its answer and its fingerprint.
 
     A fingerprint has 64 hexadecimal digits. It is unique in a report and the same for a finding in
@@ -58,7 +59,7 @@ def each_finding(answers: Sequence[Answer]) -> Iterator[tuple[Json, Answer, str]
         for finding in answer.verdict["findings"]:
             parts = (
                 answer.verdict["target"] or "pool",
-                relative(answer.file) if answer.file else "",
+                relative_path(answer.file) if answer.file else "",
                 finding["rule"],
                 str(finding["component"]),
                 *finding["pools"],
@@ -88,12 +89,14 @@ def render_github(answers: Sequence[Answer], view: View) -> str:
         verdict = answer.verdict
         said, _ = text.headline(verdict)
         of = f"{answer.file}: " if answer.file else ""
-        summary = f"{of}{said}: {text.stack_words(verdict['stack'])} on {text.place_words(verdict)}"
-        lines += [_without_marks(summary), _without_marks(text.provenance(verdict))]
+        summary = (
+            f"{of}{said}: {text.format_stack(verdict['stack'])} on {text.format_place(verdict)}"
+        )
+        lines += [_strip_commands(summary), _strip_commands(text.provenance(verdict))]
     return "\n".join(lines)
 
 
-def command(name: str, message: str, **properties: str | int) -> str:
+def workflow_command(name: str, message: str, **properties: str | int) -> str:
     """Return a workflow command: ``::error file=uv.lock,line=3::message``."""
     shown = ",".join(f"{key}={_escape_property(str(value))}" for key, value in properties.items())
     return f"::{name}{' ' if shown else ''}{shown}::{_escape_message(message)}"
@@ -107,8 +110,10 @@ def _annotation(finding: Json, answer: Answer) -> str:
     text = _annotation_text(finding, answer.verdict)
     known = answer.place(finding)
     if known is None:
-        return command(name, text, title=title)
-    return command(name, text, file=relative(known.path), line=known.line, title=title)
+        return workflow_command(name, text, title=title)
+    return workflow_command(
+        name, text, file=relative_path(known.path), line=known.line, title=title
+    )
 
 
 def _annotation_text(finding: Json, verdict: Json) -> str:
@@ -129,9 +134,9 @@ def _escape_property(text: str) -> str:
     return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _without_marks(text: str) -> str:
+def _strip_commands(text: str) -> str:
     """Return a line that is not a workflow command."""
-    return without_commands(" ".join(text.split()))
+    return strip_commands(" ".join(text.split()))
 
 
 _LARGEST_SUMMARY = 1024 * 1024
@@ -152,7 +157,7 @@ def publish(answers: Sequence[Answer]) -> None:
 
 def publish_error(error: CompatgateError, *, let_pass: bool) -> None:
     """Annotate that no decision was made, or that the question was malformed."""
-    print(command("warning" if let_pass else "error", error.detail, title="compatgate"))
+    print(workflow_command("warning" if let_pass else "error", error.detail, title="compatgate"))
     said = {"verdict": "unknown", "allowed": "false", "id": "", "markdown": ""}
     _append("GITHUB_OUTPUT", _outputs(said))
 
@@ -188,20 +193,20 @@ def render_gitlab(answers: Sequence[Answer], view: View) -> str:
     """Render a JSON array with one issue per finding."""
     issues = [
         _issue(finding, answer, fingerprint)
-        for finding, answer, fingerprint in each_finding(answers)
+        for finding, answer, fingerprint in list_findings(answers)
         if finding["outcome"] in _SEVERITIES
     ]
     return msgspec.json.format(msgspec.json.encode(issues), indent=2).decode()
 
 
 def _issue(finding: Json, answer: Answer, fingerprint: str) -> dict[str, Any]:
-    place = located_place(finding, answer)
+    place = place_of_finding(finding, answer)
     severity = _SEVERITIES[finding["outcome"]]
     if answer.verdict["allowed"] and finding["outcome"] in ("fail", "unknown"):
         severity = _ALLOWED
     fixes = "".join(f"; fix: {fix['message']}" for fix in finding["fixes"][:1])
     return {
-        "description": f"{text.place_words(answer.verdict)}: {finding['message']}{fixes}",
+        "description": f"{text.format_place(answer.verdict)}: {finding['message']}{fixes}",
         "check_name": f"{finding['rule']} {finding['name']}",
         "fingerprint": fingerprint,
         "severity": severity,
@@ -218,3 +223,122 @@ def render_dotenv(answers: Sequence[Answer], view: View) -> str:
         f"COMPATGATE_{name.upper()}={_OTHER.sub('', value)}"
         for name, value in text.outcome(answers).items()
     )
+
+
+_INVALID = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 cannot carry."""
+_KINDS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+"""Counter attribute of a suite to the counted element."""
+
+
+def render_junit(answers: Sequence[Answer], view: View) -> str:
+    """Render one test suite per answer; warnings are output of a passing case."""
+    suites = [_suite(answer) for answer in answers]
+    total = {key: sum(counts[key] for counts, _ in suites) for key in ("tests", *_KINDS)}
+    total.pop("skipped")  # only suites have this attribute
+    return "\n".join(
+        [
+            '<?xml version="1.0" encoding="UTF-8"?>',
+            f'<testsuites name="compatgate" {_count_attributes(total)}>',
+            *(line for _, lines in suites for line in lines),
+            "</testsuites>",
+        ]
+    )
+
+
+def _suite(answer: Answer) -> tuple[dict[str, int], list[str]]:
+    from compatgate.core.rules import BY_ID
+
+    verdict = answer.verdict
+    passed = [
+        (rule, BY_ID[rule].name if rule in BY_ID else rule) for rule in _passed_cases(verdict)
+    ]
+    cases = {rule: _case(rule, name, []) for rule, name in passed}
+    grouped: dict[str, list[Json]] = {}
+    for finding in verdict["findings"]:
+        grouped.setdefault(finding["rule"], []).append(finding)
+    let_pass = verdict["mode"] if verdict["allowed"] else ""
+    cases |= {r: _case(r, group[0]["name"], group, let_pass) for r, group in grouped.items()}
+    counts = {"tests": len(cases)}
+    counts |= {
+        key: sum(f"<{element} " in case for case in cases.values())
+        for key, element in _KINDS.items()
+    }
+    of = f"{answer.file}: " if answer.file else ""
+    name = _attribute(f"compatgate: {of}{text.format_place(verdict)}")
+    when = _attribute(verdict["decided_at"])
+    return counts, [
+        f'  <testsuite name="{name}" {_count_attributes(counts)} timestamp="{when}">',
+        *_properties(verdict),
+        *(cases[rule] for rule in sorted(cases)),
+        "  </testsuite>",
+    ]
+
+
+def _count_attributes(counts: Mapping[str, int]) -> str:
+    return " ".join(f'{key}="{count}"' for key, count in counts.items())
+
+
+def _passed_cases(verdict: Json) -> list[str]:
+    return list(verdict["checked"]["passed"])
+
+
+def _properties(verdict: Json) -> list[str]:
+    answer, _ = text.headline(verdict)
+    values = {
+        "answer": answer,
+        "stack": text.format_stack(verdict["stack"]),
+        "verdict": verdict["id"],
+        "facts": verdict["facts"],
+        "matrix_revision": str(verdict["matrix_revision"]),
+    }
+    items = [
+        f'      <property name="{name}" value="{_attribute(value)}"/>'
+        for name, value in values.items()
+    ]
+    return ["    <properties>", *items, "    </properties>"]
+
+
+def _case(rule: str, name: str, findings: list[Json], let_pass: str = "") -> str:
+    start = (
+        f'    <testcase classname="compatgate.{_attribute(name)}" name="{rule} {_attribute(name)}"'
+    )
+    inner = [line for finding in findings for line in _outcome(finding, let_pass)]
+    return "\n".join([f"{start}>", *inner, "    </testcase>"]) if inner else f"{start}/>"
+
+
+def _outcome(finding: Json, let_pass: str) -> list[str]:
+    """Return the element of a finding; findings that the target's mode allows are output."""
+    message = _attribute(finding["message"])
+    body = _escape(_details(finding))
+    kind = finding["outcome"]
+    if let_pass and kind in ("fail", "unknown"):
+        kind = f"{kind}, allowed by mode '{let_pass}'"
+    if kind == "fail":
+        return [f'      <failure type="fail" message="{message}">{body}</failure>']
+    if kind == "unknown":
+        return [f'      <error type="unknown" message="{message}">{body}</error>']
+    if kind == "not-checked":
+        return [f'      <skipped message="{message}"/>']
+    return [f"      <system-out>{_escape(kind)}: {body}</system-out>"]
+
+
+def _details(finding: Json) -> str:
+    lines = [finding["message"]]
+    for label in ("have", "need"):
+        if finding[label]:
+            lines.append(f"{label}: {finding[label]}")
+    lines.append(f"pools: {', '.join(finding['pools'])}")
+    lines += [f"fix: {fix['message']} ({text.fix_option(fix['set'])})" for fix in finding["fixes"]]
+    if source := text.format_source(finding["source"]):
+        lines.append(f"source: {source}")
+    return "\n".join(lines)
+
+
+def _escape(text: str) -> str:
+    clean = _INVALID.sub("\ufffd", text)
+    return clean.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _attribute(text: str) -> str:
+    return _escape(text).replace('"', "&quot;").replace("\n", "&#10;")

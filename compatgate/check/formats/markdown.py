@@ -34,7 +34,7 @@ def render(answers: Sequence[Answer], view: View) -> str:
 
 def marker(answers: Sequence[Answer]) -> str:
     """Return ``<!-- compatgate: target prod-a100 -->``, the same for every answer on a target."""
-    places = dict.fromkeys(text.place_words(answer.verdict) for answer in answers)
+    places = dict.fromkeys(text.format_place(answer.verdict) for answer in answers)
     shown = _NOT_IN_COMMENT.sub("-", "; ".join(places))[:200].strip("-")
     return f"<!-- compatgate: {shown} -->"
 
@@ -52,9 +52,9 @@ def _section(answer: Answer) -> str:
         parts.append("**Fixes** (each was evaluated)\n\n" + "\n".join(fixes))
     if skipped := text.findings_of(verdict, "not-checked"):
         items = [f"- `{f['rule']}` {_text(f['message'])}" for f in skipped[:_MOST_FINDINGS]]
-        parts.append(_folded("Not checked", "\n".join(items)))
+        parts.append(_fold("Not checked", "\n".join(items)))
     if sources := _sources(weighing[:_MOST_FINDINGS]):
-        parts.append(_folded("Sources", "\n".join(sources)))
+        parts.append(_fold("Sources", "\n".join(sources)))
     link = f" · [verdict]({url})" if (url := _address(answer.link)) else ""
     parts.append(f"<sub>{_text(text.provenance(verdict))}{link}</sub>")
     return "\n\n".join(parts)
@@ -64,8 +64,8 @@ def _head(answer: Answer) -> str:
     said, colour = text.headline(answer.verdict)
     sign = {"red": "❌", "yellow": "⚠️", "green": "✅"}[colour]
     of = f" ({_text(answer.file)})" if answer.file else ""
-    stack = _text(text.stack_words(answer.verdict["stack"]))
-    where = _text(text.place_words(answer.verdict))
+    stack = _text(text.format_stack(answer.verdict["stack"]))
+    where = _text(text.format_place(answer.verdict))
     return f"### {sign} compatgate: {_text(said)}{of}\n\n{stack} on **{where}**"
 
 
@@ -99,14 +99,14 @@ def _sources(findings: list[Json]) -> list[str]:
         source = finding["source"]
         if not source:
             continue
-        title = _text(text.source_words({**source, "url": None}))
+        title = _text(text.format_source({**source, "url": None}))
         url = _address(source["url"])
         link = f"[{title}]({url})" if url else title
         lines.append(f"- `{finding['rule']}` {link}")
     return list(dict.fromkeys(lines))
 
 
-def _folded(title: str, body: str) -> str:
+def _fold(title: str, body: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
 
 
@@ -120,16 +120,16 @@ def _address(url: str | None) -> str:
 def _code(text: str | None) -> str:
     if not text:
         return ""
-    clean = _short(text).replace("|", "\\|")
+    clean = _shorten(text).replace("|", "\\|")
     return f"`{clean}`" if "`" not in clean else _text(text)
 
 
 def _text(text: str) -> str:
     """Escape markup and mentions, on one line."""
-    marked = _SPECIAL.sub(r"\\\1", _short(text).replace("&", "&amp;"))
+    marked = _SPECIAL.sub(r"\\\1", _shorten(text).replace("&", "&amp;"))
     return _LINKED.sub("\\1\u200b", marked)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."

@@ -34,13 +34,13 @@ def render(answers: Sequence[Answer], view: View) -> str:
         "tool": {"driver": _driver()},
         "results": [
             _result(finding, answer, fingerprint, indexes)
-            for finding, answer, fingerprint in ci.each_finding(answers)
+            for finding, answer, fingerprint in ci.list_findings(answers)
             if finding["outcome"] in _LEVELS
         ],
         "invocations": [
             {
                 "executionSuccessful": True,
-                **_ended(answers),
+                **_invocation_time(answers),
                 "toolExecutionNotifications": [
                     _notification(finding, answer)
                     for answer in answers
@@ -55,7 +55,7 @@ def render(answers: Sequence[Answer], view: View) -> str:
     return msgspec.json.format(msgspec.json.encode(log), indent=2).decode()
 
 
-def _ended(answers: Sequence[Answer]) -> dict[str, str]:
+def _invocation_time(answers: Sequence[Answer]) -> dict[str, str]:
     times = [str(answer.verdict["decided_at"]) for answer in answers]
     return {"endTimeUtc": max(times)} if times else {}
 
@@ -136,22 +136,22 @@ def _notification(finding: Json, answer: Answer) -> dict[str, Any]:
         "associatedRule": {"id": finding["rule"]},
         "level": "note",
         "message": {
-            "text": f"{text.place_words(answer.verdict)}: not checked: {finding['message']}"
+            "text": f"{text.format_place(answer.verdict)}: not checked: {finding['message']}"
         },
     }
 
 
 def _message(finding: Json, answer: Answer) -> str:
-    lines = [f"{text.place_words(answer.verdict)}: {finding['message']}"]
+    lines = [f"{text.format_place(answer.verdict)}: {finding['message']}"]
     lines += [f"Fix: {fix['message']} ({text.fix_option(fix['set'])})" for fix in finding["fixes"]]
-    if source := text.source_words(finding["source"]):
+    if source := text.format_source(finding["source"]):
         lines.append(f"Source: {source}")
     return "\n".join(lines)
 
 
 def _location(finding: Json, answer: Answer) -> dict[str, Any]:
     """Return a line of a file, which code scanning requires, and the pools."""
-    place = ci.located_place(finding, answer)
+    place = ci.place_of_finding(finding, answer)
     target = answer.verdict["target"] or "pool"
     return {
         "physicalLocation": {

@@ -10,8 +10,8 @@ from string import ascii_letters, digits
 
 from compatgate.check.reports import Answer, Json, View
 from compatgate.core.components import label_of
-from compatgate.core.verdict import RANK, asked_value
-from compatgate.kit.cli.terminal import paint, printable, wrap
+from compatgate.core.rule import OUTCOME_RANK, fix_value
+from compatgate.kit.cli.terminal import paint, strip_controls, wrap
 
 MOST_ARCHES = 6
 _PLAIN = frozenset(ascii_letters + digits + "=,._+-")
@@ -30,23 +30,23 @@ def headline(verdict: Json) -> tuple[str, str]:
     return "ALLOWED", "green"
 
 
-def place_words(verdict: Json) -> str:
+def format_place(verdict: Json) -> str:
     """Return the target or the pools as text."""
     pools = verdict["pools"]
     if verdict["target"]:
         return f"target {verdict['target']}"
-    shown = [pool_words(pool) for pool in pools[:3]]
+    shown = [format_pool(pool) for pool in pools[:3]]
     more = f" and {len(pools) - 3} more pools" if len(pools) > 3 else ""
     return "; ".join(shown) + more
 
 
-def pool_words(pool: Json) -> str:
+def format_pool(pool: Json) -> str:
     """Return a pool as text, ``A100-SXM4-80GB, driver 535.104.05``."""
     system = "" if pool["os"] == "linux" else f", {pool['os']}"
     return f"{pool['gpu'] or 'unknown GPU'}, driver {pool['driver'] or 'unknown'}{system}"
 
 
-def stack_words(stack: Json) -> str:
+def format_stack(stack: Json) -> str:
     """Return a stack as text, ``CUDA 12.1, cuDNN 8.9.7, PyTorch 2.4.1, sm_80``."""
     parts = [f"{_label(name)} {value}" for name, value in stack.items() if isinstance(value, str)]
     arch = stack.get("arch")
@@ -62,14 +62,14 @@ def _label(name: str) -> str:
 
 def fix_option(change: Json) -> str:
     """Return the option that tries a fix: ``--set driver=525.60.13,cuda-compat=``."""
-    value = ",".join(f"{name}={asked_value(value)}" for name, value in change.items())
+    value = ",".join(f"{name}={fix_value(value)}" for name, value in change.items())
     if set(value) <= _PLAIN:
         return f"--set {value}"
-    quoted = printable(value).replace("'", "'\\''")
+    quoted = strip_controls(value).replace("'", "'\\''")
     return f"--set '{quoted}'"
 
 
-def source_words(source: Json | None) -> str:
+def format_source(source: Json | None) -> str:
     """Return title and address of a source, the first one of several; empty without a source."""
     if not source:
         return ""
@@ -115,7 +115,8 @@ def outcome(answers: Sequence[Answer]) -> dict[str, str]:
     if not answers:
         return {"verdict": "none", "allowed": "true", "id": ""}
     worst = max(
-        (answer.verdict for answer in answers), key=lambda v: (not v["allowed"], RANK[v["verdict"]])
+        (answer.verdict for answer in answers),
+        key=lambda v: (not v["allowed"], OUTCOME_RANK[v["verdict"]]),
     )
     allowed = "true" if worst["allowed"] else "false"
     return {"verdict": str(worst["verdict"]), "allowed": allowed, "id": str(worst["id"])}
@@ -133,57 +134,57 @@ _LABEL = 8
 
 def render(answers: Sequence[Answer], view: View) -> str:
     """Render text of at most ``view.width`` columns, without breaking addresses and commands."""
-    return "\n\n".join(_titled(answer, view) for answer in answers)
+    return "\n\n".join(_titled_answer(answer, view) for answer in answers)
 
 
-def _titled(answer: Answer, view: View) -> str:
+def _titled_answer(answer: Answer, view: View) -> str:
     """Render an answer, titled with its file if several were read."""
-    text = _one(answer.verdict, view)
+    text = _render_verdict(answer.verdict, view)
     if not answer.file:
         return text
-    return f"{paint(printable(answer.file), 'bold', colour=view.colour)}\n{text}"
+    return f"{paint(strip_controls(answer.file), 'bold', colour=view.colour)}\n{text}"
 
 
-def _one(verdict: Json, view: View) -> str:
+def _render_verdict(verdict: Json, view: View) -> str:
     lines = _head(verdict, view)
     pools = shows_pools(verdict)
     for finding in findings_of(verdict, "fail", "unknown"):
         lines += ["", *_reason(finding, view, pools=pools)]
     lesser = findings_of(verdict, "warn", "waived")
     for finding in lesser:
-        lines += ["", *_short(finding, view, pools=pools)]
+        lines += ["", *_short_lines(finding, view, pools=pools)]
     skipped = findings_of(verdict, "not-checked")
     if skipped:
         lines.append("")
-        lines += [line for finding in skipped for line in _skipped(finding, view)]
+        lines += [line for finding in skipped for line in _skipped_lines(finding, view)]
     lines.append("")
-    lines += [_dim(line, view) for line in wrap(provenance(verdict), view.width)]
+    lines += [_paint_dim(line, view) for line in wrap(provenance(verdict), view.width)]
     return "\n".join(lines)
 
 
 def _head(verdict: Json, view: View) -> list[str]:
     answer, colour = headline(verdict)
-    text = f"{answer}: {stack_words(verdict['stack'])} on {place_words(verdict)}"
+    text = f"{answer}: {format_stack(verdict['stack'])} on {format_place(verdict)}"
     first, *rest = wrap(text, view.width)
     marked = paint(answer, "bold", colour, colour=view.colour) + first.removeprefix(answer)
     lines = [marked if first.startswith(answer) else first, *rest]
     if verdict["target"] and len(verdict["pools"]) <= 4:
-        pools = [f"  {p['name']}: {pool_words(p)}" for p in verdict["pools"]]
-        lines += map(printable, pools)
+        pools = [f"  {p['name']}: {format_pool(p)}" for p in verdict["pools"]]
+        lines += map(strip_controls, pools)
     return lines
 
 
 def _title(finding: Json, view: View, *, pools: bool) -> list[str]:
     """Return outcome and rule, with the pools on the same line or, if too long, below."""
     mark, colour = _MARKS[finding["outcome"]]
-    name = printable(f"{finding['rule']} {finding['name']}")
+    name = strip_controls(f"{finding['rule']} {finding['name']}")
     shown = f"{paint(f'{mark:<7}', 'bold', colour, colour=view.colour)} {name}"
-    names = printable(", ".join(finding["pools"]))
+    names = strip_controls(", ".join(finding["pools"]))
     if not pools:
         return [shown]
     if len(name) + len(names) + 12 <= view.width:
-        return [f"{shown}  {_dim(f'[{names}]', view)}"]
-    return [shown, *_labelled("pools", names, view)]
+        return [f"{shown}  {_paint_dim(f'[{names}]', view)}"]
+    return [shown, *_label_lines("pools", names, view)]
 
 
 def _reason(finding: Json, view: View, *, pools: bool) -> list[str]:
@@ -192,35 +193,35 @@ def _reason(finding: Json, view: View, *, pools: bool) -> list[str]:
     lines += [f"  {line}" for line in wrap(finding["message"], view.width - 2)]
     component = finding["component"]
     if finding["have"]:
-        lines += _labelled("have", f"{component} {finding['have']}", view)
+        lines += _label_lines("have", f"{component} {finding['have']}", view)
     if finding["need"]:
-        lines += _labelled("need", finding["need"], view)
+        lines += _label_lines("need", finding["need"], view)
     for fix in finding["fixes"]:
-        lines += _labelled("fix", fix["message"], view)
+        lines += _label_lines("fix", fix["message"], view)
         lines.append(f"  {'':<{_LABEL}}{paint(fix_option(fix['set']), 'bold', colour=view.colour)}")
-    if source := source_words(finding["source"]):
-        lines += [_dim(line, view) for line in _labelled("source", source, view)]
+    if source := format_source(finding["source"]):
+        lines += [_paint_dim(line, view) for line in _label_lines("source", source, view)]
     return lines
 
 
-def _short(finding: Json, view: View, *, pools: bool) -> list[str]:
+def _short_lines(finding: Json, view: View, *, pools: bool) -> list[str]:
     lines = _title(finding, view, pools=pools)
     lines += [f"  {line}" for line in wrap(finding["message"], view.width - 2)]
     for fix in finding["fixes"][:1]:
-        lines += _labelled("fix", f"{fix['message']}: {fix_option(fix['set'])}", view)
+        lines += _label_lines("fix", f"{fix['message']}: {fix_option(fix['set'])}", view)
     return lines
 
 
-def _skipped(finding: Json, view: View) -> list[str]:
+def _skipped_lines(finding: Json, view: View) -> list[str]:
     text = f"not checked: {finding['rule']} {finding['name']}: {finding['message']}"
     first, *rest = wrap(text, view.width - 2)
-    return [_dim(first, view), *(_dim(f"  {line}", view) for line in rest)]
+    return [_paint_dim(first, view), *(_paint_dim(f"  {line}", view) for line in rest)]
 
 
-def _labelled(label: str, text: str, view: View) -> list[str]:
+def _label_lines(label: str, text: str, view: View) -> list[str]:
     first, *rest = wrap(text, max(view.width - 2 - _LABEL, 30))
     return [f"  {label:<{_LABEL}}{first}", *(f"  {'':<{_LABEL}}{line}" for line in rest)]
 
 
-def _dim(text: str, view: View) -> str:
+def _paint_dim(text: str, view: View) -> str:
     return paint(text, "dim", colour=view.colour)

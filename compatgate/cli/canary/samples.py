@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compatgate.kit.cli.options import add_format, add_workloads
-from compatgate.service.cli.gate import add_place, ask, gate_of
+from compatgate.service.gate_client import add_place, ask, gate_of
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.canary.protocol.adapters.tool import ReadTool
+    from compatgate.canary.protocol.adapters.tool import ToolReader
     from compatgate.canary.run import Report
 
 _READ_EPILOG = """\
@@ -65,14 +65,14 @@ def _report(args: argparse.Namespace) -> Report:
     return reader.report()
 
 
-def _tool(name: str) -> ReadTool:
+def _tool(name: str) -> ToolReader:
     from compatgate.canary.protocol.adapters import TOOLS
-    from compatgate.documents.sources import did_you_mean
+    from compatgate.documents.sources import suggest_name
     from compatgate.errors import NotFound
 
     if found := TOOLS.get(name):
         return found
-    hint = did_you_mean(name, TOOLS)
+    hint = suggest_name(name, TOOLS)
     if name == "jsonl":
         hint = "give --workload: the line protocol needs the metrics that a workload declares"
     raise NotFound(f"adapter {name!r} does not exist", field="--adapter", value=name, hint=hint)
@@ -91,29 +91,29 @@ def _content(path: str) -> bytes:
 
 
 def _print_report(report: Report) -> None:
-    from compatgate.kit.cli.output import table
-    from compatgate.kit.cli.terminal import printable
+    from compatgate.kit.cli.output import format_table
+    from compatgate.kit.cli.terminal import strip_controls
 
     if env := report.env:
         stated = {"driver": env.driver, **env.versions}
         for name, value in stated.items():
             if value:
-                print(f"{name:<10} {printable(value)}")
+                print(f"{name:<10} {strip_controls(value)}")
         for device in env.gpus:
-            print(f"{'gpu':<10} {printable(device.name)}")
+            print(f"{'gpu':<10} {strip_controls(device.name)}")
     rows = [
         (m.name, m.unit, str(len(m.values)), " ".join(f"{v:g}" for v in m.values[:4]))
         for m in report.metrics
     ]
     if rows:
-        print(printable(table(("METRIC", "UNIT", "VALUES", "FIRST"), rows)))
+        print(strip_controls(format_table(("METRIC", "UNIT", "VALUES", "FIRST"), rows)))
     for check in report.checks:
         state = "skipped" if check.skipped else "ok" if check.ok else "FAILED"
-        print(f"check {check.name}: {state}: {printable(check.message)}")
+        print(f"check {check.name}: {state}: {strip_controls(check.message)}")
     if report.own_fault:
-        print(f"fault of the tool, not of the stack: {printable(report.own_fault)}")
+        print(f"fault of the tool, not of the stack: {strip_controls(report.own_fault)}")
     for problem in report.problems:
-        print(f"problem: {printable(problem)}", file=sys.stderr)
+        print(f"problem: {strip_controls(problem)}", file=sys.stderr)
 
 
 _SAMPLE_EPILOG = """\
@@ -165,7 +165,7 @@ def run_sample(args: argparse.Namespace) -> int:
     if len(args.note) > _LONGEST:
         hint = f"at most {_LONGEST} characters"
         raise BadInput("is too long", field="--note", value=args.note[:40], hint=hint)
-    taken = _printed(args) if args.printed else _of_run(args)
+    taken = _sample_of_output(args) if args.printed else _samples_of_run(args)
     paths = [(_place(Path(args.output), sample), sample["text"]) for sample in taken["samples"]]
     for path, text in paths:
         _refuse_other(path, text)
@@ -181,7 +181,7 @@ def run_sample(args: argparse.Namespace) -> int:
 _LONGEST = 2000
 
 
-def _of_run(args: argparse.Namespace) -> dict[str, Any]:
+def _samples_of_run(args: argparse.Namespace) -> dict[str, Any]:
     from compatgate.errors import BadInput
 
     if args.id is None or args.workload or args.measured_at:
@@ -194,7 +194,7 @@ def _of_run(args: argparse.Namespace) -> dict[str, Any]:
         return ask(gate, Operations.take_samples, args.id, step=args.step, note=note)
 
 
-def _printed(args: argparse.Namespace) -> dict[str, Any]:
+def _sample_of_output(args: argparse.Namespace) -> dict[str, Any]:
     """Return a sample of a program's output, in the form of the gate's answer."""
     from compatgate.canary.samples.extract import ExtractedSamples, sample_from_output
     from compatgate.canary.workloads import Library
@@ -229,12 +229,12 @@ _LARGEST_SEED = 4_294_967_295
 
 
 def _print_samples(written: list[str], refused: list[dict[str, Any]]) -> None:
-    from compatgate.kit.cli.terminal import printable
+    from compatgate.kit.cli.terminal import strip_controls
 
     for path in written:
         print(path)
     for each in refused:
-        print(f"{each['step']}: no sample: {printable(each['reason'])}", file=sys.stderr)
+        print(f"{each['step']}: no sample: {strip_controls(each['reason'])}", file=sys.stderr)
 
 
 def _place(folder: Path, sample: dict[str, Any]) -> Path:
@@ -253,7 +253,7 @@ def _refuse_other(path: Path, text: str) -> None:
     try:
         there = path.read_bytes() if path.exists() else None
     except OSError as error:
-        raise _cannot(path, error) from None
+        raise _write_error(path, error) from None
     if there is not None and there != text.encode():
         hint = "remove it, or write into another folder with -o"
         raise Conflict(
@@ -266,10 +266,10 @@ def _write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise _cannot(path, error) from None
+        raise _write_error(path, error) from None
 
 
-def _cannot(path: Path, error: OSError) -> Exception:
+def _write_error(path: Path, error: OSError) -> Exception:
     from compatgate.errors import BadInput
 
     return BadInput(f"cannot write {path}: {error.strerror}", field="--output", value=str(path))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit.cli.options import add_format, add_workloads
-from compatgate.kit.cli.output import table
+from compatgate.kit.cli.output import format_table
 
 if TYPE_CHECKING:
     import argparse
@@ -48,7 +48,7 @@ def run_workloads(args: argparse.Namespace) -> int:
         print(_page(chosen[0]))
     else:
         rows = [(w.name, str(w.gpus), _time(w.timeout_s), w.description) for w in chosen]
-        print(table(("NAME", "GPUS", "TIMEOUT", "DESCRIPTION"), rows))
+        print(format_table(("NAME", "GPUS", "TIMEOUT", "DESCRIPTION"), rows))
     return 0
 
 
@@ -87,7 +87,7 @@ def _page(workload: Workload) -> str:
 
 def _samples(workload: Workload) -> list[str]:
     from compatgate.canary.samples.sample import list_samples
-    from compatgate.kit.cli.terminal import printable
+    from compatgate.kit.cli.terminal import strip_controls
 
     lines = []
     for one in list_samples(workload):
@@ -95,7 +95,9 @@ def _samples(workload: Workload) -> list[str]:
         marks = [] if one.current else ["of another version of the workload"]
         marks += ["for development"] if one.development else []
         also = f" ({', '.join(marks)})" if marks else ""
-        lines.append(printable(f"{one.sku}, {driver}, {one.family}, {one.measured_at[:10]}{also}"))
+        lines.append(
+            strip_controls(f"{one.sku}, {driver}, {one.family}, {one.measured_at[:10]}{also}")
+        )
     return lines
 
 
@@ -145,7 +147,7 @@ def run_suites(args: argparse.Namespace) -> int:
         )
         for name in names
     ]
-    print(table(("NAME", "GPUS", "WORKLOADS", "DESCRIPTION"), rows))
+    print(format_table(("NAME", "GPUS", "WORKLOADS", "DESCRIPTION"), rows))
     return 0
 
 
@@ -176,23 +178,27 @@ def run_lint(args: argparse.Namespace) -> int:
     Raises:
         BadInput: the folder does not exist, or holds no workload.
     """
-    from compatgate.canary.workloads.lint import lint
+    from compatgate.canary.workloads.lint import lint_workloads
     from compatgate.resources import canary_dir
 
     seen: list[Path] = []
     found: list[Finding] = []
     for folder in map(Path, args.folders or [str(canary_dir())]):
-        looked_at, findings = lint(folder)
+        looked_at, findings = lint_workloads(folder)
         seen += looked_at
         found += findings
     if args.format == "json":
-        print(json.dumps({"workloads": [str(path) for path in seen], "findings": _plain(found)}))
+        print(
+            json.dumps(
+                {"workloads": [str(path) for path in seen], "findings": _findings_json(found)}
+            )
+        )
     else:
         _print_findings(seen, found)
     return int(any(f.severity == "error" or args.strict for f in found))
 
 
-def _plain(found: list[Finding]) -> list[dict[str, str]]:
+def _findings_json(found: list[Finding]) -> list[dict[str, str]]:
     return [{"file": f.file, "severity": f.severity, "message": f.message} for f in found]
 
 
@@ -245,7 +251,7 @@ def run_fetch(args: argparse.Namespace) -> int:
     """
     from tempfile import TemporaryDirectory
 
-    from compatgate.canary.workloads.read import MANIFEST, read_workload
+    from compatgate.canary.workloads.manifest import MANIFEST, read_workload
 
     folder = _folder(args)
     if MANIFEST not in folder.files:
@@ -266,17 +272,17 @@ def run_fetch(args: argparse.Namespace) -> int:
 
 def _folder(args: argparse.Namespace) -> ImageFolder:
     from compatgate.canary.workload import FOLDER
-    from compatgate.canary.workloads.pack import MOST_BYTES, MOST_FILES
+    from compatgate.canary.workloads.contents import MAX_BYTES, MAX_FILES
     from compatgate.discovery.image.read import read_folder
-    from compatgate.discovery.registry.limits import options_from_environment
+    from compatgate.discovery.registry.limits import read_options
 
     return read_folder(
         args.image,
         FOLDER.strip("/"),
-        most_files=MOST_FILES,
-        most_bytes=MOST_BYTES,
+        most_files=MAX_FILES,
+        most_bytes=MAX_BYTES,
         platform=args.platform,
-        options=options_from_environment(),
+        options=read_options(),
     )
 
 

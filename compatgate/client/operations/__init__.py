@@ -6,7 +6,7 @@ of the OpenAPI description; tests compare the two.
 
 from __future__ import annotations
 
-from compatgate.client.operations import gate, hooks, matrix, nodes, runs
+from compatgate.client.operations import cluster, gate, matrix, runs
 
 
 class Operations:
@@ -70,27 +70,27 @@ class Operations:
     export_baselines = runs.export_baselines
     import_baselines = runs.import_baselines
 
-    list_nodes = nodes.list_nodes
-    report_nodes = nodes.report_nodes
-    show_node = nodes.show_node
-    remove_node = nodes.remove_node
-    list_drift = nodes.list_drift
+    list_nodes = cluster.list_nodes
+    report_nodes = cluster.report_nodes
+    show_node = cluster.show_node
+    remove_node = cluster.remove_node
+    list_drift = cluster.list_drift
 
     list_decisions = gate.list_decisions
     show_decision = gate.show_decision
     list_audit = gate.list_audit
     verify_audit = gate.verify_audit
 
-    list_tokens = hooks.list_tokens
-    create_token = hooks.create_token
-    revoke_token = hooks.revoke_token
+    list_tokens = cluster.list_tokens
+    create_token = cluster.create_token
+    revoke_token = cluster.revoke_token
 
-    validate_kubernetes = hooks.validate_kubernetes
-    ask_argo_rollouts = hooks.ask_argo_rollouts
-    ask_flagger = hooks.ask_flagger
-    ask_generic = hooks.ask_generic
-    poll_generic = hooks.poll_generic
-    ask_driver_rollout = hooks.ask_driver_rollout
+    validate_kubernetes = cluster.validate_kubernetes
+    ask_argo_rollouts = cluster.ask_argo_rollouts
+    ask_flagger = cluster.ask_flagger
+    ask_generic = cluster.ask_generic
+    poll_generic = cluster.poll_generic
+    ask_driver_rollout = cluster.ask_driver_rollout
 
     show_attestation = gate.show_attestation
     list_keys = gate.list_keys

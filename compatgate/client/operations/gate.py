@@ -7,9 +7,18 @@ from typing import Any
 
 from msgspec import structs
 
-from compatgate.client.operation import Listing, Operation
-from compatgate.client.request import LONG_S, Moment, Request, get, members, pages, post
-from compatgate.core.verdict import Outcome
+from compatgate.client.request import (
+    LONG_S,
+    Listing,
+    Moment,
+    Operation,
+    Request,
+    get,
+    members,
+    pages,
+    post,
+)
+from compatgate.core.rule import Outcome
 from compatgate.kit.http.schemas import Page
 from compatgate.service.attestations.schemas import EnvelopeBody, KeySetBody
 from compatgate.service.audit.schemas import AuditBody, ChainBody

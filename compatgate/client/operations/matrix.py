@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 from msgspec import Meta, structs
 
-from compatgate.client.operation import Listing, Operation
 from compatgate.client.request import (
     JSON,
     LONG_S,
     YAML,
+    Listing,
     Moment,
+    Operation,
     Request,
     delete,
     document,
@@ -22,7 +23,7 @@ from compatgate.client.request import (
     post,
     put,
 )
-from compatgate.core.matrix import Status
+from compatgate.core.matrix import EntryStatus
 from compatgate.documents.specs import Kind
 from compatgate.kit.http.schemas import Page
 from compatgate.service.matrix.schemas import (
@@ -148,7 +149,7 @@ EntryDocument = EntryChange | Mapping[str, Any]
 def list_entries(
     *,
     target: str | None = None,
-    status: Status | None = None,
+    status: EntryStatus | None = None,
     component: str | None = None,
     search: str | None = None,
 ) -> Request[Page[EntryBody]]:

@@ -8,8 +8,19 @@ from typing import Any, Literal
 from msgspec import structs, to_builtins
 
 from compatgate.canary.run import Purpose
-from compatgate.client.operation import Listing, Operation, Reading
-from compatgate.client.request import EVENTS, LONG_S, Moment, Request, get, members, pages, post
+from compatgate.client.request import (
+    EVENTS,
+    LONG_S,
+    Listing,
+    Moment,
+    Operation,
+    Request,
+    TextStream,
+    get,
+    members,
+    pages,
+    post,
+)
 from compatgate.kit.http.schemas import Page
 from compatgate.service.baselines.schemas import (
     BaselineBody,
@@ -121,7 +132,7 @@ def show_run(id: str) -> Request[RunDetailBody]:  # noqa: A002 - the path's name
     return get("/runs/{id}", RunDetailBody, id=id)
 
 
-@Reading
+@TextStream
 def show_logs(
     id: str,  # noqa: A002 - the path's name
     *,

@@ -81,7 +81,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-_MOST_MEASURED = 1024
+_MAX_MEASURED = 1024
 """Records measured on request that stay in memory; the package measured longest ago is dropped
 first."""
 
@@ -268,7 +268,7 @@ class Facts:
         for record in records:
             known = new._measured.pop(record.package, ())
             new._measured[record.package] = known if record in known else (*known, record)
-        while sum(map(len, new._measured.values())) > _MOST_MEASURED and len(new._measured) > 1:
+        while sum(map(len, new._measured.values())) > _MAX_MEASURED and len(new._measured) > 1:
             del new._measured[next(iter(new._measured))]
         return new
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.gpu_code import Arch
-from compatgate.core.lazy_property import lazy_property
+from compatgate.core.performance import lazy_property
 from compatgate.core.versions import Version
 
 

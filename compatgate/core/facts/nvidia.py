@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
-from compatgate.core.lazy_property import lazy_property
+from compatgate.core.performance import lazy_property
 from compatgate.core.versions import Version
 
 Pair = tuple[int, int]

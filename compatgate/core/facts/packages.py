@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from compatgate.core.components import is_framework
 from compatgate.core.facts.nvidia import Pair, Source
-from compatgate.core.lazy_property import lazy_property
+from compatgate.core.performance import lazy_property
 from compatgate.core.versions import Version
 
-_BUILD = re.compile(r"-(?:cu|cuda)1\d{1,2}x?$")
+_CUDA_SUFFIX = re.compile(r"-(?:cu|cuda)1\d{1,2}x?$")
 """The CUDA of a build, at the end of a package's name: ``cudf-cu12``, ``nvidia-dali-cuda120``."""
-Carries = Literal["code", "runtime", "options", "libraries", "dependencies", "nothing"]
+PackageContent = Literal["code", "runtime", "options", "libraries", "dependencies", "nothing"]
 """``code``: GPU code in its own wheel; ``runtime``: kernels that it compiles when it runs, by
 Triton, nvcc or NVRTC; ``options``: kernel sources that single features compile on demand, and
 without which it works; ``libraries``: CUDA libraries for others to load; ``dependencies``: exact
@@ -38,7 +38,7 @@ class KnownPackage(Struct, frozen=True):
     """
 
     name: str
-    carries: Carries
+    carries: PackageContent
     source: Source
     optional: bool = False
     gpus: str = ""
@@ -65,9 +65,9 @@ class Packages(Struct, frozen=True, dict=True):
         """Return the packages by name."""
         return {package.name: package for package in self.packages}
 
-    def carries(self, name: str) -> Carries | None:
+    def carries(self, name: str) -> PackageContent | None:
         """Return the content of a package; None where only its name or dependencies tell."""
-        known = self.by_name.get(name) or self.by_name.get(_BUILD.sub("", name))
+        known = self.by_name.get(name) or self.by_name.get(_CUDA_SUFFIX.sub("", name))
         return known.carries if known else None
 
     def is_optional(self, name: str) -> bool:
@@ -97,11 +97,11 @@ class Packages(Struct, frozen=True, dict=True):
         return carries not in (None, "nothing", "options")
 
 
-FILES_ARE_READ = Packages((), ())
+NO_KNOWN_PACKAGES = Packages((), ())
 """Knows no package: a reader of the files themselves sees the code that they carry."""
 
 
-class Locked(Struct, frozen=True):
+class LockedPackage(Struct, frozen=True):
     """A package as a lock, bill of materials or environment shows it.
 
     Attributes:
@@ -117,7 +117,7 @@ class Locked(Struct, frozen=True):
     compiled: bool | None = None
 
 
-def why_gpu(package: Locked, known: Packages) -> str | None:
+def explain_gpu_use(package: LockedPackage, known: Packages) -> str | None:
     """Return why a package belongs in a GPU stack; None where it carries nothing.
 
     The first of these that holds decides: the facts, a build for CUDA or ROCm, the name, a platform

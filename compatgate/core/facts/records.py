@@ -13,7 +13,7 @@ from msgspec import Struct, json
 
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.gpu_code import Arch
-from compatgate.core.lazy_property import lazy_property
+from compatgate.core.performance import lazy_property
 
 
 class TorchAbi(Struct, frozen=True, omit_defaults=True):
@@ -149,19 +149,21 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
     def to_json(self) -> dict[str, Any]:
         """Return the record for printing; the fields of the contract are there even when empty."""
         document: dict[str, Any] = json.decode(json.encode(self))
-        libraries = [_ALWAYS_OF_LIBRARY | library for library in document.pop("libraries", ())]
-        return _ALWAYS | document | {"libraries": libraries}
+        libraries = [
+            _REQUIRED_LIBRARY_FIELDS | library for library in document.pop("libraries", ())
+        ]
+        return _REQUIRED_FIELDS | document | {"libraries": libraries}
 
     def to_stack(self) -> dict[str, Any]:
         """Return the record as a stack carries it, below the name of its package."""
         document: dict[str, Any] = json.decode(json.encode(self))
-        return {k: v for k, v in document.items() if k not in OF_THE_STACK and v != ""}
+        return {k: v for k, v in document.items() if k not in STACK_FIELDS and v != ""}
 
 
-OF_THE_STACK = ("package", "version", "source", "verified")
+STACK_FIELDS = ("package", "version", "source", "verified")
 """Fields that a record in a stack leaves out: the stack states them, or they prove nothing."""
 
-_ALWAYS: dict[str, Any] = {
+_REQUIRED_FIELDS: dict[str, Any] = {
     "package": "",
     "version": "",
     "wheel": "",
@@ -171,7 +173,7 @@ _ALWAYS: dict[str, Any] = {
     "libraries": [],
     "alternatives": [],
 }
-_ALWAYS_OF_LIBRARY: dict[str, Any] = {"path": "", "needs": [], "sass": {}, "ptx": {}}
+_REQUIRED_LIBRARY_FIELDS: dict[str, Any] = {"path": "", "needs": [], "sass": {}, "ptx": {}}
 
 
 class BuildList(Struct, frozen=True):

@@ -7,17 +7,17 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.constraints import Constraint
 from compatgate.core.facts.nvidia import Source
+from compatgate.core.matrix import Constraint
 
 Severity = Literal["fatal", "warning", "info"]
 """``fatal``: do not use the GPU before the action is done; ``warning``: the application was ended,
 or the effect is not known; ``info``: no action is needed."""
 
-RANK: dict[Severity, int] = {"info": 0, "warning": 1, "fatal": 2}
+SEVERITY_RANK: dict[Severity, int] = {"info": 0, "warning": 1, "fatal": 2}
 
 
-class OnDriver(Struct, frozen=True):
+class DriverVariant(Struct, frozen=True):
     """The fields of a code that differ on some drivers; None: as on all drivers."""
 
     driver: Constraint
@@ -49,7 +49,7 @@ class Xid(Struct, frozen=True):
     legacy: str | None = None
     origin: tuple[str, ...] = ()
     accompanies: int | None = None
-    on_driver: tuple[OnDriver, ...] = ()
+    on_driver: tuple[DriverVariant, ...] = ()
 
 
 class SXid(Struct, frozen=True):

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _DIALECTS: Mapping[str, Dialect] = {"go": go.DIALECT, "c": c.DIALECT}
-_KEPT_LENGTH = 8192
+_MAX_CACHED_LENGTH = 8192
 """Characters of the longest requirement that is cached, so that no caller can fill the memory; the
 longest that NVIDIA has published has 2596."""
 
@@ -73,7 +73,7 @@ def check(requirements: Sequence[str], host: Properties, impl: Impl = "go") -> R
         last = requirements[dialect.most]
         why = f"is one requirement too many: {dialect.name} takes {dialect.most}"
         raise MalformedRequirement(last, last, why, "fewer NVIDIA_REQUIRE_* variables")
-    compiled = [_compiled(impl, text) for text in requirements]
+    compiled = [_get_compiled(impl, text) for text in requirements]
     reasons = []
     for requirement in compiled:
         answer = _evaluate(requirement, seen)
@@ -83,8 +83,8 @@ def check(requirements: Sequence[str], host: Properties, impl: Impl = "go") -> R
     return RequirementAnswer(True, "; ".join(dict.fromkeys(reasons)) or "nothing is required")
 
 
-def _compiled(impl: Impl, text: str) -> Requirement:
-    return _compile(impl, text) if len(text) > _KEPT_LENGTH else _compile_cached(impl, text)
+def _get_compiled(impl: Impl, text: str) -> Requirement:
+    return _compile(impl, text) if len(text) > _MAX_CACHED_LENGTH else _compile_cached(impl, text)
 
 
 def _compile(impl: Impl, text: str) -> Requirement:
@@ -99,17 +99,17 @@ _compile_cached = lru_cache(maxsize=512)(_compile)
 
 def _evaluate(requirement: Requirement, host: Host) -> RequirementAnswer:
     if not requirement.clauses:
-        return RequirementAnswer(True, explain_nothing_asked(requirement))
-    misses: list[Miss] = []
+        return RequirementAnswer(True, explain_no_requirement(requirement))
+    misses: list[FailedClause] = []
     for clause in requirement.clauses:
         for position, factor in enumerate(clause.factors):
             if not factor.holds(host):
                 left = len(clause.factors) - position
-                misses.append(Miss(clause, factor, left))
+                misses.append(FailedClause(clause, factor, left))
                 break
         else:
-            return RequirementAnswer(True, explain_held(clause, host))
-    return RequirementAnswer(False, explain_missed(misses, host))
+            return RequirementAnswer(True, explain_match(clause, host))
+    return RequirementAnswer(False, explain_mismatch(misses, host))
 
 
 class Question(Struct, frozen=True, forbid_unknown_fields=True):
@@ -128,11 +128,11 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
         return check(self.require, host, impl if self.impl is UNSET else self.impl)
 
 
-_CLOSEST = 3
+_MAX_NAMED = 3
 """Clauses that a reason names; a published requirement has up to 73."""
 
 
-class Miss(Struct, frozen=True):
+class FailedClause(Struct, frozen=True):
     """A clause that does not hold, and its first factor that does not hold."""
 
     clause: Clause
@@ -141,11 +141,11 @@ class Miss(Struct, frozen=True):
     """Number of factors from this one to the end of the clause."""
 
 
-def explain_held(clause: Clause, host: Host) -> str:
+def explain_match(clause: Clause, host: Host) -> str:
     """Explain which clause meets a requirement."""
     names = dict.fromkeys(factor.property for factor in clause.factors)
-    known = [_having(name, host) for name in names if _stated(name, host) is not None]
-    unknown = [name for name in names if _stated(name, host) is None]
+    known = [_host_value(name, host) for name in names if _stated_value(name, host) is not None]
+    unknown = [name for name in names if _stated_value(name, host) is None]
     facts = [f"the host has {', '.join(known)}"] if known else []
     if unknown:
         verb = "is" if len(unknown) == 1 else "are"
@@ -153,52 +153,54 @@ def explain_held(clause: Clause, host: Host) -> str:
     return f"{quote_text(clause.text)} holds: {', and '.join(facts)}"
 
 
-def explain_nothing_asked(requirement: Requirement) -> str:
+def explain_no_requirement(requirement: Requirement) -> str:
     """Explain why a requirement without clauses is met."""
     if not requirement.ignored:
         return "nothing is required"
-    ignored = ", ".join(quote_text(factor) for factor in requirement.ignored[:_CLOSEST])
+    ignored = ", ".join(quote_text(factor) for factor in requirement.ignored[:_MAX_NAMED])
     known = f"it knows {', '.join(PROPERTIES)}, in lower case"
     return f"nothing is required: the Go toolkit ignores {ignored} ({known})"
 
 
-def explain_missed(misses: Sequence[Miss], host: Host) -> str:
+def explain_mismatch(misses: Sequence[FailedClause], host: Host) -> str:
     """Explain why a requirement is not met, by the closest clauses, in the order written.
 
     The closest clause failed nearest to its end; next comes the version nearest to the host's.
     """
     if len(misses) == 1:
-        return f"{quote_text(misses[0].clause.text)} does not hold: {_failing(misses[0], host)}"
+        return (
+            f"{quote_text(misses[0].clause.text)} does not hold: {_explain_factor(misses[0], host)}"
+        )
     ranked = sorted((miss.left, _distance(miss, host), at) for at, miss in enumerate(misses))
-    closest = [misses[at] for at in sorted(at for _, _, at in ranked[:_CLOSEST])]
+    closest = [misses[at] for at in sorted(at for _, _, at in ranked[:_MAX_NAMED])]
     named = ", ".join(
-        f"{quote_text(miss.clause.text)} ({_failing(miss, host)})" for miss in closest
+        f"{quote_text(miss.clause.text)} ({_explain_factor(miss, host)})" for miss in closest
     )
     among = ":" if len(closest) == len(misses) else "; closest are"
     return f"none of {len(misses)} alternatives holds{among} {named}"
 
 
-def _distance(miss: Miss, host: Host) -> int:
+def _distance(miss: FailedClause, host: Host) -> int:
     # The last factor bounds the driver branch of a published clause from above.
     last = miss.clause.factors[-1]
     return abs(last.major - host.majors.get(last.property, 0))
 
 
-def _failing(miss: Miss, host: Host) -> str:
+def _explain_factor(miss: FailedClause, host: Host) -> str:
     """Explain which factor of a clause failed on the host."""
     factor = miss.factor
     if factor.note:
         return factor.note
     which = f"{quote_text(factor.text)} fails, " if len(miss.clause.factors) > 1 else ""
-    if _stated(factor.property, host) is None:
+    if _stated_value(factor.property, host) is None:
         return f"{which}the host's {factor.property} is not known, which {host.unknown}"
-    return f"{which}the host has {_having(factor.property, host)}"
+    return f"{which}the host has {_host_value(factor.property, host)}"
 
 
-def _having(name: str, host: Host) -> str:
-    return f"{name} {quote_text(_stated(name, host) or '')}"
+def _host_value(name: str, host: Host) -> str:
+    return f"{name} {quote_text(_stated_value(name, host) or '')}"
 
 
-def _stated(name: str, host: Host) -> str | None:
+def _stated_value(name: str, host: Host) -> str | None:
     value: str | None = getattr(host.stated, name)
     return value

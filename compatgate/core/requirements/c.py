@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     Check = Callable[[Host], bool]
     Refuse = Callable[[str, str], Check]  # from what is wrong and what would be right
 
-_MOST_REQUIREMENTS = 32
+_MAX_REQUIREMENTS = 32
 """``reqs`` in ``src/cli/cli.h``; one more is an input error."""
-_LONGEST_FALSE_FACTOR = 127
+_MAX_FALSE_FACTOR = 127
 """``EXPR_MAX`` in dsl.c: the copy of a false factor for an error message must fit."""
 _LARGEST_NUMBER = 2**64 - 2
 """``strtoumax`` returns 2**64 - 1 for every larger number, which dsl.c treats as a failure."""
@@ -67,7 +67,7 @@ def compile_requirement(text: str) -> Requirement:
     for clause in text.split(" "):
         if not clause:
             continue
-        factors = tuple(_factor(text, part) for part in clause.split(",") if part)
+        factors = tuple(_read_factor(text, part) for part in clause.split(",") if part)
         if not factors:
             # Commas alone: dsl_evaluate() stops with the result so far. That is true before
             # the first clause, and false after one, or the scan would have stopped there.
@@ -76,13 +76,13 @@ def compile_requirement(text: str) -> Requirement:
     return Requirement(tuple(clauses))
 
 
-def _factor(requirement: str, text: str) -> Factor:
+def _read_factor(requirement: str, text: str) -> Factor:
     written_name = _OPERATOR_CHARACTER.split(text, maxsplit=1)[0]
     rest = text[len(written_name) :]
     value = rest.lstrip(OPERATOR_CHARACTERS)
     operator = rest[: len(rest) - len(value)]
     refuse = partial(_refuse, requirement, text)
-    mistake = _mistake(written_name, operator, value)
+    mistake = _find_mistake(written_name, operator, value)
     if mistake:
         return Factor(text, "", refuse(*mistake))
 
@@ -92,13 +92,13 @@ def _factor(requirement: str, text: str) -> Factor:
     else:
         check = _version_check(name, operator, value, refuse)
     copied = f"{written_name} {operator} {value}".encode("utf-8", "surrogatepass")
-    if len(copied) > _LONGEST_FALSE_FACTOR:
-        why = f"is false and takes over {_LONGEST_FALSE_FACTOR} bytes"
-        check = _either(check, refuse(why, "a shorter value"))
-    return Factor(text, name, _true_if_unknown(name, check), first_number(value))
+    if len(copied) > _MAX_FALSE_FACTOR:
+        why = f"is false and takes over {_MAX_FALSE_FACTOR} bytes"
+        check = _hold_any(check, refuse(why, "a shorter value"))
+    return Factor(text, name, _hold_if_unknown(name, check), first_number(value))
 
 
-def _mistake(name: str, operator: str, value: str) -> tuple[str, str] | None:
+def _find_mistake(name: str, operator: str, value: str) -> tuple[str, str] | None:
     """Return a factor's mistake (``evaluate_rule``) and a correct form; None if it is valid."""
     if not name:
         return "names no property", _KNOWN_PROPERTIES
@@ -117,23 +117,23 @@ def _brand_check(operator: str, value: str, refuse: Refuse) -> Check:
     """Compare as ``dsl_compare_string``."""
     if operator not in ("=", "!="):
         return refuse("orders brands", "= or !=")
-    return _comparison("brand", operator, _brand_key(value))
+    return _make_comparison("brand", operator, _brand_key(value))
 
 
 def _version_check(name: str, operator: str, value: str, refuse: Refuse) -> Check:
     """Compare as ``dsl_compare_version``."""
     if not _VERSION.fullmatch(value):
         return refuse(f"asks for '{quote_text(value)}', not a version", _VERSION_FORM)
-    numbers = _numbers(value)
-    check = _comparison(name, operator, _version_key(numbers))
+    numbers = _read_numbers(value)
+    check = _make_comparison(name, operator, _version_key(numbers))
     if max(numbers) > _LARGEST_NUMBER:
-        return _unless_reached(
+        return _refuse_if_reached(
             name, numbers, check, refuse("has a number of over 64 bits", _VERSION_FORM)
         )
     return check
 
 
-def _unless_reached(name: str, numbers: tuple[int, ...], check: Check, refused: Check) -> Check:
+def _refuse_if_reached(name: str, numbers: tuple[int, ...], check: Check, refused: Check) -> Check:
     """Refuse a number that is too large, if no earlier number decides."""
     at = next(i for i, number in enumerate(numbers) if number > _LARGEST_NUMBER)
 
@@ -145,16 +145,16 @@ def _unless_reached(name: str, numbers: tuple[int, ...], check: Check, refused: 
     return holds
 
 
-def _comparison(name: str, operator: str, key: object) -> Check:
+def _make_comparison(name: str, operator: str, key: object) -> Check:
     compare = COMPARISONS[operator]
     return lambda host: compare(host.values[name], key)
 
 
-def _true_if_unknown(name: str, check: Check) -> Check:
+def _hold_if_unknown(name: str, check: Check) -> Check:
     return lambda host: host.values[name] is None or check(host)
 
 
-def _either(first: Check, second: Check) -> Check:
+def _hold_any(first: Check, second: Check) -> Check:
     return lambda host: first(host) or second(host)
 
 
@@ -165,12 +165,12 @@ def _refuse(requirement: str, factor: str, why: str, hint: str) -> Check:
     return refused
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _read_numbers(version: str) -> tuple[int, ...]:
     """Return the numbers of a version; dots may repeat or end it."""
-    return tuple(_number(part) for part in version.split(".") if part)
+    return tuple(_read_number(part) for part in version.split(".") if part)
 
 
-def _number(digits: str) -> int:
+def _read_number(digits: str) -> int:
     significant = digits.lstrip("0") or "0"
     # int() refuses thousands of digits; twenty hold every number of 64 bits.
     return int(significant) if len(significant) <= 20 else _LARGEST_NUMBER + 1
@@ -206,4 +206,4 @@ def host(stated: Properties) -> Host:
     return Host(stated, values, majors, "the C library takes as met")
 
 
-DIALECT = Dialect("the C library", compile_requirement, host, _MOST_REQUIREMENTS)
+DIALECT = Dialect("the C library", compile_requirement, host, _MAX_REQUIREMENTS)

@@ -95,7 +95,7 @@ def compile_requirement(text: str) -> Requirement:
         for part in clause.split(","):
             if not part.strip(_SPACE):
                 continue
-            factor = _factor(text, part)
+            factor = _read_factor(text, part)
             if factor is None:
                 ignored.append(part)
             else:
@@ -105,7 +105,7 @@ def compile_requirement(text: str) -> Requirement:
     return Requirement(tuple(clauses), tuple(ignored))
 
 
-def _factor(requirement: str, text: str) -> Factor | None:
+def _read_factor(requirement: str, text: str) -> Factor | None:
     """Read one factor; None if its property is not known."""
     found = _FIRST_OPERATOR_CHARACTER.search(text)
     if found is None:
@@ -118,28 +118,28 @@ def _factor(requirement: str, text: str) -> Factor | None:
     operator = next((o for o in _OPERATORS if rest.startswith(o)), "")
     value = rest.removeprefix(operator)
     if name == "brand":
-        return _brand(text, operator, value)
+        return _read_brand(text, operator, value)
     version = value.removeprefix("v")
     key = semver_key(version)
     if key is None:
-        raise MalformedRequirement(requirement, text, *_version_mistake(rest, version))
-    return Factor(text, name, _comparison(name, operator, key), first_number(version))
+        raise MalformedRequirement(requirement, text, *_explain_version_mistake(rest, version))
+    return Factor(text, name, _make_comparison(name, operator, key), first_number(version))
 
 
-def _brand(text: str, operator: str, value: str) -> Factor:
+def _read_brand(text: str, operator: str, value: str) -> Factor:
     if not operator:
         # parse() keeps it and eval() then fails on the operator "", whatever the host.
         note = "it has no operator that the Go toolkit knows and so never holds"
         return Factor(text, "brand", lambda _: False, note=note)
-    return Factor(text, "brand", _comparison("brand", operator, value))
+    return Factor(text, "brand", _make_comparison("brand", operator, value))
 
 
-def _comparison(name: str, operator: str, value: object) -> Check:
+def _make_comparison(name: str, operator: str, value: object) -> Check:
     compare = COMPARISONS[operator]
     return lambda host: compare(host.values[name], value)
 
 
-def _version_mistake(rest: str, version: str) -> tuple[str, str]:
+def _explain_version_mistake(rest: str, version: str) -> tuple[str, str]:
     """Return the mistake after a property's name, and a correct form."""
     operator = rest[: len(rest) - len(rest.lstrip(OPERATOR_CHARACTERS))]
     if operator not in COMPARISONS:

@@ -28,7 +28,7 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 OPERATOR_CHARACTERS = "<>=!"
 
-_SHOWN = 100
+_MAX_QUOTED = 100
 _HOST_VERSION = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18})*")
 _FIRST_NUMBER = re.compile(r"[0-9]{1,9}")
 _CUDA_DRIVER_API = re.compile(r"[0-9]{4,5}")
@@ -146,7 +146,7 @@ class Dialect(Struct, frozen=True):
 
 def quote_text(text: str) -> str:
     """Quote text from outside: cut to fit a sentence, and safe on any terminal."""
-    short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    short = text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."
     return short if short.isascii() and short.isprintable() else ascii(short)[1:-1]
 
 

@@ -9,8 +9,6 @@ from compatgate.core.rules import (
     framework_builds,
     framework_pins,
     gpu,
-    image,
-    known_issue,
     libraries,
     matrix,
     packages,
@@ -23,8 +21,6 @@ _FAMILIES = (
     framework_builds,
     framework_pins,
     packages,
-    image,
-    known_issue,
     matrix,
     caveats,
 )

@@ -1,17 +1,184 @@
-"""CG821 to CG833, CG901 and CG902: say what limits a verdict.
+"""CG601, CG701, CG821 to CG833, CG901 and CG902: refusals, known issues and limits of a verdict.
 
-A waiver was used, a workload may run elsewhere or on other pools, versions are not known, or
-sources disagree.
+An image refuses a host by its own requirements; a combination is known to break; a waiver was
+used; a workload may run elsewhere or on other pools; versions are not known, or sources disagree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from compatgate.core.facts.frameworks import Build
-from compatgate.core.frameworks import FrameworkMatch
-from compatgate.core.rule import NOT_APPLICABLE, NOTHING, PASS, VERSIONS, Problem, RuleAnswer, rule
+from compatgate.core import changes
+from compatgate.core.facts.frameworks import Build, KnownIssue
+from compatgate.core.facts.nvidia import Source
+from compatgate.core.matrix import parse_constraint
+from compatgate.core.rule import (
+    DRIVER,
+    NOT_APPLICABLE,
+    NOTHING,
+    PASS,
+    VERSIONS,
+    Candidate,
+    FindingOutcome,
+    Problem,
+    RuleAnswer,
+    report_not_checked,
+    rule,
+)
 from compatgate.core.rule_context import RuleContext
+from compatgate.core.stack_facts import FrameworkMatch
+from compatgate.core.versions import format_parts
+
+if TYPE_CHECKING:
+    from compatgate.core.requirements.model import Impl, MalformedRequirement
+    from compatgate.core.requirements.model import RequirementAnswer as Requirement
+
+REQUIRE_SOURCE = Source(
+    "NVIDIA/nvidia-container-toolkit internal/requirements; libnvidia-container src/cli/dsl.c",
+    "https://github.com/NVIDIA/nvidia-container-toolkit",
+)
+
+
+@rule("CG601", "require-cuda", reads=DRIVER)
+def require_cuda(context: RuleContext) -> RuleAnswer:
+    """The image's ``NVIDIA_REQUIRE_*`` expressions are not met on the pool.
+
+    NVIDIA's container runtime refuses to start such a container. It is a question of its own: an
+    image may refuse where its programs would run, and the other way round. The Go toolkit's reading
+    decides, the C library's where Go cannot read the expression (Go refuses the leading zero of
+    ``driver>=535.104.05``); where the other reads it otherwise, the rule warns. Data-center GPUs
+    changed their brand from Tesla to Nvidia across driver branches: the answer must hold for both.
+    ``NVIDIA_DISABLE_REQUIRE`` turns a refusal into a warning.
+
+    Example: ``cuda>=12.4 brand=tesla,driver>=470,driver<471`` on driver 535.104.05 is refused.
+
+    Fix: raise the driver, or rebuild the image on an older CUDA.
+
+    Source: NVIDIA/nvidia-container-toolkit and NVIDIA/libnvidia-container.
+    """
+    requirements = context.stack.require
+    if not requirements:
+        return NOT_APPLICABLE
+    if context.driver is None:
+        message = "the driver is not known, so the image's requirements were not checked"
+        return report_not_checked("require", message)
+    from compatgate.core.requirements.model import MalformedRequirement
+
+    go, c = _check_brands(context, "go"), _check_brands(context, "c")
+    decides = c if isinstance(go, MalformedRequirement) else go
+    if isinstance(decides, MalformedRequirement):
+        message = f"the container runtime cannot read the image's requirements: {decides.detail}"
+        return (_report_refusal(context, message),)
+    if not decides.satisfied:
+        return (
+            _report_refusal(
+                context, f"the container runtime refuses this image here: {decides.reason}"
+            ),
+        )
+    other = go if decides is c else c
+    if isinstance(other, MalformedRequirement):
+        name = "the Go toolkit" if decides is c else "libnvidia-container"
+        message = f"{name} cannot read the image's requirements: {other.detail}"
+    elif not other.satisfied:
+        refuses = "libnvidia-container would refuse this image, the Go toolkit would not"
+        message = f"{refuses}: {other.reason}"
+    else:
+        return PASS
+    return (Problem("warn", "require", message, source=REQUIRE_SOURCE),)
+
+
+def _report_refusal(context: RuleContext, message: str) -> Problem:
+    outcome: FindingOutcome = "fail"
+    if context.stack.disable_require:
+        outcome = "warn"
+        message += " (NVIDIA_DISABLE_REQUIRE is set: the container starts anyway)"
+    elif not context.driver_cuda_is_exact:
+        outcome = "unknown"
+        message += " (the CUDA version of this driver is not published, it may be newer)"
+    return Problem(
+        outcome,
+        "require",
+        message,
+        have=f"driver {context.driver}, {_describe_cuda(context)}",
+        need=" and ".join(context.stack.require),
+        source=REQUIRE_SOURCE,
+        candidates=lambda: changes.newer_branches(context),
+    )
+
+
+def _check_brands(context: RuleContext, impl: Impl) -> Requirement | MalformedRequirement:
+    """Check every brand that this GPU may report; return the first refusal, if any."""
+    from compatgate.core.requirements import check
+    from compatgate.core.requirements.model import MalformedRequirement, Properties
+    from compatgate.core.requirements.model import RequirementAnswer as Requirement
+
+    assert context.driver is not None  # noqa: S101 - the caller checked
+    answer = Requirement(True, "")
+    for brand in (context.pool.gpu.brands if context.pool.gpu else ()) or (None,):
+        host = Properties(
+            cuda=format_parts(context.driver_cuda) if context.driver_cuda else None,
+            driver=context.driver.text,
+            arch=format_parts(context.capability) if context.capability else None,
+            brand=brand,
+        )
+        try:
+            answer = check(context.stack.require, host, impl)
+        except MalformedRequirement as error:
+            return error
+        if not answer.satisfied:
+            return answer
+    return answer
+
+
+def _describe_cuda(context: RuleContext) -> str:
+    return f"CUDA {format_parts(context.driver_cuda)}" if context.driver_cuda else "CUDA unknown"
+
+
+@rule("CG701", "known-issue", reads=VERSIONS | {"arch"}, states_outcome=True)
+def known_issue(context: RuleContext) -> RuleAnswer:
+    """The combination is on the known-issues list.
+
+    The list is data, each with a link: ``compatgate facts show known_issues``. Operators lay their
+    own over it.
+
+    Fix: what the issue's record advises.
+
+    Source: the issue's own.
+    """
+    if not context.facts.known_issues.issues:
+        return NOT_APPLICABLE
+    return [
+        _report_issue(context, issue) for issue in context.issues if _matches_driver(context, issue)
+    ] or PASS
+
+
+def _matches_driver(context: RuleContext, issue: KnownIssue) -> bool:
+    """Return whether the pool's driver is one that the issue is about, where it names any."""
+    text = issue.components.get("driver")
+    if text is None:
+        return True
+    return context.driver is not None and parse_constraint("driver", text).allows(context.driver)
+
+
+def _report_issue(context: RuleContext, issue: KnownIssue) -> Problem:
+    component = next(iter(issue.components))
+    have = context.driver if component == "driver" else context.stack.get(component)
+    return Problem(
+        "fail" if issue.outcome == "fail" else "warn",
+        component,
+        f"{issue.id} {issue.title}: {issue.message}",
+        have=have.text if have else None,
+        need=issue.advice or None,
+        source=issue.source,
+        candidates=lambda: _propose_fixes(issue),
+    )
+
+
+def _propose_fixes(issue: KnownIssue) -> Iterator[Candidate]:
+    for change in issue.fixes:
+        what = ", ".join(f"{name} {version}" for name, version in change.items())
+        yield Candidate(dict(change), f"use {what}")
 
 
 @rule("CG821", "waived", cause="matrix", reads=NOTHING, not_waivable="records waivers")
@@ -136,14 +303,14 @@ def incomplete(context: RuleContext) -> RuleAnswer:
         message = "the pool's GPU is not known: no rule about GPUs was checked"
         problems.append(Problem("unknown", "gpu", message, need="gpu=A100-SXM4-80GB, or gpu=sm_80"))
     if context.cuda is None and not any(found.without_cuda for found in context.frameworks):
-        problems.append(_no_cuda(context))
+        problems.append(_report_no_cuda(context))
     problems += [Problem("unknown", "stack", f"left open: {what}") for what in context.stack.open]
     said = (*context.stack.unread, *context.stack.assumed)
     problems += [Problem("not-checked", "stack", what) for what in said]
-    return [*problems, *_measured(context)] or PASS
+    return [*problems, *_report_measured(context)] or PASS
 
 
-def _measured(context: RuleContext) -> Iterator[Problem]:
+def _report_measured(context: RuleContext) -> Iterator[Problem]:
     """Report the packages that rest on a wheel without a record in the catalog."""
     for package in context.packages:
         record = package.record
@@ -154,7 +321,7 @@ def _measured(context: RuleContext) -> Iterator[Problem]:
             yield Problem("not-checked", package.name, message, have=package.version.text)
 
 
-def _no_cuda(context: RuleContext) -> Problem:
+def _report_no_cuda(context: RuleContext) -> Problem:
     plugins = context.stack.packages.keys()
     message, hints = "the stack's CUDA is not known", []
     for found in context.frameworks:
@@ -163,12 +330,12 @@ def _no_cuda(context: RuleContext) -> Problem:
         lacks_plugin = bool(of_plugins) and plugins.isdisjoint(of_plugins)
         if lacks_plugin:
             message += f": {found.name} without its plugin for CUDA computes on the CPU alone"
-        hints += [_stated_as(found, build, lacks_plugin=lacks_plugin) for build in builds]
+        hints += [_write_build(found, build, lacks_plugin=lacks_plugin) for build in builds]
     need = f"cuda=..., or the build: {', '.join(hints)}" if hints else "cuda=... (as in cuda=12.4)"
     return Problem("unknown", "cuda", message, need=need)
 
 
-def _stated_as(found: FrameworkMatch, build: Build, *, lacks_plugin: bool) -> str:
+def _write_build(found: FrameworkMatch, build: Build, *, lacks_plugin: bool) -> str:
     """Write how a stack states this build."""
     if build.plugins and lacks_plugin:
         return f"{build.plugins[0]}={found.version.public}"

@@ -20,11 +20,11 @@ from compatgate.core.rule import (
     Candidate,
     Problem,
     RuleAnswer,
-    not_checked,
+    report_not_checked,
     rule,
 )
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.versions import Version, show
+from compatgate.core.versions import Version, format_parts
 
 
 @rule("CG101", "driver-too-old", reads=CUDA | FORWARD)
@@ -50,11 +50,13 @@ def driver_too_old(context: RuleContext) -> RuleAnswer:
     if driver is None:
         return NOT_APPLICABLE
     if cuda is None:
-        return _by_major(context, driver)
-    if why := _unknown_toolkit(context, cuda):
+        return _check_major(context, driver)
+    if why := _explain_unknown_toolkit(context, cuda):
         return (Problem("unknown", "cuda", why, have=cuda.text, need=_newest_toolkit(context)),)
     if context.floor is None:
-        return not_checked("driver", f"no {context.os} driver minimum for CUDA {cuda} is published")
+        return report_not_checked(
+            "driver", f"no {context.os} driver minimum for CUDA {cuda} is published"
+        )
     floor, source = context.floor
     if driver >= floor:
         return PASS
@@ -72,12 +74,12 @@ def driver_too_old(context: RuleContext) -> RuleAnswer:
             have=driver.text,
             need=f">={floor}",
             source=source,
-            candidates=lambda: _newer_driver_or_older_cuda(context, floor),
+            candidates=lambda: _propose_driver_or_cuda(context, floor),
         ),
     )
 
 
-def _by_major(context: RuleContext, driver: Version) -> RuleAnswer:
+def _check_major(context: RuleContext, driver: Version) -> RuleAnswer:
     """Judge the CUDA major that a build names, where no release of it is known."""
     versions, frameworks = context.stack.versions.items(), context.facts.frameworks
     labels = [(v.cuda[0], name) for name, v in versions if name in frameworks and v.cuda]
@@ -102,8 +104,8 @@ def _by_major(context: RuleContext, driver: Version) -> RuleAnswer:
     )
 
 
-def _unknown_toolkit(context: RuleContext, cuda: Version) -> str:
-    series = show(cuda.major_minor)
+def _explain_unknown_toolkit(context: RuleContext, cuda: Version) -> str:
+    series = format_parts(cuda.major_minor)
     if series in context.facts.cuda_driver.never_released:
         why = context.facts.cuda_driver.never_released[series].title
         return f"CUDA {series} was never released as a toolkit ({why})"
@@ -116,7 +118,7 @@ def _newest_toolkit(context: RuleContext) -> str:
     return context.facts.cuda_driver.toolkits[-1].version.text
 
 
-def _newer_driver_or_older_cuda(context: RuleContext, floor: Version) -> Iterator[Candidate]:
+def _propose_driver_or_cuda(context: RuleContext, floor: Version) -> Iterator[Candidate]:
     yield changes.raise_driver(context, floor)
     yield from changes.older_cuda(context)
     yield from changes.add_forward_compat(context)
@@ -146,31 +148,33 @@ def minor_compat_limits(context: RuleContext) -> RuleAnswer:
     own = toolkit.driver.get(context.os)
     older = _reports_older(context, cuda)
     if own is None and not (older and context.driver_cuda_is_exact):
-        return not_checked(
+        return report_not_checked(
             "driver",
             f"no {context.os} driver of CUDA {cuda} itself is published: limits not checked",
         )
-    if (own and driver >= own) or _carried_forward(context, cuda):
+    if (own and driver >= own) or _forward_compat_covers(context, cuda):
         return PASS
     made_by = context.ptx_cuda
     needs_jit = older and made_by is not None and made_by > (context.driver_cuda or (0, 0))
     than = f"CUDA {cuda}'s own driver {own}" if own else f"CUDA {cuda}"
-    limit = _limit(context, older=older, needs_jit=needs_jit)
+    limit = _describe_limit(context, older=older, needs_jit=needs_jit)
     return (
         Problem(
-            ("unknown" if may_reach_further(context) else "fail") if needs_jit else "warn",
+            ("unknown" if explain_open_reach(context) else "fail") if needs_jit else "warn",
             "driver",
-            f"driver {driver} ({_reported(context)}) is older than {than}: it works by "
+            f"driver {driver} ({_describe_cuda(context)}) is older than {than}: it works by "
             f"minor-version compatibility for code with SASS for this GPU, {limit}",
             have=driver.text,
-            need=f">={own}" if own else f"a driver of CUDA {show(cuda.major_minor)} or newer",
+            need=f">={own}"
+            if own
+            else f"a driver of CUDA {format_parts(cuda.major_minor)} or newer",
             source=weakest_source(context, toolkit.source) if needs_jit else toolkit.source,
-            candidates=lambda: _own_driver_or_sass(context, own, needs_jit=needs_jit),
+            candidates=lambda: _propose_driver_or_sass(context, own, needs_jit=needs_jit),
         ),
     )
 
 
-def _carried_forward(context: RuleContext, cuda: Version) -> bool:
+def _forward_compat_covers(context: RuleContext, cuda: Version) -> bool:
     """Return whether a usable forward-compatibility package understands the CUDA."""
     if not (context.forward and context.forward.usable and context.usable_cuda):
         return False
@@ -181,11 +185,11 @@ def _reports_older(context: RuleContext, cuda: Version) -> bool:
     return context.driver_cuda is None or context.driver_cuda < cuda.major_minor
 
 
-def _reported(context: RuleContext) -> str:
-    return f"CUDA {show(context.driver_cuda)}" if context.driver_cuda else "an older CUDA"
+def _describe_cuda(context: RuleContext) -> str:
+    return f"CUDA {format_parts(context.driver_cuda)}" if context.driver_cuda else "an older CUDA"
 
 
-def _limit(context: RuleContext, *, older: bool, needs_jit: bool) -> str:
+def _describe_limit(context: RuleContext, *, older: bool, needs_jit: bool) -> str:
     """Say what does not work by minor-version compatibility."""
     if needs_jit:
         return "but this workload needs its PTX compiled, which this driver cannot do"
@@ -197,7 +201,7 @@ def _limit(context: RuleContext, *, older: bool, needs_jit: bool) -> str:
     return limit
 
 
-def _own_driver_or_sass(
+def _propose_driver_or_sass(
     context: RuleContext, own: Version | None, *, needs_jit: bool
 ) -> Iterator[Candidate]:
     if own:
@@ -254,12 +258,12 @@ def forward_compat(context: RuleContext) -> RuleAnswer:
             have=compat.text,
             need=forward.need or None,
             source=forward.source,
-            candidates=lambda: _without_compat(context),
+            candidates=lambda: _propose_without_compat(context),
         ),
     )
 
 
-def _without_compat(context: RuleContext) -> Iterator[Candidate]:
+def _propose_without_compat(context: RuleContext) -> Iterator[Candidate]:
     package = context.forward.package if context.forward else None
     own = context.facts.driver_branches.branches.get(package.driver_branch) if package else None
     if own and own.first and context.stack.compat_use == "newer":
@@ -296,7 +300,9 @@ def driver_branch_eol(context: RuleContext) -> RuleAnswer:
         why = (
             "Windows branches have other numbers" if context.os == "windows" else "not in the facts"
         )
-        return not_checked("driver", f"end of life of branch {driver.major} not checked: {why}")
+        return report_not_checked(
+            "driver", f"end of life of branch {driver.major} not checked: {why}"
+        )
     when = branch.eol
     if when and when >= context.today:
         notice = (date.fromisoformat(when) - EOL_NOTICE).isoformat()
@@ -309,7 +315,9 @@ def driver_branch_eol(context: RuleContext) -> RuleAnswer:
         message = f"driver branch {branch.branch} is past its end of life"
         message += f" ({when})" if when else ""
     else:
-        return not_checked("driver", f"no end of life of branch {branch.branch} is published")
+        return report_not_checked(
+            "driver", f"no end of life of branch {branch.branch} is published"
+        )
     return (
         Problem(
             "warn",
@@ -323,7 +331,7 @@ def driver_branch_eol(context: RuleContext) -> RuleAnswer:
     )
 
 
-def may_reach_further(context: RuleContext) -> str:
+def explain_open_reach(context: RuleContext) -> str:
     """Return why the pool may support a newer CUDA than is known; empty if it does not."""
     if context.forward and context.forward_may_help:
         return f"whether cuda-compat is usable here is not known ({context.forward.reason})"

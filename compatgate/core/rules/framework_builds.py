@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from compatgate.core import changes
 from compatgate.core.facts.frameworks import Build, Release
 from compatgate.core.facts.nvidia import Pair
-from compatgate.core.frameworks import FrameworkMatch, default_build, is_index_wheel_cpu_only
-from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.gpu_code import find_run_mode
 from compatgate.core.rule import (
     CODE,
     CUDA,
@@ -21,14 +20,15 @@ from compatgate.core.rule import (
     PASS,
     RECORDS,
     Candidate,
+    FindingOutcome,
     Problem,
     RuleAnswer,
-    not_checked,
+    report_not_checked,
     rule,
 )
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.verdict import FindingOutcome
-from compatgate.core.versions import Version, parse_version, show
+from compatgate.core.stack_facts import FrameworkMatch, default_build, is_index_wheel_cpu_only
+from compatgate.core.versions import Version, format_parts, parse_version
 
 
 @rule("CG401", "framework-cuda", reads=CUDA)
@@ -48,12 +48,12 @@ def framework_cuda(context: RuleContext) -> RuleAnswer:
 
     Source: the project's install page and previous versions, package metadata of each release.
     """
-    return ask_each_framework(context, _cuda_of)
+    return ask_each_framework(context, _check_cuda)
 
 
-def _cuda_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+def _check_cuda(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     if found.without_cuda:
-        return _problem(
+        return _make_problem(
             found,
             "fail",
             f"{found.title} is a build for GPUs of {found.other_gpus}: it has no code for NVIDIA's"
@@ -63,48 +63,48 @@ def _cuda_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
             candidates=lambda: changes.other_build(context, found),
         )
     if not found.published:
-        return not_checked(found.name, _not_published(found))
+        return report_not_checked(found.name, _explain_unpublished(found))
     release, build = found.release, found.build
     if release is None:
         message = f"{found.title} is not known; the newest known release is {found.newest}"
-        return _problem(found, "unknown", message, need=f"<={found.newest}")
+        return _make_problem(found, "unknown", message, need=f"<={found.newest}")
     if context.pool.os == "windows" and "windows" not in (release.os or found.table.os):
         message = f"{found.name} has no GPU build for Windows"
-        return _problem(found, "fail", message, need="os=linux or wsl", source=release.source)
+        return _make_problem(found, "fail", message, need="os=linux or wsl", source=release.source)
     if not found.version.local and is_index_wheel_cpu_only(found.table, release, context.pool):
-        return _cpu_only(context, found, release)
+        return _report_cpu_only(context, found, release)
     if build is None:
-        return _no_build(context, found, release)
+        return _report_no_build(context, found, release)
     if not build.listed:
         message = (
             f"the {build.title} build of {found.title} exists on the wheel index but "
             "not on the install page"
         )
-        return _problem(found, "warn", message, source=build.source)
+        return _make_problem(found, "warn", message, source=build.source)
     stated = context.stack.get("cuda")
     if stated and found.version.cuda and build.cuda_major != stated.major:
         message = (
             f"{found.title} brings CUDA {build.cuda_major}, the stack states CUDA "
             f"{stated}: two CUDA majors in one process"
         )
-        return _problem(found, "warn", message, source=build.source)
+        return _make_problem(found, "warn", message, source=build.source)
     return PASS
 
 
-def _problem(
+def _make_problem(
     found: FrameworkMatch, outcome: FindingOutcome, message: str, **more: Any
 ) -> RuleAnswer:
     return (Problem(outcome, found.name, message, have=found.version.text, **more),)
 
 
-def _cpu_only(context: RuleContext, found: FrameworkMatch, release: Release) -> RuleAnswer:
+def _report_cpu_only(context: RuleContext, found: FrameworkMatch, release: Release) -> RuleAnswer:
     """Report an index wheel without CUDA; the asker may mean another build by the version."""
     build = found.build or default_build(release)
     label = build.label if build else None
     labelled = f"{found.version.public}+{label}" if label else ""
     where = "Windows" if context.pool.os == "windows" else context.pool.cpu
     change = Candidate({found.name: labelled}, f"use {found.name} {labelled}, from another index")
-    return _problem(
+    return _make_problem(
         found,
         "unknown",
         f"the wheel of {found.title} on the package index has no CUDA on {where}: whether another "
@@ -115,7 +115,7 @@ def _cpu_only(context: RuleContext, found: FrameworkMatch, release: Release) -> 
     )
 
 
-def _not_published(found: FrameworkMatch) -> str:
+def _explain_unpublished(found: FrameworkMatch) -> str:
     if found.conda:
         return (
             f"{found.title} was built by a channel of conda: what is published about the wheels "
@@ -124,19 +124,19 @@ def _not_published(found: FrameworkMatch) -> str:
     return f"{found.title} is not a published build; its CUDA, pins and GPU code not checked"
 
 
-def _no_build(context: RuleContext, found: FrameworkMatch, release: Release) -> RuleAnswer:
+def _report_no_build(context: RuleContext, found: FrameworkMatch, release: Release) -> RuleAnswer:
     titles = ", ".join(build.title for build in release.builds) or "no CUDA at all"
     asked = found.version.cuda or (context.cuda.parts if context.cuda else None)
     if asked is None:
         return NOT_APPLICABLE  # CG901 asks for the CUDA
     release_name = f"{found.name} {found.version.public}"
-    message = f"no build of {release_name} for CUDA {show(asked)} is published"
+    message = f"no build of {release_name} for CUDA {format_parts(asked)} is published"
     return (
         Problem(
             "fail",
             found.name,
             f"{message}; there are builds for {titles}",
-            have=f"CUDA {show(asked)}",
+            have=f"CUDA {format_parts(asked)}",
             need=titles,
             source=release.source,
             candidates=lambda: changes.other_build(context, found),
@@ -155,14 +155,14 @@ def framework_python(context: RuleContext) -> RuleAnswer:
 
     Source: wheel file names on the package index; each project's tested configurations.
     """
-    return ask_each_framework(context, _python_of)
+    return ask_each_framework(context, _check_python)
 
 
-def _python_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+def _check_python(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     have, release = context.stack.get("python"), found.release
     if have is None or release is None:
         return NOT_APPLICABLE
-    series = f"{show(have.at(2))}{have.local}"
+    series = f"{format_parts(have.at(2))}{have.local}"
     arm = context.pool.cpu == "aarch64"
     if wheels := release.python_aarch64 if arm and release.python_aarch64 else release.python:
         if series in wheels:
@@ -174,8 +174,8 @@ def _python_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
             return NOT_APPLICABLE
         if have.local:
             message = f"whether {found.title} has a wheel for free-threaded Python is not known"
-            return not_checked("python", message)
-        if _within(have, low, high):
+            return report_not_checked("python", message)
+        if _is_in_range(have, low, high):
             return PASS
         need = f"{low or 'any'} to {high or 'any'}"
     source = release.python_source or release.source
@@ -197,7 +197,7 @@ def _python_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     )
 
 
-def _within(have: Version, low: str | None, high: str | None) -> bool:
+def _is_in_range(have: Version, low: str | None, high: str | None) -> bool:
     """Return whether a Python is within a range, both ends included; None leaves an end open."""
     above = low is None or have.at(2) >= parse_version("python", low).at(2)
     return above and (high is None or have.at(2) <= parse_version("python", high).at(2))
@@ -225,10 +225,10 @@ def framework_arch(context: RuleContext) -> RuleAnswer:
     Source: TORCH_CUDA_ARCH_LIST of the build scripts and of measured wheels; each project's
     published minimum compute capability.
     """
-    return ask_each_framework(context, _arch_of)
+    return ask_each_framework(context, _check_arch)
 
 
-def _arch_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     device, build = context.capability, found.build
     if device is None or found.name in context.stack.measured:
         return NOT_APPLICABLE  # CG411 judges what was measured
@@ -236,32 +236,36 @@ def _arch_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
         if context.stack.arch is not None:
             return NOT_APPLICABLE  # CG201 judges it
         if build is None:
-            return _not_known(context, found, "conda's build" if found.conda else "this build")
+            return _report_unknown_code(
+                context, found, "conda's build" if found.conda else "this build"
+            )
     if build is None:
         return NOT_APPLICABLE
-    if build.plugins and (problems := _by_plugins(context, found, build, device)):
+    if build.plugins and (problems := _check_plugins(context, found, build, device)):
         return problems
     if build.sass is not None:
-        return _by_code(context, found, build, device)
+        return _check_code(context, found, build, device)
     if build.minimum_capability is not None:
-        return _by_minimum(context, found, build, device, build.minimum_capability)
-    return _not_known(context, found, build.kind)
+        return _check_minimum(context, found, build, device, build.minimum_capability)
+    return _report_unknown_code(context, found, build.kind)
 
 
-def _by_code(context: RuleContext, found: FrameworkMatch, build: Build, device: Pair) -> RuleAnswer:
+def _check_code(
+    context: RuleContext, found: FrameworkMatch, build: Build, device: Pair
+) -> RuleAnswer:
     pool = context.pool
     code = build.code_for(pool.os, pool.cpu)
     if code is None:
         where = "Windows" if pool.os == "windows" else f"Linux {pool.cpu}"
         whose = f"{build.channel}'s build" if build.channel else "the wheel"
-        return _not_known(context, found, f"{whose} for {where}")
-    if how_it_runs(code, device, context.facts.arch):
+        return _report_unknown_code(context, found, f"{whose} for {where}")
+    if find_run_mode(code, device, context.facts.arch):
         return PASS
     message = f"{build.kind} of {found.title} has no code for {context.gpu_name}"
-    return _no_code(context, found, build, message, ", ".join(one.name for one in code))
+    return _report_no_code(context, found, build, message, ", ".join(one.name for one in code))
 
 
-def _by_plugins(
+def _check_plugins(
     context: RuleContext, found: FrameworkMatch, build: Build, device: Pair
 ) -> list[Problem]:
     """Report the code for a GPU that the measured wheels of the build's plugins lack.
@@ -270,8 +274,8 @@ def _by_plugins(
     that it finds. CG411 judges a plugin that the stack names.
     """
     from compatgate.core.package_finder import package_finder
-    from compatgate.core.packages import is_stray, ways_here
-    from compatgate.core.rules.package_code import no_code
+    from compatgate.core.packages import is_stray, library_modes
+    from compatgate.core.rules.package_code import report_no_code
 
     pool, problems = context.pool, list[Problem]()
     finder = package_finder(context.facts, pool.os, pool.cpu, context.stack.get("python"))
@@ -279,39 +283,41 @@ def _by_plugins(
         if name in context.stack.packages:
             continue
         plugin = finder.find(name, parse_version(name, found.version.public))
-        groups = ways_here(plugin, device, None, context.facts.arch)
+        groups = library_modes(plugin, device, None, context.facts.arch)
         if groups and is_stray(groups):
             library = groups[0][0][0]
             have = ", ".join([*library.sass, *library.ptx])
-            problems.append(no_code(context, plugin, have, library.path))
+            problems.append(report_no_code(context, plugin, have, library.path))
     candidates = partial(changes.build_with_code, context, found)
     return [replace(one, component=found.name, candidates=candidates) for one in problems]
 
 
-def _by_minimum(
+def _check_minimum(
     context: RuleContext, found: FrameworkMatch, build: Build, device: Pair, minimum: Pair
 ) -> RuleAnswer:
     if device >= minimum:
-        if _existed(context, build, device) or context.has_record(found.name):
+        if _minimum_covers(context, build, device) or context.has_record(found.name):
             return PASS
-        return _not_known(context, found, build.kind)
-    message = f"{found.title} needs compute capability {show(minimum)}, not {context.gpu_name}"
-    return _no_code(context, found, build, message, f">={show(minimum)}")
+        return _report_unknown_code(context, found, build.kind)
+    message = (
+        f"{found.title} needs compute capability {format_parts(minimum)}, not {context.gpu_name}"
+    )
+    return _report_no_code(context, found, build, message, f">={format_parts(minimum)}")
 
 
-def _existed(context: RuleContext, build: Build, device: Pair) -> bool:
+def _minimum_covers(context: RuleContext, build: Build, device: Pair) -> bool:
     """Tell whether a published minimum covers a GPU: older toolkits than the build's know it.
 
     It does not cover GPUs that came later or with the same toolkit, nor Tegra parts.
     """
     facts = context.facts.arch
-    fact = facts.capabilities.get(show(device))
+    fact = facts.capabilities.get(format_parts(device))
     if fact is None or device in facts.tegra:
         return False
     return fact.first_toolkit < (build.cuda or (build.cuda_major, 0))
 
 
-def _no_code(
+def _report_no_code(
     context: RuleContext, found: FrameworkMatch, build: Build, message: str, have: str
 ) -> RuleAnswer:
     assert context.capability is not None  # noqa: S101 - the caller checked
@@ -321,14 +327,14 @@ def _no_code(
             found.name,
             message,
             have=have,
-            need=f"code for {show(context.capability)}",
+            need=f"code for {format_parts(context.capability)}",
             source=build.arch_source or build.source,
             candidates=lambda: changes.build_with_code(context, found),
         ),
     )
 
 
-def _not_known(context: RuleContext, found: FrameworkMatch, what: str) -> RuleAnswer:
+def _report_unknown_code(context: RuleContext, found: FrameworkMatch, what: str) -> RuleAnswer:
     """Report unknown code: unknown where other releases have a list, else not checked."""
     if context.has_record(found.name):
         return NOT_APPLICABLE  # CG411 judges what its wheel was measured to hold
@@ -359,10 +365,10 @@ def framework_driver(context: RuleContext) -> RuleAnswer:
 
     Source: each project's installation page.
     """
-    return ask_each_framework(context, _driver_of)
+    return ask_each_framework(context, _check_driver)
 
 
-def _driver_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+def _check_driver(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     driver, build = context.usable_driver, found.build
     if driver is None or context.driver is None or build is None or context.os not in build.driver:
         return NOT_APPLICABLE

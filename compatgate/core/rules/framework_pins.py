@@ -6,27 +6,27 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from compatgate.core import changes
-from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.frameworks import Build, Pin, Release
 from compatgate.core.facts.nvidia import Pair, Source
-from compatgate.core.frameworks import FrameworkMatch
+from compatgate.core.matrix import parse_constraint
 from compatgate.core.rule import (
     CUDNN,
     NCCL,
     NOT_APPLICABLE,
     PACKAGES,
     PASS,
+    FindingOutcome,
     Problem,
     RuleAnswer,
     rule,
 )
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.framework_builds import ask_each_framework
-from compatgate.core.verdict import FindingOutcome
-from compatgate.core.versions import Version, parse_version, show
+from compatgate.core.stack_facts import FrameworkMatch
+from compatgate.core.versions import Version, format_parts, parse_version
 
 if TYPE_CHECKING:
-    from compatgate.core.package_requirements import Asked, Requirement
+    from compatgate.core.package_requirements import PlatformRequirement, Requirement
 
 
 @rule("CG402", "framework-cudnn", reads=CUDNN)
@@ -44,7 +44,7 @@ def framework_cudnn(context: RuleContext) -> RuleAnswer:
 
     Source: package metadata of each build; TensorFlow's tested configurations; JAX's changelog.
     """
-    return ask_each_framework(context, lambda c, found: _pins(c, found, "cudnn"))
+    return ask_each_framework(context, lambda c, found: _check_pin(c, found, "cudnn"))
 
 
 @rule("CG403", "framework-nccl", reads=NCCL)
@@ -58,7 +58,7 @@ def framework_nccl(context: RuleContext) -> RuleAnswer:
 
     Source: package metadata of each build.
     """
-    return ask_each_framework(context, lambda c, found: _pins(c, found, "nccl"))
+    return ask_each_framework(context, lambda c, found: _check_pin(c, found, "nccl"))
 
 
 @rule("CG406", "framework-framework", reads=PACKAGES)
@@ -77,17 +77,17 @@ def framework_framework(context: RuleContext) -> RuleAnswer:
 
     Source: package metadata of each release.
     """
-    return ask_each_framework(context, _framework_pins)
+    return ask_each_framework(context, _check_framework_pins)
 
 
-def _framework_pins(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+def _check_framework_pins(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     if found.release is None:
         return NOT_APPLICABLE
     others = [name for name in found.release.pins if name not in ("cudnn", "nccl")]
-    answers = [_pins(context, found, name) for name in others]
+    answers = [_check_pin(context, found, name) for name in others]
     for by in (found.release, found.build):
         if by and by.requires and _is_of_metadata(context, found):
-            answers += _requirements(context, found, by)
+            answers += _check_requirements(context, found, by)
     problems = [p for answer in answers if not isinstance(answer, str) for p in answer]
     return problems or (PASS if PASS in answers else NOT_APPLICABLE)
 
@@ -102,33 +102,40 @@ _OWN_RULES = ("cuda", "cudnn", "nccl", "python")
 """Components that CG401 to CG404 judge; the toolkit's libraries are judged here."""
 
 
-def _requirements(
+def _check_requirements(
     context: RuleContext, found: FrameworkMatch, by: Build | Release
 ) -> Iterator[RuleAnswer]:
     """Check the metadata's requirements on packages that the stack states."""
-    from compatgate.core.package_requirements import asked_of, requirements_by
+    from compatgate.core.package_requirements import (
+        requirements_of_framework,
+        requirements_on_package,
+    )
 
-    for requirement in requirements_by(by, context.stack, context.pool, {*_OWN_RULES, found.name}):
+    for requirement in requirements_of_framework(
+        by, context.stack, context.pool, {*_OWN_RULES, found.name}
+    ):
         unmet = not requirement.holds
-        yield _unmet(context, found, requirement, by.requires_source) if unmet else PASS
+        yield _report_unmet(context, found, requirement, by.requires_source) if unmet else PASS
     for asked in (
-        asked_of(by, "cuda-toolkit", context.stack, context.pool) if context.packages else ()
+        requirements_on_package(by, "cuda-toolkit", context.stack, context.pool)
+        if context.packages
+        else ()
     ):
         if asked.spec.startswith("=="):
             toolkit = parse_version("cuda", asked.spec.removeprefix("==")).major_minor
-            yield from _of_toolkit(context, found, asked, toolkit, by.requires_source)
+            yield from _check_toolkit_libraries(context, found, asked, toolkit, by.requires_source)
 
 
-def _unmet(
+def _report_unmet(
     context: RuleContext, found: FrameworkMatch, requirement: Requirement, source: Source | None
 ) -> tuple[Problem]:
     name, have = requirement.name, requirement.have
-    outcome, why = _difference(context, requirement)
+    outcome, why = _judge_difference(context, requirement)
     return (
         Problem(
             outcome,
             name,
-            f"{_expects(found)} {name} {requirement.spec}; {name} {have} {why}",
+            f"{_begin_message(found)} {name} {requirement.spec}; {name} {have} {why}",
             have=have.text,
             need=requirement.spec,
             source=source,
@@ -137,7 +144,7 @@ def _unmet(
     )
 
 
-def _difference(context: RuleContext, requirement: Requirement) -> tuple[FindingOutcome, str]:
+def _judge_difference(context: RuleContext, requirement: Requirement) -> tuple[FindingOutcome, str]:
     """Judge how far a version is from the required one, and say so.
 
     NVIDIA's libraries keep their interface within a major; triton changes it with each minor.
@@ -157,8 +164,12 @@ def _difference(context: RuleContext, requirement: Requirement) -> tuple[Finding
     return "warn", older
 
 
-def _of_toolkit(
-    context: RuleContext, found: FrameworkMatch, asked: Asked, toolkit: Pair, source: Source | None
+def _check_toolkit_libraries(
+    context: RuleContext,
+    found: FrameworkMatch,
+    asked: PlatformRequirement,
+    toolkit: Pair,
+    source: Source | None,
 ) -> Iterator[RuleAnswer]:
     """Compare the toolkit that metadata names (``cuda-toolkit[nvjitlink]``) with its libraries."""
     table = context.facts.cuda_components
@@ -169,25 +180,25 @@ def _of_toolkit(
         if not package.toolkits or package.toolkits[-1] >= toolkit:
             yield PASS if package.toolkits else NOT_APPLICABLE
             continue
-        of = f"{package.title} is of CUDA {show(package.toolkits[-1])}"
+        of = f"{package.title} is of CUDA {format_parts(package.toolkits[-1])}"
         yield (
             Problem(
                 "fail",
                 package.name,
-                f"{_expects(found)} {part.component} of CUDA {show(toolkit)}; {of}",
+                f"{_begin_message(found)} {part.component} of CUDA {format_parts(toolkit)}; {of}",
                 have=package.version.text,
-                need=f"{package.name} of CUDA {show(toolkit)} or newer",
+                need=f"{package.name} of CUDA {format_parts(toolkit)} or newer",
                 source=source,
             ),
         )
 
 
-def _expects(found: FrameworkMatch) -> str:
+def _begin_message(found: FrameworkMatch) -> str:
     build = f" ({found.build.title})" if found.build else ""
     return f"{found.name} {found.version.public}{build} expects"
 
 
-def _pins(context: RuleContext, found: FrameworkMatch, component: str) -> RuleAnswer:
+def _check_pin(context: RuleContext, found: FrameworkMatch, component: str) -> RuleAnswer:
     have = context.stack.get(component)
     if have is None or found.release is None:
         return NOT_APPLICABLE
@@ -196,13 +207,13 @@ def _pins(context: RuleContext, found: FrameworkMatch, component: str) -> RuleAn
     )
     if pin is None or pin.optional:
         return NOT_APPLICABLE
-    return _against_pin(context, found, pin, have)
+    return _compare_with_pin(context, found, pin, have)
 
 
-def _against_pin(
+def _compare_with_pin(
     context: RuleContext, found: FrameworkMatch, pin: Pin, have: Version
 ) -> RuleAnswer:
-    expects = f"{_expects(found)} {pin.component} {pin.spec}"
+    expects = f"{_begin_message(found)} {pin.component} {pin.spec}"
     outcome: FindingOutcome = "fail"
     if pin.floor and pin.same_major and have.major != pin.floor.major:
         why = f"{pin.component} {have} is another major"
@@ -213,7 +224,7 @@ def _against_pin(
     elif pin.exact and pin.floor and have.at(pin.places) != pin.floor.at(pin.places):
         outcome, why = "warn", f"{pin.component} {have} is newer than it was tested with"
     elif not pin.exact and not parse_constraint(pin.component, pin.spec).allows(
-        _at_places(have, pin)
+        _round_to_pin(have, pin)
     ):
         why = f"{pin.component} {have} is outside that range"
     else:
@@ -231,7 +242,7 @@ def _against_pin(
     )
 
 
-def _at_places(have: Version, pin: Pin) -> Version:
+def _round_to_pin(have: Version, pin: Pin) -> Version:
     """Return the version as the pin compares it: a higher build number does not count."""
     floor = pin.floor
     same = floor and have.at(pin.places) == floor.at(pin.places)

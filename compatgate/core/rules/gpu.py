@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from compatgate.core import changes
 from compatgate.core.facts.nvidia import Gpu, ToolkitArch
-from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.gpu_code import find_run_mode
 from compatgate.core.rule import (
     CODE,
     DRIVER,
@@ -20,12 +20,12 @@ from compatgate.core.rule import (
     Candidate,
     Problem,
     RuleAnswer,
-    not_checked,
+    report_not_checked,
     rule,
 )
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.rules.driver import may_reach_further, weakest_source
-from compatgate.core.versions import Version, show
+from compatgate.core.rules.driver import explain_open_reach, weakest_source
+from compatgate.core.versions import Version, format_parts
 
 
 @rule("CG105", "driver-gpu", reads=DRIVER, pool_only=True)
@@ -44,19 +44,21 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
     if gpu is None or driver is None:
         return NOT_APPLICABLE
     if context.os == "windows":
-        return not_checked("driver", "GPU support by Windows driver branches is not in the facts")
-    fact = context.facts.arch.capabilities.get(show(gpu.capability))
+        return report_not_checked(
+            "driver", "GPU support by Windows driver branches is not in the facts"
+        )
+    fact = context.facts.arch.capabilities.get(format_parts(gpu.capability))
     last = gpu.last_branch or (fact.last_branch if fact else None)
     if gpu.first_branch and driver.major < gpu.first_branch:
         why = f"{context.gpu_name} needs driver branch {gpu.first_branch} or newer"
-        return _does_not_drive(context, driver, gpu, why, f">={gpu.first_branch}")
+        return _report_undriven_gpu(context, driver, gpu, why, f">={gpu.first_branch}")
     if last and driver.major > last:
         why = f"driver branch {last} is the last that drives {context.gpu_name}"
-        return _does_not_drive(context, driver, gpu, why, f"<{last + 1}")
+        return _report_undriven_gpu(context, driver, gpu, why, f"<{last + 1}")
     if context.branch is None:
         newest = max(context.facts.driver_branches.branches)
         if gpu.capability in context.facts.arch.tegra and driver.major <= newest:
-            return not_checked(
+            return report_not_checked(
                 "driver",
                 f"drivers of Jetson boards come with JetPack and have branches of their own: "
                 f"{driver.major} is not in the facts",
@@ -65,15 +67,15 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
         message = f"driver branch {driver.major} is not known; the newest known is {newest}{hint}"
         return (Problem("unknown", "driver", message, have=driver.text, need=f"<={newest}"),)
     if not gpu.product:
-        return not_checked(
+        return report_not_checked(
             "gpu", f"the first driver for {gpu.name} depends on the product, which is not stated"
         )
     if gpu.first_branch is None:
-        return not_checked("gpu", f"the first driver branch for {gpu.sku} is not published")
+        return report_not_checked("gpu", f"the first driver branch for {gpu.sku} is not published")
     return PASS
 
 
-def _does_not_drive(
+def _report_undriven_gpu(
     context: RuleContext, driver: Version, gpu: Gpu, why: str, need: str
 ) -> RuleAnswer:
     return (
@@ -104,7 +106,9 @@ def mig_driver(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     minimum = gpu.mig_driver
     if minimum is None or context.os == "windows":
-        return not_checked("driver", f"the first driver with MIG on {gpu.name} is not published")
+        return report_not_checked(
+            "driver", f"the first driver with MIG on {gpu.name} is not published"
+        )
     if driver >= minimum:
         return PASS
     return (
@@ -144,10 +148,10 @@ def no_kernel_image(context: RuleContext) -> RuleAnswer:
             return NOT_APPLICABLE
         if context.cuda is None or context.stack.measured:
             return NOT_APPLICABLE
-        return not_checked(
+        return report_not_checked(
             "arch", "the stack states no GPU code; add arch=sm_.. to have it checked"
         )
-    if how_it_runs(codes, device, context.facts.arch):
+    if find_run_mode(codes, device, context.facts.arch):
         return PASS
     have = ", ".join(code.name for code in codes) or "none"
     message = f"no code for {context.gpu_name}: the workload carries {have}"
@@ -193,8 +197,8 @@ def ptx_toolchain(context: RuleContext) -> RuleAnswer:
         return (Problem("unknown", "driver", message),)
     if made_by <= reach:
         return PASS
-    cuda, own = _maker(context)
-    if why := may_reach_further(context):
+    cuda, own = _find_ptx_toolkit(context)
+    if why := explain_open_reach(context):
         message = f"{why}; this workload needs it to compile PTX of CUDA {cuda}"
         return (Problem("unknown", "driver", message, have=driver.text),)
     return (
@@ -202,16 +206,16 @@ def ptx_toolchain(context: RuleContext) -> RuleAnswer:
             "fail",
             "driver",
             f"this workload needs its PTX compiled by the driver, but CUDA {cuda} made it and "
-            f"driver {driver} understands PTX up to CUDA {show(reach)}",
+            f"driver {driver} understands PTX up to CUDA {format_parts(reach)}",
             have=driver.text,
             need=f">={own}" if own else f"a driver of CUDA {cuda} or newer",
             source=weakest_source(context, context.facts.arch.ptx),
-            candidates=lambda: _compile_it(context),
+            candidates=lambda: _propose_compilation(context),
         ),
     )
 
 
-def _maker(context: RuleContext) -> tuple[str, Version | None]:
+def _find_ptx_toolkit(context: RuleContext) -> tuple[str, Version | None]:
     """Return the toolkit that made the PTX, as text, and the driver that came with it."""
     assert context.ptx_cuda is not None  # noqa: S101 - the caller checked
     if context.cuda and context.cuda.major_minor == context.ptx_cuda:
@@ -219,11 +223,11 @@ def _maker(context: RuleContext) -> tuple[str, Version | None]:
             context.os
         ) if context.toolkit else None
     series = context.facts.toolkits_of.get(context.ptx_cuda, ())
-    return show(context.ptx_cuda), series[0].driver.get(context.os) if series else None
+    return format_parts(context.ptx_cuda), series[0].driver.get(context.os) if series else None
 
 
-def _compile_it(context: RuleContext) -> Iterator[Candidate]:
-    _, own = _maker(context)
+def _propose_compilation(context: RuleContext) -> Iterator[Candidate]:
+    _, own = _find_ptx_toolkit(context)
     if own:
         yield changes.raise_driver(context, own)
     yield from changes.add_sass(context)
@@ -234,7 +238,7 @@ def _older_code_runs(context: RuleContext, toolkit: ToolkitArch) -> bool:
     """Return whether code that this toolkit can make runs on the GPU."""
     own = [code for code in context.code or () if code.capability in toolkit.sass]
     device = context.capability
-    return device is not None and how_it_runs(own, device, context.facts.arch) is not None
+    return device is not None and find_run_mode(own, device, context.facts.arch) is not None
 
 
 @rule("CG203", "toolkit-arch", reads=CODE)
@@ -253,23 +257,25 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
     if cuda is None or device is None:
         return NOT_APPLICABLE
     facts = context.facts.arch
-    toolkit = facts.toolkits.get(show(cuda.major_minor))
+    toolkit = facts.toolkits.get(format_parts(cuda.major_minor))
     if toolkit is None:
         return NOT_APPLICABLE
     if device in toolkit.sass:
         return PASS
-    fact = facts.capabilities.get(show(device))
+    fact = facts.capabilities.get(format_parts(device))
     if fact is None:
         newest = list(facts.capabilities)[-1]
-        message = f"compute capability {show(device)} is not known; the newest known is {newest}"
-        return (Problem("unknown", "gpu", message, have=show(device)),)
+        message = (
+            f"compute capability {format_parts(device)} is not known; the newest known is {newest}"
+        )
+        return (Problem("unknown", "gpu", message, have=format_parts(device)),)
     dropped = fact.last_toolkit is not None and cuda.major_minor > fact.last_toolkit
     if dropped and fact.last_toolkit:
-        last = show(fact.last_toolkit)
+        last = format_parts(fact.last_toolkit)
         message = f"CUDA {cuda} no longer supports {context.gpu_name}; {last} was the last"
         need = f"<={last}"
     else:
-        first = show(fact.first_toolkit)
+        first = format_parts(fact.first_toolkit)
         message = f"CUDA {cuda} does not know {context.gpu_name}; support came with {first}"
         need = f">={first}"
     runs_anyway = not dropped and _older_code_runs(context, toolkit)

@@ -16,14 +16,14 @@ from compatgate.core.rule import (
     NCCL,
     NOT_APPLICABLE,
     PASS,
+    FindingOutcome,
     Problem,
     RuleAnswer,
-    not_checked,
+    report_not_checked,
     rule,
 )
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.verdict import FindingOutcome
-from compatgate.core.versions import show
+from compatgate.core.versions import format_parts
 
 
 @rule("CG301", "cudnn-cuda", reads=CUDNN)
@@ -88,14 +88,16 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
     if have is None or device is None or build is None or context.cudnn_release is None:
         return NOT_APPLICABLE
     if device in context.facts.arch.tegra:
-        return not_checked("cudnn", "cuDNN on Tegra comes with JetPack and has a matrix of its own")
+        return report_not_checked(
+            "cudnn", "cuDNN on Tegra comes with JetPack and has a matrix of its own"
+        )
     support = support_of(context, build, device)
     if support is Support.LISTED:
         return PASS
     if support is Support.UNKNOWN:
         message = f"whether cuDNN {have} supports {context.gpu_name} is not published"
         if build.minimum_capability is not None:
-            return not_checked("cudnn", message)
+            return report_not_checked("cudnn", message)
         return (Problem("unknown", "cudnn", message, have=have.text),)
     forward = have >= context.facts.cudnn.forward_compatible_from
     if support is Support.NEWER and forward:
@@ -104,25 +106,25 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
             "hardware forward compatible work"
         )
         return (_gpu_problem(context, "warn", message, None, context.facts.cudnn.forward_source),)
-    message, need = _unsupported(context, build, support)
+    message, need = _explain_unsupported(context, build, support)
     source = build.capability_source if support is Support.TOO_OLD else None
     return (_gpu_problem(context, "fail", f"cuDNN {have} {message}", need, source or build.source),)
 
 
-def _unsupported(
+def _explain_unsupported(
     context: RuleContext, build: CudnnBuild, support: Support
 ) -> tuple[str, str | None]:
     """Say why the GPU is not supported, and what is supported."""
     minimum, device = build.minimum_capability, context.capability
     if support is Support.TOO_OLD and minimum:
-        lowest = show(minimum)
+        lowest = format_parts(minimum)
         message = f"does not support {context.gpu_name}: its lowest compute capability is {lowest}"
         return message, f">={lowest}"
     if support is Support.OTHER_CUDA and device:
         listing = [row for row in build.rows if covers(row.capabilities, device)]
-        names = ", ".join(show(c) for c in sorted({c for row in listing for c in row.cuda}))
+        names = ", ".join(format_parts(c) for c in sorted({c for row in listing for c in row.cuda}))
         return f"supports {context.gpu_name} with CUDA {names} only, not with {context.cuda}", names
-    names = ", ".join(show(c) for c in build.capabilities)
+    names = ", ".join(format_parts(c) for c in build.capabilities)
     return f"does not list {context.gpu_name}" + (f", only {names}" if names else ""), names or None
 
 
@@ -158,7 +160,7 @@ def cudnn_driver(context: RuleContext) -> RuleAnswer:
     if context.capability in context.facts.arch.tegra:
         return NOT_APPLICABLE  # its matrix is another one: CG302 says so
     floors = [
-        row.driver[context.os] for row in rows_for(context, build) if context.os in row.driver
+        row.driver[context.os] for row in find_rows(context, build) if context.os in row.driver
     ]
     if not floors:
         return NOT_APPLICABLE
@@ -196,7 +198,7 @@ class Support(Enum):
 def build_of(context: RuleContext) -> CudnnBuild | None:
     """Return the build of the stack's cuDNN release for its CUDA major; None if not known."""
     release = context.cudnn_release
-    return release.builds.get(_major(context)) if release else None
+    return release.builds.get(_cudnn_major(context)) if release else None
 
 
 def support_of(context: RuleContext, build: CudnnBuild, device: Pair) -> Support:
@@ -206,18 +208,18 @@ def support_of(context: RuleContext, build: CudnnBuild, device: Pair) -> Support
         return Support.TOO_OLD
     listed = build.capabilities
     if not listed:
-        return _by_neighbours(context, device, minimum)
+        return _infer_support(context, device, minimum)
     if not covers(listed, device):
         return Support.NEWER if device > max(listed) else Support.UNLISTED
-    speaking = _speaking(context, build)
+    speaking = _rows_of_cuda(context, build)
     if speaking and not any(_may_list(row, device) for row in speaking):
         return Support.OTHER_CUDA
     return Support.LISTED
 
 
-def _by_neighbours(context: RuleContext, device: Pair, minimum: Pair | None) -> Support:
+def _infer_support(context: RuleContext, device: Pair, minimum: Pair | None) -> Support:
     release = context.cudnn_release
-    lists = context.facts.cudnn_lists.get(_major(context), []) if release else []
+    lists = context.facts.cudnn_lists.get(_cudnn_major(context), []) if release else []
     same = [one for one in lists if release and one[0].major == release.version.major]
     before = [listed for v, listed in same if release and v < release.version][-1:]
     after = [listed for v, listed in same if release and v > release.version][:1]
@@ -234,9 +236,9 @@ def _by_neighbours(context: RuleContext, device: Pair, minimum: Pair | None) -> 
     return Support.UNKNOWN
 
 
-def rows_for(context: RuleContext, build: CudnnBuild) -> list[CudnnRow]:
+def find_rows(context: RuleContext, build: CudnnBuild) -> list[CudnnRow]:
     """Return the rows for this CUDA and GPU; empty when the GPU is listed with other CUDA only."""
-    rows = _speaking(context, build) or list(build.rows)
+    rows = _rows_of_cuda(context, build) or list(build.rows)
     device = context.capability
     if device is None:
         return rows
@@ -250,7 +252,7 @@ def covers(listed: Sequence[Pair], device: Pair) -> bool:
     return any(c[0] == device[0] and c[1] <= device[1] for c in listed)
 
 
-def _speaking(context: RuleContext, build: CudnnBuild) -> list[CudnnRow]:
+def _rows_of_cuda(context: RuleContext, build: CudnnBuild) -> list[CudnnRow]:
     series = context.cuda.major_minor if context.cuda else None
     return [row for row in build.rows if not row.cuda or series in row.cuda]
 
@@ -259,7 +261,7 @@ def _may_list(row: CudnnRow, device: Pair) -> bool:
     return not row.capabilities or covers(row.capabilities, device)
 
 
-def _major(context: RuleContext) -> int:
+def _cudnn_major(context: RuleContext) -> int:
     have = context.stack.get("cudnn")
     if have and have.cuda:
         return have.cuda[0]
@@ -305,7 +307,9 @@ def nccl_cuda(context: RuleContext) -> RuleAnswer:
     if cuda and have.cuda and have.cuda[0] != cuda.major:
         message = f"this NCCL {have.public} was built for CUDA {have.cuda[0]}, the stack has {cuda}"
     elif not release.cuda:
-        return not_checked("nccl", f"which CUDA NCCL {have} was packaged for is not published")
+        return report_not_checked(
+            "nccl", f"which CUDA NCCL {have} was packaged for is not published"
+        )
     elif major not in release.cuda:
         built = ", ".join(map(str, release.cuda))
         message = f"NCCL {have} has no build for CUDA {major}, only for CUDA {built}"
@@ -342,7 +346,7 @@ def nccl_gpu(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     if device >= minimum:
         return PASS
-    lowest = show(minimum)
+    lowest = format_parts(minimum)
     return (
         Problem(
             "warn",

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from compatgate.core import changes
-from compatgate.core.components import in_order
+from compatgate.core.components import sort_components
 from compatgate.core.matrix import Entry, Evidence
 from compatgate.core.rule import NOT_APPLICABLE, PASS, VERSIONS, Problem, RuleAnswer, rule
 from compatgate.core.rule_context import RuleContext
 
-_NAMED = 3
+_MAX_NAMED = 3
 """GPUs of an entry that a message names."""
 
 
@@ -40,7 +40,7 @@ def not_blessed(context: RuleContext) -> RuleAnswer:
     best = context.deciding
     if best:  # revoked and deprecated speak for themselves
         unnamed = [] if best.status == "revoked" else context.unnamed(best)
-        return (_unnamed(context, best, unnamed),) if unnamed else PASS
+        return (_report_unnamed(context, best, unnamed),) if unnamed else PASS
     where = f"{context.target.name or 'this target'}"
     if context.entries:
         best = context.entries[0]
@@ -58,8 +58,8 @@ def not_blessed(context: RuleContext) -> RuleAnswer:
     nearest = None if context.brief else context.nearest
     message = f"no entry of the matrix matches this stack on {where}"
     if nearest:
-        missing = in_order(nearest.differences(context.stack, context.pool))
-        difference = _difference(context, nearest, missing)
+        missing = sort_components(nearest.differences(context.stack, context.pool))
+        difference = _describe_difference(context, nearest, missing)
         message += f"; the nearest is {nearest.name}, which {difference}"
     suites = ", ".join(context.policy.canary.suites)
     message += f"; to bless it as it is, propose an entry and run suite {suites} on staging"
@@ -68,15 +68,15 @@ def not_blessed(context: RuleContext) -> RuleAnswer:
             "fail",
             "entry",
             message,
-            need=_described(nearest) if nearest else "a blessed entry",
+            need=_describe_entry(nearest) if nearest else "a blessed entry",
             candidates=lambda: changes.nearest_entry(context),
         ),
     )
 
 
-def _unnamed(context: RuleContext, entry: Entry, names: Sequence[str]) -> Problem:
+def _report_unnamed(context: RuleContext, entry: Entry, names: Sequence[str]) -> Problem:
     """Report an entry that matches and does not name every GPU package of the stack."""
-    missing = in_order(names)
+    missing = sort_components(names)
     listed = ", ".join(missing)
     stated = ", ".join(f'{name}: "=={context.stack.versions[name].text}"' for name in missing)
     return Problem(
@@ -135,27 +135,31 @@ def _status_problem(context: RuleContext, entry: Entry, outcome: str) -> Problem
     )
 
 
-def _difference(context: RuleContext, entry: Entry, names: Sequence[str]) -> str:
+def _describe_difference(context: RuleContext, entry: Entry, names: Sequence[str]) -> str:
     """Say in what an entry differs, and what it asks for that the stack does not state."""
     unsaid = [name for name in names if name != "driver" and context.stack.get(name) is None]
     other = [name for name in names if name not in unsaid]
     parts = []
     if not entry.is_for(context.pool):
-        gpus = ", ".join(entry.gpus[:_NAMED]) + (", ..." if len(entry.gpus) > _NAMED else "")
+        gpus = ", ".join(entry.gpus[:_MAX_NAMED]) + (
+            ", ..." if len(entry.gpus) > _MAX_NAMED else ""
+        )
         parts.append(
             f"is for {gpus}, not for {context.pool.gpu.sku if context.pool.gpu else 'this GPU'}"
         )
     if other:
         parts.append(f"differs in {', '.join(other)}")
     if left_out := context.unnamed(entry):
-        parts.append(f"does not name {', '.join(in_order(left_out))}")
+        parts.append(f"does not name {', '.join(sort_components(left_out))}")
     if unsaid:
         parts.append(f"asks for {', '.join(unsaid)}, which the stack does not state")
     return " and ".join(parts)
 
 
-def _described(entry: Entry) -> str:
-    return ", ".join(f"{name} {entry.components[name]}" for name in in_order(entry.components))
+def _describe_entry(entry: Entry) -> str:
+    return ", ".join(
+        f"{name} {entry.components[name]}" for name in sort_components(entry.components)
+    )
 
 
 @rule("CG811", "canary-missing", cause="evidence", reads=VERSIONS)
@@ -171,9 +175,9 @@ def canary_missing(context: RuleContext) -> RuleAnswer:
 
     Source: canary runs; the verdict names those it rests on.
     """
-    if not _asked(context):
+    if not _requires_evidence(context):
         return NOT_APPLICABLE
-    missing = [suite for suite in context.policy.canary.suites if not _judged(context, suite)]
+    missing = [suite for suite in context.policy.canary.suites if not _judged_runs(context, suite)]
     if not missing:
         return PASS
     return [
@@ -181,7 +185,7 @@ def canary_missing(context: RuleContext) -> RuleAnswer:
             "fail",
             "canary",
             f"no canary run of suite {suite} is known for this stack on {context.gpu_name}"
-            f"{_but_for_development(context, suite)}",
+            f"{_mention_development_run(context, suite)}",
             need=f"a passed run of suite {suite} on staging",
         )
         for suite in missing
@@ -198,20 +202,20 @@ def canary_stale(context: RuleContext) -> RuleAnswer:
 
     Source: canary runs; the verdict names those it rests on.
     """
-    if not _asked(context):
+    if not _requires_evidence(context):
         return NOT_APPLICABLE
     problems = []
     for suite in context.policy.canary.suites:
-        latest = _latest(context, suite)
+        latest = _latest_run(context, suite)
         if latest is None or latest.outcome != "passed":
             continue
         expires = latest.finished + context.policy.canary.max_age_s
         if latest.driver != context.driver:
             why = f"was on driver {latest.driver}, the pool has {context.driver}"
         elif expires < context.now:
-            why = f"of {_day(latest.finished)} is older than the policy allows"
+            why = f"of {_format_day(latest.finished)} is older than the policy allows"
         else:
-            context.holds_until(_moment(expires))
+            context.holds_until(_format_moment(expires))
             continue
         need = f"a passed run of suite {suite} on driver {context.driver}"
         message = f"run {latest.id} of suite {suite} {why}"
@@ -229,23 +233,23 @@ def canary_failed(context: RuleContext) -> RuleAnswer:
 
     Source: canary runs; the verdict names those it rests on.
     """
-    if not _asked(context):
+    if not _requires_evidence(context):
         return NOT_APPLICABLE
     problems = [
         Problem(
             "fail",
             "canary",
-            f"run {latest.id} of suite {suite} failed on {_day(latest.finished)}",
+            f"run {latest.id} of suite {suite} failed on {_format_day(latest.finished)}",
             have=latest.id,
             need=f"a passed run of suite {suite}",
         )
         for suite in context.policy.canary.suites
-        if (latest := _latest(context, suite)) and latest.outcome == "failed"
+        if (latest := _latest_run(context, suite)) and latest.outcome == "failed"
     ]
     return problems or PASS
 
 
-def _asked(context: RuleContext) -> bool:
+def _requires_evidence(context: RuleContext) -> bool:
     """Return whether evidence is required; CG901 reports an unknown GPU or driver."""
     return (
         context.policy.canary.require
@@ -256,30 +260,30 @@ def _asked(context: RuleContext) -> bool:
 
 def evidence_for(context: RuleContext) -> list[str]:
     """Return the ids of the runs that the answer rests on."""
-    latest = [_latest(context, suite) for suite in context.policy.canary.suites]
+    latest = [_latest_run(context, suite) for suite in context.policy.canary.suites]
     return [run.id for run in latest if run]
 
 
-def _judged(context: RuleContext, suite: str) -> list[Evidence]:
+def _judged_runs(context: RuleContext, suite: str) -> list[Evidence]:
     runs = context.matrix.runs(suite, context.stack, context.pool)
     return [run for run in runs if run.counts_for(context.policy.canary)]
 
 
-def _but_for_development(context: RuleContext, suite: str) -> str:
+def _mention_development_run(context: RuleContext, suite: str) -> str:
     runs = context.matrix.runs(suite, context.stack, context.pool)
     return f" ({runs[-1].id} ran outside a container, for development)" if runs else ""
 
 
-def _latest(context: RuleContext, suite: str) -> Evidence | None:
+def _latest_run(context: RuleContext, suite: str) -> Evidence | None:
     """Return the latest run on the pool's own driver, else the latest on any driver."""
-    runs = _judged(context, suite)
+    runs = _judged_runs(context, suite)
     own = [run for run in runs if run.driver == context.driver]
     return max(own or runs, key=lambda run: run.finished, default=None)
 
 
-def _moment(seconds: float) -> str:
+def _format_moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _day(seconds: float) -> str:
+def _format_day(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()

@@ -10,34 +10,40 @@ from collections.abc import Iterator
 
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.facts.records import Library, Statement
-from compatgate.core.gpu_code import Arch, how_it_runs
+from compatgate.core.gpu_code import Arch, find_run_mode
 from compatgate.core.package_finder import release_of
 from compatgate.core.packages import (
     GpuPackage,
-    Ways,
+    LibraryModes,
     is_made_for,
     is_specific,
     is_stray,
+    library_modes,
     toolkit_targets,
-    ways_here,
 )
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Candidate, Problem, RuleAnswer
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    Candidate,
+    FindingOutcome,
+    Problem,
+    RuleAnswer,
+)
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.verdict import FindingOutcome
-from compatgate.core.versions import Version, show
+from compatgate.core.versions import Version, format_parts
 
 
 def check_open(context: RuleContext) -> RuleAnswer:
     """Report the packages that are open."""
     carries = context.facts.packages.carries
     still = [one for one in context.packages if one.is_open and carries(one.name) != "options"]
-    return [_open(context, one) for one in still if not is_excluded(context, one)] or PASS
+    return [_report_open(context, one) for one in still if not is_excluded(context, one)] or PASS
 
 
-def _open(context: RuleContext, package: GpuPackage) -> Problem:
+def _report_open(context: RuleContext, package: GpuPackage) -> Problem:
     if package.unread:
-        return _unread(package, when_open(context))
-    if asked := left_open(context, package, when_open(context)):
+        return _report_unread(package, outcome_of_open(context))
+    if asked := report_local_build(context, package, outcome_of_open(context)):
         return asked
     message = f"no record says what {package.title} carries"
     known = [str(release) for release in context.facts.recorded_versions(package.name)]
@@ -49,10 +55,10 @@ def _open(context: RuleContext, package: GpuPackage) -> Problem:
         message += f"; the newest release with a record is {known[-1]}"
     need = f"a record (compatgate facts measure {package.name}=={package.version}), or its GPU code"
     have = package.version.text
-    return Problem(when_open(context), package.name, message, have=have, need=need)
+    return Problem(outcome_of_open(context), package.name, message, have=have, need=need)
 
 
-def _unread(package: GpuPackage, outcome: FindingOutcome) -> Problem:
+def _report_unread(package: GpuPackage, outcome: FindingOutcome) -> Problem:
     """Report files of a package that could not be read, whose content is not known."""
     first, more = package.unread[0], len(package.unread) - 1
     others = f" and {more} more" if more else ""
@@ -67,56 +73,56 @@ def check_arch(context: RuleContext) -> RuleAnswer:
     if device is None:
         return NOT_APPLICABLE
     situation = ("CG411", device, context.cuda and context.cuda.major_minor, context.compiles_up_to)
-    answers = [_remembered(context, package, device, situation) for package in context.packages]
+    answers = [_check_cached(context, package, device, situation) for package in context.packages]
     problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
     return problems or (PASS if PASS in answers else NOT_APPLICABLE)
 
 
-def _remembered(
+def _check_cached(
     context: RuleContext, package: GpuPackage, device: Pair, situation: object
 ) -> RuleAnswer:
     """Check a package; a package without a problem caches that for each situation."""
     found: RuleAnswer | None = package.memory.get(situation)
     if found is None:
-        found = _arch_of(context, package, device)
+        found = _check_package(context, package, device)
         if isinstance(found, str):
             package.memory[situation] = found
     return found
 
 
-def _arch_of(context: RuleContext, package: GpuPackage, device: Pair) -> RuleAnswer:
+def _check_package(context: RuleContext, package: GpuPackage, device: Pair) -> RuleAnswer:
     if package.gpus:
-        return [_of_others(context, package)]
-    if package.statements and (problems := excluded(context, package, device)):
+        return [_report_other_vendor(context, package)]
+    if package.statements and (problems := find_exclusions(context, package, device)):
         return problems
     if package.stated:
-        how = how_it_runs(package.stated, device, context.facts.arch)
+        how = find_run_mode(package.stated, device, context.facts.arch)
         names = ", ".join(code.name for code in package.stated)
-        return PASS if how else [no_code(context, package, names)]
+        return PASS if how else [report_no_code(context, package, names)]
     if package.toolkits:
-        return _by_toolkit(context, package, device)
+        return _check_toolkit(context, package, device)
     if package.record is None:
         return PASS if package.compiled == "run" else NOT_APPLICABLE
     if context.facts.packages.carries(package.name) == "libraries" or not package.libraries:
         return NOT_APPLICABLE  # a library for others says by itself where it cannot be used
     problems = []
     without: list[Library] = []
-    groups = ways_here(package, device, context.cuda, context.facts.arch)
+    groups = library_modes(package, device, context.cuda, context.facts.arch)
     for group in groups:
         ways = [how for _, how in group]
         if not any(ways):
             without.append(group[0][0])
         elif "sass" not in ways:
-            problems += _jit(context, package, [library.ptx_cuda for library, _ in group])
+            problems += _check_ptx(context, package, [library.ptx_cuda for library, _ in group])
     if without and not _is_optional(context, package, without):
         names = ", ".join([*without[0].sass, *without[0].ptx])
-        outcome = _outcome_of_part(context, groups, device)
-        problems.append(no_code(context, package, names, without[0].path, outcome))
+        outcome = _judge_part(context, groups, device)
+        problems.append(report_no_code(context, package, names, without[0].path, outcome))
     return problems or PASS
 
 
-def _outcome_of_part(
-    context: RuleContext, groups: tuple[Ways, ...], device: Pair
+def _judge_part(
+    context: RuleContext, groups: tuple[LibraryModes, ...], device: Pair
 ) -> FindingOutcome:
     """Return the outcome of a package in which one part has no code for a GPU.
 
@@ -131,12 +137,12 @@ def _outcome_of_part(
     return "warn" if any(is_made_for(one, device, arch) for one in run) else "unknown"
 
 
-def _of_others(context: RuleContext, package: GpuPackage) -> Problem:
+def _report_other_vendor(context: RuleContext, package: GpuPackage) -> Problem:
     return Problem(
         "fail",
         package.name,
         f"{package.title} is a build for GPUs of {package.gpus}: it has no code "
-        f"for {context.gpu_name}" + assumption(package),
+        f"for {context.gpu_name}" + describe_assumption(package),
         have=package.version.text,
         need="a build for CUDA",
         source=source_of(package),
@@ -148,19 +154,19 @@ def _is_optional(context: RuleContext, package: GpuPackage, without: list[Librar
     return context.facts.packages.is_optional(package.name) or all(map(is_specific, without))
 
 
-def _by_toolkit(context: RuleContext, package: GpuPackage, device: Pair) -> RuleAnswer:
+def _check_toolkit(context: RuleContext, package: GpuPackage, device: Pair) -> RuleAnswer:
     """Judge a library of the CUDA toolkit by what its toolkit can target."""
     targets = toolkit_targets(package, device, context.facts.arch)
     if targets is None:
         return NOT_APPLICABLE
     if targets:
         return PASS
-    newest = show(package.toolkits[-1])
+    newest = format_parts(package.toolkits[-1])
     message = f"{package.title} is of CUDA {newest}, which does not target {context.gpu_name}"
     return [Problem("unknown", package.name, message, have=package.version.text)]
 
 
-def no_code(
+def report_no_code(
     context: RuleContext,
     package: GpuPackage,
     have: str,
@@ -176,15 +182,17 @@ def no_code(
     return Problem(
         outcome,
         package.name,
-        message + assumption(package),
+        message + describe_assumption(package),
         have=have,
-        need=f"code for {show(context.capability)}",
+        need=f"code for {format_parts(context.capability)}",
         source=source_of(package),
         candidates=lambda: other_releases(context, package),
     )
 
 
-def _jit(context: RuleContext, package: GpuPackage, made_by: list[str | None]) -> Iterator[Problem]:
+def _check_ptx(
+    context: RuleContext, package: GpuPackage, made_by: list[str | None]
+) -> Iterator[Problem]:
     """Report PTX that this driver cannot compile, or whose toolkit is not known."""
     reach, driver = context.compiles_up_to, context.driver
     if driver is None or reach is None:
@@ -198,19 +206,19 @@ def _jit(context: RuleContext, package: GpuPackage, made_by: list[str | None]) -
     newest = max(known)
     if newest <= reach:
         return
-    what = f"{title} needs its PTX of CUDA {show(newest)} compiled"
-    limit = f"driver {driver} understands PTX up to CUDA {show(reach)}"
+    what = f"{title} needs its PTX of CUDA {format_parts(newest)} compiled"
+    limit = f"driver {driver} understands PTX up to CUDA {format_parts(reach)}"
     yield Problem(
         "unknown" if context.forward_may_help or not context.driver_cuda_is_exact else "fail",
         package.name,
-        f"{what}; {limit}{assumption(package)}",
+        f"{what}; {limit}{describe_assumption(package)}",
         have=driver.text,
-        need=f"a driver of CUDA {show(newest)} or newer",
+        need=f"a driver of CUDA {format_parts(newest)} or newer",
         source=source_of(package),
     )
 
 
-def excluded(context: RuleContext, package: GpuPackage, device: Pair) -> list[Problem]:
+def find_exclusions(context: RuleContext, package: GpuPackage, device: Pair) -> list[Problem]:
     """Report the statements that exclude a package on a GPU.
 
     A capability that the source refuses denies, for any compiled code. A build script with a fixed
@@ -219,41 +227,43 @@ def excluded(context: RuleContext, package: GpuPackage, device: Pair) -> list[Pr
     return [
         problem
         for statement in package.statements
-        if (problem := _refusal(context, package, statement, device))
+        if (problem := _check_statement(context, package, statement, device))
     ]
 
 
-def _refusal(
+def _check_statement(
     context: RuleContext, package: GpuPackage, statement: Statement, device: Pair
 ) -> Problem | None:
     least, last = statement.least_capability, statement.last_capability
     says = f": {statement.says}" if statement.says else ""
     if (least and device < least) or (last and device > last):
-        range_of = _range(least, last)
+        range_of = _describe_range(least, last)
         message = f"{package.title} runs on {range_of}, not on {context.gpu_name}{says}"
-        return _problem(package, statement, message, need=range_of)
+        return _report_exclusion(package, statement, message, need=range_of)
     if package.record or package.stated or not statement.fixed:
         return None
-    code = [code for build in _builds(statement, context.cuda) for code in build]
-    if not code or how_it_runs(code, device, context.facts.arch):
+    code = [code for build in _script_builds(statement, context.cuda) for code in build]
+    if not code or find_run_mode(code, device, context.facts.arch):
         return None
     names = ", ".join(dict.fromkeys(one.name for one in code))
     message = f"the build script of {package.title} makes code for {names} alone, none of which"
     message += f" runs on {context.gpu_name}{says}"
-    return _problem(package, statement, message, need=f"code for {show(device)}")
+    return _report_exclusion(package, statement, message, need=f"code for {format_parts(device)}")
 
 
-def _range(least: Pair | None, last: Pair | None) -> str:
+def _describe_range(least: Pair | None, last: Pair | None) -> str:
     if least and last:
-        return f"compute capability {show(least)} to {show(last)}"
+        return f"compute capability {format_parts(least)} to {format_parts(last)}"
     return (
-        f"compute capability {show(least)} and newer"
+        f"compute capability {format_parts(least)} and newer"
         if least
-        else f"compute capability up to {show(last or (0, 0))}"
+        else f"compute capability up to {format_parts(last or (0, 0))}"
     )
 
 
-def _problem(package: GpuPackage, statement: Statement, message: str, need: str) -> Problem:
+def _report_exclusion(
+    package: GpuPackage, statement: Statement, message: str, need: str
+) -> Problem:
     """Report an exclusion; a derived statement never denies."""
     outcome: FindingOutcome = "unknown" if statement.source.confidence == "derived" else "fail"
     have, source = package.version.text, statement.source
@@ -265,18 +275,20 @@ def is_excluded(context: RuleContext, package: GpuPackage) -> bool:
     device = context.capability
     if device is None or not package.statements:
         return False
-    return any(problem.outcome == "fail" for problem in excluded(context, package, device))
+    return any(problem.outcome == "fail" for problem in find_exclusions(context, package, device))
 
 
-def left_open(context: RuleContext, package: GpuPackage, outcome: FindingOutcome) -> Problem | None:
+def report_local_build(
+    context: RuleContext, package: GpuPackage, outcome: FindingOutcome
+) -> Problem | None:
     """Ask for the GPU code of a package that is compiled where it is installed."""
     statement = next((one for one in package.statements if one.compiled == "install"), None)
     if statement is None:
         return None
     title = package.title
     message = f"{title} is compiled where it is built: its GPU code is the choice of its builder"
-    message += _wheels_of_project(context, package, statement)
-    code = [c for build in _builds(statement, context.cuda) for c in build if not c.suffix]
+    message += _mention_project_wheels(context, package, statement)
+    code = [c for build in _script_builds(statement, context.cuda) for c in build if not c.suffix]
     names = list(dict.fromkeys(one.name for one in code))
     example = "+".join(names) or "sm_80+sm_90"
     need = f"the code that it was built for, like {package.name}={package.version}[{example}]"
@@ -292,16 +304,16 @@ def left_open(context: RuleContext, package: GpuPackage, outcome: FindingOutcome
     )
 
 
-def _wheels_of_project(context: RuleContext, package: GpuPackage, statement: Statement) -> str:
+def _mention_project_wheels(context: RuleContext, package: GpuPackage, statement: Statement) -> str:
     """Say that the project has no wheel for the stack's torch, which makes a local build likely."""
     torch = context.stack.get("torch")
     wheels = statement.torch_wheels
-    if torch is None or not wheels or show(torch.major_minor) in wheels:
+    if torch is None or not wheels or format_parts(torch.major_minor) in wheels:
         return ""
     return f"; its project publishes wheels for torch {wheels[0]} to {wheels[-1]} only"
 
 
-def _builds(statement: Statement, cuda: Version | None) -> Iterator[tuple[Arch, ...]]:
+def _script_builds(statement: Statement, cuda: Version | None) -> Iterator[tuple[Arch, ...]]:
     """Yield the code that the build script makes with toolkits of the stack's CUDA major."""
     for build in statement.builds:
         if build.cuda is None or cuda is None or _is_of_major(build.cuda, cuda.major):
@@ -315,12 +327,12 @@ def _is_of_major(spec: str, major: int) -> bool:
     return any(SpecifierSet(spec).contains(f"{major}.{minor}") for minor in range(10))
 
 
-def when_open(context: RuleContext) -> FindingOutcome:
+def outcome_of_open(context: RuleContext) -> FindingOutcome:
     """Return the outcome of an unknown package by the target's policy."""
     return "warn" if context.policy.packages == "audit" else "unknown"
 
 
-def assumption(package: GpuPackage) -> str:
+def describe_assumption(package: GpuPackage) -> str:
     """Say which wheel a package is assumed to be, where nothing names its file."""
     return f" ({package.assumed})" if package.assumed else ""
 

@@ -15,11 +15,22 @@ from compatgate.core.facts.records import Record
 from compatgate.core.package_requirements import Requirement, is_pinned_with, requirements_of
 from compatgate.core.package_wheels import names_cuda
 from compatgate.core.packages import GpuPackage
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Candidate, Problem, RuleAnswer
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    Candidate,
+    FindingOutcome,
+    Problem,
+    RuleAnswer,
+)
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.rules.package_code import assumption, other_releases, source_of, when_open
-from compatgate.core.verdict import FindingOutcome
-from compatgate.core.versions import Version, show
+from compatgate.core.rules.package_code import (
+    describe_assumption,
+    other_releases,
+    outcome_of_open,
+    source_of,
+)
+from compatgate.core.versions import Version, format_parts
 
 
 def check_requirements(context: RuleContext) -> RuleAnswer:
@@ -27,14 +38,14 @@ def check_requirements(context: RuleContext) -> RuleAnswer:
     problems: list[Problem] = []
     asked = False
     for package in context.packages:
-        for requirement in _requirements(context, package):
+        for requirement in _find_requirements(context, package):
             asked = True
             if not requirement.holds:
-                problems.append(_unmet(package, requirement))
+                problems.append(_report_unmet(package, requirement))
     return problems or (PASS if asked else NOT_APPLICABLE)
 
 
-def _requirements(context: RuleContext, package: GpuPackage) -> list[Requirement]:
+def _find_requirements(context: RuleContext, package: GpuPackage) -> list[Requirement]:
     """Return the requirements of a package that no rule about frameworks judges.
 
     Installed frameworks have metadata, too; CG402, CG403 and CG406 judge the parts in their tables.
@@ -50,13 +61,13 @@ def _requirements(context: RuleContext, package: GpuPackage) -> list[Requirement
     return [one for one in asked if one.name not in COMPONENTS]
 
 
-def _unmet(package: GpuPackage, requirement: Requirement) -> Problem:
+def _report_unmet(package: GpuPackage, requirement: Requirement) -> Problem:
     name, have = requirement.name, requirement.have
     return Problem(
         "fail",
         name,
         f"{package.title} requires {name} {requirement.spec}, the stack has {have}"
-        + assumption(package),
+        + describe_assumption(package),
         have=have.text,
         need=requirement.spec,
         source=source_of(package),
@@ -69,18 +80,18 @@ def check_torch(context: RuleContext) -> RuleAnswer:
     torch = context.stack.get("torch")
     if torch is None:
         return NOT_APPLICABLE
-    answers = [_torch_of(context, package, torch) for package in context.packages]
+    answers = [_check_package_torch(context, package, torch) for package in context.packages]
     problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
     return problems or (PASS if PASS in answers else NOT_APPLICABLE)
 
 
-def _torch_of(context: RuleContext, package: GpuPackage, torch: Version) -> RuleAnswer:
+def _check_package_torch(context: RuleContext, package: GpuPackage, torch: Version) -> RuleAnswer:
     if package.record and not package.torch_abis:
         return NOT_APPLICABLE
     built_for = package.built_for_torch
     if package.record is None and built_for is None:
-        return _torch_of_release(context, package, torch)
-    if problem := _other_minor(context, package, torch):
+        return _check_release_torch(context, package, torch)
+    if problem := _check_cuda_minor(context, package, torch):
         return [problem]
     if package.record and all(abi.stable for abi in package.torch_abis):
         return PASS
@@ -88,22 +99,22 @@ def _torch_of(context: RuleContext, package: GpuPackage, torch: Version) -> Rule
     if record and record.torch_beside == torch.public:  # the symbols themselves were compared
         if not record.torch_missing:
             return PASS
-        return [_undefined(package, record, torch, source_of(package))]
-    if built_for == show(torch.major_minor):
+        return [_report_undefined(package, record, torch, source_of(package))]
+    if built_for == format_parts(torch.major_minor):
         return PASS
     optional = context.facts.packages.is_optional(package.name)
     if built_for is None:
         if is_pinned_with(package, "torch", context.packages, context.stack):
             return PASS
         message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
-        outcome: FindingOutcome = "warn" if optional else when_open(context)
+        outcome: FindingOutcome = "warn" if optional else outcome_of_open(context)
         return [Problem(outcome, package.name, message, source=source_of(package))]
     message = f"{package.title} was built for torch {built_for}, the stack has torch {torch}"
     return [
         Problem(
             "warn" if optional else "fail",
             package.name,
-            message + assumption(package),
+            message + describe_assumption(package),
             have=torch.text,
             need=f"torch {built_for}, or a release of {package.name} for torch {torch.public}",
             source=source_of(package),
@@ -112,7 +123,7 @@ def _torch_of(context: RuleContext, package: GpuPackage, torch: Version) -> Rule
     ]
 
 
-def _other_minor(context: RuleContext, package: GpuPackage, torch: Version) -> Problem | None:
+def _check_cuda_minor(context: RuleContext, package: GpuPackage, torch: Version) -> Problem | None:
     """Report a wheel whose label names another minor of CUDA than torch's.
 
     Torchaudio refuses a torch of another minor when it is imported; other packages may, too.
@@ -122,25 +133,25 @@ def _other_minor(context: RuleContext, package: GpuPackage, torch: Version) -> P
         return None
     if label == cuda or label[0] != cuda[0]:  # of another major: CG414
         return None
-    message = f"{package.title} is a build for CUDA {show(label)} beside torch {torch}"
+    message = f"{package.title} is a build for CUDA {format_parts(label)} beside torch {torch}"
     return Problem(
-        when_open(context),
+        outcome_of_open(context),
         package.name,
         f"{message}: whether it loads is not known",
         have=package.version.text,
-        need=f"{package.name} {package.version.public} for CUDA {show(cuda)}",
+        need=f"{package.name} {package.version.public} for CUDA {format_parts(cuda)}",
         source=source_of(package),
     )
 
 
-def _torch_of_release(context: RuleContext, package: GpuPackage, torch: Version) -> RuleAnswer:
+def _check_release_torch(context: RuleContext, package: GpuPackage, torch: Version) -> RuleAnswer:
     """Compare torch with the torch that all other wheels of the release were built for.
 
     A release is one source: its wheels for another system or with a CUDA label are for its torch. A
     wheel that the asker names, and a label that names no CUDA, are private builds.
     """
     version = package.version
-    if package.name in context.stack.wheels or not _OF_THE_PROJECT.fullmatch(version.local or ""):
+    if package.name in context.stack.wheels or not _PROJECT_LABEL.fullmatch(version.local or ""):
         return NOT_APPLICABLE
     records = [
         record
@@ -150,7 +161,7 @@ def _torch_of_release(context: RuleContext, package: GpuPackage, torch: Version)
         and _is_for_one_torch(record)
     ]
     built_for = {record.built_for_torch for record in records}
-    if len(built_for) != 1 or show(torch.major_minor) in built_for:
+    if len(built_for) != 1 or format_parts(torch.major_minor) in built_for:
         return NOT_APPLICABLE
     wanted = f"torch {built_for.pop()}"
     message = f"{package.title} is a release for {wanted}, the stack has torch {torch}"
@@ -167,7 +178,7 @@ def _torch_of_release(context: RuleContext, package: GpuPackage, torch: Version)
     ]
 
 
-_OF_THE_PROJECT = re.compile(r"(cu\d+)?")
+_PROJECT_LABEL = re.compile(r"(cu\d+)?")
 """Labels of a project's own builds; the package index's wheel has no label."""
 
 
@@ -176,7 +187,7 @@ def _is_for_one_torch(record: Record) -> bool:
     return any(library.torch and not library.torch.stable for library in record.libraries)
 
 
-def _undefined(
+def _report_undefined(
     package: GpuPackage, record: Record, torch: Version, source: Source | None
 ) -> Problem:
     """Report a symbol that an extension needs and the installed torch does not define."""
@@ -188,12 +199,12 @@ def _undefined(
 
 def check_libraries(context: RuleContext) -> RuleAnswer:
     """Report the packages whose libraries do not find the libraries that they link against."""
-    asked = [*_runtimes(context), *_named_libraries(context), *_links(context)]
+    asked = [*_check_runtimes(context), *_check_named_libraries(context), *_check_links(context)]
     problems = [problem for problem in asked if problem is not None]
     return problems or (PASS if asked else NOT_APPLICABLE)
 
 
-def _runtimes(context: RuleContext) -> Iterator[Problem | None]:
+def _check_runtimes(context: RuleContext) -> Iterator[Problem | None]:
     """Compare the CUDA runtime that each package is linked against with the stack's."""
     cuda = context.cuda
     if cuda is None:
@@ -202,10 +213,10 @@ def _runtimes(context: RuleContext) -> Iterator[Problem | None]:
     for package in context.packages:
         if needed := package.runtimes(cuda):
             missing = None if needed.keys() & brought else max(needed)
-            yield _other_runtime(context, package, missing, cuda) if missing else None
+            yield _report_other_runtime(context, package, missing, cuda) if missing else None
 
 
-def _named_libraries(context: RuleContext) -> Iterator[Problem | None]:
+def _check_named_libraries(context: RuleContext) -> Iterator[Problem | None]:
     """Find the library for the stack's CUDA among alternatives that are named after a CUDA."""
     cuda = context.cuda
     if cuda is None:
@@ -216,18 +227,19 @@ def _named_libraries(context: RuleContext) -> Iterator[Problem | None]:
             continue
         exact = context.facts.packages.wants_exact_cuda(package.name, package.version)
         fits = cuda.major_minor in named or (not exact and any(p[0] == cuda.major for p in named))
-        yield None if fits else _no_library_for(context, package, named, cuda)
+        yield None if fits else _report_no_library(context, package, named, cuda)
 
 
-def _no_library_for(
+def _report_no_library(
     context: RuleContext, package: GpuPackage, named: tuple[Pair, ...], cuda: Version
 ) -> Problem:
     return Problem(
         "fail",
         package.name,
-        f"{package.title} has no library for CUDA {show(cuda.major_minor)}" + assumption(package),
-        have=", ".join(show(pair) for pair in named),
-        need=f"a release with a library for CUDA {show(cuda.major_minor)}",
+        f"{package.title} has no library for CUDA {format_parts(cuda.major_minor)}"
+        + describe_assumption(package),
+        have=", ".join(format_parts(pair) for pair in named),
+        need=f"a release with a library for CUDA {format_parts(cuda.major_minor)}",
         source=source_of(package),
         candidates=lambda: other_releases(context, package),
     )
@@ -242,32 +254,34 @@ def _runtime_packages(context: RuleContext) -> Iterator[int]:
             yield part.cuda_major
 
 
-def _other_runtime(context: RuleContext, package: GpuPackage, major: int, cuda: Version) -> Problem:
+def _report_other_runtime(
+    context: RuleContext, package: GpuPackage, major: int, cuda: Version
+) -> Problem:
     runtime = package.runtimes(cuda)[major]
     return Problem(
         "warn" if context.facts.packages.is_optional(package.name) else "fail",
         package.name,
         f"{package.title} is linked against {runtime}, the stack brings CUDA {cuda}"
-        + assumption(package),
+        + describe_assumption(package),
         have=cuda.text,
         need=f"a build of {package.name} for CUDA {cuda.major}, or CUDA {major}",
         source=source_of(package),
     )
 
 
-def _links(context: RuleContext) -> Iterator[Problem | None]:
+def _check_links(context: RuleContext) -> Iterator[Problem | None]:
     """Compare libraries of CUDA toolkits with those that refer to their symbols."""
     of_toolkits = [package for package in context.packages if package.toolkits]
     if len(of_toolkits) < 2:
         return
     table = context.facts.cuda_components
     for link in table.links:
-        for library, user in _linked(of_toolkits, link, table):
+        for library, user in _linked_packages(of_toolkits, link, table):
             older = library.toolkits[-1] < user.toolkits[0]
-            yield _older(library, user, link, table) if older else None
+            yield _report_older(library, user, link, table) if older else None
 
 
-def _linked(
+def _linked_packages(
     packages: list[GpuPackage], link: Link, table: CudaComponents
 ) -> Iterator[tuple[GpuPackage, GpuPackage]]:
     """Yield the library that a link names with each of its users of the same CUDA major."""
@@ -278,16 +292,18 @@ def _linked(
             yield from ((library, user) for user, major in users if major == part.cuda_major)
 
 
-def _older(library: GpuPackage, user: GpuPackage, link: Link, table: CudaComponents) -> Problem:
+def _report_older(
+    library: GpuPackage, user: GpuPackage, link: Link, table: CudaComponents
+) -> Problem:
     first = user.toolkits[0]
-    needed = f"CUDA {show(first)}"
+    needed = f"CUDA {format_parts(first)}"
     versions = table.by_package[library.name].toolkits
     fitting = [version for version, toolkits in versions.items() if toolkits[0] >= first]
     return Problem(
         "fail",
         library.name,
         f"{user.title} is of {needed} and refers to symbols of its {link.component}; "
-        f"{library.title} is of CUDA {show(library.toolkits[-1])}",
+        f"{library.title} is of CUDA {format_parts(library.toolkits[-1])}",
         have=library.version.text,
         need=f"{library.name} of {needed} or newer",
         source=link.source,

@@ -14,7 +14,7 @@ from compatgate.core.rule_context import RuleContext
 
 
 @cache
-def _checks() -> dict[str, Callable[[RuleContext], RuleAnswer]]:
+def _load_checks() -> dict[str, Callable[[RuleContext], RuleAnswer]]:
     """Load the checks of packages."""
     from compatgate.core.rules import package_code, package_links
 
@@ -27,7 +27,7 @@ def _checks() -> dict[str, Callable[[RuleContext], RuleAnswer]]:
     }
 
 
-def _ask(context: RuleContext, what: str, *others: object) -> RuleAnswer:
+def _run_check(context: RuleContext, what: str, *others: object) -> RuleAnswer:
     """Check the packages of a stack, unless the rule found nothing in the same packages before.
 
     Args:
@@ -43,13 +43,13 @@ def _ask(context: RuleContext, what: str, *others: object) -> RuleAnswer:
     silent = packages.silent.get(key)
     if silent:
         return silent
-    answer = _checks()[what](context)
+    answer = _load_checks()[what](context)
     if isinstance(answer, str):
         packages.silent[key] = answer
     return answer
 
 
-def _cuda(context: RuleContext) -> str:
+def _cuda_text(context: RuleContext) -> str:
     return context.cuda.text if context.cuda else ""
 
 
@@ -71,7 +71,7 @@ def package_open(context: RuleContext) -> RuleAnswer:
 
     Source: the list of packages in ``matrix/facts/components.yaml``.
     """
-    return _ask(context, "open", context.capability, _cuda(context))
+    return _run_check(context, "open", context.capability, _cuda_text(context))
 
 
 @rule("CG411", "package-arch", reads=RECORDS | FORWARD)
@@ -97,7 +97,9 @@ def package_arch(context: RuleContext) -> RuleAnswer:
     Source: the record of the wheel, measured from its libraries; CUDA C++ Programming Guide,
     "Binary Compatibility" and "PTX Compatibility".
     """
-    return _ask(context, "arch", context.capability, _cuda(context), context.compiles_up_to)
+    return _run_check(
+        context, "arch", context.capability, _cuda_text(context), context.compiles_up_to
+    )
 
 
 @rule("CG412", "package-requires", reads=PACKAGES)
@@ -114,7 +116,9 @@ def package_requires(context: RuleContext) -> RuleAnswer:
 
     Source: ``Requires-Dist`` of the wheel, in its record.
     """
-    return _ask(context, "requires", *[(n, v.text) for n, v in context.stack.components.items()])
+    return _run_check(
+        context, "requires", *[(n, v.text) for n, v in context.stack.components.items()]
+    )
 
 
 @rule("CG413", "package-torch", reads=RECORDS)
@@ -140,7 +144,7 @@ def package_torch(context: RuleContext) -> RuleAnswer:
 
     Source: the record of the wheel: its requirements, its file name, and its undefined symbols.
     """
-    return _ask(context, "torch")
+    return _run_check(context, "torch")
 
 
 @rule("CG414", "package-libraries", reads=RECORDS)
@@ -163,4 +167,4 @@ def package_libraries(context: RuleContext) -> RuleAnswer:
     Source: NVIDIA nvJitLink documentation, "Compatibility"; the libraries' own dynamic sections,
     in the records of their wheels.
     """
-    return _ask(context, "libraries", _cuda(context))
+    return _run_check(context, "libraries", _cuda_text(context))

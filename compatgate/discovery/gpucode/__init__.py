@@ -45,7 +45,7 @@ zstd, were checked against files made by nvcc 13.5 and what its cuobjdump lists.
 
 from __future__ import annotations
 
-from compatgate.discovery.gpucode.model import Entry, EntryKind, GpuCode, Units, in_order, newest
+from compatgate.discovery.gpucode.fatbin import Entry, EntryKind, GpuCode, Units, in_order, newest
 from compatgate.discovery.gpucode.reader import read_gpu_code
 
 __all__ = ["Entry", "EntryKind", "GpuCode", "Units", "in_order", "newest", "read_gpu_code"]

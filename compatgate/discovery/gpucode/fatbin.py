@@ -1,4 +1,4 @@
-"""Read the forms of GPU code: cubins, PTX, and the fatbinaries that hold both.
+"""Represent GPU code, and read its forms: cubins, PTX, and the fatbinaries that hold both.
 
 A cubin is an ELF file with machine code for one architecture. PTX is text; its directives name
 the ISA version and the architecture. A fatbinary is a header, then entries with a header each,
@@ -15,14 +15,149 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.gpu_code import Arch, parse_arch
-from compatgate.discovery.gpucode.model import Entry, EntryKind
-from compatgate.discovery.gpucode.source import Source, damaged
+from compatgate.discovery.gpucode.source import Source, damaged_error
+
+EntryKind = Literal["sass", "ptx", "lto"]
+
+
+class Entry(Struct, frozen=True):
+    """One piece of GPU code.
+
+    Attributes:
+        kind: ``sass`` machine code, ``ptx``, or ``lto``: NVVM IR, which only the device linker
+            reads and no driver runs.
+        arch: target architecture; for link-time code the virtual architecture.
+        ptx_isa: PTX ISA version, ``8.4``; None for other kinds.
+        compressed: the code is stored compressed (LZ4 or zstd).
+        cuda: release of the compiling toolkit, ``12.4``, where the code records it: read from
+            separate cubins and PTX files, and from a region's first cubin.
+        relocatable: made with ``-rdc=true``; runs once it has been linked with the others.
+        region: number of the fatbinary in the file, from 0; each belongs to a translation unit.
+        offset: offset of the header in the file, in bytes.
+        member: member of the archive, ``""`` outside of an archive.
+    """
+
+    kind: EntryKind
+    arch: Arch
+    ptx_isa: str | None = None
+    compressed: bool = False
+    cuda: str | None = None
+    relocatable: bool = False
+    region: int = 0
+    offset: int = 0
+    member: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return ``sm_90a``, ``compute_80`` or ``lto_80``."""
+        name = self.arch.name
+        return name.replace("compute", "lto") if self.kind == "lto" else name
+
+
+class GpuCode(Struct, frozen=True):
+    """The GPU code of a file; empty without entries."""
+
+    entries: tuple[Entry, ...] = ()
+
+    @property
+    def arch(self) -> tuple[Arch, ...]:
+        """Return the architectures that a stack with this file carries: SASS, then PTX, ascending.
+
+        Link-time code does not count. In a linked file relocatable code counts only where every
+        object brought it, since the driver links all of them anew when nothing linked fits (NVCC
+        documentation, "JIT Linking"); in an object or archive, which is not linked yet, all of
+        it counts.
+        """
+        runnable = [entry for entry in self.entries if entry.kind != "lto"]
+        linked = {entry.arch for entry in runnable if not entry.relocatable}
+        objects: dict[tuple[str, int], set[Arch]] = {}
+        for entry in runnable:
+            if entry.relocatable:
+                objects.setdefault((entry.member, entry.region), set()).add(entry.arch)
+        if linked and objects:
+            return in_order(linked | set.intersection(*objects.values()))
+        return in_order(linked.union(*objects.values()))
+
+    @property
+    def units(self) -> Units:
+        """Return the counts of translation units by their code.
+
+        A fatbinary is a unit. Relocatable objects of a linked file are one unit, since they are
+        linked to one program: their code in `arch` counts once, unless the linked code has it.
+        """
+        groups: dict[tuple[str, int], set[Arch]] = {}
+        together: dict[tuple[str, int], set[Arch]] = {}
+        for entry in self.entries:
+            if entry.kind != "lto":
+                chosen = together if entry.relocatable else groups
+                chosen.setdefault((entry.member, entry.region), set()).add(entry.arch)
+        if not groups or not together:
+            return Units.of([*groups.values(), *together.values()])
+        common = set.intersection(*together.values())
+        more = common - set().union(*groups.values())
+        units = list(groups.values())
+        place = next((n for n, unit in enumerate(units) if unit <= common), 0)
+        units[place] = units[place] | more
+        return Units.of(units)
+
+    @property
+    def ptx_isa(self) -> str | None:
+        """Return the newest PTX ISA version, None without PTX."""
+        return newest(e.ptx_isa for e in self.entries)
+
+    @property
+    def cuda(self) -> str | None:
+        """Return the newest recorded toolkit, None without one."""
+        return newest(e.cuda for e in self.entries)
+
+
+class Units(Struct, frozen=True):
+    """Translation units with code that a driver can run.
+
+    Attributes:
+        sass: number of units with machine code, by architecture.
+        ptx: number of units with PTX.
+        count: number of all units.
+        profiles: number of units with the same code, by code: ``sm_80+sm_90a+compute_90``.
+    """
+
+    sass: dict[str, int]
+    ptx: dict[str, int]
+    count: int
+    profiles: dict[str, int]
+
+    @classmethod
+    def of(cls, units: Sequence[set[Arch]]) -> Units:
+        """Count units by the code that each has."""
+        codes = Counter(code for unit in units for code in unit)
+        ordered = in_order(codes)
+        profiles = Counter("+".join(code.name for code in in_order(unit)) for unit in units)
+        return cls(
+            {code.name: codes[code] for code in ordered if code.kind == "sass"},
+            {code.name: codes[code] for code in ordered if code.kind == "ptx"},
+            len(units),
+            dict(sorted(profiles.items(), key=lambda item: (-item[1], item[0]))),
+        )
+
+
+def in_order(codes: Iterable[Arch]) -> tuple[Arch, ...]:
+    """Sort codes without duplicates: SASS before PTX, each ascending."""
+    return tuple(sorted(set(codes), key=lambda a: (a.kind == "ptx", a.capability, a.suffix)))
+
+
+def newest(versions: Iterable[str | None]) -> str | None:
+    """Return the highest of dotted numbers."""
+    known: Sequence[str] = [v for v in versions if v]
+    return max(known, key=lambda v: tuple(map(int, v.split("."))), default=None)
+
 
 EM_CUDA = 190
 LARGEST_CUBIN = 1024 * 1024
@@ -56,11 +191,11 @@ def read_cubin(source: Source) -> Entry:
     left = source.left if len(head) == LARGEST_CUBIN else len(head)
     if sections > left:
         what = f"section headers should begin at byte {start + sections}"
-        raise damaged(source.name, start + left, what)
+        raise damaged_error(source.name, start + left, what)
     match = _COMMAND_ARCH.search(head)
     arch = parse_arch(match[1].decode())[0] if match else _arch_of(flags, abi=head[8])
     if not 10 <= 10 * arch.capability[0] + arch.capability[1] <= 999:
-        raise damaged(source.name, start + 48, f"flags {flags:#x} name no architecture")
+        raise damaged_error(source.name, start + 48, f"flags {flags:#x} name no architecture")
     relocatable = struct.unpack_from("<H", head, 16)[0] == _ET_REL
     return Entry("sass", arch, cuda=toolkit_of_cubin(head), relocatable=relocatable, offset=start)
 
@@ -164,38 +299,39 @@ def read_region(source: Source, end: int) -> Region:
     start = source.position
     magic, version, header, size = struct.unpack("<4sHHQ", source.exact(16, "a fatbinary's header"))
     if magic != FATBIN_MAGIC:
-        raise damaged(source.name, start, f"expected a fatbinary, found {magic.hex(' ')}")
+        raise damaged_error(source.name, start, f"expected a fatbinary, found {magic.hex(' ')}")
     if version != 1 or header < 16 or header % 8:
         what = f"a fatbinary of version {version} with a header of {header} bytes is not supported"
-        raise damaged(source.name, start, what)
+        raise damaged_error(source.name, start, what)
     stop = start + header + size
     if stop > end:
         what = f"its fatbinary would end at byte {stop}, behind what holds it ({end})"
-        raise damaged(source.name, start, what)
+        raise damaged_error(source.name, start, what)
     source.skip(header - 16, "a fatbinary's header")
     region = Region(start, stop, [])
     while source.position < stop:
         for entry in _entry(source, stop, first=not region.entries):
             region.entries.append(entry)
             if len(region.entries) > MOST_ENTRIES:
-                raise damaged(source.name, start, f"more than {MOST_ENTRIES} entries")
+                raise damaged_error(source.name, start, f"more than {MOST_ENTRIES} entries")
     return region
 
 
 def _entry(source: Source, stop: int, *, first: bool) -> Iterator[Entry]:
     at = source.position
     if stop - at < _RECORD:
-        raise damaged(source.name, at, f"{stop - at} bytes are too few for an entry")
+        raise damaged_error(source.name, at, f"{stop - at} bytes are too few for an entry")
     raw = source.exact(_RECORD, "an entry's header")
     record = _unpack(raw)
     end = at + record.header_size + record.size
     if not _RECORD <= record.header_size <= _LARGEST_HEADER or end > stop:
         what = f"an entry of {record.header_size} + {record.size} bytes does not fit ({stop - at})"
-        raise damaged(source.name, at, what)
+        raise damaged_error(source.name, at, what)
     if record.kind == _CONCATENATED:
         raw += source.exact(record.header_size - _RECORD, "an entry's header")
         yield from (
-            _new_entry(r, at, compressed=record.compressed) for r in _index(source, at, raw)
+            _new_entry(r, at, compressed=record.compressed)
+            for r in _concatenated_headers(source, at, raw)
         )
     elif record.kind in _KINDS:
         entry = _checked_entry(source, record, at)
@@ -205,11 +341,11 @@ def _entry(source: Source, stop: int, *, first: bool) -> Iterator[Entry]:
             entry = replace(entry, cuda=toolkit_of_cubin(head))
         yield entry
     else:
-        raise damaged(source.name, at, f"an entry of kind {record.kind:#x} is not known")
+        raise damaged_error(source.name, at, f"an entry of kind {record.kind:#x} is not known")
     source.skip(end - source.position, "an entry")
 
 
-def _index(source: Source, at: int, header: bytes) -> Iterator[_Record]:
+def _concatenated_headers(source: Source, at: int, header: bytes) -> Iterator[_Record]:
     """Yield the headers of concatenated entries, which are within the header of the whole entry.
 
     Each has its offset in the joint payload in place of the size of its header.
@@ -217,16 +353,18 @@ def _index(source: Source, at: int, header: bytes) -> Iterator[_Record]:
     total = _unpack(header)
     place = total.options
     if place < _RECORD or place + 8 > len(header):
-        raise damaged(source.name, at, "concatenated entries without an index")
+        raise damaged_error(source.name, at, "concatenated entries without an index")
     count, size = struct.unpack_from("<II", header, place)
     position, end = place + 8, place + size
     if end > len(header):
-        raise damaged(source.name, at, f"an index of {size} bytes does not fit its header")
+        raise damaged_error(source.name, at, f"an index of {size} bytes does not fit its header")
     for _ in range(count):
         if position + _RECORD > end:
-            raise damaged(source.name, at + position, f"the index is too small for {count} entries")
+            raise damaged_error(
+                source.name, at + position, f"the index is too small for {count} entries"
+            )
         record = _unpack(header[position : position + _RECORD])
-        yield _known(source, record, at + position)
+        yield _known_kind(source, record, at + position)
         position += _length(record, header[position:end])
 
 
@@ -234,13 +372,13 @@ def _length(record: _Record, data: bytes) -> int:
     """Return the bytes of a header: record, identifier and options, padded with zeros."""
     length = _RECORD
     if record.name:
-        length = max(length, _padded(record.name, record.name_size))
+        length = max(length, _padded_size(record.name, record.name_size))
     if record.options and record.options + 8 <= len(data):
-        length = max(length, _padded(*struct.unpack_from("<II", data, record.options)))
+        length = max(length, _padded_size(*struct.unpack_from("<II", data, record.options)))
     return length
 
 
-def _padded(offset: int, size: int) -> int:
+def _padded_size(offset: int, size: int) -> int:
     return offset + (size // 8 + 1) * 8
 
 
@@ -251,16 +389,16 @@ def _unpack(data: bytes) -> _Record:
     return _Record(kind, header, size, options, minor, major, arch, name, name_size, flags)
 
 
-def _known(source: Source, record: _Record, at: int) -> _Record:
+def _known_kind(source: Source, record: _Record, at: int) -> _Record:
     if record.kind not in _KINDS:
-        raise damaged(source.name, at, f"an entry of kind {record.kind:#x} is not known")
+        raise damaged_error(source.name, at, f"an entry of kind {record.kind:#x} is not known")
     if not 10 <= record.arch <= 999:
-        raise damaged(source.name, at, f"an entry for the architecture {record.arch}")
+        raise damaged_error(source.name, at, f"an entry for the architecture {record.arch}")
     return record
 
 
 def _checked_entry(source: Source, record: _Record, at: int) -> Entry:
-    return _new_entry(_known(source, record, at), at, compressed=record.compressed)
+    return _new_entry(_known_kind(source, record, at), at, compressed=record.compressed)
 
 
 def _new_entry(record: _Record, at: int, *, compressed: bool) -> Entry:

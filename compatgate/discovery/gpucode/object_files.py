@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from compatgate.discovery.gpucode.source import Source, damaged
+from compatgate.discovery.gpucode.source import Source, damaged_error
 from compatgate.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ RELOCATABLE = "__nv_relfatbin"
 WRAPPERS = ".nvFatBinSegment"
 MOST_ELF_SECTIONS = 200_000
 _SECTION_NAME = 64
-_WITHOUT_BYTES = ("SHT_NULL", "SHT_NOBITS")
+_SECTION_WITHOUT_BYTES = ("SHT_NULL", "SHT_NOBITS")
 
 
 class Section(Struct, frozen=True):
@@ -116,11 +116,11 @@ def read_sections(source: Source, base: int, size: int, head: bytes = b"") -> li
     view = SectionView(source, base, size, head)
     try:
         return list(_elf_sections(source, view, base, size))
-    except _NoSections:
+    except _NoSectionHeaders:
         return None
 
 
-class _NoSections(Exception):
+class _NoSectionHeaders(Exception):
     """The section headers do not exist, or were not kept."""
 
 
@@ -128,38 +128,38 @@ def _elf_sections(source: Source, view: SectionView, base: int, size: int) -> It
     elf = open_elf(source.name, view, base)
     table, step = elf["e_shoff"], elf["e_shentsize"]
     if not table:
-        raise _NoSections
+        raise _NoSectionHeaders
     if table + step > size:
         what = f"section headers should begin at byte {base + table}"
-        raise damaged(source.name, base + size, what)
-    count = _elf_answer(source, view, base, elf.num_sections)
+        raise damaged_error(source.name, base + size, what)
+    count = _call_elftools(source, view, base, elf.num_sections)
     if (
         count > MOST_ELF_SECTIONS
         or table + count * step > size
         or step < elf.structs.Elf_Shdr.sizeof()
     ):
         what = f"{count} section headers of {step} bytes do not fit"
-        raise damaged(source.name, base + table, what)
+        raise damaged_error(source.name, base + table, what)
     headers = [
-        _elf_answer(source, view, base, _elf_header, elf, table + i * step) for i in range(count)
+        _call_elftools(source, view, base, _elf_header, elf, table + i * step) for i in range(count)
     ]
-    index = _elf_answer(source, view, base, elf.get_shstrndx)
+    index = _call_elftools(source, view, base, elf.get_shstrndx)
     if not 0 < index < count:
-        raise _NoSections
+        raise _NoSectionHeaders
     if headers[0].type != "SHT_NULL" or headers[index].type != "SHT_STRTAB":
-        raise damaged(source.name, base + table, "its section headers are malformed")
+        raise damaged_error(source.name, base + table, "its section headers are malformed")
     names = headers[index].offset
     view.seek(names)
     if names + headers[index].size > size or view.read(1) not in (b"\0", b""):
-        raise damaged(source.name, base + names, "its names of sections are malformed")
+        raise damaged_error(source.name, base + names, "its names of sections are malformed")
     for header in headers:
-        if header.type in _WITHOUT_BYTES:
+        if header.type in _SECTION_WITHOUT_BYTES:
             continue
         end = header.offset + header.size
         name = _section_name(view, names + header.name)
         if end > size and name in (CODE, RELOCATABLE):
             what = f"section {name} should reach to byte {base + end}"
-            raise damaged(source.name, base + size, what)
+            raise damaged_error(source.name, base + size, what)
         yield Section(name, base + header.offset, base + end)
 
 
@@ -180,8 +180,8 @@ def open_elf(name: str, view: RawIOBase, base: int = 0) -> ELFFile:
         return ELFFile(cast("IO[bytes]", view))
     except Exception as error:
         if getattr(view, "missed", False):
-            raise _NoSections from None
-        raise damaged(name, base, f"its ELF header cannot be read ({error})") from None
+            raise _NoSectionHeaders from None
+        raise damaged_error(name, base, f"its ELF header cannot be read ({error})") from None
 
 
 def _elf_header(elf: ELFFile, offset: int) -> _ElfHeader:
@@ -191,7 +191,7 @@ def _elf_header(elf: ELFFile, offset: int) -> _ElfHeader:
     return _ElfHeader(header["sh_type"], header["sh_name"], header["sh_offset"], header["sh_size"])
 
 
-def _elf_answer(
+def _call_elftools(
     source: Source, view: SectionView, base: int, function: Any, *arguments: Any
 ) -> Any:
     """Call pyelftools, and turn its many errors for damaged files into one."""
@@ -199,9 +199,9 @@ def _elf_answer(
         return function(*arguments)
     except Exception as error:
         if view.missed:
-            raise _NoSections from None
+            raise _NoSectionHeaders from None
         what = f"its section headers cannot be read ({error or type(error).__name__})"
-        raise damaged(source.name, base, what) from None
+        raise damaged_error(source.name, base, what) from None
 
 
 def _section_name(view: SectionView, offset: int) -> str | None:
@@ -215,14 +215,14 @@ _LARGEST_DYNAMIC = 4 * 1024 * 1024
 _LONGEST_NAME = 256
 
 
-class Dynamic(Struct, frozen=True):
+class DynamicNames(Struct, frozen=True):
     """The names in a dynamic section, as ``libcudart.so.12``."""
 
     soname: str | None = None
     needed: tuple[str, ...] = ()
 
 
-def read_dynamic(source: Source) -> Dynamic:
+def read_dynamic(source: Source) -> DynamicNames:
     """Read the dynamic section of a seekable ELF file; return an empty one where it has none.
 
     Raises:
@@ -230,7 +230,7 @@ def read_dynamic(source: Source) -> Dynamic:
     """
     head = source.peek(64)
     if head[:6] != ELF_MAGIC + b"\2\1" or source.size is None:
-        return Dynamic()
+        return DynamicNames()
     sections = {s.name: s for s in read_sections(source, 0, source.size) or ()}
     tags, names = (
         _section_bytes(source, sections.get(".dynamic")),
@@ -246,7 +246,7 @@ def read_dynamic(source: Source) -> Dynamic:
                 soname = name
             else:
                 needed.append(name)
-    return Dynamic(soname, tuple(needed))
+    return DynamicNames(soname, tuple(needed))
 
 
 def _section_bytes(source: Source, section: Section | None) -> bytes:
@@ -347,9 +347,9 @@ def read_pe_file(source: Source, size: int | None = None) -> PeFile:
             continue
         if size is not None and part.end > size:
             what = f"section {part.name} should reach to byte {base + part.end}"
-            raise damaged(source.name, base + size, what)
+            raise damaged_error(source.name, base + size, what)
         if part.start < end:
-            raise damaged(source.name, base + part.start, "sections of GPU code overlap")
+            raise damaged_error(source.name, base + part.start, "sections of GPU code overlap")
         end = part.end
     return file
 
@@ -368,22 +368,24 @@ def parse_pe_file(head: bytes, name: str, base: int = 0) -> PeFile:
     try:
         return _parse_pe(head, name, base)
     except struct.error:
-        raise damaged(name, base + len(head), "the file ends within its PE headers") from None
+        raise damaged_error(name, base + len(head), "the file ends within its PE headers") from None
 
 
 def _parse_pe(head: bytes, name: str, base: int) -> PeFile:
     start = struct.unpack_from("<I", head, 60)[0]
     if start + 24 > LARGEST_PE_HEADERS:
-        raise damaged(name, base + 60, f"its PE header should begin at byte {start}")
+        raise damaged_error(name, base + 60, f"its PE header should begin at byte {start}")
     signature, count, optional = struct.unpack_from("<4s2xH12xH2x", head, start)
     if signature != _PE_SIGNATURE:
-        raise damaged(name, base + start, "no PE header begins here")
+        raise damaged_error(name, base + start, "no PE header begins here")
     place = start + 24
     magic = struct.unpack_from("<H", head, place)[0]
     if magic not in (_PE32, _PE32_PLUS):
-        raise damaged(name, base + place, f"an optional header of kind {magic:#x} is not known")
+        raise damaged_error(
+            name, base + place, f"an optional header of kind {magic:#x} is not known"
+        )
     if not 0 < count <= _MOST_PE_SECTIONS:
-        raise damaged(name, base + start + 6, f"{count} sections")
+        raise damaged_error(name, base + start + 6, f"{count} sections")
     directories = place + (112 if magic == _PE32_PLUS else 96)
     known = struct.unpack_from("<I", head, directories - 4)[0]
     known = min(known, max(place + optional - directories, 0) // 8)

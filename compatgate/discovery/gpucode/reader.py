@@ -26,13 +26,14 @@ from msgspec.structs import replace
 from compatgate.discovery.gpucode.fatbin import FATBIN_MAGIC as FATBIN
 from compatgate.discovery.gpucode.fatbin import (
     MOST_ENTRIES,
+    Entry,
+    GpuCode,
     Region,
     is_cubin,
     read_cubin,
     read_ptx,
     read_region,
 )
-from compatgate.discovery.gpucode.model import Entry, GpuCode
 from compatgate.discovery.gpucode.object_files import (
     CODE,
     RELOCATABLE,
@@ -43,7 +44,7 @@ from compatgate.discovery.gpucode.object_files import (
 )
 from compatgate.discovery.gpucode.object_files import ELF_MAGIC as ELF
 from compatgate.discovery.gpucode.object_files import PE_MAGIC as PE
-from compatgate.discovery.gpucode.source import Again, Readable, Source, damaged
+from compatgate.discovery.gpucode.source import ByteReader, Reread, Source, damaged_error
 from compatgate.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
@@ -54,12 +55,12 @@ _OLD_FATBIN = bytes.fromhex("015ae51e")
 
 
 def read_gpu_code(
-    file: str | os.PathLike[str] | BinaryIO | Readable,
+    file: str | os.PathLike[str] | BinaryIO | ByteReader,
     *,
     size: int | None = None,
     name: str | None = None,
     stream: bool = False,
-    again: Again | None = None,
+    again: Reread | None = None,
 ) -> GpuCode:
     """List the GPU code of an ELF or PE file, static library, fatbinary, cubin or PTX file.
 
@@ -90,11 +91,11 @@ def read_gpu_code(
             raise NotFound("the file does not exist", field=path) from None
         except OSError as error:
             raise BadInput(f"cannot be read: {error.strerror}", field=path) from None
-    return GpuCode(tuple(_read(_source(file, size, name or "the file", stream, again))))
+    return GpuCode(tuple(_read_source(_source(file, size, name or "the file", stream, again))))
 
 
 def _source(
-    file: BinaryIO | Readable, size: int | None, name: str, stream: bool, again: Again | None
+    file: BinaryIO | ByteReader, size: int | None, name: str, stream: bool, again: Reread | None
 ) -> Source:
     seekable = getattr(file, "seekable", None)
     if stream or seekable is None or not seekable():
@@ -102,11 +103,11 @@ def _source(
     base = file.tell()  # type: ignore[union-attr]
     there = file.seek(0, SEEK_END) - base  # type: ignore[union-attr]
     if size is not None and there < size:
-        raise damaged(name, there, f"the file should have {size} bytes")
+        raise damaged_error(name, there, f"the file should have {size} bytes")
     return Source(file, name, size=there if size is None else size, seekable=True, base=base)
 
 
-def _read(source: Source) -> list[Entry]:
+def _read_source(source: Source) -> list[Entry]:
     head = source.peek(_KIND_HEAD)
     if head.startswith(ARCHIVE_MAGIC):
         return _read_archive(source)
@@ -125,14 +126,16 @@ def _read_one(source: Source, size: int | None) -> list[Entry] | None:
     head = source.peek(_KIND_HEAD)
     if head.startswith(ELF):
         if len(head) < _KIND_HEAD:
-            raise damaged(source.name, source.position + len(head), "it ends within its ELF header")
+            raise damaged_error(
+                source.name, source.position + len(head), "it ends within its ELF header"
+            )
         return [read_cubin(source)] if is_cubin(head) else read_host(source, size)
     if head.startswith(PE):
         return read_windows_host(source, size)
     if head.startswith(FATBIN):
         return _read_fatbins(source, source.position + (source.left if size is None else size))
     if head.startswith(_OLD_FATBIN):
-        raise damaged(
+        raise damaged_error(
             source.name, source.position, "fatbinaries of CUDA 3 and before are not supported"
         )
     ptx = read_ptx(source)
@@ -147,7 +150,7 @@ def _read_fatbins(source: Source, end: int) -> list[Entry]:
         entries += (replace(entry, region=number) for entry in region.entries)
         number += 1
         if number + len(entries) > MOST_ENTRIES:
-            raise damaged(source.name, region.start, f"more than {MOST_ENTRIES} entries")
+            raise damaged_error(source.name, region.start, f"more than {MOST_ENTRIES} entries")
         source.skip_zeros(end)
     return entries
 
@@ -158,7 +161,7 @@ def _read_archive(source: Source) -> list[Entry]:
         found = _read_one(source, member.end - source.position) or ()
         entries += (replace(entry, member=member.name) for entry in found)
         if len(entries) > MOST_ENTRIES:
-            raise damaged(source.name, source.position, f"more than {MOST_ENTRIES} entries")
+            raise damaged_error(source.name, source.position, f"more than {MOST_ENTRIES} entries")
         if source.seekable:
             source.seek(member.end)
     return entries
@@ -207,13 +210,15 @@ def read_host(source: Source, size: int | None) -> list[Entry]:
         sections = read_sections(source, base, size)
         if sections is None:
             source.seek(base)
-            return _numbered(search(source, base + size).regions())
-        return _numbered(_by_sections(source, sections, base, base + size))
-    met = search(source, None if size is None else base + size)
+            return _number_regions(find_fatbins(source, base + size).regions())
+        return _number_regions(_read_sections(source, sections, base, base + size))
+    met = find_fatbins(source, None if size is None else base + size)
     if size is not None and source.position < base + size:
-        raise damaged(source.name, source.position, f"the file should have {base + size} bytes")
+        raise damaged_error(
+            source.name, source.position, f"the file should have {base + size} bytes"
+        )
     sections = read_sections(source, base, source.position - base, head)
-    return _numbered(
+    return _number_regions(
         met.regions()
         if sections is None
         else _host_regions(source, sections, source.position - base, met)
@@ -233,13 +238,13 @@ def read_windows_host(source: Source, size: int | None) -> list[Entry]:
     base = source.position
     sections = read_pe_file(source, size).sections(base)
     end = base + (source.left if size is None else size)
-    entries = _numbered(_by_sections(source, sections, base, end, rest=_PE_PADDING))
+    entries = _number_regions(_read_sections(source, sections, base, end, rest=_PE_PADDING))
     if not source.seekable and size is not None:
         source.skip(max(end - source.position, 0), "a PE file")
     return entries
 
 
-def search(source: Source, end: int | None) -> _Search:
+def find_fatbins(source: Source, end: int | None) -> _Search:
     """Find fatbinaries between the source's position and ``end``."""
     met = _Search([], [])
     base = source.position
@@ -255,38 +260,38 @@ def search(source: Source, end: int | None) -> _Search:
             count += len(region.entries)
         count += 1
         if count > MOST_ENTRIES:
-            raise damaged(source.name, start, f"more than {MOST_ENTRIES} entries")
+            raise damaged_error(source.name, start, f"more than {MOST_ENTRIES} entries")
     return met
 
 
-def _numbered(held: Iterable[HostRegion]) -> list[Entry]:
+def _number_regions(held: Iterable[HostRegion]) -> list[Entry]:
     entries: list[Entry] = []
     for number, (region, relocatable) in enumerate(sorted(held, key=lambda h: h[0].start)):
         entries += (replace(e, region=number, relocatable=relocatable) for e in region.entries)
     return entries
 
 
-def _by_sections(
+def _read_sections(
     source: Source, sections: list[Section], base: int, end: int, rest: int = 0
 ) -> list[HostRegion]:
-    chosen = _chosen(source, sections, end - base)
+    chosen = _choose_regions(source, sections, end - base)
     if not chosen and any(section.name == WRAPPERS for section in sections):
         # The code is in a section of another name, which only the wrappers point to.
-        _advance(source, base)
-        return search(source, end).regions()
+        _go_to(source, base)
+        return find_fatbins(source, end).regions()
     held: list[HostRegion] = []
     count = 0
     for section in chosen:
-        _advance(source, section.start)
-        for region in _tiled(source, section, rest):
+        _go_to(source, section.start)
+        for region in _section_fatbins(source, section, rest):
             held.append((region, section.name == RELOCATABLE))
             count += 1 + len(region.entries)
             if count > MOST_ENTRIES:
-                raise damaged(source.name, region.start, f"more than {MOST_ENTRIES} entries")
+                raise damaged_error(source.name, region.start, f"more than {MOST_ENTRIES} entries")
     return held
 
 
-def _advance(source: Source, offset: int) -> None:
+def _go_to(source: Source, offset: int) -> None:
     """Go to an offset; in a stream only forward."""
     if source.seekable:
         source.seek(offset)
@@ -294,7 +299,7 @@ def _advance(source: Source, offset: int) -> None:
         source.skip(offset - source.position, "a section of GPU code")
 
 
-def _tiled(source: Source, section: Section, rest: int = 0) -> Iterator[Region]:
+def _section_fatbins(source: Source, section: Section, rest: int = 0) -> Iterator[Region]:
     """Yield the fatbinaries of a section, which are separated by zeros alone.
 
     Args:
@@ -312,10 +317,10 @@ def _tiled(source: Source, section: Section, rest: int = 0) -> Iterator[Region]:
         begun = True
 
 
-def _chosen(source: Source, sections: list[Section], size: int) -> list[Section]:
+def _choose_regions(source: Source, sections: list[Section], size: int) -> list[Section]:
     chosen = [s for s in sections if s.name in (CODE, RELOCATABLE) and s.end > s.start]
     if sum(section.end - section.start for section in chosen) > size:
-        raise damaged(source.name, chosen[0].start, "sections of GPU code overlap")
+        raise damaged_error(source.name, chosen[0].start, "sections of GPU code overlap")
     return chosen
 
 
@@ -325,13 +330,13 @@ def _host_regions(
     """Return the fatbinaries of a search within sections of GPU code, which hold nothing else."""
     if all(section.name is None for section in sections):
         return met.regions()
-    chosen = _chosen(source, sections, size)
+    chosen = _choose_regions(source, sections, size)
     if not chosen and any(section.name == WRAPPERS for section in sections):
         return met.regions()
-    return [held for section in chosen for held in _within(source, section, met)]
+    return [held for section in chosen for held in _select_within(source, section, met)]
 
 
-def _within(source: Source, section: Section, met: _Search) -> Iterator[HostRegion]:
+def _select_within(source: Source, section: Section, met: _Search) -> Iterator[HostRegion]:
     wrong = bisect_left(met.broken, section.start, key=lambda broken: broken[0])
     if wrong < len(met.broken) and met.broken[wrong][0] < section.end:
         raise met.broken[wrong][1]
@@ -342,11 +347,11 @@ def _within(source: Source, section: Section, met: _Search) -> Iterator[HostRegi
         if region.start >= section.end:
             break
         if region.start - place >= _PADDING and (passed or place == section.start):
-            raise damaged(source.name, place, "expected a fatbinary")
+            raise damaged_error(source.name, place, "expected a fatbinary")
         yield region, section.name == RELOCATABLE
         place = region.end
     if section.end - place >= _PADDING:
-        raise damaged(source.name, place, "expected a fatbinary")
+        raise damaged_error(source.name, place, "expected a fatbinary")
 
 
 ARCHIVE_MAGIC = b"!<arch>\n"
@@ -380,11 +385,11 @@ def archive_members(source: Source, end: int | None) -> Iterator[ArchiveMember]:
         size = _member_size(source, header, at)
         stop = source.position + size
         if size > source.left or (end is not None and stop > end):
-            raise damaged(source.name, at, f"a member of {size} bytes does not fit")
+            raise damaged_error(source.name, at, f"a member of {size} bytes does not fit")
         label = header[:16].decode("latin-1").rstrip()
         if label == "//":
             if size > _LARGEST_NAME_TABLE:
-                raise damaged(source.name, at, f"a table of names of {size} bytes")
+                raise damaged_error(source.name, at, f"a table of names of {size} bytes")
             names = source.exact(size, "the table of names")
         elif label not in ("/", "/SYM64/"):
             yield ArchiveMember(_member_name(source, label, names, at), stop)
@@ -396,7 +401,7 @@ def archive_members(source: Source, end: int | None) -> Iterator[ArchiveMember]:
 def _member_size(source: Source, header: bytes, at: int) -> int:
     digits = header[48:58].strip()
     if len(header) < _MEMBER_HEADER or header[58:] != b"`\n" or not digits.isdigit():
-        raise damaged(source.name, at, "no header of a member begins here")
+        raise damaged_error(source.name, at, "no header of a member begins here")
     return int(digits)
 
 
@@ -404,7 +409,7 @@ def _member_name(source: Source, label: str, names: bytes, at: int) -> str:
     if label.startswith("#1/") and label[3:].isdecimal():
         length = int(label[3:])
         if length > _LONGEST_NAME:
-            raise damaged(source.name, at, f"a name of {length} bytes")
+            raise damaged_error(source.name, at, f"a name of {length} bytes")
         name = source.exact(length, "a member's name").rstrip(b"\0")
     elif label[:1] == "/" and label[1:].isdecimal():
         start = int(label[1:])

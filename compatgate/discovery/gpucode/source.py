@@ -12,22 +12,22 @@ CHUNK = 256 * 1024
 """Bytes read at a time."""
 TAIL = 2 * 1024 * 1024
 """Last bytes of a stream that are kept, for the section headers of an ELF file."""
-_RARE = 1
+_RARE_BYTE = 1
 """Index of the byte of a pattern to search first: fatbinaries' 0xED is rare in programs."""
 
 
-class Readable(Protocol):
+class ByteReader(Protocol):
     """The interface of a stream, such as a member of a tar or zip file."""
 
     def read(self, size: int, /) -> bytes:
         """Return up to ``size`` bytes; ``b""`` at the end."""
 
 
-Again = Callable[[int, int], bytes]
+Reread = Callable[[int, int], bytes]
 """A function that returns earlier bytes of a stream by offset and count; ``b""`` if it cannot."""
 
 
-def damaged(name: str, offset: int, what: str) -> BadInput:
+def damaged_error(name: str, offset: int, what: str) -> BadInput:
     """Return the error for a file whose content contradicts itself."""
     return BadInput(
         f"damaged or truncated at byte {offset}: {what}",
@@ -51,13 +51,13 @@ class Source:
 
     def __init__(
         self,
-        file: Readable,
+        file: ByteReader,
         name: str,
         *,
         size: int | None,
         seekable: bool = False,
         base: int = 0,
-        again: Again | None = None,
+        again: Reread | None = None,
     ) -> None:
         self.name = name
         self._again = again
@@ -97,7 +97,7 @@ class Source:
         """
         data = self.read(count)
         if len(data) < count:
-            raise damaged(self.name, self.position, f"the file ends within {what}")
+            raise damaged_error(self.name, self.position, f"the file ends within {what}")
         return data
 
     def skip(self, count: int, what: str) -> None:
@@ -108,7 +108,7 @@ class Source:
         """
         if count > self.left:
             end = self.position + self.left
-            raise damaged(self.name, end, f"the file ends within {what}")
+            raise damaged_error(self.name, end, f"the file ends within {what}")
         buffered = min(count, len(self._buffer) - self._start)
         self._advance(buffered)
         count -= buffered
@@ -117,7 +117,7 @@ class Source:
             return
         while count:
             if not self._fill(CHUNK):
-                raise damaged(self.name, self.position, f"the file ends within {what}")
+                raise damaged_error(self.name, self.position, f"the file ends within {what}")
             taken = min(count, len(self._buffer) - self._start)
             self._advance(taken)
             count -= taken
@@ -151,12 +151,12 @@ class Source:
     def _aligned(self, window: bytes, pattern: bytes, base: int) -> int | None:
         first = (base - self.position) % 8
         # One byte of every eight, searched for alone, is several times as fast as `bytes.find`.
-        column = window[first + _RARE :: 8]
-        row = column.find(pattern[_RARE])
+        column = window[first + _RARE_BYTE :: 8]
+        row = column.find(pattern[_RARE_BYTE])
         while row >= 0:
             if window.startswith(pattern, first + 8 * row):
                 return first + 8 * row
-            row = column.find(pattern[_RARE], row + 1)
+            row = column.find(pattern[_RARE_BYTE], row + 1)
         return None
 
     def skip_zeros(self, end: int) -> None:

@@ -18,7 +18,7 @@ from compatgate.core.components import COMPONENTS
 from compatgate.core.gpu_code import parse_arch
 from compatgate.core.stack_values import CompatUse
 from compatgate.discovery.observations import Observation
-from compatgate.discovery.registry.manifest import Config, History
+from compatgate.discovery.registry.image_spec import Config, History
 from compatgate.discovery.signals import (
     COMPAT_USE,
     CUDA_COMPAT,

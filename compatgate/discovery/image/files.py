@@ -12,15 +12,15 @@ from typing import Literal, Protocol
 from msgspec.structs import replace
 
 from compatgate.core.components import is_framework
-from compatgate.core.facts.packages import FILES_ARE_READ
-from compatgate.core.versions import parse_version, show
+from compatgate.core.facts.packages import NO_KNOWN_PACKAGES
+from compatgate.core.versions import format_parts, parse_version
 from compatgate.discovery.image.config import compat_use_of_path
 from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
 from compatgate.discovery.image.tar import Content, Member
-from compatgate.discovery.installed_metadata import FILES, metadata_folder
-from compatgate.discovery.libraries import library_observation, parse_version_file
+from compatgate.discovery.installed_metadata import METADATA_FILES, metadata_folder
+from compatgate.discovery.libraries import observe_library, parse_version_file
 from compatgate.discovery.lockfiles import stack_components, wheel_builds
-from compatgate.discovery.lockfiles.interface import Package
+from compatgate.discovery.lockfiles.interface import ListedPackage
 from compatgate.discovery.observations import Observation
 from compatgate.discovery.python_env import read_answer
 from compatgate.discovery.signals import CUDA_COMPAT, Signals, observe_package, tidy_version
@@ -67,12 +67,14 @@ _SITE_PACKAGES = re.compile(r"(?:^|/)(?:site|dist)-packages/")
 _CACHES = re.compile(r"(?:^|/)(?:\.cache|\.pip|pkgs/cache)/|(?:^|/)(?:conda|miniconda3?)/pkgs/")
 _STUBS = re.compile(r"/(?:stubs|debug|include|share)/")
 _SYSTEM_PROGRAMS = re.compile(r"(?:usr/)?(?:s?bin|lib(?:exec)?|share)/")
-_OF_NVIDIA = re.compile(
+_NVIDIA_LIBRARY = re.compile(
     r"lib(?:cu(?:blas|da|dart|dnn|fft|file|inj|pti|rand|solver|sparse|tensor)|nccl|npp|nvblas|"
     r"nvfatbin|nvinfer|nvjitlink|nvjpeg|nvrtc|nvshmem|nvvm|nvtx)",
     re.IGNORECASE,
 )
-_OF_COMPONENTS = re.compile(r"lib(?:cublas|cuda|cudart|cudnn|nccl|nvblas|nvinfer)", re.IGNORECASE)
+_COMPONENT_LIBRARY = re.compile(
+    r"lib(?:cublas|cuda|cudart|cudnn|nccl|nvblas|nvinfer)", re.IGNORECASE
+)
 _SMALLEST_CODE = 1024
 _LONGEST_PATH = 4096  # PATH_MAX: no program can open a longer path
 
@@ -85,7 +87,7 @@ def kind_of_file(member: Member) -> FileKind | None:
         return None
     if ".so" in name:
         return _kind_of_library(member, path, name)
-    if name in FILES:
+    if name in METADATA_FILES:
         return "dist-info" if metadata_folder(path) else None
     if is_loaded_kernel(name):
         return "kernel" if _SITE_PACKAGES.search(path) else None
@@ -113,14 +115,14 @@ def _kind_of_library(member: Member, path: str, name: str) -> FileKind | None:
     shared = name.endswith(".so") or (".so." in name and name[-1:].isdigit())
     if not shared or (member.kind == "file" and member.size < _SMALLEST_CODE):
         return None
-    if _STUBS.search(path) or (_OF_NVIDIA.match(name) and not _is_of_package(path, name)):
+    if _STUBS.search(path) or (_NVIDIA_LIBRARY.match(name) and not _is_of_package(path, name)):
         return None
     return "code"
 
 
 def _is_of_package(path: str, name: str) -> bool:
     """Return whether an NVIDIA library belongs to a package and not to a component with tables."""
-    return bool(_SITE_PACKAGES.search(path)) and not _OF_COMPONENTS.match(name)
+    return bool(_SITE_PACKAGES.search(path)) and not _COMPONENT_LIBRARY.match(name)
 
 
 def is_cached(path: str) -> bool:
@@ -128,7 +130,7 @@ def is_cached(path: str) -> bool:
     return _CACHES.search(path) is not None
 
 
-def owner_of(path: str) -> str:
+def find_owner(path: str) -> str:
     """Return the package of a file in ``site-packages`` by its folder; ``""`` for other files."""
     match = _SITE_PACKAGES.search(path)
     if not match:
@@ -136,7 +138,7 @@ def owner_of(path: str) -> str:
     return path[match.end() :].partition("/")[0].partition(".")[0].lower().replace("_", "-")
 
 
-def python_of(path: str) -> str | None:
+def find_python(path: str) -> str | None:
     """Return ``3.11`` for a file below ``lib/python3.11/``."""
     match = re.search(r"(?:^|/)python(\d\.\d{1,2})t?/(?:site|dist)-packages/", path)
     return match[1] if match else None
@@ -148,7 +150,7 @@ _TORCH_CUDA = re.compile(r"^cuda(?:\s*:[^=]*)?\s*=\s*['\"](\d+\.\d+)", re.MULTIL
 _CONDA_CUDA = re.compile(r"(?:^|_)cuda_?(\d{1,2})\.?(\d)?")
 
 
-def named_by_folder(folder: str) -> tuple[str, str] | None:
+def parse_folder_name(folder: str) -> tuple[str, str] | None:
     """Return the name and version of a Python distribution by the name of its folder.
 
     Hard links need this, as they have no content (PyPA, "Recording installed projects").
@@ -157,29 +159,33 @@ def named_by_folder(folder: str) -> tuple[str, str] | None:
     return (name, version.partition("-py")[0]) if version else None
 
 
-def of_distribution(name: str, version: str, origin: str) -> list[Observation]:
+def observe_distribution(name: str, version: str, origin: str) -> list[Observation]:
     """Observe the component in a distribution, and the Python of its installation."""
     found = [
         replace(seen, origin=origin)
-        for seen in read_answer({"packages": {name: version}}, origin, FILES_ARE_READ).observations
+        for seen in read_answer(
+            {"packages": {name: version}}, origin, NO_KNOWN_PACKAGES
+        ).observations
         if seen.component != "python" and _is_version(seen)
     ]
-    python = python_of(origin)
+    python = find_python(origin)
     if found and python and is_framework(found[0].component):
         found.append(Observation("python", python, origin, "derived"))
     return found
 
 
-def cuda_label(observations: list[Observation]) -> Iterator[Observation]:
+def read_cuda_label(observations: list[Observation]) -> Iterator[Observation]:
     """Yield the CUDA in a framework's build label (``+cu121``), which the framework loads."""
     for seen in observations:
         if is_framework(seen.component):
             cuda = parse_version(seen.component, seen.version).cuda
             if cuda and len(cuda) == 2:
-                yield Observation("cuda", show(cuda), f"{seen.origin}: {seen.version}", "metadata")
+                yield Observation(
+                    "cuda", format_parts(cuda), f"{seen.origin}: {seen.version}", "metadata"
+                )
 
 
-def torch_version(content: Content, origin: str) -> list[Observation]:
+def read_torch_version(content: Content, origin: str) -> list[Observation]:
     """Read ``torch/version.py``: the version with its label, and the CUDA of the build."""
     text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
     found = []
@@ -190,7 +196,7 @@ def torch_version(content: Content, origin: str) -> list[Observation]:
     return found
 
 
-def conda_package(path: str, origin: str, signals: Signals) -> list[Observation]:
+def observe_conda_package(path: str, origin: str, signals: Signals) -> list[Observation]:
     """Observe a conda package by its record's name, ``pytorch-2.3.1-py3.11_cuda12.1_0.json``."""
     parts = path.rpartition("/")[2].removesuffix(".json").rsplit("-", 2)
     if len(parts) != 3:
@@ -198,15 +204,15 @@ def conda_package(path: str, origin: str, signals: Signals) -> list[Observation]
     name, version, build = parts
     component = signals.conda.get(name)
     if component is None:
-        known = stack_components.conda_component(
-            Package(name, origin, build=build, ecosystem="conda")
+        known = stack_components.find_conda_component(
+            ListedPackage(name, origin, build=build, ecosystem="conda")
         )
         component = known.name if known else None
     if component is None or name == "cuda-nvtx":
         return []
     label = ""
     if is_framework(component):
-        label = f"+{wheel_builds.label_of_conda_framework(build)}"
+        label = f"+{wheel_builds.parse_conda_framework_label(build)}"
     elif component in ("cudnn", "nccl"):
         match = _CONDA_CUDA.search(build)
         label = f"+cu{match[1]}{match[2] or ''}" if match else ""
@@ -214,28 +220,28 @@ def conda_package(path: str, origin: str, signals: Signals) -> list[Observation]
     return [Observation(component, clean, origin, "metadata")] if clean else []
 
 
-def library(path: str, origin: str) -> Observation | None:
+def observe_library_file(path: str, origin: str) -> Observation | None:
     """Observe a library by its file name."""
-    seen = library_observation(path)
+    seen = observe_library(path)
     if seen is None or not _is_version(seen):
         return None
     return replace(seen, origin=origin)
 
 
-def toolkit(path: str, content: Content, origin: str) -> Observation | None:
+def read_toolkit_version(path: str, content: Content, origin: str) -> Observation | None:
     """Read a toolkit's version file."""
     text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
     seen = parse_version_file(text, path)
     return replace(seen, origin=origin) if seen and _is_version(seen) else None
 
 
-def library_path(content: Content, origin: str) -> list[Observation]:
+def read_library_path(content: Content, origin: str) -> list[Observation]:
     """Read the library path in a file below ``/etc/ld.so.conf.d``."""
     text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
     return compat_use_of_path(text.splitlines(), origin)
 
 
-def packages(
+def read_package_database(
     kind: str, content: Content, origin: str, signals: Signals, check: Callable[[], None]
 ) -> tuple[list[Observation], list[str]]:
     """Return the components in a distribution's package database, and sentences about unread ones.
@@ -268,14 +274,14 @@ LARGEST_LINE = 1024 * 1024
 _LINE_PIECE = 64 * 1024
 
 
-class Readable(Protocol):
+class ByteReader(Protocol):
     """A source of bytes."""
 
     def read(self, size: int, /) -> bytes:
         """Return up to ``size`` bytes; ``b""`` at the end."""
 
 
-def dpkg_packages(file: Readable) -> Iterator[tuple[str, str]]:
+def dpkg_packages(file: ByteReader) -> Iterator[tuple[str, str]]:
     """Yield the names and versions of packages that dpkg has installed.
 
     Source: dpkg ``man/dpkg.pod`` (states: "want flag status"); distroless images have one file per
@@ -287,7 +293,7 @@ def dpkg_packages(file: Readable) -> Iterator[tuple[str, str]]:
             yield fields[b"Package"], fields[b"Version"]
 
 
-def apk_packages(file: Readable) -> Iterator[tuple[str, str]]:
+def apk_packages(file: ByteReader) -> Iterator[tuple[str, str]]:
     """Yield the names and versions of packages that apk has installed (``P:`` and ``V:``).
 
     Source: Alpine wiki, "Apk spec", "Installed Database V2".
@@ -297,7 +303,7 @@ def apk_packages(file: Readable) -> Iterator[tuple[str, str]]:
             yield fields[b"P"], fields[b"V"]
 
 
-def _paragraphs(file: Readable, keys: tuple[bytes, ...]) -> Iterator[dict[bytes, str]]:
+def _paragraphs(file: ByteReader, keys: tuple[bytes, ...]) -> Iterator[dict[bytes, str]]:
     fields: dict[bytes, str] = {}
     for line in _lines(file):
         if not line.strip():
@@ -312,7 +318,7 @@ def _paragraphs(file: Readable, keys: tuple[bytes, ...]) -> Iterator[dict[bytes,
         yield fields
 
 
-def _lines(file: Readable) -> Iterator[bytes]:
+def _lines(file: ByteReader) -> Iterator[bytes]:
     """Yield lines; cut overlong lines at `LARGEST_LINE`."""
     rest = b""
     while piece := file.read(_LINE_PIECE):

@@ -22,9 +22,9 @@ from typing import IO, Protocol, cast
 
 from msgspec import Struct
 
-from compatgate.discovery.image.tar import Feed, Member
-from compatgate.discovery.registry.limits import Limits, damaged, too_large
-from compatgate.discovery.registry.manifest import Descriptor
+from compatgate.discovery.image.tar import ByteFeed, Member
+from compatgate.discovery.registry.image_spec import Descriptor
+from compatgate.discovery.registry.limits import Limits, damaged_error, too_large_error
 from compatgate.errors import BadInput, CompatgateError
 
 
@@ -74,7 +74,7 @@ class LayerSource(Protocol):
 @contextmanager
 def open_layer(
     layer: Layer, registry: LayerSource, budget: Budget
-) -> Iterator[tuple[LayerStream, Feed]]:
+) -> Iterator[tuple[LayerStream, ByteFeed]]:
     """Open a layer: its bytes as they arrive, and the decompressed pieces.
 
     Raises:
@@ -82,18 +82,18 @@ def open_layer(
     """
     if layer.descriptor.media_type.endswith("+encrypted"):
         raise BadInput(f"{layer.name} is encrypted", field="image")
-    with registry.blob(layer.descriptor) as blob, read_ahead(decompressed(blob, budget)) as pieces:
-        yield blob, Feed(pieces)
+    with registry.blob(layer.descriptor) as blob, read_ahead(decompress(blob, budget)) as pieces:
+        yield blob, ByteFeed(pieces)
 
 
 DEPTH = 4
 """Number of pieces that wait."""
-PATIENCE_S = 2.0
+JOIN_TIMEOUT_S = 2.0
 """Seconds to wait for the thread's end; a thread that waits for a socket ends with the socket."""
 _POLL_S = 0.1
 
 
-class _End:
+class _EndMarker:
     """The last item of the queue, with the error that ended the pieces."""
 
     def __init__(self, error: BaseException | None) -> None:
@@ -106,21 +106,23 @@ def read_ahead(pieces: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
 
     An error in the thread is raised at the next piece.
     """
-    queue: Queue[bytes | _End] = Queue(DEPTH)
+    queue: Queue[bytes | _EndMarker] = Queue(DEPTH)
     stop = threading.Event()
     thread = threading.Thread(
-        target=_fill, args=(pieces, queue, stop), name="compatgate-layer", daemon=True
+        target=_fill_queue, args=(pieces, queue, stop), name="compatgate-layer", daemon=True
     )
     thread.start()
     try:
         yield _pieces(queue)
     finally:
         stop.set()
-        _discard(queue)
-        thread.join(PATIENCE_S)
+        _empty_queue(queue)
+        thread.join(JOIN_TIMEOUT_S)
 
 
-def _fill(pieces: Iterable[bytes], queue: Queue[bytes | _End], stop: threading.Event) -> None:
+def _fill_queue(
+    pieces: Iterable[bytes], queue: Queue[bytes | _EndMarker], stop: threading.Event
+) -> None:
     error: BaseException | None = None
     try:
         for piece in pieces:
@@ -128,10 +130,10 @@ def _fill(pieces: Iterable[bytes], queue: Queue[bytes | _End], stop: threading.E
                 return
     except BaseException as raised:
         error = raised
-    _put(queue, _End(error), stop)
+    _put(queue, _EndMarker(error), stop)
 
 
-def _put(queue: Queue[bytes | _End], item: bytes | _End, stop: threading.Event) -> bool:
+def _put(queue: Queue[bytes | _EndMarker], item: bytes | _EndMarker, stop: threading.Event) -> bool:
     """Put an item into the queue; return False once the reader has stopped."""
     while not stop.is_set():
         try:
@@ -142,7 +144,7 @@ def _put(queue: Queue[bytes | _End], item: bytes | _End, stop: threading.Event) 
     return False
 
 
-def _discard(queue: Queue[bytes | _End]) -> None:
+def _empty_queue(queue: Queue[bytes | _EndMarker]) -> None:
     """Empty the queue, so that the thread stops at once."""
     try:
         while True:
@@ -151,8 +153,8 @@ def _discard(queue: Queue[bytes | _End]) -> None:
         return
 
 
-def _pieces(queue: Queue[bytes | _End]) -> Iterator[bytes]:
-    while not isinstance(piece := queue.get(), _End):
+def _pieces(queue: Queue[bytes | _EndMarker]) -> Iterator[bytes]:
+    while not isinstance(piece := queue.get(), _EndMarker):
         yield piece
     if piece.error is not None:
         raise piece.error
@@ -166,7 +168,7 @@ _SKIPPABLE = b"\x2a\x4d\x18"
 _GZIP_WINDOW = 31  # zlib's number for gzip with the largest window
 
 
-class Readable(Protocol):
+class ByteReader(Protocol):
     """A source of bytes."""
 
     def read(self, size: int, /) -> bytes:
@@ -199,16 +201,16 @@ class Budget:
         self.unpacked += count
         if self.unpacked > limits.unpacked:
             what = f"its layers decompress to more than the {limits.unpacked} bytes that are read"
-            raise too_large(what)
+            raise too_large_error(what)
         if unpacked > limits.ratio_from and unpacked > packed * limits.ratio:
             what = f"{packed} bytes of a layer decompress to {unpacked}: a decompression bomb"
-            raise too_large(what)
+            raise too_large_error(what)
 
 
-class _Peeked:
+class _PeekedSource:
     """A source that returns its peeked first bytes again."""
 
-    def __init__(self, source: Readable) -> None:
+    def __init__(self, source: ByteReader) -> None:
         self._source = source
         self.count = 0
         self.head = b""
@@ -223,14 +225,14 @@ class _Peeked:
         return data
 
 
-def decompressed(source: Readable, budget: Budget) -> Iterator[bytes]:
+def decompress(source: ByteReader, budget: Budget) -> Iterator[bytes]:
     """Yield the content of a layer in pieces of at most `PIECE` bytes.
 
     Raises:
         Damaged: the compressed data contradict themselves or end early.
         TooLarge: the layer decompresses to more than the limits allow.
     """
-    peeked = _Peeked(source)
+    peeked = _PeekedSource(source)
     if peeked.head.startswith(_GZIP):
         pieces = _gunzip(peeked)
     elif peeked.head.startswith(_ZSTD) or peeked.head[1:4] == _SKIPPABLE:
@@ -244,7 +246,7 @@ def decompressed(source: Readable, budget: Budget) -> Iterator[bytes]:
         yield piece
 
 
-def _gunzip(source: Readable) -> Iterator[bytes]:
+def _gunzip(source: ByteReader) -> Iterator[bytes]:
     member = zlib.decompressobj(_GZIP_WINDOW)
     try:
         while data := source.read(PIECE):
@@ -258,12 +260,12 @@ def _gunzip(source: Readable) -> Iterator[bytes]:
                 data = member.unused_data if member.eof else member.unconsumed_tail
         yield member.flush()
     except zlib.error as error:
-        raise damaged(f"a layer's gzip data are damaged: {error}") from None
+        raise damaged_error(f"a layer's gzip data are damaged: {error}") from None
     if not member.eof:
-        raise damaged("a layer's gzip data end early")
+        raise damaged_error("a layer's gzip data end early")
 
 
-def _unzstd(source: Readable, window: int) -> Iterator[bytes]:
+def _unzstd(source: ByteReader, window: int) -> Iterator[bytes]:
     import zstandard
 
     decompressor = zstandard.ZstdDecompressor(max_window_size=window)
@@ -278,15 +280,15 @@ def _unzstd(source: Readable, window: int) -> Iterator[bytes]:
     except zstandard.ZstdError as error:
         if "too much memory" in str(error).lower():
             what = f"a layer is compressed with a zstd window larger than {window} bytes"
-            raise too_large(what) from None
-        raise damaged(f"a layer's zstd data are damaged: {error}") from None
+            raise too_large_error(what) from None
+        raise damaged_error(f"a layer's zstd data are damaged: {error}") from None
 
 
 _WHITEOUT = ".wh."
 _OPAQUE_WHITEOUT = ".wh..wh..opq"
 # A file with one of these endings never replaces a directory on a wanted path; forgetting it keeps
 # memory small where a layer has a million files.
-_NEVER_DIRECTORIES = re.compile(
+_FILE_ENDINGS = re.compile(
     r"\.(?:pyc?|pyi|h|hpp|cuh|c|cc|cpp|js|ts|map|json|txt|md|rst|html|css|png|svg|jpg|gz|xz|zip|"
     r"mo|po|a|o|la|pc|cmake|ya?ml|toml|csv|pem|p[lm]|rb|tcl|go|rs|java|class|jar|whl|exe|dll|ttf|"
     r"pdf|sh|xml|conf|list|md5sums|ipynb|so(?:\.[\d.]+)?)$"
@@ -323,7 +325,7 @@ class Visibility:
             hidden = name.removeprefix(_WHITEOUT)
             self._new_removed.add(f"{folder}/{hidden}" if folder else hidden)
         if len(self._new_removed) + len(self._new_emptied) > self._limits.whiteouts:
-            raise too_large(f"a layer has more than {self._limits.whiteouts} whiteouts")
+            raise too_large_error(f"a layer has more than {self._limits.whiteouts} whiteouts")
         return True
 
     def take(self, member: Member, *, wanted: bool) -> None:
@@ -332,7 +334,7 @@ class Visibility:
         A directory hides nothing; it merges with the directory below.
         """
         plain = not wanted and member.kind in ("file", "hardlink")
-        if member.kind == "dir" or (plain and _NEVER_DIRECTORIES.search(member.path)):
+        if member.kind == "dir" or (plain and _FILE_ENDINGS.search(member.path)):
             return
         if len(self._replaced) + len(self._new_replaced) < self._limits.remembered:
             self._new_replaced.add(hash(member.path))

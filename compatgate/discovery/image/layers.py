@@ -9,24 +9,30 @@ from enum import IntEnum
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from compatgate.core.facts.packages import FILES_ARE_READ, Packages
+from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.core.facts.records import Library
 from compatgate.discovery.findings import CodeFile, Findings
 from compatgate.discovery.gpucode import GpuCode, read_gpu_code
-from compatgate.discovery.gpucode.source import Readable
+from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image import files
-from compatgate.discovery.image.files import FileKind, is_cached, kind_of_file, owner_of
+from compatgate.discovery.image.files import FileKind, find_owner, is_cached, kind_of_file
 from compatgate.discovery.image.layer import Budget, Layer, LayerSource, Visibility, open_layer
-from compatgate.discovery.image.tar import Content, Member, members
-from compatgate.discovery.installed_metadata import LARGEST, LARGEST_LIST, LISTS, of_conda, trimmed
+from compatgate.discovery.image.tar import Content, Member, read_members
+from compatgate.discovery.installed_metadata import (
+    FILE_LISTS,
+    LARGEST_LIST,
+    LARGEST_METADATA_FILE,
+    read_conda_record,
+    trim_metadata,
+)
 from compatgate.discovery.installed_packages import InstalledFile, Inventory
-from compatgate.discovery.libraries import major_observation
+from compatgate.discovery.libraries import observe_major
 from compatgate.discovery.observations import Observation
-from compatgate.discovery.registry.limits import Deadline, ImageOptions, too_large
+from compatgate.discovery.registry.limits import Deadline, ImageOptions, too_large_error
 from compatgate.discovery.signals import Signals
-from compatgate.discovery.wheels.members import StreamOpener, library_of_code, read_library
+from compatgate.discovery.wheels.members import StreamOpener, describe_code_file, read_library
+from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, TorchSymbols
 from compatgate.discovery.wheels.stream_windows import MissedBytes
-from compatgate.discovery.wheels.tables import NO_TORCH_SYMBOLS, TorchSymbols
 from compatgate.errors import BadInput
 
 _JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})(?:-plugin|-pjrt)")
@@ -88,7 +94,7 @@ class LayerFindings(Struct):
                 self.open.append("and more, which are not listed")
 
     def findings(
-        self, known: Packages = FILES_ARE_READ, toolkits: Mapping[str, str] | None = None
+        self, known: Packages = NO_KNOWN_PACKAGES, toolkits: Mapping[str, str] | None = None
     ) -> Findings:
         """Return all findings, the deciding witness first.
 
@@ -104,7 +110,7 @@ class LayerFindings(Struct):
         ordered = sorted(self.observations, key=lambda pair: pair[0])
         channels = self._channels()
         ranked = (
-            _labelled(self._with_plugin(o), channels) if w <= WitnessKind.WHEEL else o
+            _add_labels(self._with_plugin(o), channels) if w <= WitnessKind.WHEEL else o
             for w, o in ordered
         )
         return Findings(
@@ -143,7 +149,7 @@ class LayerFindings(Struct):
         return found | {"arch"} if self.codes else found
 
 
-def _labelled(seen: Observation, channels: dict[tuple[str, str], str]) -> Observation:
+def _add_labels(seen: Observation, channels: dict[tuple[str, str], str]) -> Observation:
     label = channels.get((seen.component, seen.version.partition(".post")[0]))
     if not label or "+" in seen.version:
         return seen
@@ -154,7 +160,7 @@ _ELF = b"\x7fELF"
 _LIBRARY_HELP = "the names of its libraries were read"
 
 
-class Scan:
+class LayerScan:
     """A scan of one image's layers.
 
     Attributes:
@@ -174,7 +180,7 @@ class Scan:
         self._visibility = Visibility(options.limits)
         self._members = 0
         self._wanted = 0
-        self._linked: dict[str, _Code] = {}  # code of this layer's files, for links
+        self._linked: dict[str, _FileCode] = {}  # code of this layer's files, for links
         self._texts: dict[str, bytes] = {}  # metadata in caches, for links
 
     def read(self, layers: Sequence[Layer], registry: LayerSource) -> None:
@@ -184,7 +190,7 @@ class Scan:
             CompatgateError: a blob cannot be read, or a layer is no tar archive or too large.
         """
         if len(layers) > self._options.limits.layers:
-            raise too_large(f"the image has {len(layers)} layers")
+            raise too_large_error(f"the image has {len(layers)} layers")
         for layer in layers:
             if self._has_all():
                 return
@@ -202,7 +208,7 @@ class Scan:
     def _read_layer(self, layer: Layer, registry: LayerSource) -> None:
         with open_layer(layer, registry, self._budget) as (blob, feed):
             with layer.named():
-                for member, content in members(feed):
+                for member, content in read_members(feed):
                     self._take(layer, member, content)
                     if self._has_all():
                         self.verified = False
@@ -225,7 +231,7 @@ class Scan:
     def _take(self, layer: Layer, member: Member, content: Content) -> None:
         self._members += 1
         if self._members > self._options.limits.members:
-            raise too_large(f"the image has more than {self._members - 1} files")
+            raise too_large_error(f"the image has more than {self._members - 1} files")
         if self._visibility.whiteout(member.path):
             return
         kind = kind_of_file(member)
@@ -233,14 +239,16 @@ class Scan:
         if kind is not None and self._visibility.visible(member.path):
             self._wanted += 1
             if self._wanted > self._options.limits.wanted:
-                raise too_large(f"the image has more than {self._wanted - 1} files of interest")
+                raise too_large_error(
+                    f"the image has more than {self._wanted - 1} files of interest"
+                )
             _READERS[kind](self, kind, member, content, f"{layer.name}: {member.path}")
 
     def _distribution(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
         file = member.path.rpartition("/")[2]
-        data = content.read_all(LARGEST_LIST if file in LISTS else LARGEST)
+        data = content.read_all(LARGEST_LIST if file in FILE_LISTS else LARGEST_METADATA_FILE)
         if is_cached(member.path):  # an installed file may be a hard link to it
-            self._texts[member.path] = trimmed(file, data or b"")
+            self._texts[member.path] = trim_metadata(file, data or b"")
             return
         data = data or self._texts.get(member.link)
         folder = member.path.rpartition("/")[0]
@@ -249,44 +257,48 @@ class Scan:
             one.take(file, data, origin)
         if file not in ("METADATA", "PKG-INFO"):
             return
-        if not one.name and (named := files.named_by_folder(folder)):
+        if not one.name and (named := files.parse_folder_name(folder)):
             one.identify(*named, origin)
         if not one.name:
             return
-        found = files.of_distribution(one.name, one.version, origin)
+        found = files.observe_distribution(one.name, one.version, origin)
         self.seen.add_distribution(one.name, member.path)
         self.seen.add(WitnessKind.WHEEL, found)
-        self.seen.add(WitnessKind.LABEL, files.cuda_label(found))
+        self.seen.add(WitnessKind.LABEL, files.read_cuda_label(found))
 
     def _torch(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
         if not is_cached(member.path):
-            self.seen.add(WitnessKind.FRAMEWORK, files.torch_version(content, origin))
+            self.seen.add(WitnessKind.FRAMEWORK, files.read_torch_version(content, origin))
 
     def _conda(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
         if not is_cached(member.path):
-            found = files.conda_package(member.path, origin, self._signals)
+            found = files.observe_conda_package(member.path, origin, self._signals)
             self.seen.add(WitnessKind.CONDA, found)
-            record = of_conda(member.path, content.read_all(LARGEST_LIST) or b"", origin)
+            record = read_conda_record(member.path, content.read_all(LARGEST_LIST) or b"", origin)
             if record:
                 self.seen.inventory.distributions[member.path] = record
 
     def _library(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
         if is_cached(member.path):
             return
-        found = files.library(member.path, origin)
+        found = files.observe_library_file(member.path, origin)
         self.seen.add(WitnessKind.LIBRARY, [found])
-        if found is None and (major := major_observation(member.path)):
+        if found is None and (major := observe_major(member.path)):
             self.seen.majors.append(replace(major, origin=origin))
 
     def _toolkit(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
-        self.seen.add(WitnessKind.TOOLKIT, [files.toolkit(member.path, content, origin)])
+        self.seen.add(
+            WitnessKind.TOOLKIT, [files.read_toolkit_version(member.path, content, origin)]
+        )
 
     def _library_path(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
-        self.seen.add(WitnessKind.LIBRARY, files.library_path(content, origin))
+        self.seen.add(WitnessKind.LIBRARY, files.read_library_path(content, origin))
 
     def _packages(self, kind: FileKind, member: Member, content: Content, origin: str) -> None:
         try:
-            found, left = files.packages(kind, content, origin, self._signals, self._check)
+            found, left = files.read_package_database(
+                kind, content, origin, self._signals, self._check
+            )
         except ValueError as error:
             self.seen.note(f"the package database {origin} was not read: {error}; {_LIBRARY_HELP}")
         else:
@@ -317,10 +329,12 @@ class Scan:
             InstalledFile(member.path, origin, library, known.unread, known.torch)
         )
         if known.code.arch or known.code.linked:
-            code = replace(known.code, origin=origin, owner=owner_of(member.path))
+            code = replace(known.code, origin=origin, owner=find_owner(member.path))
             self.seen.codes.append(code)
 
-    def _read_code(self, kind: FileKind, path: str, content: Content, origin: str) -> _Code | None:
+    def _read_code(
+        self, kind: FileKind, path: str, content: Content, origin: str
+    ) -> _FileCode | None:
         """Read a library, program or kernel in one pass; return None for other files."""
         size = content.left
         head = content.read(min(len(_ELF), size))
@@ -330,17 +344,17 @@ class Scan:
         try:
             if kind == "kernel" or ".so" not in path.rpartition("/")[2]:
                 code = read_gpu_code(begun, size=size, name=origin)
-                library = library_of_code(path, code) if kind == "kernel" else None
-                return _Code(CodeFile.of(origin, "", code), library)
-            reading = read_library(path, size, _open_once(begun), origin, named_only=True)
+                library = describe_code_file(path, code) if kind == "kernel" else None
+                return _FileCode(CodeFile.of(origin, "", code), library)
+            reading = read_library(path, size, _stream_opener(begun), origin, named_only=True)
         except BadInput as error:
-            return _Code(CodeFile.of(origin, "", GpuCode()), None, True, error.problem)
+            return _FileCode(CodeFile.of(origin, "", GpuCode()), None, True, error.problem)
         assert reading is not None  # noqa: S101 - its first bytes are those of an ELF file
         code_file = CodeFile.of(origin, "", reading.code)
-        return _Code(code_file, reading.library, not reading.complete, torch=reading.torch)
+        return _FileCode(code_file, reading.library, not reading.complete, torch=reading.torch)
 
 
-class _Code(Struct, frozen=True):
+class _FileCode(Struct, frozen=True):
     """The GPU code and links of one file.
 
     Attributes:
@@ -358,10 +372,10 @@ class _Code(Struct, frozen=True):
     torch: TorchSymbols = NO_TORCH_SYMBOLS
 
 
-def _open_once(begun: Readable) -> StreamOpener:
+def _stream_opener(begun: ByteReader) -> StreamOpener:
     """Return an opener for a member of a stream, which can be read only once."""
 
-    def opener(read: Callable[[Readable], None], /, *, whole: bool) -> None:
+    def opener(read: Callable[[ByteReader], None], /, *, whole: bool) -> None:
         if not whole:
             raise MissedBytes
         read(begun)
@@ -369,20 +383,20 @@ def _open_once(begun: Readable) -> StreamOpener:
     return opener
 
 
-_Reader = Callable[[Scan, FileKind, Member, Content, str], None]
+_Reader = Callable[[LayerScan, FileKind, Member, Content, str], None]
 _READERS: dict[FileKind, _Reader] = {
-    "dist-info": Scan._distribution,
-    "torch": Scan._torch,
-    "conda": Scan._conda,
-    "library": Scan._library,
-    "toolkit": Scan._toolkit,
-    "dpkg": Scan._packages,
-    "apk": Scan._packages,
-    "rpm": Scan._packages,
-    "rpm-log": Scan._package_log,
-    "code": Scan._code,
-    "kernel": Scan._code,
-    "library-path": Scan._library_path,
+    "dist-info": LayerScan._distribution,
+    "torch": LayerScan._torch,
+    "conda": LayerScan._conda,
+    "library": LayerScan._library,
+    "toolkit": LayerScan._toolkit,
+    "dpkg": LayerScan._packages,
+    "apk": LayerScan._packages,
+    "rpm": LayerScan._packages,
+    "rpm-log": LayerScan._package_log,
+    "code": LayerScan._code,
+    "kernel": LayerScan._code,
+    "library-path": LayerScan._library_path,
 }
 
 

@@ -14,36 +14,42 @@ from msgspec.structs import replace
 
 from compatgate.core.components import resolve_component
 from compatgate.core.facts.nvidia import CudaArch
-from compatgate.core.facts.packages import FILES_ARE_READ, Packages
+from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.discovery.findings import Inspection, conclude
 from compatgate.discovery.image.config import ConfigReading, read_config
 from compatgate.discovery.image.layer import Budget, Layer, Visibility, open_layer
-from compatgate.discovery.image.layers import LayerFindings, Scan, WitnessKind
+from compatgate.discovery.image.layers import LayerFindings, LayerScan, WitnessKind
 from compatgate.discovery.image.reading import ImageReading, ReadingCache
-from compatgate.discovery.image.tar import Content, Member, members
+from compatgate.discovery.image.tar import Content, Member, read_members
 from compatgate.discovery.observations import Observation
-from compatgate.discovery.registry.client import Registry, registries_of
-from compatgate.discovery.registry.limits import Deadline, ImageOptions, damaged, too_large
-from compatgate.discovery.registry.manifest import (
+from compatgate.discovery.registry.client import Registry, list_registries
+from compatgate.discovery.registry.image_spec import (
     Config,
     Manifest,
     Platform,
+    Reference,
     choose_manifest,
     parse_config,
     parse_manifest,
     parse_platform,
+    parse_reference,
 )
-from compatgate.discovery.registry.reference import Reference, parse_reference
+from compatgate.discovery.registry.limits import (
+    Deadline,
+    ImageOptions,
+    damaged_error,
+    too_large_error,
+)
 from compatgate.discovery.registry.transport import Transport
 from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, read_signals
-from compatgate.discovery.wheels.measure import toolkits_of_ptx
-from compatgate.errors import BadInput, Damaged, NotFound, Unavailable
+from compatgate.discovery.wheels.measure import list_ptx_toolkits
+from compatgate.errors import BadInput, DamagedContent, NotFound, Unavailable
 
 DEADLINE_S = 300.0
 _DEEPEST_INDEX = 3
 
 
-class Resolved(Struct, frozen=True):
+class ResolvedImage(Struct, frozen=True):
     """The manifest of an image, and the registry that has it."""
 
     registry: Registry
@@ -76,17 +82,17 @@ def read_image(
         Damaged: a manifest or blob does not match its digest, or cannot be decompressed.
         TooLarge: the image exceeds the limits: a decompression bomb.
     """
-    options = _with_names(options or ImageOptions())
+    options = _canonical_options(options or ImageOptions())
     name = parse_reference(reference)
     wanted = parse_platform(platform)
     with Deadline(deadline_s) as deadline, Transport(options, deadline) as transport:
         kept = ReadingCache(options, wanted, signals)
         known = kept.find(name.digest)
-        registries = registries_of(name, transport, options)
+        registries = list_registries(name, transport, options)
         if not known and options.cache and not name.digest:
             known = kept.find(_digest_of_tag(registries, name))
         if not known:
-            found = resolve(registries, name, wanted, deadline)
+            found = resolve_image(registries, name, wanted, deadline)
             known = kept.find(found.digest)
             if not known:
                 known, lasting = _read_image(name, found, wanted, signals, options, transport)
@@ -100,7 +106,7 @@ def read_image(
 
 def _read_image(
     name: Reference,
-    found: Resolved,
+    found: ResolvedImage,
     wanted: Platform,
     signals: Mapping[str, Any],
     options: ImageOptions,
@@ -112,7 +118,7 @@ def _read_image(
     layers = [Layer(n, d) for n, d in enumerate(found.manifest.layers, 1)]
     published = read_signals(signals)
     stated = read_config(config, published, len(layers))
-    scan = Scan(published, options, transport.deadline)
+    scan = LayerScan(published, options, transport.deadline)
     open_items: list[str] = []
     unread = {"auto": stated.accounted, "all": 0, "none": len(layers)}[options.layers]
     if options.layers == "none" and layers:
@@ -145,7 +151,7 @@ def conclude_image(
     stated: ConfigReading,
     seen: LayerFindings,
     facts: CudaArch | None,
-    known: Packages = FILES_ARE_READ,
+    known: Packages = NO_KNOWN_PACKAGES,
 ) -> Inspection:
     """Conclude the stack from config and layers.
 
@@ -156,7 +162,7 @@ def conclude_image(
         known: facts about packages.
     """
     seen.add(WitnessKind.CONFIG, stated.observations)
-    toolkits = toolkits_of_ptx(facts) if facts else {}
+    toolkits = list_ptx_toolkits(facts) if facts else {}
     found = conclude(seen.findings(known, toolkits), facts)
     stack, observations = dict(found.stack), found.observations
     if stated.arch and not {"arch", "measured"} & stack.keys():
@@ -174,14 +180,14 @@ def conclude_image(
     return replace(found, stack=stack, observations=observations)
 
 
-def resolve(
+def resolve_image(
     registries: Sequence[Registry], name: Reference, wanted: Platform, deadline: Deadline
-) -> Resolved:
+) -> ResolvedImage:
     """Find the manifest at the first mirror that has it, else at the registry."""
     for registry in registries:
         try:
             return _resolve_at(registry, name, wanted)
-        except (Unavailable, NotFound, Damaged):
+        except (Unavailable, NotFound, DamagedContent):
             if registry is registries[-1] or not deadline.left:
                 raise
     raise AssertionError("the registry itself is the last place")
@@ -197,17 +203,17 @@ def _digest_of_tag(registries: Sequence[Registry], name: Reference) -> str | Non
     return None
 
 
-def _resolve_at(registry: Registry, name: Reference, wanted: Platform) -> Resolved:
+def _resolve_at(registry: Registry, name: Reference, wanted: Platform) -> ResolvedImage:
     found = registry.manifest(name.locator)
     index = None
     for _ in range(_DEEPEST_INDEX):
         document = parse_manifest(found.data, found.media_type, str(name))
         if isinstance(document, Manifest):
-            return Resolved(registry, found.digest, index, document)
+            return ResolvedImage(registry, found.digest, index, document)
         index = index or found.digest
         child = choose_manifest(document, wanted, str(name))
         found = registry.manifest(child.digest, child.size)
-    raise damaged(f"{name} is an index of indexes of indexes")
+    raise damaged_error(f"{name} is an index of indexes of indexes")
 
 
 def _check_platform(config: Config, wanted: Platform, name: Reference) -> None:
@@ -220,7 +226,7 @@ def _check_platform(config: Config, wanted: Platform, name: Reference) -> None:
         )
 
 
-def _with_names(options: ImageOptions) -> ImageOptions:
+def _canonical_options(options: ImageOptions) -> ImageOptions:
     """Return the options with canonical names of the needed components."""
     special = ("arch", CUDA_COMPAT)
     names = (n if n in special else resolve_component(n).component.name for n in options.needs)
@@ -281,12 +287,12 @@ def read_folder(
     options = options or ImageOptions()
     name = parse_reference(reference)
     with Deadline(deadline_s) as deadline, Transport(options, deadline) as transport:
-        found = resolve(
-            registries_of(name, transport, options), name, parse_platform(platform), deadline
+        found = resolve_image(
+            list_registries(name, transport, options), name, parse_platform(platform), deadline
         )
         layers = [Layer(n, d) for n, d in enumerate(found.manifest.layers, 1)]
         if len(layers) > options.limits.layers:
-            raise too_large(f"the image has {len(layers)} layers")
+            raise too_large_error(f"the image has {len(layers)} layers")
         reader = _FolderReader(path, most_files, most_bytes, options, deadline)
         for layer in reversed(layers):
             reader.read(layer, found.registry)
@@ -313,18 +319,18 @@ class _FolderReader:
         """Read a layer to its end, which verifies its digest."""
         with open_layer(layer, registry, self._budget) as (blob, feed):
             with layer.named():
-                for member, content in members(feed):
+                for member, content in read_members(feed):
                     self._take(member, content)
                 feed.drain()
             blob.drain()
         self._visibility.next_layer()
         if self._visibility.full:
-            raise too_large("the image has too many files to remember the hidden ones")
+            raise too_large_error("the image has too many files to remember the hidden ones")
 
     def _take(self, member: Member, content: Content) -> None:
         self._members += 1
         if self._members > self._limits.members:
-            raise too_large(f"the image has more than {self._members - 1} files")
+            raise too_large_error(f"the image has more than {self._members - 1} files")
         if self._visibility.whiteout(member.path):
             return
         inside = member.path == self._path or member.path.startswith(f"{self._path}/")
@@ -340,7 +346,7 @@ class _FolderReader:
         data = content.read_all(self._left)
         if data is None or len(self.files) >= self._most_files:
             what = f"/{self._path} holds more than {self._most_files} files or too many bytes"
-            raise too_large(what)
+            raise too_large_error(what)
         self._left -= len(data)
         self.files[below] = FolderFile(data, member.executable)
 

@@ -16,8 +16,8 @@ from msgspec import Struct
 from compatgate import __version__
 from compatgate.discovery import cache
 from compatgate.discovery.observations import Conflict, Observation
+from compatgate.discovery.registry.image_spec import Platform
 from compatgate.discovery.registry.limits import ImageOptions
-from compatgate.discovery.registry.manifest import Platform
 from compatgate.discovery.stated_stack import attach_remarks
 
 

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from compatgate.discovery.registry.limits import damaged
+from compatgate.discovery.registry.limits import damaged_error
 
 BLOCK = 512
 
 
-class Feed:
+class ByteFeed:
     """A stream of bytes from pieces of any length.
 
     Attributes:
@@ -99,7 +99,7 @@ class Member(Struct):
 class Content:
     """A member's content, which can be read once; the rest is skipped."""
 
-    def __init__(self, feed: Feed, member: Member) -> None:
+    def __init__(self, feed: ByteFeed, member: Member) -> None:
         self.left = member.size
         self._feed = feed
         self._path = member.path
@@ -113,7 +113,7 @@ class Content:
         wanted = self.left if size < 0 else min(size, self.left)
         data = self._feed.take(wanted) if wanted <= BLOCK else self._feed.some(wanted)
         if wanted and not data:
-            raise damaged(f"a layer ends within {self._path}")
+            raise damaged_error(f"a layer ends within {self._path}")
         self.left -= len(data)
         return data
 
@@ -148,7 +148,7 @@ _RECORDS = {
 }
 
 
-def members(feed: Feed) -> Iterator[tuple[Member, Content]]:
+def read_members(feed: ByteFeed) -> Iterator[tuple[Member, Content]]:
     """Yield the members of an archive; the content of each is valid until the next member.
 
     Raises:
@@ -159,21 +159,21 @@ def members(feed: Feed) -> Iterator[tuple[Member, Content]]:
         block = feed.take(BLOCK)
         if len(block) < BLOCK or block == _ZEROS:
             if block and block != _ZEROS:
-                raise damaged("a layer ends within a header")
+                raise damaged_error("a layer ends within a header")
             return
         size, kind = _checked_size(block, feed.position), block[156:157]
         if kind in b"xgLK" and kind:
-            _extend(extended, kind, feed, size)
+            _read_extension(extended, kind, feed, size)
             continue
         if kind == b"S":
-            _pass_sparse_map(feed, block)
+            _skip_sparse_map(feed, block)
         member = _member(block, kind, size, extended)
         extended = {}
         content = Content(feed, member)
         padding = -member.size % BLOCK
         yield member, content
         if missing := feed.skip(content.left):
-            raise damaged(f"a layer ends within {member.path}, {missing} bytes early")
+            raise damaged_error(f"a layer ends within {member.path}, {missing} bytes early")
         feed.skip(padding)
 
 
@@ -184,10 +184,10 @@ def _checked_size(block: bytes, position: int) -> int:
     if stated != unsigned:
         signed = unsigned - 256 * sum(b > 127 for b in block[:148] + block[156:])
         if stated != signed:
-            raise damaged(f"a layer is no tar archive at byte {position - BLOCK}")
+            raise damaged_error(f"a layer is no tar archive at byte {position - BLOCK}")
     size = _number(block[124:136])
     if size < 0:
-        raise damaged(f"a layer has a file of {size} bytes at byte {position - BLOCK}")
+        raise damaged_error(f"a layer has a file of {size} bytes at byte {position - BLOCK}")
     return size
 
 
@@ -222,7 +222,7 @@ def _member(block: bytes, kind: bytes, size: int, extended: dict[str, str]) -> M
 
 def _extended_size(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise damaged(f"a layer has a file of {text[:40]!r} bytes")
+        raise damaged_error(f"a layer has a file of {text[:40]!r} bytes")
     return int(text)
 
 
@@ -249,13 +249,13 @@ def _clean_path(path: str) -> str:
     return "/".join(parts)
 
 
-def _extend(extended: dict[str, str], kind: bytes, feed: Feed, size: int) -> None:
+def _read_extension(extended: dict[str, str], kind: bytes, feed: ByteFeed, size: int) -> None:
     """Read a pax or GNU header with fields of the next member."""
     if size > LARGEST_EXTENSION:
-        raise damaged(f"a layer has an extended header of {size} bytes")
+        raise damaged_error(f"a layer has an extended header of {size} bytes")
     data = feed.take(size)
     if len(data) < size:
-        raise damaged("a layer ends within an extended header")
+        raise damaged_error("a layer ends within an extended header")
     feed.skip(-size % BLOCK)
     if kind in (b"L", b"K"):
         extended["path" if kind == b"L" else "linkpath"] = _text(data)
@@ -277,11 +277,11 @@ def _records(data: bytes) -> Iterator[tuple[str, str]]:
             yield _RECORDS[key], value.decode("utf-8", "surrogateescape")
 
 
-def _pass_sparse_map(feed: Feed, block: bytes) -> None:
+def _skip_sparse_map(feed: ByteFeed, block: bytes) -> None:
     """Skip the blocks of an old GNU sparse file's map, before the content."""
     more = block[482]
     while more:
         block = feed.take(BLOCK)
         if len(block) < BLOCK:
-            raise damaged("a layer ends within a sparse file's map")
+            raise damaged_error("a layer ends within a sparse file's map")
         more = block[504]

@@ -13,7 +13,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from compatgate.discovery.integrations.objects import Body, is_true, items, part, text_of
+from compatgate.discovery.integrations.gpu_operator import (
+    Body,
+    list_objects,
+    nested_object,
+    read_flag,
+    scalar_text,
+)
 from compatgate.discovery.node_labels import Node
 from compatgate.discovery.nvidia_smi.report import Device, Report
 
@@ -44,49 +50,52 @@ class Snapshot(Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-def is_aicr(body: Body, kind: str) -> bool:
+def is_aicr_object(body: Body, kind: str) -> bool:
     """Return whether an object is AICR's and of this kind, or the result of a recipe."""
-    group = text_of(body.get("apiVersion")).partition("/")[0]
+    group = scalar_text(body.get("apiVersion")).partition("/")[0]
     ours = group in _GROUPS or group.endswith(_OLD_GROUP)
     if body.get("kind") in (kind, f"{kind}Result"):
         return ours
     # AICR's test snapshots have no kind; measurements identify them.
-    return kind == "Snapshot" and "kind" not in body and bool(items(body, "measurements"))
+    return kind == "Snapshot" and "kind" not in body and bool(list_objects(body, "measurements"))
 
 
 def read_snapshot(body: Body) -> Snapshot:
     """Read a snapshot."""
     notes: list[str] = []
-    smi, hardware = measurements_of(body, "GPU", "smi"), measurements_of(body, "GPU", "hardware")
-    seen_on = text_of(part(body, "metadata").get("source-node"))
-    node = text_of(measurements_of(body, "K8s", "node").get("source-node")) or seen_on
+    smi, hardware = (
+        read_measurements(body, "GPU", "smi"),
+        read_measurements(body, "GPU", "hardware"),
+    )
+    seen_on = scalar_text(nested_object(body, "metadata").get("source-node"))
+    node = scalar_text(read_measurements(body, "K8s", "node").get("source-node")) or seen_on
     report = _report(smi, notes)
     return Snapshot(
         node,
         report,
         "" if report else _why_no_gpu(hardware),
-        text_of(hardware.get("model")),
+        scalar_text(hardware.get("model")),
         tuple(_nodes(body, notes)),
-        unflattened(measurements_of(body, "K8s", "policy"), "driver"),
+        unflatten(read_measurements(body, "K8s", "policy"), "driver"),
         tuple(notes),
     )
 
 
-def measurements_of(body: Body, kind: str, subtype: str) -> Body:
+def read_measurements(body: Body, kind: str, subtype: str) -> Body:
     """Return the data of a measurement; empty where the snapshot lacks it."""
-    return part(_subtype(body, kind, subtype), "data")
+    return nested_object(_subtype(body, kind, subtype), "data")
 
 
-def unflattened(flat: Body, under: str) -> Body:
+def unflatten(flat: Body, under: str) -> Body:
     """Return values below a prefix of flattened keys (``driver.version``) without the prefix."""
     prefix = f"{under}."
     return {key[len(prefix) :]: value for key, value in flat.items() if key.startswith(prefix)}
 
 
 def _subtype(body: Body, kind: str, name: str) -> Body:
-    for one in items(body, "measurements"):
+    for one in list_objects(body, "measurements"):
         if one.get("type") == kind:
-            for inner in items(one, "subtypes"):
+            for inner in list_objects(one, "subtypes"):
                 if inner.get("subtype") == name:
                     return inner
     return {}
@@ -94,7 +103,7 @@ def _subtype(body: Body, kind: str, name: str) -> Body:
 
 def _report(smi: Body, notes: list[str]) -> Report | None:
     """Return the node's GPUs: AICR records the first GPU's name and the count."""
-    product = text_of(smi.get("gpu.model"))
+    product = scalar_text(smi.get("gpu.model"))
     if not product:
         return None
     count = _count(smi.get("gpu-count"))
@@ -105,8 +114,8 @@ def _report(smi: Body, notes: list[str]) -> Report | None:
     notes.append("AICR does not record MIG devices; assuming that the GPU is whole")
     return Report(
         "AICR snapshot",
-        driver=text_of(smi.get("driver") or smi.get("driver-version")) or None,
-        cuda=text_of(smi.get("cuda-version")) or None,
+        driver=scalar_text(smi.get("driver") or smi.get("driver-version")) or None,
+        cuda=scalar_text(smi.get("cuda-version")) or None,
         os="linux",
         devices=(Device(product),) * count,
     )
@@ -115,9 +124,9 @@ def _report(smi: Body, notes: list[str]) -> Report | None:
 def _why_no_gpu(hardware: Body) -> str:
     if not hardware:
         return "the snapshot has no measurement of a GPU"
-    if not is_true(hardware.get("gpu-present"), default=True):
+    if not read_flag(hardware.get("gpu-present"), default=True):
         return "the node has no NVIDIA GPU"
-    if not is_true(hardware.get("driver-loaded"), default=True):
+    if not read_flag(hardware.get("driver-loaded"), default=True):
         return "no driver was loaded on the node"
     return "nvidia-smi did not answer on the node"
 
@@ -142,26 +151,26 @@ def _nodes(body: Body, notes: list[str]) -> Iterator[Node]:
 
 def _readings(labels: Body) -> Iterator[tuple[str, str, str]]:
     """Yield key, value and nodes of each label; older snapshots fold the value into the key."""
-    entries = items(labels, "items")
+    entries = list_objects(labels, "items")
     for entry in entries:
-        key = text_of(part(entry, "context").get("key"))
+        key = scalar_text(nested_object(entry, "context").get("key"))
         if key.startswith(_PREFIXES):
-            value = text_of(part(entry, "context").get("value"))
-            yield key, value, text_of(part(entry, "data").get("node-list"))
+            value = scalar_text(nested_object(entry, "context").get("value"))
+            yield key, value, scalar_text(nested_object(entry, "data").get("node-list"))
     if entries:
         return
-    for folded, reading in part(labels, "data").items():
-        value, _, nodes = text_of(reading).partition("|")
+    for folded, reading in nested_object(labels, "data").items():
+        value, _, nodes = scalar_text(reading).partition("|")
         if folded.startswith(_PREFIXES):
-            yield _unfolded(folded, value), value, nodes
+            yield _unfold_key(folded, value), value, nodes
 
 
-def _unfolded(key: str, value: str) -> str:
+def _unfold_key(key: str, value: str) -> str:
     """Return the key without a folded value: ``nvidia.com/gpu.present`` of ``...present.true``."""
     suffix = f".{value}"
     return key.removesuffix(suffix) if value and key.endswith(suffix) else key
 
 
 def _count(value: object) -> int:
-    text = text_of(value)
+    text = scalar_text(value)
     return min(int(text), 1024) if text.isascii() and text.isdecimal() and int(text) else 1

@@ -19,24 +19,33 @@ from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.versions import parse_version
-from compatgate.discovery.integrations.aicr import Snapshot, is_aicr, measurements_of, read_snapshot
+from compatgate.discovery.integrations.aicr import (
+    Snapshot,
+    is_aicr_object,
+    read_measurements,
+    read_snapshot,
+)
 from compatgate.discovery.integrations.gpu_operator import (
+    Body,
     DeclaredDriver,
     Operator,
-    driver_of_settings,
-    is_operator,
+    is_operator_object,
+    list_objects,
+    nested_object,
+    read_driver_settings,
+    read_objects,
     read_operator,
+    scalar_text,
 )
-from compatgate.discovery.integrations.objects import Body, items, part, read_objects, text_of
-from compatgate.discovery.node_labels import Node, pools_of_nodes
-from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
+from compatgate.discovery.node_labels import Node, group_nodes
+from compatgate.discovery.nvidia_smi.report import find_disagreements, group_pools
 from compatgate.discovery.observations import ObservedPool
 from compatgate.documents.specs import API_VERSION
 from compatgate.errors import BadInput
 
 _DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 _PRODUCT_LABEL = "nvidia.com/gpu.product"
-_KNOWN = "AICR snapshots and recipes, ClusterPolicy, NVIDIADriver, Node"
+_KNOWN_KINDS = "AICR snapshots and recipes, ClusterPolicy, NVIDIADriver, Node"
 
 
 def read_drafts(texts: Iterable[tuple[str, str]], facts: Facts) -> Draft:
@@ -55,18 +64,20 @@ def read_drafts(texts: Iterable[tuple[str, str]], facts: Facts) -> Draft:
     nodes: list[Node] = []
     for origin, text in texts:
         for body in read_objects(text, origin):
-            if is_aicr(body, "Snapshot"):
+            if is_aicr_object(body, "Snapshot"):
                 snapshots.append(read_snapshot(body))
-            elif is_aicr(body, "Recipe"):
+            elif is_aicr_object(body, "Recipe"):
                 recipes.append(body)
-            elif is_operator(body):
+            elif is_operator_object(body):
                 operators.append(body)
             elif body.get("kind") == "Node":
                 nodes.append(_node(body))
             else:
-                kind = text_of(body.get("kind")) or "an object without a kind"
-                group = text_of(body.get("apiVersion"))
-                raise BadInput(f"is {kind} {group}".strip(), field=origin, hint=f"give {_KNOWN}")
+                kind = scalar_text(body.get("kind")) or "an object without a kind"
+                group = scalar_text(body.get("apiVersion"))
+                raise BadInput(
+                    f"is {kind} {group}".strip(), field=origin, hint=f"give {_KNOWN_KINDS}"
+                )
     if recipes and (snapshots or operators or nodes or len(recipes) > 1):
         raise BadInput(
             "a recipe cannot be combined with other files",
@@ -75,12 +86,12 @@ def read_drafts(texts: Iterable[tuple[str, str]], facts: Facts) -> Draft:
     if recipes:
         return read_recipe(recipes[0])
     nodes += [node for snapshot in snapshots for node in snapshot.nodes]
-    operator = read_operator(operators) if operators else _of_snapshots(snapshots)
+    operator = read_operator(operators) if operators else _snapshots_operator(snapshots)
     if nodes:
-        return _with_notes(_of_nodes(nodes, operator, facts), snapshots)
+        return _add_notes(_draft_nodes(nodes, operator, facts), snapshots)
     if snapshots:
-        return _joined([_of_snapshot(one, operator, facts) for one in snapshots])
-    return _of_operator(operator)
+        return _join_drafts([_draft_snapshot(one, operator, facts) for one in snapshots])
+    return _draft_operator(operator)
 
 
 def read_snapshot_pools(text: str, facts: Facts, *, origin: str) -> Draft | None:
@@ -90,44 +101,48 @@ def read_snapshot_pools(text: str, facts: Facts, *, origin: str) -> Draft | None
         BadInput: the text is neither YAML nor JSON.
     """
     bodies = read_objects(text, origin)
-    if len(bodies) != 1 or not is_aicr(bodies[0], "Snapshot"):
+    if len(bodies) != 1 or not is_aicr_object(bodies[0], "Snapshot"):
         return None
-    draft = _of_snapshot(read_snapshot(bodies[0]), Operator(), facts)
+    draft = _draft_snapshot(read_snapshot(bodies[0]), Operator(), facts)
     return Draft(tuple(pool for pool in draft.pools if pool.gpu), draft.notes)
 
 
 def _node(body: Body) -> Node:
-    metadata = part(body, "metadata")
-    labels = {str(key): text_of(value) for key, value in part(metadata, "labels").items()}
-    return Node(text_of(metadata.get("name")), labels)
+    metadata = nested_object(body, "metadata")
+    labels = {
+        str(key): scalar_text(value) for key, value in nested_object(metadata, "labels").items()
+    }
+    return Node(scalar_text(metadata.get("name")), labels)
 
 
-def _of_snapshots(snapshots: Sequence[Snapshot]) -> Operator:
+def _snapshots_operator(snapshots: Sequence[Snapshot]) -> Operator:
     """Return the driver in the ClusterPolicy of the snapshots' cluster."""
-    found = [driver_of_settings(one.policy, "ClusterPolicy", "cluster-policy")
+    found = [read_driver_settings(one.policy, "ClusterPolicy", "cluster-policy")
              for one in snapshots if one.policy]  # fmt: skip
     return Operator(tuple(found[:1]))
 
 
-def _of_snapshot(snapshot: Snapshot, operator: Operator, facts: Facts) -> Draft:
+def _draft_snapshot(snapshot: Snapshot, operator: Operator, facts: Facts) -> Draft:
     """Draft the node of a snapshot; its loaded driver decides."""
     notes = list(snapshot.notes)
     if snapshot.report is None:
         why = {"driver": snapshot.why, **({} if snapshot.sku else {"gpu": snapshot.why})}
         pool = DraftPool(snapshot.sku or "node", snapshot.sku or None, why=why)
         return Draft((pool,), tuple(notes))
-    found = observed_pools(snapshot.report, facts.gpus)
-    notes += [*found.notes, *(one.message for one in disagreements(snapshot.report, facts))]
+    found = group_pools(snapshot.report, facts.gpus)
+    notes += [*found.notes, *(one.message for one in find_disagreements(snapshot.report, facts))]
     declared = operator.for_node({}) if operator.drivers else None
     if declared and declared.version and declared.version != snapshot.report.driver:
-        notes.append(_differs(declared, snapshot.node or "the node", snapshot.report.driver))
-    pools = tuple(of_observed(replace(pool, devices=1)) for pool in found.pools)
+        notes.append(
+            _describe_difference(declared, snapshot.node or "the node", snapshot.report.driver)
+        )
+    pools = tuple(draft_pool(replace(pool, devices=1)) for pool in found.pools)
     if snapshot.report.driver is None:
         pools = tuple(replace(p, why={"driver": "nvidia-smi named no driver"}) for p in pools)
     return Draft(pools, (*operator.notes, *notes))
 
 
-def _of_nodes(nodes: Sequence[Node], operator: Operator, facts: Facts) -> Draft:
+def _draft_nodes(nodes: Sequence[Node], operator: Operator, facts: Facts) -> Draft:
     """Draft pools of nodes by their GPUs and the driver that the operator declares for them."""
     notes, why, meant = list(operator.notes), dict[str, str](), []
     for node in nodes:
@@ -145,20 +160,20 @@ def _of_nodes(nodes: Sequence[Node], operator: Operator, facts: Facts) -> Draft:
             meant.append(node)
             continue
         if has and has != declared.version:
-            notes.append(_differs(declared, node.name, has))
+            notes.append(_describe_difference(declared, node.name, has))
         meant.append(Node(node.name, {**node.labels, _DRIVER_LABEL: declared.version}))
-    found = pools_of_nodes(meant, facts)
+    found = group_nodes(meant, facts)
     notes += [*found.notes, *(conflict.message for conflict in found.conflicts)]
-    pools = tuple(_labelled(pool, why) for pool in found.pools)
+    pools = tuple(_draft_labelled_pool(pool, why) for pool in found.pools)
     return Draft(pools, tuple(dict.fromkeys(notes)))
 
 
-def _labelled(pool: ObservedPool, why: dict[str, str]) -> DraftPool:
+def _draft_labelled_pool(pool: ObservedPool, why: dict[str, str]) -> DraftPool:
     reasons = why or {"driver": "no label names it"}
-    return of_observed(pool, reasons if pool.driver is None else None)
+    return draft_pool(pool, reasons if pool.driver is None else None)
 
 
-def _of_operator(operator: Operator) -> Draft:
+def _draft_operator(operator: Operator) -> Draft:
     """Draft a pool for each driver without nodes; a selector may name its GPU."""
     pools, notes = [], list(operator.notes)
     for one in operator.drivers:
@@ -173,17 +188,17 @@ def _of_operator(operator: Operator) -> Draft:
     return Draft(tuple(pools), tuple(dict.fromkeys(notes)))
 
 
-def _differs(declared: DeclaredDriver, node: str, has: str | None) -> str:
+def _describe_difference(declared: DeclaredDriver, node: str, has: str | None) -> str:
     return f"{declared.origin} declares driver {declared.version}, {node} has {has}"
 
 
-def _with_notes(draft: Draft, snapshots: Sequence[Snapshot]) -> Draft:
+def _add_notes(draft: Draft, snapshots: Sequence[Snapshot]) -> Draft:
     if not snapshots:
         return draft
     return Draft(draft.pools, (*draft.notes, "nodes come from the labels in the snapshot"))
 
 
-def _joined(drafts: Sequence[Draft]) -> Draft:
+def _join_drafts(drafts: Sequence[Draft]) -> Draft:
     """Join drafts of several nodes: equal nodes become one pool."""
     found: dict[str, list[DraftPool]] = {}
     for draft in drafts:
@@ -255,7 +270,7 @@ class Draft(Struct, frozen=True):
         return Draft(pools, tuple(notes))
 
 
-def of_observed(pool: ObservedPool, why: dict[str, str] | None = None) -> DraftPool:
+def draft_pool(pool: ObservedPool, why: dict[str, str] | None = None) -> DraftPool:
     """Draft a pool from observed nodes."""
     return DraftPool(pool.name, pool.gpu, pool.driver, pool.os, pool.cpu, pool.nodes, why or {})
 
@@ -289,15 +304,19 @@ def read_recipe(body: Body) -> Draft:
     """Draft the pool of a recipe; the driver only where the recipe names one."""
     why: dict[str, str] = {}
     notes = [f"{name}: {value}" for name, value in _constraints(body) if "driver" in name.lower()]
-    criteria = part(body, "criteria") or part(body, "spec", "criteria") or part(body, "request")
-    accelerator = text_of(criteria.get("accelerator") or criteria.get("gpu"))
+    criteria = (
+        nested_object(body, "criteria")
+        or nested_object(body, "spec", "criteria")
+        or nested_object(body, "request")
+    )
+    accelerator = scalar_text(criteria.get("accelerator") or criteria.get("gpu"))
     gpu = accelerator if accelerator not in ("", "any") else None
     if gpu is None:
         why["gpu"] = "the recipe is for any accelerator"
     declared = _recipe_driver(body)
     if declared.version is None:
         why["driver"] = declared.why
-    named = "-".join(filter(None, (text_of(criteria.get("service")), accelerator))) or "recipe"
+    named = "-".join(filter(None, (scalar_text(criteria.get("service")), accelerator))) or "recipe"
     pool = DraftPool(named.lower(), gpu, declared.version, why=why)
     notes.append("a recipe states the intended stack; a snapshot shows the actual one")
     return Draft((pool,), tuple(notes))
@@ -305,22 +324,29 @@ def read_recipe(body: Body) -> Draft:
 
 def _recipe_driver(body: Body) -> DeclaredDriver:
     """Return the driver in the operator's overrides, else (older recipes) its image or version."""
-    spec = part(body, "spec") if items(part(body, "spec"), "componentRefs") else body
-    for component in items(spec, "componentRefs"):
+    spec = (
+        nested_object(body, "spec")
+        if list_objects(nested_object(body, "spec"), "componentRefs")
+        else body
+    )
+    for component in list_objects(spec, "componentRefs"):
         if component.get("name") == _OPERATOR:
-            settings = part(component, "overrides", "driver")
+            settings = nested_object(component, "overrides", "driver")
             if "version" in settings or "enabled" in settings:
-                return driver_of_settings(settings, f"override of {_OPERATOR}", _OPERATOR)
-            values = text_of(component.get("valuesFile"))
+                return read_driver_settings(settings, f"override of {_OPERATOR}", _OPERATOR)
+            values = scalar_text(component.get("valuesFile"))
             why = f"the recipe takes the driver's version from {values or 'the chart'}"
             return DeclaredDriver(_OPERATOR, _OPERATOR, why=f"{why}, which it does not hold")
-    older = text_of(measurements_of(body, "K8s", "image").get("driver"))
-    older = older or text_of(measurements_of(body, "GPU", "smi").get("driver-version"))
+    older = scalar_text(read_measurements(body, "K8s", "image").get("driver"))
+    older = older or scalar_text(read_measurements(body, "GPU", "smi").get("driver-version"))
     if older:
-        return driver_of_settings({"version": older}, "measurements of the recipe", _OPERATOR)
+        return read_driver_settings({"version": older}, "measurements of the recipe", _OPERATOR)
     return DeclaredDriver(_OPERATOR, _OPERATOR, why="the recipe names no driver")
 
 
 def _constraints(body: Body) -> list[tuple[str, str]]:
-    found = [*items(body, "constraints"), *items(part(body, "spec"), "constraints")]
-    return [(text_of(one.get("name")), text_of(one.get("value"))) for one in found]
+    found = [
+        *list_objects(body, "constraints"),
+        *list_objects(nested_object(body, "spec"), "constraints"),
+    ]
+    return [(scalar_text(one.get("name")), scalar_text(one.get("value"))) for one in found]

@@ -1,4 +1,6 @@
-"""Read the GPU Operator's objects: the driver that they declare for each node.
+"""Read objects of other projects' tools, and the drivers that the GPU Operator's objects declare.
+
+Objects are YAML or JSON, bounded, with scalars as text.
 
 Sources: NVIDIA/gpu-operator ``api/nvidia/v1/clusterpolicy_types.go`` and
 ``api/nvidia/v1alpha1/nvidiadriver_types.go`` (fields, defaults, how an image's path is made of
@@ -9,12 +11,125 @@ several NVIDIADriver objects must not overlap).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from compatgate.discovery.integrations.objects import Body, is_true, items, part, text_of
+from compatgate.errors import BadInput
+from compatgate.strict_json import DECODE_ERRORS
+
+Body = dict[str, Any]
+LARGEST_YAML_OBJECTS = 32 * 1024 * 1024
+"""Bytes of the largest accepted YAML file; snapshots of large clusters reach some MB."""
+_OBJECTS_HINT = (
+    "give an AICR snapshot or recipe, ClusterPolicy and NVIDIADriver objects, or nodes, as"
+    " kubectl get -o yaml or -o json prints them"
+)
+
+
+def read_objects(text: str, origin: str) -> tuple[Body, ...]:
+    """Return the objects of a text; each item of a list is one object.
+
+    Args:
+        text: YAML (several documents too) or JSON.
+        origin: name of the text in errors.
+
+    Raises:
+        BadInput: the text is empty, neither YAML nor JSON, or holds other values than objects.
+    """
+    clean = text.lstrip("\ufeff").strip()
+    if not clean:
+        raise BadInput("is empty", field=origin, hint=_OBJECTS_HINT)
+    documents = (
+        [_parse_json(clean, origin)] if clean.startswith(("{", "[")) else _parse_yaml(clean, origin)
+    )
+    found = tuple(one for document in documents for one in _flatten(document, origin))
+    if not found:
+        raise BadInput("holds no objects", field=origin, hint=_OBJECTS_HINT)
+    return found
+
+
+def _parse_json(text: str, origin: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except DECODE_ERRORS as error:
+        raise BadInput(f"is not JSON: {error}", field=origin, hint=_OBJECTS_HINT) from None
+
+
+def _parse_yaml(text: str, origin: str) -> list[Any]:
+    import yaml
+
+    if len(text) > LARGEST_YAML_OBJECTS:
+        raise BadInput("is too long for YAML", field=origin, hint="give JSON")
+    loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        _check_shape(yaml, text, loader)
+        # Keep every value as text: the driver 550.10 is not the number 550.1.
+        return list(yaml.load_all(text, Loader=loader))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        where = " ".join(str(error).split())[:200]
+        raise BadInput(f"is not YAML: {where}", field=origin, hint=_OBJECTS_HINT) from None
+
+
+def _check_shape(yaml: Any, text: str, loader: Any) -> None:
+    """Refuse deep nesting and aliases before the objects are built.
+
+    Raises:
+        ValueError: the text is nested too deeply, or has aliases, which these tools never write.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("aliases are not supported")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > 64:
+            raise ValueError("nested too deeply")
+
+
+def _flatten(document: Any, origin: str) -> Iterator[Body]:
+    if document in (None, ""):
+        return
+    if isinstance(document, list):
+        for item in document:
+            yield from _flatten(item, origin)
+        return
+    if not isinstance(document, dict):
+        raise BadInput("is not an object", field=origin, hint=_OBJECTS_HINT)
+    if str(document.get("kind", "")).endswith("List") and isinstance(document.get("items"), list):
+        for item in document["items"]:
+            yield from _flatten(item, origin)
+        return
+    yield document
+
+
+def nested_object(body: Any, *path: str) -> Body:
+    """Return a nested object; empty where the value is missing or no object."""
+    for name in path:
+        body = body.get(name) if isinstance(body, Mapping) else None
+    return dict(body) if isinstance(body, Mapping) else {}
+
+
+def scalar_text(value: Any) -> str:
+    """Return a scalar as text; empty for other values."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value).strip() if isinstance(value, (str, int, float)) else ""
+
+
+def read_flag(value: Any, *, default: bool = False) -> bool:
+    """Return a flag that is written as a boolean or as text."""
+    text = scalar_text(value).lower()
+    return default if text in ("", "null", "~") else text == "true"
+
+
+def list_objects(body: Any, name: str) -> list[Body]:
+    """Return a list of objects without its other items."""
+    value = body.get(name) if isinstance(body, Mapping) else None
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
 
 CLUSTER_POLICY = "ClusterPolicy"
 NVIDIA_DRIVER = "NVIDIADriver"
@@ -46,7 +161,7 @@ class DeclaredDriver(Struct, frozen=True):
         """Return whether the driver is for a node with these labels."""
         if any(labels.get(key) != value for key, value in self.selector.items()):
             return False
-        return not self.affinity or any(_term(term, labels) for term in self.affinity)
+        return not self.affinity or any(_matches_term(term, labels) for term in self.affinity)
 
 
 class Operator(Struct, frozen=True):
@@ -65,9 +180,9 @@ class Operator(Struct, frozen=True):
         return DeclaredDriver(names, found[0].name, why=why)
 
 
-def is_operator(body: Body) -> bool:
+def is_operator_object(body: Body) -> bool:
     """Return whether an object belongs to the operator."""
-    group = text_of(body.get("apiVersion")).partition("/")[0]
+    group = scalar_text(body.get("apiVersion")).partition("/")[0]
     return group == "nvidia.com" and body.get("kind") in (CLUSTER_POLICY, NVIDIA_DRIVER)
 
 
@@ -79,10 +194,10 @@ def read_operator(bodies: Iterable[Body]) -> Operator:
     notes: list[str] = []
     if len(policies) > 1:
         notes.append("there are several ClusterPolicy objects; the operator follows one of them")
-    stated = [_policy(one) for one in policies]
+    stated = [_policy_name(one) for one in policies]
     if not policies:
         return Operator(tuple(d for d in drivers if d), tuple(notes))
-    by_objects = any(is_true(part(one, "spec", "driver").get("useNvidiaDriverCRD"))
+    by_objects = any(read_flag(nested_object(one, "spec", "driver").get("useNvidiaDriverCRD"))
                      for one in policies)  # fmt: skip
     if not by_objects:
         if any(drivers):
@@ -90,7 +205,7 @@ def read_operator(bodies: Iterable[Body]) -> Operator:
                 "driver.useNvidiaDriverCRD of the ClusterPolicy is not true: the operator does not"
                 " follow the NVIDIADriver objects"
             )
-        return Operator(_agreed_driver(stated), tuple(notes))
+        return Operator(_policy_driver(stated), tuple(notes))
     if not any(drivers):
         notes.append(
             "the ClusterPolicy leaves the driver to NVIDIADriver objects, and none is given: "
@@ -99,7 +214,7 @@ def read_operator(bodies: Iterable[Body]) -> Operator:
     return Operator(tuple(d for d in drivers if d), tuple(notes))
 
 
-def _agreed_driver(stated: Sequence[DeclaredDriver]) -> tuple[DeclaredDriver, ...]:
+def _policy_driver(stated: Sequence[DeclaredDriver]) -> tuple[DeclaredDriver, ...]:
     """Return the driver of the ClusterPolicy objects; not known where they differ."""
     first = stated[0]
     if len({one.version for one in stated}) == 1:
@@ -109,52 +224,54 @@ def _agreed_driver(stated: Sequence[DeclaredDriver]) -> tuple[DeclaredDriver, ..
     return (DeclaredDriver(names, first.name, why=why),)
 
 
-def driver_of_settings(driver: Body, origin: str, name: str) -> DeclaredDriver:
+def read_driver_settings(driver: Body, origin: str, name: str) -> DeclaredDriver:
     """Return the ``driver`` of a ClusterPolicy, or of the operator's Helm values."""
-    if not is_true(driver.get("enabled"), default=True):
+    if not read_flag(driver.get("enabled"), default=True):
         return DeclaredDriver(
             origin, name, why=f"{origin}: the driver is installed by something else"
         )
-    if is_true(driver.get("useNvidiaDriverCRD")):
+    if read_flag(driver.get("useNvidiaDriverCRD")):
         return DeclaredDriver(
             origin, name, why=f"{origin} leaves the driver to NVIDIADriver objects"
         )
-    version, why = _version(driver, origin, "the operator installs its default version")
+    version, why = _driver_version(driver, origin, "the operator installs its default version")
     return DeclaredDriver(origin, name, version, why)
 
 
-def _policy(body: Body) -> DeclaredDriver:
-    name = text_of(part(body, "metadata").get("name")) or "cluster-policy"
-    return driver_of_settings(part(body, "spec", "driver"), f"{CLUSTER_POLICY} {name}", name)
+def _policy_name(body: Body) -> DeclaredDriver:
+    name = scalar_text(nested_object(body, "metadata").get("name")) or "cluster-policy"
+    return read_driver_settings(
+        nested_object(body, "spec", "driver"), f"{CLUSTER_POLICY} {name}", name
+    )
 
 
 def _driver_object(body: Body) -> DeclaredDriver | None:
-    name = text_of(part(body, "metadata").get("name")) or "nvidia-driver"
-    spec, origin = part(body, "spec"), f"{NVIDIA_DRIVER} {name}"
-    kind = text_of(spec.get("driverType")) or "gpu"
+    name = scalar_text(nested_object(body, "metadata").get("name")) or "nvidia-driver"
+    spec, origin = nested_object(body, "spec"), f"{NVIDIA_DRIVER} {name}"
+    kind = scalar_text(spec.get("driverType")) or "gpu"
     if kind == "vgpu-host-manager":
         return None  # for hypervisors, which run no containers
     stated = isinstance(spec.get("nodeSelector"), dict)
-    selector = {str(k): text_of(v) for k, v in part(spec, "nodeSelector").items()}
-    required = part(spec, "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    version, why = _version(spec, origin, "it names no version")
-    state = text_of(part(body, "status").get("state"))
+    selector = {str(k): scalar_text(v) for k, v in nested_object(spec, "nodeSelector").items()}
+    required = nested_object(spec, "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    version, why = _driver_version(spec, origin, "it names no version")
+    state = scalar_text(nested_object(body, "status").get("state"))
     return DeclaredDriver(
         origin,
         name,
         version,
         why,
         selector if stated else _EVERY_GPU_NODE,
-        tuple(items(required, "nodeSelectorTerms")),
+        tuple(list_objects(required, "nodeSelectorTerms")),
         f"{origin} is {state}" if state in ("notReady", "ignored", "disabled") else "",
     )
 
 
-def _version(driver: Body, origin: str, without: str) -> tuple[str | None, str]:
+def _driver_version(driver: Body, origin: str, without: str) -> tuple[str | None, str]:
     """Return the version or why it is not known; the image's tag is the last source."""
-    text = text_of(driver.get("version"))
+    text = scalar_text(driver.get("version"))
     if not text:
-        tail = text_of(driver.get("image")).rpartition("/")[2]
+        tail = scalar_text(driver.get("image")).rpartition("/")[2]
         text = tail.partition("@")[2] or tail.partition(":")[2]
     if not text:
         return None, f"{origin}: {without}, which these objects do not show"
@@ -162,26 +279,26 @@ def _version(driver: Body, origin: str, without: str) -> tuple[str | None, str]:
         return None, f"{origin}: the driver's image is given by its digest, {text[:19]}..."
     if match := _VERSION.fullmatch(text):
         return match[1], ""
-    if is_true(driver.get("usePrecompiled")) and text.isdecimal():
+    if read_flag(driver.get("usePrecompiled")) and text.isdecimal():
         return None, f"{origin}: precompiled driver of branch {text}; the image's tag decides"
     return None, f"{origin}: {text[:60]!r} is not a driver's version"
 
 
-def _term(term: Any, labels: Mapping[str, str]) -> bool:
+def _matches_term(term: Any, labels: Mapping[str, str]) -> bool:
     """Return whether a node selector term matches; an empty one matches nothing.
 
     Source: Kubernetes API reference, NodeSelectorTerm and NodeSelectorRequirement.
     """
-    expressions = items(term, "matchExpressions")
-    if not expressions or items(term, "matchFields"):
+    expressions = list_objects(term, "matchExpressions")
+    if not expressions or list_objects(term, "matchFields"):
         return False  # fields select single nodes by name, which labels cannot decide
-    return all(_expression(one, labels) for one in expressions)
+    return all(_matches_expression(one, labels) for one in expressions)
 
 
-def _expression(one: Body, labels: Mapping[str, str]) -> bool:
-    key, operator = text_of(one.get("key")), text_of(one.get("operator"))
+def _matches_expression(one: Body, labels: Mapping[str, str]) -> bool:
+    key, operator = scalar_text(one.get("key")), scalar_text(one.get("operator"))
     listed = one.get("values")
-    values = [text_of(value) for value in listed] if isinstance(listed, list) else []
+    values = [scalar_text(value) for value in listed] if isinstance(listed, list) else []
     has = labels.get(key)
     if operator == "In":
         return has in values

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.matrix import Pool
+from compatgate.core.request import Pool
 from compatgate.discovery.integrations.nfd_spec import (
     VENDOR,
     Compatibility,
@@ -71,11 +71,11 @@ def evaluate_spec(
 def _evaluate_rule(rule: Rule, pool: Pool, node: _Node) -> RuleResult:
     terms = [node.term(term) for term in rule.match_features]
     if rule.match_any:
-        terms.append(_any([_all([node.term(t) for t in one.match_features])
+        terms.append(_any_holds([_all_hold([node.term(t) for t in one.match_features])
                            for one in rule.match_any]))  # fmt: skip
     if not terms:
         terms = [_TermResult(None, ("the rule asks for nothing",))]
-    seen = _all(terms)
+    seen = _all_hold(terms)
     outcome: Outcome = "unknown" if seen.holds is None else "pass" if seen.holds else "fail"
     return RuleResult(rule.name, pool.name, outcome, seen.why if outcome != "pass" else ())
 
@@ -93,7 +93,7 @@ class _Node:
         """Evaluate a term."""
         feature = term.feature.lower()
         if term.match_name is not None or not term.match_expressions:
-            return _unknown(f"{term.feature}: matchName")
+            return _unknown_result(f"{term.feature}: matchName")
         if feature == "pci.device":
             return self._pci(term.match_expressions)
         if feature == "kernel.loadedmodule":
@@ -101,8 +101,8 @@ class _Node:
         elif feature in _LABELS:
             ask = self._label
         else:
-            return _unknown(f"{term.feature}: {', '.join(term.match_expressions)}")
-        return _all([ask(name, one) for name, one in term.match_expressions.items()])
+            return _unknown_result(f"{term.feature}: {', '.join(term.match_expressions)}")
+        return _all_hold([ask(name, one) for name, one in term.match_expressions.items()])
 
     def _pci(self, asked: Mapping[str, Expression]) -> _TermResult:
         """Evaluate expressions that one PCI device must meet; a pool tells only its GPU."""
@@ -110,14 +110,14 @@ class _Node:
         gpu, what = self._pool.gpu, f"pci.device: {listed}"
         vendor = asked.get("vendor")
         if gpu is None or not gpu.product or gpu.segment == "jetson":
-            return _unknown(what)
+            return _unknown_result(what)
         if vendor is None or vendor.op != "In" or VENDOR not in vendor.value:
-            return _unknown(what)
+            return _unknown_result(what)
         kinds = asked.get("class")
         if kinds and not (kinds.op == "In" and set(kinds.value) >= _CLASSES):
-            return _unknown(what)
+            return _unknown_result(what)
         if set(asked) - {"vendor", "class", "device"}:
-            return _unknown(what)
+            return _unknown_result(what)
         if "device" not in asked:
             return _TermResult(True)
         return self._device(asked["device"], what)
@@ -127,14 +127,14 @@ class _Node:
         ours = self._devices.of_product(gpu.name) if gpu else frozenset()
         named = frozenset(value.lower() for value in asked.value)
         if not ours or asked.op not in ("In", "NotIn"):
-            return _unknown(what)
+            return _unknown_result(what)
         inside: bool | None = None
         if ours <= named:
             inside = True
         elif not ours & named and named <= self._devices.capabilities().keys():
             inside = False
         if inside is None:
-            return _unknown(what)
+            return _unknown_result(what)
         if inside == (asked.op == "In"):
             return _TermResult(True)
         return _TermResult(
@@ -145,26 +145,26 @@ class _Node:
         pool = self._pool
         loaded = name == "nvidia" and pool.driver is not None and pool.os == "linux"
         if not loaded or (pool.gpu and pool.gpu.segment == "jetson"):
-            return _unknown(f"kernel.loadedmodule: {name} {expression_text(asked)}")
-        return _operate(asked, "", f"kernel.loadedmodule: {name}")
+            return _unknown_result(f"kernel.loadedmodule: {name} {expression_text(asked)}")
+        return _apply_operator(asked, "", f"kernel.loadedmodule: {name}")
 
     def _label(self, name: str, asked: Expression) -> _TermResult:
         what = f"label {name}"
         if name == "nvidia.com/gpu.product" and asked.op in ("In", "NotIn"):
             return self._product(asked, what)
         if name not in self._labels:
-            return _unknown(f"{what} {expression_text(asked)}")
-        return _operate(asked, self._labels[name], what)
+            return _unknown_result(f"{what} {expression_text(asked)}")
+        return _apply_operator(asked, self._labels[name], what)
 
     def _product(self, asked: Expression, what: str) -> _TermResult:
         """Evaluate a product label, spelled as nvidia-smi does; families are not distinguished."""
         gpu = self._pool.gpu
         if gpu is None or not gpu.product:
-            return _unknown(what)
+            return _unknown_result(what)
         try:
             inside = gpu.sku in {resolve_gpu(value, self._table).sku for value in asked.value}
         except BadInput as error:
-            return _unknown(f"{what}: {error.problem}")
+            return _unknown_result(f"{what}: {error.problem}")
         if inside == (asked.op == "In"):
             return _TermResult(True)
         return _TermResult(False, (f"{what} is {gpu.sku}, asked is {expression_text(asked)}",))
@@ -186,11 +186,11 @@ def _labels(pool: Pool) -> dict[str, str]:
     return found
 
 
-def _operate(asked: Expression, value: str, what: str) -> _TermResult:
+def _apply_operator(asked: Expression, value: str, what: str) -> _TermResult:
     """Apply an operator to an existing value."""
     fits = expression_holds(asked, value)
     if fits is None:
-        return _unknown(f"{what} {expression_text(asked)}")
+        return _unknown_result(f"{what} {expression_text(asked)}")
     is_ = f" is {value}" if value else " is there"
     return (
         _TermResult(True)
@@ -199,7 +199,7 @@ def _operate(asked: Expression, value: str, what: str) -> _TermResult:
     )
 
 
-def _all(seen: list[_TermResult]) -> _TermResult:
+def _all_hold(seen: list[_TermResult]) -> _TermResult:
     why = tuple(text for one in seen for text in one.why)
     failed = tuple(text for one in seen if one.holds is False for text in one.why)
     if any(one.holds is False for one in seen):
@@ -207,14 +207,14 @@ def _all(seen: list[_TermResult]) -> _TermResult:
     return _TermResult(None if any(one.holds is None for one in seen) else True, why)
 
 
-def _any(seen: list[_TermResult]) -> _TermResult:
+def _any_holds(seen: list[_TermResult]) -> _TermResult:
     why = tuple(text for one in seen for text in one.why)
     if any(one.holds for one in seen):
         return _TermResult(True)
     return _TermResult(None if any(one.holds is None for one in seen) else False, why)
 
 
-def _unknown(what: str) -> _TermResult:
+def _unknown_result(what: str) -> _TermResult:
     return _TermResult(None, (f"not checked: {what}",))
 
 
@@ -226,7 +226,7 @@ def expression_holds(asked: Expression, value: str) -> bool | None:
         return asked.op == "Exists"
     if asked.op in ("IsTrue", "IsFalse"):
         return value == ("true" if asked.op == "IsTrue" else "false")
-    return _compared(asked, value)
+    return _compare(asked, value)
 
 
 _BOUNDS: dict[str, tuple[Callable[[tuple[int, ...], tuple[int, ...]], bool], ...]] = {
@@ -239,7 +239,7 @@ _BOUNDS: dict[str, tuple[Callable[[tuple[int, ...], tuple[int, ...]], bool], ...
 }
 
 
-def _compared(asked: Expression, value: str) -> bool | None:
+def _compare(asked: Expression, value: str) -> bool | None:
     """Compare whole numbers, or versions by type; return None for regular expressions."""
     tests = _BOUNDS.get(asked.op)
     numbers = [_number(text, asked.type) for text in (value, *asked.value)]

@@ -27,13 +27,13 @@ from msgspec import Struct
 from compatgate.core.components import COMPONENTS
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Pair
-from compatgate.core.gpu_code import Arch, Capability, how_it_runs, parse_capability
+from compatgate.core.gpu_code import Arch, Capability, find_run_mode, parse_capability
 from compatgate.core.package_finder import package_finder
-from compatgate.core.packages import GpuPackage, ways_here
-from compatgate.core.stack import Stack, complete
-from compatgate.core.versions import show
-from compatgate.discovery.integrations.objects import read_objects
-from compatgate.errors import BadInput, Inconclusive
+from compatgate.core.packages import GpuPackage, library_modes
+from compatgate.core.stack import Stack, complete_stack
+from compatgate.core.versions import format_parts
+from compatgate.discovery.integrations.gpu_operator import read_objects
+from compatgate.errors import BadInput, InconclusiveInput
 from compatgate.resources import locate
 
 VERSION = "v1alpha1"
@@ -111,7 +111,7 @@ def read_spec(text: str, *, origin: str = "image-compatibility spec") -> Spec:
         known = f"use version {VERSION}"
         raise BadInput(f"has version {version!r}", field=origin, value=version, hint=known)
     try:
-        spec = msgspec.convert(_without_nothing(bodies[0]), Spec, strict=False)
+        spec = msgspec.convert(_drop_empty_values(bodies[0]), Spec, strict=False)
     except (msgspec.ValidationError, RecursionError) as error:
         problem = f"is not an image-compatibility spec: {error}"
         raise BadInput(problem, field=origin, hint=_HINT) from None
@@ -148,12 +148,12 @@ def write_spec(spec: Spec) -> str:
     return text
 
 
-def _without_nothing(value: Any) -> Any:
+def _drop_empty_values(value: Any) -> Any:
     """Drop empty values of YAML, as NFD does."""
     if isinstance(value, dict):
-        return {k: _without_nothing(v) for k, v in value.items() if v not in (None, "", "null")}
+        return {k: _drop_empty_values(v) for k, v in value.items() if v not in (None, "", "null")}
     if isinstance(value, list):
-        return [_without_nothing(one) for one in value]
+        return [_drop_empty_values(one) for one in value]
     return value
 
 
@@ -210,7 +210,7 @@ class StackSpec(Struct, frozen=True):
     left_out: tuple[str, ...]
 
 
-def spec_of_stack(
+def build_spec(
     stack: Stack, facts: Facts, devices: Devices, *, platform: str = "linux/amd64"
 ) -> StackSpec:
     """Write the requirements of a stack on a node.
@@ -224,13 +224,15 @@ def spec_of_stack(
     Raises:
         Inconclusive: the spec would be empty, and every node would match.
     """
-    stack = complete(stack)
-    left_out = [*_driver_needs(stack, facts), *_unseen(stack)]
+    stack = complete_stack(stack)
+    left_out = [*_driver_needs(stack, facts), *_unchecked_needs(stack)]
     if not (stack.components or stack.packages or stack.arch or stack.require):
         hint = "an image without a CUDA component or GPU code has no requirement on a GPU node"
-        raise Inconclusive("the stack names nothing that needs a GPU", field="stack", hint=hint)
+        raise InconclusiveInput(
+            "the stack names nothing that needs a GPU", field="stack", hint=hint
+        )
     if platform.startswith("linux/arm64") and _may_run_on_tegra(stack, facts):
-        raise Inconclusive(
+        raise InconclusiveInput(
             "the image may run on Jetson, whose GPU is not a PCI device: no rule fits all nodes",
             field="platform",
             value=platform,
@@ -247,7 +249,7 @@ def spec_of_stack(
 def _gpu_rule(stack: Stack, facts: Facts, devices: Devices) -> tuple[Rule, list[str]]:
     """Return the rule for an NVIDIA GPU, without GPUs that no code of the stack runs on."""
     asked = {"vendor": Expression("In", (VENDOR,)), "class": Expression("In", _CLASSES)}
-    code = _code(stack, facts)
+    code = _all_code(stack, facts)
     if not code:
         note = "GPU code: the stack states none, so the rules accept any GPU of NVIDIA"
         return Rule("NVIDIA GPU", (Term("pci.device", asked),)), [note]
@@ -256,11 +258,13 @@ def _gpu_rule(stack: Stack, facts: Facts, devices: Devices) -> tuple[Rule, list[
         return Rule("NVIDIA GPU", (Term("pci.device", asked),)), [note]
     capabilities = devices.capabilities()
     useless = tuple(
-        device for device, capability in capabilities.items() if not _runs(stack, capability, facts)
+        device
+        for device, capability in capabilities.items()
+        if not _runs_on(stack, capability, facts)
     )
     if len(useless) == len(capabilities):
         names = " ".join(arch.name for arch in code)
-        raise Inconclusive(
+        raise InconclusiveInput(
             f"no GPU with a known PCI id runs {names}", field="arch", hint="it may be Tegra code"
         )
     if useless:
@@ -281,42 +285,42 @@ def _driver_needs(stack: Stack, facts: Facts) -> list[str]:
     floor = cuda and facts.cuda_driver.minor_compat.get(cuda.major)
     if not cuda or not floor or "linux" not in floor.minimum:
         return [f"driver: for CUDA {cuda}"] if cuda else []
-    series = show(cuda.major_minor)
+    series = format_parts(cuda.major_minor)
     least = floor.exceptions.get(series, {}).get("linux", floor.minimum["linux"])
     helped = " or its forward-compatibility package" if stack.cuda_compat else ""
     return [f"driver: at least {least} for CUDA {cuda}{helped}"]
 
 
-def _unseen(stack: Stack) -> list[str]:
+def _unchecked_needs(stack: Stack) -> list[str]:
     asked = [f"NVIDIA_REQUIRE: {text}" for text in stack.require]
     return [*asked, *(f"left open: {text}" for text in stack.open)]
 
 
 def _may_run_on_tegra(stack: Stack, facts: Facts) -> bool:
-    if not _code(stack, facts):
+    if not _all_code(stack, facts):
         return True
-    return any(_runs(stack, device, facts) for device in facts.arch.tegra)
+    return any(_runs_on(stack, device, facts) for device in facts.arch.tegra)
 
 
-def _code(stack: Stack, facts: Facts) -> tuple[Arch, ...]:
+def _all_code(stack: Stack, facts: Facts) -> tuple[Arch, ...]:
     """Return all GPU code of a stack, including the code in packages' files."""
-    packages = [code for one in _measured(stack, facts) for code in one.carried]
+    packages = [code for one in _required_packages(stack, facts) for code in one.carried]
     return tuple(dict.fromkeys([*(stack.arch or ()), *packages]))
 
 
-def _runs(stack: Stack, device: Pair, facts: Facts) -> bool:
+def _runs_on(stack: Stack, device: Pair, facts: Facts) -> bool:
     """Return whether code outside packages runs on a GPU, and some code of each package."""
-    if stack.arch and how_it_runs(stack.arch, device, facts.arch) is None:
+    if stack.arch and find_run_mode(stack.arch, device, facts.arch) is None:
         return False
     cuda = stack.get("cuda")
     return all(
         any(how for group in groups for _, how in group)
-        for one in _measured(stack, facts)
-        if (groups := ways_here(one, device, cuda, facts.arch))
+        for one in _required_packages(stack, facts)
+        if (groups := library_modes(one, device, cuda, facts.arch))
     )
 
 
-def _measured(stack: Stack, facts: Facts) -> list[GpuPackage]:
+def _required_packages(stack: Stack, facts: Facts) -> list[GpuPackage]:
     """Return the packages whose code has to run, without optional ones and NVIDIA's libraries."""
     finder = package_finder(facts, "linux", "x86_64", stack.get("python"))
     return [
@@ -330,6 +334,6 @@ def _measured(stack: Stack, facts: Facts) -> list[GpuPackage]:
 
 def _description(stack: Stack, left_out: list[str], facts: Facts) -> str:
     parts = [f"{name} {version}" for name, version in sorted(stack.components.items())]
-    code = " ".join(arch.name for arch in _code(stack, facts))
+    code = " ".join(arch.name for arch in _all_code(stack, facts))
     what = ", ".join([*parts, *([code] if code else [])])
     return f"compatgate: {what}. Not checked by these rules: {'; '.join(left_out)}"

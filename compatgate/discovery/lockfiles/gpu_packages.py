@@ -8,12 +8,12 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from compatgate.core.components import find_component
-from compatgate.core.facts.packages import Locked, Packages, why_gpu
-from compatgate.core.frameworks import CONDA
+from compatgate.core.facts.packages import LockedPackage, Packages, explain_gpu_use
+from compatgate.core.stack_facts import CONDA
 from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import parse_version
 from compatgate.discovery.lockfiles import stack_components, wheel_builds
-from compatgate.discovery.lockfiles.interface import Origin, Package
+from compatgate.discovery.lockfiles.interface import ListedPackage, PackageOrigin
 from compatgate.discovery.observations import Observation
 from compatgate.errors import BadInput
 
@@ -31,11 +31,11 @@ class GpuPackages(Struct, frozen=True):
     observations: tuple[Observation, ...] = ()
     wheels: dict[str, Wheel] = {}
     open: tuple[str, ...] = ()
-    origins: dict[str, Origin] = {}
+    origins: dict[str, PackageOrigin] = {}
 
 
-def gpu_packages(
-    packages: Sequence[Package], known: Packages, asked: Sequence[str] = ("",)
+def find_gpu_packages(
+    packages: Sequence[ListedPackage], known: Packages, asked: Sequence[str] = ("",)
 ) -> GpuPackages:
     """Find the packages, other than components, that carry GPU code or depend on CUDA.
 
@@ -49,8 +49,8 @@ def gpu_packages(
     observations: list[Observation] = []
     wheels: dict[str, Wheel] = {}
     left: list[str] = []
-    options: list[Package] = []
-    origins: dict[str, Origin] = {}
+    options: list[ListedPackage] = []
+    origins: dict[str, PackageOrigin] = {}
     for package in packages:
         name: str = canonicalize_name(package.name)
         if known.carries(name) == "options" and package.version:
@@ -62,23 +62,23 @@ def gpu_packages(
             name = found.component.name
         else:
             continue
-        wheel = _wheel(package)
-        if wheel and _is_better(wheel, wheels.get(name)):
+        wheel = _single_wheel(package)
+        if wheel and _describes_better(wheel, wheels.get(name)):
             wheels[name] = wheel
         if package.version:
-            origins.setdefault(name, _origin(package, asked))
+            origins.setdefault(name, _build_origin(package, asked))
     if (
         observations
         or wheels
-        or any(stack_components.pypi_component(package.name) for package in packages)
+        or any(stack_components.find_pypi_component(package.name) for package in packages)
     ):
         for package in options:
             _observe(package, observations, left)
-            origins.setdefault(canonicalize_name(package.name), _origin(package, asked))
+            origins.setdefault(canonicalize_name(package.name), _build_origin(package, asked))
     return GpuPackages(tuple(observations), wheels, tuple(left), origins)
 
 
-def is_gpu_package(package: Package, known: Packages) -> bool:
+def is_gpu_package(package: ListedPackage, known: Packages) -> bool:
     """Return whether a package, neither a component nor a part of one, belongs in the stack."""
     name = canonicalize_name(package.name)
     if stack_components.belongs_to_component(name):
@@ -88,36 +88,36 @@ def is_gpu_package(package: Package, known: Packages) -> bool:
     compiled = None
     if package.wheels:
         compiled = any(not wheel.url.endswith("-any.whl") for wheel in package.wheels)
-    build = wheel_builds.label_of_version(package.version or "") or _label(package)
+    build = wheel_builds.parse_version_label(package.version or "") or _build_label(package)
     depends = tuple(map(canonicalize_name, package.depends))
-    return why_gpu(Locked(name, build, depends, compiled), known) is not None
+    return explain_gpu_use(LockedPackage(name, build, depends, compiled), known) is not None
 
 
-def _is_conda_gpu(package: Package, name: str, known: Packages) -> bool:
+def _is_conda_gpu(package: ListedPackage, name: str, known: Packages) -> bool:
     """Return whether a conda package carries GPU code; CUDA's own libraries belong to ``cuda``."""
-    if stack_components.conda_component(package) or stack_components.is_toolkit(name):
+    if stack_components.find_conda_component(package) or stack_components.is_toolkit(name):
         return False
     if wheel_builds.uses_cuda(package.build):
         return True
     return known.carries(name) in ("code", "runtime")
 
 
-def _label(package: Package) -> str:
+def _build_label(package: ListedPackage) -> str:
     """Return the build label in a package's files or index, if any."""
-    named = wheel_builds.labels_of_sources(package.sources)
+    named = wheel_builds.collect_labels(package.sources)
     return named[0] if len(named) == 1 else ""
 
 
-def _observe(package: Package, observations: list[Observation], left: list[str]) -> None:
+def _observe(package: ListedPackage, observations: list[Observation], left: list[str]) -> None:
     name = canonicalize_name(package.name)
     if package.version is None:
-        left.append(stack_components.unpinned_message(name, package))
+        left.append(stack_components.describe_unpinned(name, package))
         return
     version = package.version
     if "+" not in version:
         if package.ecosystem == "conda":
             version += f"+{CONDA}"
-        elif label := _label(package):
+        elif label := _build_label(package):
             version += f"+{label}"
     try:
         parse_version(name, version)
@@ -127,8 +127,8 @@ def _observe(package: Package, observations: list[Observation], left: list[str])
     observations.append(Observation(name, version, package.origin, "metadata"))
 
 
-def _origin(package: Package, asked: Sequence[str]) -> Origin:
-    return Origin(
+def _build_origin(package: ListedPackage, asked: Sequence[str]) -> PackageOrigin:
+    return PackageOrigin(
         canonicalize_name(package.name),
         package.version or "",
         package.ecosystem,
@@ -138,12 +138,12 @@ def _origin(package: Package, asked: Sequence[str]) -> Origin:
     )
 
 
-def _is_better(wheel: Wheel, other: Wheel | None) -> bool:
+def _describes_better(wheel: Wheel, other: Wheel | None) -> bool:
     """Return whether a file describes a part better than another: a metapackage has no library."""
     return other is None or ((other.file or "").endswith("-any.whl") and wheel.file is not None)
 
 
-def _wheel(package: Package) -> Wheel | None:
+def _single_wheel(package: ListedPackage) -> Wheel | None:
     """Return the only fitting wheel; among several the installer chooses by its Python."""
     if len(package.wheels) != 1:
         return None

@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from compatgate.core.stack_values import Wheel as StackWheel
 from compatgate.discovery.lockfiles.platform import Platform
-from compatgate.discovery.lockfiles.wheel_builds import Wheel
+from compatgate.discovery.lockfiles.wheel_builds import LockedWheel
 from compatgate.discovery.observations import Conflict, Observation
 
 Ecosystem = Literal["pypi", "conda"]
 
 
-class Package(Struct, frozen=True):
+class ListedPackage(Struct, frozen=True):
     """A locked package for the target's platform.
 
     Attributes:
@@ -47,14 +47,14 @@ class Package(Struct, frozen=True):
     selection: str = ""
     labels: tuple[str, ...] = ()
     variants: dict[str, tuple[str, ...]] = {}
-    wheels: tuple[Wheel, ...] = ()
+    wheels: tuple[LockedWheel, ...] = ()
     depends: tuple[str, ...] = ()
     index: str = ""
     digests: tuple[str, ...] = ()
     channel: str = ""
 
 
-class Contents(Struct, frozen=True):
+class LockContents(Struct, frozen=True):
     """The packages and open questions of a lockfile.
 
     Attributes:
@@ -66,14 +66,14 @@ class Contents(Struct, frozen=True):
         conflicts: contradictions between the file and the target.
     """
 
-    packages: tuple[Package, ...]
+    packages: tuple[ListedPackage, ...]
     indexes: tuple[str, ...] = ()
     open: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     asked: tuple[str, ...] = ("",)
 
 
-class Origin(Struct, frozen=True):
+class PackageOrigin(Struct, frozen=True):
     """The source of a package's files in a lock or bill of materials.
 
     Attributes:
@@ -88,7 +88,7 @@ class Origin(Struct, frozen=True):
     name: str
     version: str
     ecosystem: Ecosystem = "pypi"
-    wheels: tuple[Wheel, ...] = ()
+    wheels: tuple[LockedWheel, ...] = ()
     indexes: tuple[str, ...] = ("",)
     digests: tuple[str, ...] = ()
 
@@ -119,7 +119,7 @@ class LockFile(Struct, frozen=True):
         return "." not in self.name or self.name.endswith(endings)
 
 
-class Format(Protocol):
+class LockFormat(Protocol):
     """One lockfile format."""
 
     name: str
@@ -129,7 +129,7 @@ class Format(Protocol):
         """Return whether the file's name and content are of this format; never raises."""
         ...
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
+    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
         """Return the packages for a platform.
 
         Raises:
@@ -161,5 +161,5 @@ class LockReading(Struct, frozen=True):
     open: tuple[str, ...] = ()
     arch: tuple[str, ...] = ()
     wheels: dict[str, StackWheel] = {}
-    origins: dict[str, Origin] = {}
+    origins: dict[str, PackageOrigin] = {}
     unrelated: bool = False

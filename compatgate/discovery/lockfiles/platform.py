@@ -13,14 +13,14 @@ from msgspec import Struct
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from compatgate.core.matrix import Cpu, Os
+from compatgate.core.request import Cpu, Os
 from compatgate.core.versions import parse_version
 from compatgate.discovery.observations import Conflict
 from compatgate.errors import BadInput
 
 _PYTHONS = tuple(f"3.{minor}" for minor in range(7, 16))
 """Possible Pythons of a target that does not state one."""
-_SOME_PATCHES = (0, 99)
+_PATCH_RELEASES = (0, 99)
 """``3.11`` stands for its first and its last patch release."""
 _TRUE, _FALSE = "os_name != ''", "os_name == ''"
 _EXTRA = re.compile(r"""\bextra\s*(==|!=)\s*(["'])([^"']*)\2""")
@@ -60,11 +60,11 @@ class Platform(Struct, frozen=True):
             BadInput: ``python`` is not a version.
         """
         if self.python is None:
-            return tuple(f"{minor}.{patch}" for minor in _PYTHONS for patch in _SOME_PATCHES)
+            return tuple(f"{minor}.{patch}" for minor in _PYTHONS for patch in _PATCH_RELEASES)
         parts = parse_version("python", self.python).parts
         if len(parts) >= 3:
             return (".".join(map(str, parts[:3])),)
-        return tuple(f"{parts[0]}.{parts[1]}.{patch}" for patch in _SOME_PATCHES)
+        return tuple(f"{parts[0]}.{parts[1]}.{patch}" for patch in _PATCH_RELEASES)
 
 
 def _environment(platform: Platform, python: str) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Markers:
         self._others: dict[tuple[str, str], Markers] = {}
         self._known: dict[str, bool | None] = {}
         possible = platform.pythons()
-        allowed = _allowed(possible, requires_python, file)
+        allowed = _allowed_pythons(possible, requires_python, file)
         self.python_fits = bool(allowed)
         """Whether the platform's Python is one that the lock is for."""
         sets = {"extras": self._extras, "dependency_groups": self._groups}
@@ -179,7 +179,7 @@ class Markers:
         return _EXTRA_RIGHT.sub(lambda m: decided(m[3], m[2]), text)
 
 
-def _allowed(pythons: tuple[str, ...], requires: str, file: str) -> tuple[str, ...]:
+def _allowed_pythons(pythons: tuple[str, ...], requires: str, file: str) -> tuple[str, ...]:
     try:
         wanted = SpecifierSet(requires)
     except InvalidSpecifier:
@@ -188,7 +188,7 @@ def _allowed(pythons: tuple[str, ...], requires: str, file: str) -> tuple[str, .
     return tuple(python for python in pythons if python in wanted)
 
 
-def python_conflict(
+def find_python_conflict(
     markers: Markers, file: str, platform: Platform, requires: str
 ) -> tuple[Conflict, ...]:
     """Return a conflict when the lock excludes the target's Python."""

@@ -12,19 +12,24 @@ from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import Packages
 from compatgate.discovery.lockfiles import stack_components, wheel_builds
 from compatgate.discovery.lockfiles.formats import FORMATS
-from compatgate.discovery.lockfiles.gpu_packages import gpu_packages, is_gpu_package
+from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages, is_gpu_package
 from compatgate.discovery.lockfiles.interface import (
-    Contents,
-    Format,
+    ListedPackage,
+    LockContents,
     LockFile,
+    LockFormat,
     LockReading,
-    Package,
     Selection,
 )
 from compatgate.discovery.lockfiles.platform import Platform
-from compatgate.discovery.lockfiles.text import decode, refuse_template
-from compatgate.discovery.observations import Observation, several_versions, two_cudas, without_cuda
-from compatgate.errors import BadInput, Inconclusive
+from compatgate.discovery.lockfiles.text import decode_text, refuse_template
+from compatgate.discovery.observations import (
+    Observation,
+    find_cuda_conflicts,
+    find_open_versions,
+    find_unknown_cuda,
+)
+from compatgate.errors import BadInput, InconclusiveInput
 
 _MOST_OPEN = 50
 
@@ -55,19 +60,19 @@ def read_lockfile(
         Inconclusive: the file is empty, a template, without packages, or not for this platform.
     """
     name = os.path.basename(os.fspath(path_or_name)) or "lockfile"
-    text = decode(data, name)
+    text = decode_text(data, name)
     refuse_template(text, name)
-    beside = _folder_of(path_or_name) if isinstance(path_or_name, Path) else None
+    beside = _folder_reader(path_or_name) if isinstance(path_or_name, Path) else None
     file = LockFile(name, text, beside)
     form = recognise(file)
     contents = form.read(file, platform, Selection(frozenset(extras), frozenset(groups)))
     if not contents.packages and not contents.open:
         problem = f"has no packages for {platform}"
-        raise Inconclusive(problem, field=name, hint="lock the project first")
-    return _reading(form.name, name, contents, known)
+        raise InconclusiveInput(problem, field=name, hint="lock the project first")
+    return _conclude_reading(form.name, name, contents, known)
 
 
-def recognise(file: LockFile) -> Format:
+def recognise(file: LockFile) -> LockFormat:
     """Return the format of a file, by name and content.
 
     Raises:
@@ -80,7 +85,7 @@ def recognise(file: LockFile) -> Format:
     raise BadInput("is not a lockfile in a known format", field=file.name, hint=hint)
 
 
-def _folder_of(path: Path) -> Callable[[str], bytes]:
+def _folder_reader(path: Path) -> Callable[[str], bytes]:
     """Return a reader for files in the lockfile's folder that refuses links out of it."""
     folder = path.resolve().parent
 
@@ -93,7 +98,9 @@ def _folder_of(path: Path) -> Callable[[str], bytes]:
     return read
 
 
-def _reading(format_name: str, file: str, contents: Contents, known: Packages) -> LockReading:
+def _conclude_reading(
+    format_name: str, file: str, contents: LockContents, known: Packages
+) -> LockReading:
     chosen = [package for package in contents.packages if not package.selection]
     decided = [package for package in chosen if not package.when]
     variants = [package for package in decided if package.labels]
@@ -101,22 +108,25 @@ def _reading(format_name: str, file: str, contents: Contents, known: Packages) -
         [p for p in decided if p.ecosystem == "pypi" and not p.labels], contents.indexes
     )
     conda_found = stack_components.observe_conda([p for p in decided if p.ecosystem == "conda"])
-    built, arch, left = _variants(variants)
-    gpu = gpu_packages(decided, known, contents.asked)
+    built, arch, left = _read_variants(variants)
+    gpu = find_gpu_packages(decided, known, contents.asked)
     components = (*conda_found.observations, *python.observations, *built)
     observations = (*components, *gpu.observations)
     left = [*contents.open, *left, *conda_found.open, *python.open, *gpu.open]
-    left += _undecided(chosen, known)
+    left += _find_undecided(chosen, known)
     if not observations and not left:
-        left += _only_selected(contents.packages, file, known)
-    unrelated = not observations and left == [_unrelated(file)]
+        left += _describe_optional_parts(contents.packages, file, known)
+    unrelated = not observations and left == [_describe_unrelated(file)]
     of_index = python.of_index - {seen.component for seen in (*conda_found.observations, *built)}
-    left += [*without_cuda(observations, of_index, file), *several_versions(observations, file)]
+    left += [
+        *find_unknown_cuda(observations, of_index, file),
+        *find_open_versions(observations, file),
+    ]
     conflicts = (*contents.conflicts, *conda_found.conflicts, *python.conflicts)
     return LockReading(
         format_name,
         observations,
-        (*conflicts, *two_cudas(observations)),
+        (*conflicts, *find_cuda_conflicts(observations)),
         tuple(dict.fromkeys(left))[:_MOST_OPEN],
         arch,
         gpu.wheels,
@@ -125,23 +135,23 @@ def _reading(format_name: str, file: str, contents: Contents, known: Packages) -
     )
 
 
-def _name_in_stack(package: Package, known: Packages) -> str:
+def _name_in_stack(package: ListedPackage, known: Packages) -> str:
     """Return the name of a component or GPU package, or ``""``."""
     if is_gpu_package(package, known):
         return canonicalize_name(package.name)
     return _is_component(package)
 
 
-def _is_component(package: Package) -> str:
+def _is_component(package: ListedPackage) -> str:
     """Return the component's name, or ``""``."""
     if package.ecosystem == "conda":
-        found = stack_components.conda_component(package)
+        found = stack_components.find_conda_component(package)
         return found.name if found else ""
-    known = stack_components.pypi_component(package.name)
+    known = stack_components.find_pypi_component(package.name)
     return known[0].name if known else ""
 
 
-def _undecided(packages: Sequence[Package], known: Packages) -> list[str]:
+def _find_undecided(packages: Sequence[ListedPackage], known: Packages) -> list[str]:
     """Return sentences about parts whose conditions the platform does not decide."""
     candidates: dict[str, list[str]] = {}
     for package in packages:
@@ -153,7 +163,9 @@ def _undecided(packages: Sequence[Package], known: Packages) -> list[str]:
     return [f"{name}: {' or '.join(texts[:4])}{hint}" for name, texts in candidates.items()]
 
 
-def _only_selected(packages: Sequence[Package], file: str, known: Packages) -> list[str]:
+def _describe_optional_parts(
+    packages: Sequence[ListedPackage], file: str, known: Packages
+) -> list[str]:
     """Return sentences for a lock whose GPU stack is only in optional parts."""
     found: dict[str, str] = {}
     for package in packages:
@@ -162,15 +174,15 @@ def _only_selected(packages: Sequence[Package], file: str, known: Packages) -> l
             found[package.selection] = f"{package.selection} has {component} {package.version}"
     if found:
         return [f"{file} installs no component by default: {'; '.join(found.values())}; choose"]
-    return [_unrelated(file)]
+    return [_describe_unrelated(file)]
 
 
-def _unrelated(file: str) -> str:
+def _describe_unrelated(file: str) -> str:
     return f"{file} holds no component of a GPU stack"
 
 
-def _variants(
-    packages: Sequence[Package],
+def _read_variants(
+    packages: Sequence[ListedPackage],
 ) -> tuple[list[Observation], tuple[str, ...], list[str]]:
     """Read wheel variants: a single fitting one decides; several stay open."""
     observations: list[Observation] = []
@@ -181,20 +193,20 @@ def _variants(
         if not component or package.version is None:
             continue
         if len(package.labels) > 1:
-            shown = "; ".join(_shown(package, label) for label in package.labels[:8])
+            shown = "; ".join(_describe_variant(package, label) for label in package.labels[:8])
             left.append(f"{component} {package.version}: the installer chooses among {shown}")
             continue
         label = package.labels[0]
         properties = package.variants.get(label, ())
         if not properties and label != "null":
             left.append(f"{component}: variant {label} has no properties in {package.origin}")
-        cuda = wheel_builds.cuda_of(properties)
+        cuda = wheel_builds.find_variant_cuda(properties)
         version = f"{package.version}+cu{cuda.replace('.', '')}" if cuda else package.version
         observations.append(Observation(component, version, package.origin, "derived"))
-        arch += wheel_builds.arch_of(properties)
+        arch += wheel_builds.find_variant_arch(properties)
     return observations, arch, left
 
 
-def _shown(package: Package, label: str) -> str:
+def _describe_variant(package: ListedPackage, label: str) -> str:
     properties = package.variants.get(label, ())
     return f"{label} ({', '.join(properties)})" if properties else label

@@ -9,15 +9,21 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from compatgate.core.components import COMPONENTS, Component, find_component, is_framework, mention
+from compatgate.core.components import (
+    COMPONENTS,
+    Component,
+    component_pattern,
+    find_component,
+    is_framework,
+)
 from compatgate.core.versions import parse_version
 from compatgate.core.vocabulary import CONDA, CUDA_BY_PLUGIN, META, NOT_ON_INDEX
 from compatgate.discovery.lockfiles import wheel_builds
-from compatgate.discovery.lockfiles.interface import Package
+from compatgate.discovery.lockfiles.interface import ListedPackage
 from compatgate.discovery.observations import Conflict, Observation
 from compatgate.errors import BadInput
 
-_UNLABELLED = ("cuda", "cublas")
+_WITHOUT_LABEL = ("cuda", "cublas")
 """Packages with the toolkit's version number: 12.4.127 states CUDA 12 without a label."""
 _PARTS = re.compile(r"tensorrt(?:-(?:cu\d{2}|lean|dispatch))*-(?:libs|bindings)")
 _JAX_PARTS = re.compile(r"jax-cuda(\d{2})-(?:plugin|pjrt)")
@@ -40,7 +46,7 @@ _INDEX_HOSTS = ("pypi.org", "files.pythonhosted.org", "pypi.python.org")
 """Hosts of the package index and its files; a mirror may serve other wheels."""
 
 
-def is_from_index(package: Package, indexes: Sequence[str]) -> bool:
+def is_from_index(package: ListedPackage, indexes: Sequence[str]) -> bool:
     """Return whether a package is from the package index, by the URLs in the file.
 
     Args:
@@ -58,10 +64,14 @@ def _is_at_index(url: str) -> bool:
         return False
 
 
-def pypi_component(name: str) -> tuple[Component, tuple[int, ...] | None] | None:
+def find_pypi_component(name: str) -> tuple[Component, tuple[int, ...] | None] | None:
     """Return the component of a package on the index, and the CUDA that its name states."""
     canonical = canonicalize_name(name)
-    if canonical in NOT_ON_INDEX or len(canonical) > 100 or not mention().search(canonical):
+    if (
+        canonical in NOT_ON_INDEX
+        or len(canonical) > 100
+        or not component_pattern().search(canonical)
+    ):
         return None
     resolved = find_component(canonical)
     if resolved is None or resolved.component.kind in ("driver", "runtime"):
@@ -76,14 +86,14 @@ def belongs_to_component(name: str) -> bool:
         name: normalised name of the package.
     """
     return bool(
-        pypi_component(name)
+        find_pypi_component(name)
         or name in NOT_ON_INDEX
         or _PARTS.fullmatch(name)
         or find_component(name)
     )
 
 
-def observe_pypi(packages: Sequence[Package], indexes: Sequence[str]) -> LockedComponents:
+def observe_pypi(packages: Sequence[ListedPackage], indexes: Sequence[str]) -> LockedComponents:
     """Return components among locked packages.
 
     Args:
@@ -97,17 +107,17 @@ def observe_pypi(packages: Sequence[Package], indexes: Sequence[str]) -> LockedC
     index: set[str] = set()
     elsewhere: set[str] = set()
     for package in packages:
-        found = pypi_component(package.name)
+        found = find_pypi_component(package.name)
         if not found:
             continue
         component, cuda = found
         decided = is_from_index(package, indexes) and component.name not in CUDA_BY_PLUGIN
         (index if decided else elsewhere).add(component.name)
         if package.version is None:
-            left.append(unpinned_message(component.name, package))
+            left.append(describe_unpinned(component.name, package))
             continue
         label, disagreement = _pypi_label(component, package, indexes)
-        if cuda and component.name not in _UNLABELLED:
+        if cuda and component.name not in _WITHOUT_LABEL:
             label = label or f"cu{''.join(map(str, cuda))}"
         if component.name == "jax":
             label = label or companion
@@ -119,20 +129,20 @@ def observe_pypi(packages: Sequence[Package], indexes: Sequence[str]) -> LockedC
             continue
         observations.append(observation)
         conflicts += disagreement
-    seen = list(_without_meta(observations))
+    seen = list(_drop_meta_packages(observations))
     if not companion and any(canonicalize_name(package.name) == "jaxlib" for package in packages):
-        seen = _without_cpu_jax(seen)
+        seen = _drop_cpu_jax(seen)
     of_index = frozenset(index - elsewhere)
     return LockedComponents(tuple(seen), tuple(conflicts), tuple(left), of_index)
 
 
-def _without_cpu_jax(observations: list[Observation]) -> list[Observation]:
+def _drop_cpu_jax(observations: list[Observation]) -> list[Observation]:
     """Drop JAX without a CUDA plugin next to another framework: it runs on the CPU."""
     others = any(is_framework(o.component) and o.component != "jax" for o in observations)
     return [o for o in observations if o.component != "jax"] if others else observations
 
 
-def _without_meta(observations: Sequence[Observation]) -> list[Observation]:
+def _drop_meta_packages(observations: Sequence[Observation]) -> list[Observation]:
     """Drop observations of meta packages whose main package is locked too."""
     brought = {
         (seen.component, seen.version.partition("+")[0])
@@ -142,44 +152,46 @@ def _without_meta(observations: Sequence[Observation]) -> list[Observation]:
     return [o for o in observations if (o.component, o.version) not in brought]
 
 
-def _observation(component: Component, package: Package, version: str, label: str) -> Observation:
+def _observation(
+    component: Component, package: ListedPackage, version: str, label: str
+) -> Observation:
     if not label or "+" in version:
         return Observation(component.name, version, package.origin, "metadata")
     return Observation(component.name, f"{version}+{label}", package.origin, "metadata")
 
 
 def _pypi_label(
-    component: Component, package: Package, indexes: Sequence[str]
+    component: Component, package: ListedPackage, indexes: Sequence[str]
 ) -> tuple[str, list[Conflict]]:
     """Return the CUDA build in the version, else in the package's own URLs, else in the index.
 
     An index for all packages decides for PyTorch alone: its other packages have one build.
     """
-    own = wheel_builds.label_of_version(package.version or "")
+    own = wheel_builds.parse_version_label(package.version or "")
     if component.kind != "framework":
         return own, []
-    named = wheel_builds.labels_of_sources(package.sources)
+    named = wheel_builds.collect_labels(package.sources)
     if own:
         others = [label for label in named if label != own]
-        return own, [_two_builds(component, package, own, others[0])] if others else []
+        return own, [_build_conflict(component, package, own, others[0])] if others else []
     if len(named) > 1:
-        return "", [_two_builds(component, package, named[0], named[1])]
+        return "", [_build_conflict(component, package, named[0], named[1])]
     if named:
         return named[0], []
     if component.name != "torch":
         return "", []
-    general = tuple(dict.fromkeys(filter(None, map(wheel_builds.label_of_url, indexes))))
+    general = tuple(dict.fromkeys(filter(None, map(wheel_builds.parse_url_label, indexes))))
     if len(general) > 1:
-        return "", [_two_builds(component, package, general[0], general[1])]
+        return "", [_build_conflict(component, package, general[0], general[1])]
     return (general[0] if general else ""), []
 
 
-def _two_builds(component: Component, package: Package, one: str, other: str) -> Conflict:
+def _build_conflict(component: Component, package: ListedPackage, one: str, other: str) -> Conflict:
     message = f"{package.origin} names two builds of {component.name}: {one} and {other}"
     return Conflict(component.name, message, None)
 
 
-def unpinned_message(name: str, package: Package) -> str:
+def describe_unpinned(name: str, package: ListedPackage) -> str:
     """Return the sentence that says why a package has no version."""
     asked = package.specifier.strip()
     if asked:
@@ -187,13 +199,13 @@ def unpinned_message(name: str, package: Package) -> str:
     return f"{name}: no version is stated ({package.origin})"
 
 
-def _jax_label(packages: Sequence[Package]) -> str:
+def _jax_label(packages: Sequence[ListedPackage]) -> str:
     """Return JAX's CUDA label: that of its plugin, in older releases that of jaxlib."""
     for package in packages:
         name = canonicalize_name(package.name)
         if match := _JAX_PARTS.fullmatch(name):
             return f"cuda{match[1]}"
-        if name == "jaxlib" and (label := wheel_builds.label_of_version(package.version or "")):
+        if name == "jaxlib" and (label := wheel_builds.parse_version_label(package.version or "")):
             return label
     return ""
 
@@ -213,12 +225,12 @@ _SUBDIR = re.compile(r"noarch|(?:linux|win|osx)-\w+")
 _LONGEST_SPEC = 1000
 _BRACKET = re.compile(r"\[(?P<body>[^\]]*)\]$")
 _KEY = re.compile(r"""(version|build|build_number|channel|subdir)\s*=\s*["']?([^"',\]]*)["']?""")
-_EXACT = re.compile(
+_EXACT_VERSION = re.compile(
     r"(?:={1,2})?\s*(?P<version>[A-Za-z0-9_.+!]+)(?:(?:\s*=\s*|\s+)(?P<build>\S+))?"
 )
 
 
-def conda_component(package: Package) -> Component | None:
+def find_conda_component(package: ListedPackage) -> Component | None:
     """Return the component of a conda package; ONNX Runtime counts only in CUDA builds."""
     name = package.name.lower()
     if name == "onnxruntime" and not wheel_builds.uses_cuda(package.build):
@@ -232,34 +244,32 @@ def is_toolkit(name: str) -> bool:
     return bool(_TOOLKIT.fullmatch(name))
 
 
-def observe_conda(packages: Sequence[Package]) -> LockedComponents:
+def observe_conda(packages: Sequence[ListedPackage]) -> LockedComponents:
     """Return components among decided conda packages."""
     observations: list[Observation] = []
     left: list[str] = []
     builds = {package.name.lower(): package.build for package in packages}
     for package in packages:
-        component = conda_component(package)
+        component = find_conda_component(package)
         if component is None:
             continue
         if not _is_exact(component, package):
             asked = package.specifier or package.version or "any version"
             left.append(f"{component.name}: {asked!r} allows several versions ({package.origin})")
             continue
-        version = _with_conda_label(component, package, builds)
+        version = _add_conda_label(component, package, builds)
         try:
             parse_version(component.name, version)
         except BadInput as error:
             left.append(f"{package.origin}: {error.problem}")
             continue
         observations.append(Observation(component.name, version, package.origin, "metadata"))
-        if component.name == "torch" and (
-            cudnn := wheel_builds.cudnn_of_conda_build(package.build)
-        ):
+        if component.name == "torch" and (cudnn := wheel_builds.parse_conda_cudnn(package.build)):
             observations.append(Observation("cudnn", cudnn, package.origin, "derived"))
     return LockedComponents(tuple(observations), (), tuple(left))
 
 
-def _is_exact(component: Component, package: Package) -> bool:
+def _is_exact(component: Component, package: ListedPackage) -> bool:
     """Return whether a version is exact, or conda's ``=12.1`` with all significant numbers."""
     if not package.version:
         return False
@@ -268,36 +278,36 @@ def _is_exact(component: Component, package: Package) -> bool:
     return package.version.count(".") + 1 >= _NUMBERS_OF_VERSION.get(component.name, 3)
 
 
-def _with_conda_label(component: Component, package: Package, builds: dict[str, str]) -> str:
+def _add_conda_label(component: Component, package: ListedPackage, builds: dict[str, str]) -> str:
     version = package.version or ""
     if component.name in ("cuda", "cublas", "python") or "+" in version:
         return version
     build = package.build
     if component.name == "jax":
         build = builds.get("jaxlib", build)
-    if component.name == "tensorflow" and not wheel_builds.label_of_conda_build(build):
+    if component.name == "tensorflow" and not wheel_builds.parse_conda_label(build):
         build = builds.get("tensorflow-base", build)
-    label = wheel_builds.label_of_conda_build(build)
+    label = wheel_builds.parse_conda_label(build)
     if component.kind == "framework":
-        label = wheel_builds.label_of_conda_framework(build, package.channel)
+        label = wheel_builds.parse_conda_framework_label(build, package.channel)
     if package.name.lower() == "pytorch-cpu":
         label = "cpu"
     return f"{version}+{label}" if label else version
 
 
-def package_of_url(url: str, origin: str) -> Package | None:
+def parse_conda_url(url: str, origin: str) -> ListedPackage | None:
     """Return the package of a conda file's URL; None for other URLs."""
     path = url.split("#")[0].split("?")[0]
     match = _URL.fullmatch(path.rsplit("/", 1)[-1])
     if not match:
         return None
-    return Package(
+    return ListedPackage(
         match["name"],
         f"{origin}: {match['name']}",
         version=match["version"],
         sources=(path,),
         build=match["build"],
-        channel=channel_of(path.rpartition("/")[0]),
+        channel=parse_channel(path.rpartition("/")[0]),
         ecosystem="conda",
     )
 
@@ -308,7 +318,7 @@ def conda_subdir(url: str) -> str:
     return parts[1] if len(parts) == 3 else ""
 
 
-def channel_of(stated: str) -> str:
+def parse_channel(stated: str) -> str:
     """Return a channel's name: ``conda-forge`` of ``https://.../conda-forge/linux-64``.
 
     A label (``conda-forge/label/pytorch_rc``) stays in the name: its builds are others.
@@ -319,7 +329,7 @@ def channel_of(stated: str) -> str:
     return "" if not parts or "label" in parts else parts[-1]
 
 
-def package_of_spec(spec: str, origin: str) -> Package | None:
+def parse_conda_spec(spec: str, origin: str) -> ListedPackage | None:
     """Return the package of a match specification; None for other text.
 
     ``pytorch=2.4.1=py3.11_cuda12.1_cudnn9.1.0_0``, ``nvidia::cuda-version ==12.4``,
@@ -337,16 +347,16 @@ def package_of_spec(spec: str, origin: str) -> Package | None:
     if not match:
         return None
     asked = (match["version"] or keys.get("version", "")).strip()
-    exact = _EXACT.fullmatch(asked)
+    exact = _EXACT_VERSION.fullmatch(asked)
     if not exact or "*" in exact["version"]:
-        return Package(match["name"], origin, specifier=asked or "*", ecosystem="conda")
+        return ListedPackage(match["name"], origin, specifier=asked or "*", ecosystem="conda")
     fuzzy = not asked.startswith("==") and not exact["build"]
-    return Package(
+    return ListedPackage(
         match["name"],
         origin,
         version=exact["version"],
         specifier=asked if fuzzy else "",
         build=exact["build"] or keys.get("build", ""),
-        channel=channel_of(match["channel"] or keys.get("channel", "")),
+        channel=parse_channel(match["channel"] or keys.get("channel", "")),
         ecosystem="conda",
     )

@@ -9,15 +9,14 @@ from typing import Any
 
 import yaml
 
-from compatgate.errors import BadInput, Inconclusive
+from compatgate.errors import BadInput, InconclusiveInput
 
 LARGEST_FILE = 32 * 1024 * 1024
 """In bytes; the uv.lock of a monorepo with a thousand packages is about 5 MB."""
 MOST_PACKAGES = 50_000
-_DEEPEST = 40
+_MOST_LEVELS = 40
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 """YAML loader with scalars as text: ``python: 3.10`` must not become 3.1."""
-
 _TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}|\{%[^%]{0,200}%\}|<%[^%]{0,200}%>")
 _VARIABLE = re.compile(
     r"\$\{[^}]{0,200}\}|\$\([^)]{0,200}\)|%\([^)]{0,200}\)s|@[A-Z][A-Z0-9_]{2,}@|\{\{|\{%"
@@ -28,7 +27,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
-def decode(data: bytes, name: str, largest: int = LARGEST_FILE) -> str:
+def decode_text(data: bytes, name: str, largest: int = LARGEST_FILE) -> str:
     """Return the text of a file; PowerShell writes ``pip freeze > FILE`` as UTF-16.
 
     Raises:
@@ -45,7 +44,7 @@ def decode(data: bytes, name: str, largest: int = LARGEST_FILE) -> str:
     if "\0" in text:
         raise BadInput("is not text", field=name, hint="name a lockfile")
     if not text.strip():
-        raise Inconclusive("is empty", field=name, hint="write it again with its tool")
+        raise InconclusiveInput("is empty", field=name, hint="write it again with its tool")
     return text
 
 
@@ -58,7 +57,7 @@ def refuse_template(text: str, name: str) -> None:
     if match := _TEMPLATE.search(text):
         line = text.count("\n", 0, match.start()) + 1
         shown = match[0].splitlines()[0]
-        raise _template(shown, f"{name}:{line}")
+        raise _template_error(shown, f"{name}:{line}")
 
 
 def refuse_variable(value: str, where: str) -> str:
@@ -68,13 +67,13 @@ def refuse_variable(value: str, where: str) -> str:
         Inconclusive: the value has ``${VAR}`` or another placeholder.
     """
     if match := _VARIABLE.search(_CREDENTIALS.sub("", value)):
-        raise _template(match[0], where)
+        raise _template_error(match[0], where)
     return value
 
 
-def _template(shown: str, where: str) -> Inconclusive:
+def _template_error(shown: str, where: str) -> InconclusiveInput:
     hint = "render the template, or give the resulting lock"
-    return Inconclusive(f"is a template: {shown!r} is not filled in", field=where, hint=hint)
+    return InconclusiveInput(f"is a template: {shown!r} is not filled in", field=where, hint=hint)
 
 
 def read_toml(text: str, name: str) -> dict[str, Any]:
@@ -124,13 +123,13 @@ def _check_events(text: str, name: str) -> None:
             depth += 1
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             depth -= 1
-        if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
-            what = "is nested too deeply" if depth > _DEEPEST else "uses YAML aliases"
+        if depth > _MOST_LEVELS or isinstance(event, yaml.AliasEvent):
+            what = "is nested too deeply" if depth > _MOST_LEVELS else "uses YAML aliases"
             line = event.start_mark.line + 1 if event.start_mark else 1
             raise BadInput(what, field=f"{name}:{line}")
 
 
-def tables(value: Any, where: str, name: str) -> list[dict[str, Any]]:
+def read_tables(value: Any, where: str, name: str) -> list[dict[str, Any]]:
     """Return a list of tables.
 
     Raises:
@@ -145,7 +144,7 @@ def tables(value: Any, where: str, name: str) -> list[dict[str, Any]]:
     return value
 
 
-def text_of(table: Mapping[str, Any], key: str, name: str, default: str = "") -> str:
+def read_text(table: Mapping[str, Any], key: str, name: str, default: str = "") -> str:
     """Return a text of a table, without placeholders.
 
     Raises:

@@ -17,7 +17,7 @@ from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sd
 from packaging.utils import parse_wheel_filename as _parse_wheel
 from packaging.version import InvalidVersion
 
-from compatgate.core.frameworks import conda_label
+from compatgate.core.stack_facts import conda_label
 from compatgate.core.versions import parse_version
 from compatgate.discovery.lockfiles.platform import Platform
 
@@ -33,7 +33,7 @@ _CONDA_CPU = re.compile(r"(?:^|[_*\-])cpu(?:[_*\-]|$)")
 _PLAIN_CUDA = re.compile(r"(?:^|[_*\-])(?:cuda|gpu)(?:[_*\-]|$|py)")
 
 
-def label_of_url(url: str) -> str:
+def parse_url_label(url: str) -> str:
     """Return ``cu121`` for an index or wheel URL below ``/whl/cu121``; ``""`` without a label."""
     try:
         path = unquote(urlsplit(url).path)
@@ -43,29 +43,29 @@ def label_of_url(url: str) -> str:
     return found[-1] if found else ""
 
 
-def label_of_version(version: str) -> str:
+def parse_version_label(version: str) -> str:
     """Return ``cu121`` for ``2.4.1+cu121``; ``""`` without a label of an accelerator."""
     match = _LOCAL_LABEL.search(version)
     return match["label"].lower() if match and _ACCELERATOR.match(match["label"]) else ""
 
 
-def labels_of_sources(urls: Iterable[str]) -> tuple[str, ...]:
+def collect_labels(urls: Iterable[str]) -> tuple[str, ...]:
     """Return the distinct labels in URLs: a wheel's version comes before its folder."""
     found: dict[str, None] = {}
     for url in urls:
-        named = file_version(url)
-        label = (label_of_version(named[1]) if named else "") or label_of_url(url)
+        named = parse_file_name(url)
+        label = (parse_version_label(named[1]) if named else "") or parse_url_label(url)
         if label:
             found[label] = None
     return tuple(found)
 
 
-def file_version(url: str) -> tuple[str, str] | None:
+def parse_file_name(url: str) -> tuple[str, str] | None:
     """Return name and version in the name of a wheel or sdist: ``("torch", "2.4.1+cu121")``."""
     name = unquote(url.split("#")[0].split("?")[0]).replace("\\", "/").rsplit("/", 1)[-1]
     try:
         if name.endswith(".whl"):
-            project, version, *_ = _parse_wheel(without_variant(name)[0])
+            project, version, *_ = _parse_wheel(split_variant(name)[0])
         elif name.endswith((".tar.gz", ".zip")):
             project, version = parse_sdist_filename(name)
         else:
@@ -75,7 +75,7 @@ def file_version(url: str) -> tuple[str, str] | None:
     return project, str(version)
 
 
-def without_variant(wheel: str) -> tuple[str, str]:
+def split_variant(wheel: str) -> tuple[str, str]:
     """Split a wheel's name into the name of PEP 427 and the variant label (PEP 825) or ``""``.
 
     The label is one more part, last: ``torch-2.8.0-cp311-cp311-manylinux_2_28_x86_64-cu128.whl``.
@@ -89,7 +89,7 @@ def without_variant(wheel: str) -> tuple[str, str]:
 _PLATFORM_STARTS = ("manylinux", "musllinux", "linux", "macosx", "win", "any", "ios", "android")
 
 
-def label_of_conda_build(build: str) -> str:
+def parse_conda_label(build: str) -> str:
     """Return the label of a conda build string, as PyPI's wheels write it.
 
     ``py3.11_cuda12.1_cudnn8.9.2_0`` is ``cu121``, ``cuda126_py311h...`` is ``cu126``,
@@ -101,23 +101,23 @@ def label_of_conda_build(build: str) -> str:
     return "cpu" if _CONDA_CPU.search(text) else ""
 
 
-def label_of_conda_framework(build: str, channel: str = "") -> str:
+def parse_conda_framework_label(build: str, channel: str = "") -> str:
     """Return the label of a framework's conda build, which differs from labels of PyPI's wheels.
 
     ``cuda126_py312h...`` is ``conda.cu126``, and ``conda.forge.cu126`` where the channel is
     conda-forge; ``h955ad1f_0`` is ``conda``, ``py3.11_cpu_0`` is ``cpu``.
     """
-    label, begins = label_of_conda_build(build), conda_label(channel)
+    label, begins = parse_conda_label(build), conda_label(channel)
     return label if label == "cpu" else f"{begins}.{label}" if label else begins
 
 
 def uses_cuda(build: str) -> bool:
     """Return whether a conda build string names CUDA, with or without its version."""
     text = build.lower()
-    return bool(_PLAIN_CUDA.search(text)) or label_of_conda_build(text).startswith("cu")
+    return bool(_PLAIN_CUDA.search(text)) or parse_conda_label(text).startswith("cu")
 
 
-def cudnn_of_conda_build(build: str) -> str:
+def parse_conda_cudnn(build: str) -> str:
     """Return the cuDNN of a conda build string: ``8.9.2`` of ``py3.11_cuda12.1_cudnn8.9.2_0``."""
     match = _CONDA_CUDNN.search(build.lower())
     return match["version"] if match else ""
@@ -130,7 +130,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _CUDA_ARCH = re.compile(r"(\d{2,3}[af]?)_(real|virtual)")
 
 
-class Wheel(Struct, frozen=True):
+class LockedWheel(Struct, frozen=True):
     """A wheel that a lock names.
 
     Attributes:
@@ -144,7 +144,7 @@ class Wheel(Struct, frozen=True):
     sha256: str = ""
 
 
-def fitting_wheels(value: Any, platform: Platform) -> list[Wheel]:
+def select_wheels(value: Any, platform: Platform) -> list[LockedWheel]:
     """Return the wheels of a package's ``wheels`` array that the platform can install.
 
     The array's tables have ``url``, ``path`` or ``filename``, in uv.lock as in pylock.toml.
@@ -154,13 +154,13 @@ def fitting_wheels(value: Any, platform: Platform) -> list[Wheel]:
         if not isinstance(item, dict):
             continue
         url = next((str(item[k]) for k in ("url", "path", "filename", "name") if k in item), "")
-        name, label = without_variant(unquote(url.split("#")[0]).rsplit("/", 1)[-1])
+        name, label = split_variant(unquote(url.split("#")[0]).rsplit("/", 1)[-1])
         if name.endswith(".whl") and _fits(name, platform):
-            found.append(Wheel(url, label, _sha256(item)))
+            found.append(LockedWheel(url, label, _sha256(item)))
     return found
 
 
-def named_files(value: Any) -> list[dict[str, Any]]:
+def read_files(value: Any) -> list[dict[str, Any]]:
     """Return the ``files`` of Poetry and PDM in the form of other locks' wheels."""
     rows = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
     return [
@@ -177,7 +177,9 @@ def _sha256(item: Mapping[str, Any]) -> str:
     return digest if _DIGEST.fullmatch(digest) else ""
 
 
-def no_wheel(table: Mapping[str, Any], wheels: Sequence[Wheel], platform: Platform) -> str:
+def describe_missing_wheel(
+    table: Mapping[str, Any], wheels: Sequence[LockedWheel], platform: Platform
+) -> str:
     """Return the undecided condition of a package without a source or a wheel for the platform."""
     if wheels or not table.get("wheels") or table.get("sdist"):
         return ""
@@ -217,8 +219,8 @@ def _python_fits(tags: str, abi: str, python: str | None) -> bool:
     return False
 
 
-def variants_of(
-    value: Any, wheels: Sequence[Wheel]
+def select_variants(
+    value: Any, wheels: Sequence[LockedWheel]
 ) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
     """Return the labels of the fitting variant wheels, and the properties of each.
 
@@ -245,12 +247,12 @@ def _variant_lines(properties: dict[str, Any]) -> list[str]:
     ]
 
 
-def cuda_of(properties: Sequence[str]) -> str:
+def find_variant_cuda(properties: Sequence[str]) -> str:
     """Return ``12.8`` of ``nvidia :: cuda_version_lower_bound :: 12.8``."""
     return next(iter(_variant_values(properties, "cuda_version_lower_bound")), "")
 
 
-def arch_of(properties: Sequence[str]) -> tuple[str, ...]:
+def find_variant_arch(properties: Sequence[str]) -> tuple[str, ...]:
     """Return ``sm_90`` of ``nvidia :: sm_arch :: 90_real``, ``compute_120`` of ``120_virtual``."""
     found = []
     for value in _variant_values(properties, "sm_arch"):

@@ -16,7 +16,7 @@ from xml.parsers import expat
 
 from msgspec.structs import replace
 
-from compatgate.discovery.nvidia_smi.report import Device, Report, Slice, mib, stated
+from compatgate.discovery.nvidia_smi.report import Device, Report, Slice, parse_mib, read_value
 from compatgate.errors import BadInput
 
 _XML_START, _XML_END = "<nvidia_smi_log", "</nvidia_smi_log>"
@@ -47,8 +47,8 @@ def parse_xml(text: str) -> Report | None:
     windows = any(model in ("WDDM", "TCC", "MCDM") for model in reader.models)
     return Report(
         "-q -x",
-        driver=stated(reader.driver),
-        cuda=stated(reader.cuda),
+        driver=read_value(reader.driver),
+        cuda=read_value(reader.cuda),
         os="windows" if windows else "linux",
         attached=reader.attached,
         devices=tuple(reader.devices),
@@ -95,13 +95,13 @@ class _XmlReader:
         if path == ("product_name",):
             self._change(name=value)
         elif path == ("uuid",):
-            self._change(uuid=stated(value))
+            self._change(uuid=read_value(value))
         elif path == ("fb_memory_usage", "total"):
-            self._change(memory_mib=mib(value))
+            self._change(memory_mib=parse_mib(value))
         elif path == ("mig_mode", "current_mig"):
             self._change(mig=value == "Enabled")
         elif path == ("driver_model", "current_dm"):
-            self.models.append(stated(value))
+            self.models.append(read_value(value))
         elif path[:2] == ("mig_devices", "mig_device"):
             self._slice(path[2:], value)
 
@@ -110,7 +110,7 @@ class _XmlReader:
         if path[-1:] == ("copy_engine_count",) and value.isdecimal():
             last = replace(last, engines=int(value))
         elif len(path) == 2 and "fb_memory_usage" in path[0] and path[1] == "total":
-            last = replace(last, memory_mib=mib(value))
+            last = replace(last, memory_mib=parse_mib(value))
         else:
             return
         self._change(slices=(*others, last))
@@ -138,8 +138,8 @@ def parse_report(text: str) -> Report | None:
     windows = any(model in ("WDDM", "TCC", "MCDM") for _, model in found)
     return Report(
         "-q",
-        driver=stated(driver[1]) if driver else None,
-        cuda=stated(cuda[1]) if cuda else None,
+        driver=read_value(driver[1]) if driver else None,
+        cuda=read_value(cuda[1]) if cuda else None,
         os="windows" if windows else "linux",
         attached=int(attached[1]) if attached else None,
         devices=tuple(devices),
@@ -174,7 +174,7 @@ def _report_device(bus: str, lines: list[str]) -> tuple[Device, str | None]:
             last = _report_slice(device.slices[-1], names[1:], value)
             device = replace(device, slices=(*device.slices[:-1], last))
         elif names == ("Driver Model", "Current"):
-            model = stated(value)
+            model = read_value(value)
         elif colon:
             device = _report_property(device, names, value)
     return device, model
@@ -182,9 +182,9 @@ def _report_device(bus: str, lines: list[str]) -> tuple[Device, str | None]:
 
 def _report_property(device: Device, names: tuple[str, ...], value: str) -> Device:
     if names == ("Product Name",):
-        return replace(device, name=stated(value) or "")
+        return replace(device, name=read_value(value) or "")
     if names == ("FB Memory Usage", "Total"):
-        return replace(device, memory_mib=mib(value))
+        return replace(device, memory_mib=parse_mib(value))
     if names == ("MIG Mode", "Current"):
         return replace(device, mig=value == "Enabled")
     return device
@@ -192,7 +192,7 @@ def _report_property(device: Device, names: tuple[str, ...], value: str) -> Devi
 
 def _report_slice(part: Slice, names: tuple[str, ...], value: str) -> Slice:
     if names[0] in ("FB Memory Usage", "Shared FB Memory Usage") and names[-1] == "Total":
-        return replace(part, memory_mib=mib(value))
+        return replace(part, memory_mib=parse_mib(value))
     if names[-1].lower() == "copy engine count" and value.isdecimal():
         return replace(part, engines=int(value))
     return part
@@ -260,18 +260,18 @@ def _read_csv(header: list[str], lines: list[list[str]]) -> Report:
                 break
             continue
         row = dict(zip(header, cells, strict=True))
-        name = stated(row.get("name") or row.get("gpu_name"))
+        name = read_value(row.get("name") or row.get("gpu_name"))
         if name is None:
             continue
-        if driver := stated(row.get("driver_version")):
+        if driver := read_value(row.get("driver_version")):
             drivers.append(driver)
         windows = windows or row.get("driver_model.current") in ("WDDM", "TCC", "MCDM")
         devices.append(
             Device(
                 name,
                 bus=(row.get("pci.bus_id") or row.get("index") or "").lower(),
-                memory_mib=mib(row.get("memory.total")),
-                capability=stated(row.get("compute_cap")),
+                memory_mib=parse_mib(row.get("memory.total")),
+                capability=read_value(row.get("compute_cap")),
                 mig=row.get("mig.mode.current") == "Enabled",
             )
         )
@@ -302,12 +302,12 @@ def parse_table(text: str) -> Report | None:
     header = _TABLE_HEADER.search(text)
     if header is None:
         return None
-    tool, driver = stated(header["tool"]), stated(header["driver"])
+    tool, driver = read_value(header["tool"]), read_value(header["driver"])
     rows = [_table_cells(line) for line in text[header.start() :].splitlines()]
     return Report(
         "table",
         driver=driver,
-        cuda=stated(header["cuda"]),
+        cuda=read_value(header["cuda"]),
         tool=tool,
         os=_table_system(text, tool, driver),
         devices=_table_devices(rows),
@@ -358,7 +358,7 @@ def _table_device(name: str, cells: list[str], following: list[list[str]]) -> De
     return Device(
         name,
         bus=bus["bus"].lower() if bus else "",
-        memory_mib=mib(memory[1]) if memory else None,
+        memory_mib=parse_mib(memory[1]) if memory else None,
         mig=len(below) > 1 and below[1][2] == "Enabled",
     )
 
@@ -367,6 +367,6 @@ def _table_slice(cells: list[str]) -> Slice:
     memory = _TABLE_MEMORY.search(cells[1])
     engines = cells[3].split()
     return Slice(
-        memory_mib=mib(memory[1]) if memory else None,
+        memory_mib=parse_mib(memory[1]) if memory else None,
         engines=int(engines[0]) if engines and engines[0].isdecimal() else None,
     )

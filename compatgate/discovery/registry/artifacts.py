@@ -23,21 +23,23 @@ from urllib.parse import quote, urljoin
 import msgspec
 from msgspec import Struct
 
-from compatgate.discovery.registry.client import LARGEST_MANIFEST, Registry, registries_of
-from compatgate.discovery.registry.limits import Deadline, ImageOptions, damaged
-from compatgate.discovery.registry.manifest import (
+from compatgate.discovery.registry.client import LARGEST_MANIFEST, Registry, list_registries
+from compatgate.discovery.registry.image_spec import (
     OCI_INDEX,
     OCI_MANIFEST,
     Manifest,
+    Reference,
     choose_manifest,
+    is_digest,
     parse_manifest,
     parse_platform,
+    parse_reference,
 )
-from compatgate.discovery.registry.manifest import Descriptor as Blob
-from compatgate.discovery.registry.reference import Reference, is_digest, parse_reference
+from compatgate.discovery.registry.image_spec import Descriptor as Blob
+from compatgate.discovery.registry.limits import Deadline, ImageOptions, damaged_error
 from compatgate.discovery.registry.transport import Response, Transport
-from compatgate.errors import BadInput, NotFound, TimedOut, Unavailable
-from compatgate.strict_json import NOT_JSON
+from compatgate.errors import BadInput, NotFound, RegistryTimeout, Unavailable
+from compatgate.strict_json import DECODE_ERRORS
 
 DEADLINE_S = 60.0
 _MOST_ARTIFACTS = 200
@@ -94,10 +96,10 @@ def open_location(
     options = options or ImageOptions()
     name = parse_reference(reference)
     with Deadline(deadline_s) as deadline, Transport(options, deadline) as transport:
-        yield ImageLocation(registries_of(name, transport, options)[-1], name)
+        yield ImageLocation(list_registries(name, transport, options)[-1], name)
 
 
-def attach(
+def attach_artifact(
     place: ImageLocation,
     image: str,
     kind: str,
@@ -123,13 +125,13 @@ def attach(
     registry = place.registry
     found = registry.manifest(image)
     subject = ArtifactDescriptor(found.media_type, found.digest, len(found.data))
-    manifest = artifact_manifest(kind, layers, subject, annotations)
+    manifest = build_manifest(kind, layers, subject, annotations)
     own = describe_bytes(manifest, OCI_MANIFEST, artifact_type=kind, annotations=dict(annotations))
     blobs = {describe_bytes(EMPTY, EMPTY_TYPE).digest: EMPTY}
     blobs |= {describe_bytes(layer.data, layer.media_type).digest: layer.data for layer in layers}
     answer = push_all(registry, blobs, manifest, own)
     if answer.headers.get("OCI-Subject") != image:
-        list_by_tag(registry, image, own)
+        add_to_tag_list(registry, image, own)
     return own.digest
 
 
@@ -162,7 +164,7 @@ def fetch_attachments(
 
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 EMPTY = b"{}"
-_encode = msgspec.json.Encoder(order="sorted").encode
+_encode_json = msgspec.json.Encoder(order="sorted").encode
 T = TypeVar("T")
 
 
@@ -213,14 +215,14 @@ def describe_bytes(data: bytes, media_type: str, **more: Any) -> ArtifactDescrip
     )
 
 
-def artifact_manifest(
+def build_manifest(
     kind: str,
     layers: Sequence[ArtifactLayer],
     subject: ArtifactDescriptor,
     annotations: Mapping[str, str],
 ) -> bytes:
     """Return the manifest of an artifact that refers to an image."""
-    return _encode(
+    return _encode_json(
         {
             "schemaVersion": 2,
             "mediaType": OCI_MANIFEST,
@@ -238,7 +240,7 @@ def artifact_manifest(
 
 def encode_index(manifests: Sequence[ArtifactDescriptor]) -> bytes:
     """Return a list of artifacts as an index."""
-    return _encode({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": list(manifests)})
+    return _encode_json({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": list(manifests)})
 
 
 def decode_manifest(data: bytes, kind: type[T], what: str) -> T:
@@ -249,11 +251,11 @@ def decode_manifest(data: bytes, kind: type[T], what: str) -> T:
     """
     try:
         return msgspec.json.decode(data, type=kind)
-    except NOT_JSON as error:
-        raise damaged(f"{what} cannot be read: {error}") from None
+    except DECODE_ERRORS as error:
+        raise damaged_error(f"{what} cannot be read: {error}") from None
 
 
-def valid_descriptors(descriptors: Sequence[ArtifactDescriptor]) -> list[ArtifactDescriptor]:
+def filter_descriptors(descriptors: Sequence[ArtifactDescriptor]) -> list[ArtifactDescriptor]:
     """Return the descriptors with a valid digest."""
     return [found for found in descriptors if is_digest(found.digest) and found.size >= 0]
 
@@ -316,12 +318,12 @@ def push_all(
     """
     for pause in PAUSES_S:
         with suppress(BadInput):
-            return _push_once(registry, blobs, manifest, own)
+            return _try_push(registry, blobs, manifest, own)
         time.sleep(pause)
-    return _push_once(registry, blobs, manifest, own)
+    return _try_push(registry, blobs, manifest, own)
 
 
-def _push_once(
+def _try_push(
     registry: Registry, blobs: dict[str, bytes], manifest: bytes, own: ArtifactDescriptor
 ) -> Response:
     for digest, data in blobs.items():
@@ -333,7 +335,7 @@ SETTLE_S = 0.3
 """Longest expected time in seconds between another client's read and write of a list."""
 _MOST_PAGES = 20
 _ATTEMPTS = 10
-_MOST_TROUBLES = 3
+_MOST_FAILURES = 3
 _NEXT = re.compile(r'<([^<>]+)>\s*;\s*rel="?next"?')
 
 
@@ -350,7 +352,7 @@ def list_referrers(registry: Registry, digest: str, kind: str) -> list[ArtifactD
     return [one for one in found if one.artifact_type == kind]
 
 
-def list_by_tag(registry: Registry, digest: str, own: ArtifactDescriptor) -> None:
+def add_to_tag_list(registry: Registry, digest: str, own: ArtifactDescriptor) -> None:
     """Add an artifact to the list of a tag, where the registry keeps no list itself.
 
     Another client may have read the list before and may write it later without this artifact, so
@@ -371,7 +373,7 @@ def list_by_tag(registry: Registry, digest: str, own: ArtifactDescriptor) -> Non
             Unavailable,
         ) as error:  # registries fail while the tag is being written
             troubles += 1
-            if troubles > _MOST_TROUBLES or isinstance(error, TimedOut):
+            if troubles > _MOST_FAILURES or isinstance(error, RegistryTimeout):
                 raise
         time.sleep(SETTLE_S * random.uniform(1, 2 + attempt))  # noqa: S311 - not all at once again
     what = f"other clients keep changing the list of {digest}"
@@ -394,7 +396,7 @@ def _registry_referrers(
                 answer.read_all(LARGEST_MANIFEST), ArtifactIndex, f"referrers of {digest}"
             )
             following = _NEXT.search(answer.headers.get("Link", ""))
-        found += valid_descriptors(listed.manifests)
+        found += filter_descriptors(listed.manifests)
         if following is None:
             return found
         url = urljoin(url, following[1])
@@ -406,7 +408,7 @@ def _tag_referrers(registry: Registry, digest: str) -> list[ArtifactDescriptor]:
         found = registry.manifest(_referrers_tag(digest))
     except NotFound:
         return []
-    return valid_descriptors(
+    return filter_descriptors(
         decode_manifest(found.data, ArtifactIndex, f"the list of artifacts of {digest}").manifests
     )
 

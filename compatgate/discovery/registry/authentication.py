@@ -22,10 +22,10 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 from msgspec import Struct
 
+from compatgate.discovery.registry.image_spec import DOCKER_HUB, Reference, is_loopback
 from compatgate.discovery.registry.limits import Deadline
-from compatgate.discovery.registry.reference import DOCKER_HUB, Reference, is_loopback
 from compatgate.errors import BadInput, Unavailable
-from compatgate.strict_json import NOT_JSON
+from compatgate.strict_json import DECODE_ERRORS
 
 _HUB_KEY = "https://index.docker.io/v1/"
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -81,7 +81,7 @@ def find_credentials(
         document = _read_file(path)
         if document is None:
             continue
-        found = _from_document(document, path, reference, deadline, helpers)
+        found = _find_in_document(document, path, reference, deadline, helpers)
         if found:
             return found
     return None
@@ -108,14 +108,14 @@ def _read_file(path: str) -> dict[str, Any] | None:
         return None
     try:
         document = msgspec.json.decode(data) if data.strip() else {}
-    except NOT_JSON as error:
+    except DECODE_ERRORS as error:
         raise BadInput(f"is not JSON: {error}", field=path) from None
     if not isinstance(document, dict):
         raise BadInput("is not an object", field=path)
     return document
 
 
-def _from_document(
+def _find_in_document(
     document: dict[str, Any], path: str, reference: Reference, deadline: Deadline, helpers: bool
 ) -> Credentials | None:
     """Return credentials of the registry's helper, else the common store, else the file."""
@@ -129,31 +129,31 @@ def _from_document(
     auths = document.get("auths")
     if not isinstance(auths, dict):
         return None
-    entries = {_without_scheme(key): entry for key, entry in auths.items()}
-    for key in _keys(reference):
+    entries = {_strip_scheme(key): entry for key, entry in auths.items()}
+    for key in _repository_keys(reference):
         entry = entries.get(key)
-        if isinstance(entry, dict) and (found := _entry(entry, f"{path}: auths.{key}")):
+        if isinstance(entry, dict) and (found := _read_entry(entry, f"{path}: auths.{key}")):
             return found
     return None
 
 
-def _keys(reference: Reference) -> Iterator[str]:
+def _repository_keys(reference: Reference) -> Iterator[str]:
     """Yield the keys of a repository, the most specific first."""
     parts = reference.repository.split("/")
     for count in range(len(parts), -1, -1):
         yield "/".join([reference.registry, *parts[:count]])
     if reference.registry == DOCKER_HUB:
-        yield _without_scheme(_HUB_KEY)
+        yield _strip_scheme(_HUB_KEY)
         yield reference.host
 
 
-def _without_scheme(key: str) -> str:
+def _strip_scheme(key: str) -> str:
     """Return a key without scheme, and without the API's path."""
     key = re.sub(r"^https?://", "", key).rstrip("/")
     return re.sub(r"/v[12]$", "", key)
 
 
-def _entry(entry: dict[str, Any], where: str) -> Credentials | None:
+def _read_entry(entry: dict[str, Any], where: str) -> Credentials | None:
     token = str(entry.get("identitytoken") or "")
     name, password = str(entry.get("username") or ""), str(entry.get("password") or "")
     if isinstance(entry.get("auth"), str) and entry["auth"]:
@@ -194,7 +194,7 @@ def _ask_helper(
     try:
         answer = msgspec.json.decode(result.stdout)
         name, secret = str(answer["Username"]), str(answer["Secret"])
-    except (*NOT_JSON, KeyError, TypeError):
+    except (*DECODE_ERRORS, KeyError, TypeError):
         raise _helper_error(program, "did not answer with JSON", path) from None
     return Credentials(identity_token=secret) if name == _TOKEN_USER else Credentials(name, secret)
 
@@ -220,7 +220,7 @@ class Challenge(Struct, frozen=True):
     parameters: dict[str, str] = {}
 
 
-class Fetch(Protocol):
+class Fetcher(Protocol):
     """A function that fetches a small document by URL, headers and (for a POST) form."""
 
     def __call__(self, url: str, headers: dict[str, str], form: bytes | None) -> tuple[int, bytes]:
@@ -247,7 +247,7 @@ def authorize(
     header: str,
     repository: str,
     credentials: Credentials | None,
-    fetch: Fetch,
+    fetch: Fetcher,
     *,
     plain_http: frozenset[str] = frozenset(),
 ) -> str:
@@ -271,14 +271,12 @@ def authorize(
         return f"Bearer {_fetch_token(bearer, repository, credentials, fetch, plain_http)}"
     if "basic" in challenges:
         if credentials is None or not credentials.username:
-            raise access_refused("the registry requires a name and a password")
+            raise access_error("the registry requires a name and a password")
         return credentials.basic
-    raise access_refused(
-        f"the registry requires an unknown kind of authentication: {header[:100]!r}"
-    )
+    raise access_error(f"the registry requires an unknown kind of authentication: {header[:100]!r}")
 
 
-def access_refused(problem: str) -> Unavailable:
+def access_error(problem: str) -> Unavailable:
     """Return the error for an image without permission to read."""
     return Unavailable(
         problem, field="image", hint="run docker login for it, or check the name of the image"
@@ -289,16 +287,16 @@ def _fetch_token(
     challenge: Challenge,
     repository: str,
     credentials: Credentials | None,
-    fetch: Fetch,
+    fetch: Fetcher,
     plain_http: frozenset[str],
 ) -> str:
     realm = challenge.parameters.get("realm", "")
     place = urlsplit(realm)
     safe = place.scheme == "https" or is_loopback(place.netloc) or place.netloc in plain_http
     if place.scheme not in ("http", "https") or not place.hostname:
-        raise access_refused(f"the registry names no token service: {realm[:100]!r}")
+        raise access_error(f"the registry names no token service: {realm[:100]!r}")
     if not safe:
-        raise access_refused(f"the registry's token service {place.netloc} does not use TLS")
+        raise access_error(f"the registry's token service {place.netloc} does not use TLS")
     query = {
         "service": challenge.parameters.get("service", ""),
         "scope": challenge.parameters.get("scope") or f"repository:{repository}:pull",
@@ -318,7 +316,7 @@ def _fetch_token(
         joint = "&" if place.query else "?"
         status, body = fetch(f"{realm}{joint}{urlencode(query)}", headers, None)
     if status in (401, 403):
-        raise access_refused("the registry's token service refuses these credentials")
+        raise access_error("the registry's token service refuses these credentials")
     if status != 200:
         raise Unavailable(f"the token service {place.netloc} answers {status}", field="image")
     return _read_token(body, place.netloc)
@@ -327,7 +325,7 @@ def _fetch_token(
 def _read_token(body: bytes, service: str) -> str:
     try:
         document = msgspec.json.decode(body)
-    except NOT_JSON:
+    except DECODE_ERRORS:
         document = None
     if isinstance(document, dict):
         token = document.get("token") or document.get("access_token")

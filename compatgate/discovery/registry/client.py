@@ -14,11 +14,16 @@ from msgspec import Struct
 
 from compatgate.discovery.registry import authentication
 from compatgate.discovery.registry.authentication import Credentials, find_credentials
-from compatgate.discovery.registry.limits import ImageOptions, damaged
-from compatgate.discovery.registry.manifest import ACCEPT, Descriptor
-from compatgate.discovery.registry.reference import Reference, is_digest, is_loopback
+from compatgate.discovery.registry.image_spec import (
+    ACCEPT,
+    Descriptor,
+    Reference,
+    is_digest,
+    is_loopback,
+)
+from compatgate.discovery.registry.limits import ImageOptions, damaged_error
 from compatgate.discovery.registry.transport import CHUNK, Response, Transport
-from compatgate.errors import BadInput, CompatgateError, Damaged, NotFound, Unavailable
+from compatgate.errors import BadInput, CompatgateError, DamagedContent, NotFound, Unavailable
 
 LARGEST_MANIFEST = 4 * 1024 * 1024
 LARGEST_CONFIG = 16 * 1024 * 1024
@@ -77,11 +82,13 @@ class Registry:
         algorithm = wanted.partition(":")[0] if wanted.startswith("sha512:") else "sha256"
         digest = f"{algorithm}:{hashlib.new(algorithm, data).hexdigest()}"
         if wanted and digest != wanted:
-            raise damaged(
+            raise damaged_error(
                 f"the manifest {locator} should have the digest {wanted}, it has {digest}"
             )
         if size is not None and len(data) != size:
-            raise damaged(f"the manifest {locator} should have {size} bytes, it has {len(data)}")
+            raise damaged_error(
+                f"the manifest {locator} should have {size} bytes, it has {len(data)}"
+            )
         return ManifestBytes(digest, media_type, data)
 
     def digest_of(self, locator: str) -> str | None:
@@ -183,7 +190,7 @@ class Registry:
     def refusal(self, answer: Response, what: str, verb: str = "read") -> CompatgateError:
         """Return the error for an unexpected answer."""
         if answer.status in (401, 403):
-            return authentication.access_refused(
+            return authentication.access_error(
                 f"{self.base} does not allow {self._repository} to be {verb}"
             )
         if answer.status == 404:
@@ -193,7 +200,7 @@ class Registry:
         return Unavailable(f"{self.base} answers {answer.status} for {what}", field="image")
 
 
-def registries_of(
+def list_registries(
     reference: Reference, transport: Transport, options: ImageOptions
 ) -> list[Registry]:
     """Return the servers of an image, mirrors first.
@@ -216,14 +223,14 @@ def registries_of(
             base,
             reference,
             transport,
-            _lookup(base, origin, reference, transport, options),
+            _credentials_finder(base, origin, reference, transport, options),
             options.plain_http,
         )
         for base in (*mirrors, origin)
     ]
 
 
-def _lookup(
+def _credentials_finder(
     base: str, origin: str, reference: Reference, transport: Transport, options: ImageOptions
 ) -> Callable[[], Credentials | None]:
     """Return a function that finds credentials: a mirror receives its own, never the registry's."""
@@ -285,5 +292,5 @@ class Blob:
             raise self._damaged(f"has the digest {found}")
         self.verified = True
 
-    def _damaged(self, what: str) -> Damaged:
-        return damaged(f"the blob {self._descriptor.digest} {what}")
+    def _damaged(self, what: str) -> DamagedContent:
+        return damaged_error(f"the blob {self._descriptor.digest} {what}")

@@ -18,8 +18,8 @@ from weakref import WeakSet
 from msgspec import Struct
 
 from compatgate.core.facts.nvidia import CudaArch
-from compatgate.core.facts.packages import FILES_ARE_READ, Packages
-from compatgate.errors import BadInput, Damaged, TimedOut, TooLarge
+from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
+from compatgate.errors import BadInput, DamagedContent, RegistryTimeout, RequestTooLarge
 
 Layers = Literal["auto", "all", "none"]
 MIRRORS = "COMPATGATE_REGISTRY_MIRRORS"
@@ -92,11 +92,11 @@ class ImageOptions(Struct, frozen=True):
     helpers: bool = True
     cache: str | None = None
     arch_facts: CudaArch | None = None
-    packages: Packages = FILES_ARE_READ
+    packages: Packages = NO_KNOWN_PACKAGES
     limits: Limits = Limits()
 
 
-def options_from_environment(
+def read_options(
     environment: Mapping[str, str] | None = None, *, cache: str | None = None
 ) -> ImageOptions:
     """Return the options of ``COMPATGATE_REGISTRY_MIRRORS`` and ``COMPATGATE_REGISTRY_CA``.
@@ -174,9 +174,9 @@ class Deadline:
         if not self.left:
             raise self.error(what)
 
-    def error(self, what: str) -> TimedOut:
+    def error(self, what: str) -> RegistryTimeout:
         """Return the error for a deadline that has passed."""
-        return TimedOut(
+        return RegistryTimeout(
             f"{what} took longer than the allowed {self.seconds:g} seconds",
             field="image",
             hint="allow more time, or use a nearer registry or mirror",
@@ -198,12 +198,12 @@ class Deadline:
                     continue
 
 
-def damaged(problem: str) -> Damaged:
+def damaged_error(problem: str) -> DamagedContent:
     """Return the error for bytes that do not match their digest or size."""
     hint = "nothing was stored; push the image again, or check the mirror or proxy"
-    return Damaged(problem, field="image", hint=hint)
+    return DamagedContent(problem, field="image", hint=hint)
 
 
-def too_large(problem: str) -> TooLarge:
+def too_large_error(problem: str) -> RequestTooLarge:
     """Return the error for an image that exceeds the limits."""
-    return TooLarge(problem, field="image", hint="nothing was stored")
+    return RequestTooLarge(problem, field="image", hint="nothing was stored")

@@ -22,8 +22,8 @@ from urllib3.exceptions import HTTPError, SSLError
 from urllib3.util import Timeout
 
 from compatgate import __version__
+from compatgate.discovery.registry.image_spec import is_loopback
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
-from compatgate.discovery.registry.reference import is_loopback
 from compatgate.errors import BadInput, Unavailable
 
 MOST_REDIRECTS = 5
@@ -32,9 +32,9 @@ CHUNK = 256 * 1024
 _CONNECT_SECONDS = 15.0
 _STALL_SECONDS = 60.0
 _ATTEMPTS = 3
-_BUSY = (429, 502, 503, 504)
+_BUSY_STATUSES = (429, 502, 503, 504)
 _READING = ("GET", "HEAD")
-_MOVED = (301, 302, 303, 307, 308)
+_REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 
 
 class Response:
@@ -64,7 +64,7 @@ class Response:
             data = self._raw.read1(size)
         except (HTTPError, OSError) as error:
             self._transport.deadline.check(what)
-            raise _unreachable(self.url, error) from None
+            raise _unreachable_error(self.url, error) from None
         self._transport.deadline.check(what)
         self._transport.bytes_read += len(data)
         return data
@@ -100,7 +100,7 @@ class Transport:
         self.deadline = deadline
         self.bytes_read = 0
         self._options = options
-        self._guard = Guard(options)
+        self._guard = AddressGuard(options)
         self._managers: dict[tuple[str, bool], urllib3.PoolManager] = {}
 
     def __enter__(self) -> Transport:
@@ -125,7 +125,7 @@ class Transport:
         for _ in range(MOST_REDIRECTS + 1):
             response = self._send(url, headers, body, method)
             location = response.headers.get("Location")
-            if response.status not in _MOVED or method not in _READING or not location:
+            if response.status not in _REDIRECT_STATUSES or method not in _READING or not location:
                 return response
             response.close()
             target = urljoin(url, location)
@@ -160,9 +160,9 @@ class Transport:
             except (HTTPError, OSError) as error:
                 self.deadline.check(f"asking {_host(url)}")
                 if last or isinstance(error, SSLError):
-                    raise _unreachable(url, error) from None
+                    raise _unreachable_error(url, error) from None
             else:
-                if last or response.status not in _BUSY:
+                if last or response.status not in _BUSY_STATUSES:
                     return response
                 response.close()
             time.sleep(min(0.2 * 4**attempt, self.deadline.left))
@@ -210,12 +210,12 @@ class Transport:
             else urllib3.PoolManager(maxsize=2, **settings)
         )
         # A proxy is the operator's choice, and checks its own connections.
-        guard = Guard(ImageOptions()) if proxy else self._guard
+        guard = AddressGuard(ImageOptions()) if proxy else self._guard
         manager.pool_classes_by_scheme = _watched_pools(self.deadline, guard)
         return manager
 
 
-def _watched_pools(deadline: Deadline, guard: Guard) -> dict[str, Any]:
+def _watched_pools(deadline: Deadline, guard: AddressGuard) -> dict[str, Any]:
     """Return pools whose connections reach only allowed addresses, and end at the deadline."""
 
     class Plain(HTTPConnection):
@@ -245,7 +245,7 @@ def _host(url: str) -> str:
     return urlsplit(url).netloc
 
 
-def _unreachable(url: str, error: Exception) -> Unavailable:
+def _unreachable_error(url: str, error: Exception) -> Unavailable:
     reason = str(getattr(error, "reason", None) or error)
     text = re.sub(
         r"^(<[^>]*>|\w+\(host=.*?\)): ", "", reason
@@ -260,10 +260,10 @@ def _unreachable(url: str, error: Exception) -> Unavailable:
 
 _Address = IPv4Address | IPv6Address
 _NAT64 = IPv6Network("64:ff9b::/96")
-_LOW = 2**32 - 1
+_LOW_BITS = 2**32 - 1
 
 
-class Guard:
+class AddressGuard:
     """A guard that refuses private addresses, except those of registries and mirrors.
 
     The guard checks a name before a request, its addresses before connecting, and the address of
@@ -318,7 +318,7 @@ class Guard:
         if address is None or self._free(host) or _is_public(address):
             return
         if not any(address in network for network in self._networks):
-            raise _redirect_refused(host)
+            raise _redirect_error(host)
 
     def _free(self, host: str) -> bool:
         return self._open or host.strip("[]").lower() in self._trusted
@@ -333,7 +333,7 @@ def _read_address(text: str) -> _Address | None:
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:
-        return IPv4Address(int(address) & _LOW)
+        return IPv4Address(int(address) & _LOW_BITS)
     return address.ipv4_mapped or address.sixtofour or address
 
 
@@ -342,7 +342,7 @@ def _is_public(address: _Address) -> bool:
     return address.is_global and not (address.is_multicast or address.is_reserved or local)
 
 
-def _redirect_refused(host: str) -> Unavailable:
+def _redirect_error(host: str) -> Unavailable:
     what = f"the server redirects to {host}, which is not a public address"
     hint = (
         "its token service or store of files is misconfigured, or is in a private network: "

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from compatgate.core.components import mention
-from compatgate.discovery.lockfiles.interface import Origin
+from compatgate.core.components import component_pattern
+from compatgate.discovery.lockfiles.interface import PackageOrigin
 from compatgate.discovery.observations import Conflict, Observation
 from compatgate.errors import BadInput
-from compatgate.strict_json import NOT_JSON
+from compatgate.strict_json import DECODE_ERRORS
 
 
 class Part(Struct, frozen=True):
@@ -86,13 +86,13 @@ class SbomReading(Struct, frozen=True):
     conflicts: tuple[Conflict, ...] = ()
     open: tuple[str, ...] = ()
     rest: dict[str, Any] = {}
-    origins: dict[str, Origin] = {}
+    origins: dict[str, PackageOrigin] = {}
 
 
 LARGEST_FILE = 64 * 1024 * 1024
 """In bytes; the SPDX document of a CUDA image with every file listed is about 40 MB."""
 MOST_PARTS = 200_000
-DEEPEST = 100
+MOST_LEVELS = 100
 
 
 def import_library(module: str) -> Any:
@@ -117,7 +117,7 @@ def read_json(text: str, name: str) -> dict[str, Any]:
     """
     try:
         document = msgspec.json.decode(text)
-    except NOT_JSON as error:
+    except DECODE_ERRORS as error:
         raise BadInput(f"is not valid JSON: {error}", field=name) from None
     if not isinstance(document, dict):
         raise BadInput("must be a JSON object", field=name)
@@ -134,7 +134,7 @@ def check_depth(document: Any, name: str) -> None:
     level, depth = [document], 0
     while level:
         depth += 1
-        if depth > DEEPEST:
+        if depth > MOST_LEVELS:
             raise BadInput("is nested too deeply", field=name)
         below: list[Any] = []
         for value in level:
@@ -163,20 +163,20 @@ def read_xml(text: str, name: str) -> Any:
     level, depth = [root], 0
     while level:
         depth += 1
-        if depth > DEEPEST:
+        if depth > MOST_LEVELS:
             raise BadInput("is nested too deeply", field=name)
         level = [child for element in level for child in element]
     return root
 
 
-_OF_PYTHON = re.compile(r"pkg:(?:pypi|conda)/", re.IGNORECASE)
+_PYTHON_PACKAGES = re.compile(r"pkg:(?:pypi|conda)/", re.IGNORECASE)
 """Prefixes of packages that may carry GPU code under any name."""
 
 
-def may_be_component(*texts: object) -> bool:
+def component_filter(*texts: object) -> bool:
     """Return a test for names and package URLs of possible components and GPU packages."""
-    known = mention()
+    known = component_pattern()
     return any(
-        isinstance(text, str) and bool(_OF_PYTHON.search(text) or known.search(text))
+        isinstance(text, str) and bool(_PYTHON_PACKAGES.search(text) or known.search(text))
         for text in texts
     )

@@ -18,29 +18,35 @@ from compatgate.core.facts.packages import Packages
 from compatgate.core.versions import parse_version
 from compatgate.core.vocabulary import NEEDS_URL
 from compatgate.discovery.lockfiles import stack_components
-from compatgate.discovery.lockfiles.gpu_packages import gpu_packages
-from compatgate.discovery.lockfiles.interface import Origin, Package
+from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages
+from compatgate.discovery.lockfiles.interface import ListedPackage, PackageOrigin
 from compatgate.discovery.lockfiles.platform import Markers, Platform
-from compatgate.discovery.lockfiles.text import decode
+from compatgate.discovery.lockfiles.text import decode_text
 from compatgate.discovery.observations import (
     Conflict,
     Observation,
-    several_versions,
-    two_cudas,
-    without_cuda,
+    find_cuda_conflicts,
+    find_open_versions,
+    find_unknown_cuda,
 )
-from compatgate.discovery.sbom.cyclonedx import CycloneDxJson, CycloneDxXml
+from compatgate.discovery.sbom.formats import (
+    CycloneDxJson,
+    CycloneDxXml,
+    SpdxJson,
+    SpdxTagValue,
+    SpdxXml,
+    SpdxYaml,
+)
 from compatgate.discovery.sbom.interface import (
     LARGEST_FILE,
     Part,
     Reader,
     SbomReading,
+    component_filter,
     import_library,
-    may_be_component,
 )
-from compatgate.discovery.sbom.spdx import SpdxJson, SpdxTagValue, SpdxXml, SpdxYaml
 from compatgate.discovery.signals import Signals, observe_package, read_signals
-from compatgate.errors import BadInput, Inconclusive
+from compatgate.errors import BadInput, InconclusiveInput
 
 READERS: tuple[Reader, ...] = (
     CycloneDxJson(),
@@ -77,7 +83,7 @@ def read_sbom(
         Inconclusive: the document is empty or lists no component.
     """
     name = os.path.basename(os.fspath(path_or_name)) or "sbom"
-    text = decode(data, name, LARGEST_FILE)
+    text = decode_text(data, name, LARGEST_FILE)
     reader = next((reader for reader in READERS if reader.recognises(text)), None)
     if reader is None:
         hint = "give CycloneDX (JSON, XML) or SPDX 2.x (JSON, YAML, XML, tag-value)"
@@ -85,24 +91,24 @@ def read_sbom(
     bill = reader.read(text, name)
     if not bill.listed:
         hint = "point the generator at the image or environment"
-        raise Inconclusive("lists no components", field=name, hint=hint)
-    parts = _for_platform(bill.parts, platform, name)
+        raise InconclusiveInput("lists no components", field=name, hint=hint)
+    parts = _filter_platform(bill.parts, platform, name)
     found = observe_parts(parts, name, read_signals(signals), known)
     rest = {key: value for key, value in bill.rest.items() if key != "open"}
-    measured = _measured(parts, rest.get("measured", {}), found.observations, name)
+    measured = _observe_measured(parts, rest.get("measured", {}), found.observations, name)
     found = replace(found, observations=(*found.observations, *measured))
     left = [*bill.rest.get("open", ()), *found.open]
     if not found.observations and not left and not rest:
         left.append(f"{name} holds no component of a GPU stack")
-    left += without_cuda(found.observations, found.of_index, name)
-    left += several_versions(found.observations, name)
-    conflicts = (*found.conflicts, *two_cudas(found.observations))
+    left += find_unknown_cuda(found.observations, found.of_index, name)
+    left += find_open_versions(found.observations, name)
+    conflicts = (*found.conflicts, *find_cuda_conflicts(found.observations))
     return SbomReading(
         bill.format, found.observations, conflicts, tuple(left[:50]), rest, found.origins
     )
 
 
-def _measured(
+def _observe_measured(
     parts: Iterable[Part], measured: Mapping[str, Any], seen: Iterable[Observation], file: str
 ) -> list[Observation]:
     """Observe parts with a record of their files as packages, whatever their names."""
@@ -116,7 +122,7 @@ def _measured(
     return list(found.values())
 
 
-def _for_platform(
+def _filter_platform(
     parts: tuple[Part, ...], platform: Platform | None, file: str
 ) -> tuple[Part, ...]:
     if platform is None or not any(part.marker for part in parts):
@@ -141,7 +147,7 @@ class BillComponents(Struct, frozen=True):
     observations: tuple[Observation, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     open: tuple[str, ...] = ()
-    origins: dict[str, Origin] = {}
+    origins: dict[str, PackageOrigin] = {}
     of_index: frozenset[str] = frozenset()
 
 
@@ -156,15 +162,15 @@ def observe_parts(
         signals: packages of Linux distributions and their components.
         known: packages of the index that carry GPU code.
     """
-    python: list[Package] = []
-    conda_packages: list[Package] = []
+    python: list[ListedPackage] = []
+    conda_packages: list[ListedPackage] = []
     observations: list[Observation] = []
     left: list[str] = []
     for part in parts:
         origin = f"{file}: {part.ref}"
         purl = _parse_purl(part.purl)
         if purl is None:
-            found = _by_name(part.name, part.version, origin, left, "derived")
+            found = _observe_by_name(part.name, part.version, origin, left, "derived")
             observations += found
         elif purl.type == "pypi":
             python.append(_package_of_purl(purl, origin, part))
@@ -176,10 +182,10 @@ def observe_parts(
             observations += [seen] if seen else []
         elif purl.type == "generic":
             version = purl.version or part.version
-            observations += _by_name(purl.name, version, origin, left, "metadata")
+            observations += _observe_by_name(purl.name, version, origin, left, "metadata")
     from_python = stack_components.observe_pypi(python, ())
     from_conda = stack_components.observe_conda(conda_packages)
-    gpu = gpu_packages([*python, *conda_packages], known)
+    gpu = find_gpu_packages([*python, *conda_packages], known)
     certain = (
         *from_python.observations,
         *from_conda.observations,
@@ -187,7 +193,7 @@ def observe_parts(
         *observations,
     )
     return BillComponents(
-        _without_guesses(certain),
+        _drop_guesses(certain),
         from_python.conflicts,
         (*left, *from_python.open, *from_conda.open, *gpu.open),
         gpu.origins,
@@ -206,25 +212,25 @@ def _parse_purl(text: str) -> Any:
         return None
 
 
-def _package_of_purl(purl: Any, origin: str, part: Part) -> Package:
+def _package_of_purl(purl: Any, origin: str, part: Part) -> ListedPackage:
     qualifiers = purl.qualifiers if isinstance(purl.qualifiers, dict) else {}
-    return Package(
+    return ListedPackage(
         purl.name,
         origin,
         version=purl.version or part.version or None,
         sources=tuple(qualifiers[key] for key in _SOURCES if key in qualifiers),
         build=qualifiers.get("build", ""),
-        channel=stack_components.channel_of(qualifiers.get("channel", "")),
+        channel=stack_components.parse_channel(qualifiers.get("channel", "")),
         ecosystem="conda" if purl.type == "conda" else "pypi",
     )
 
 
-def _by_name(
+def _observe_by_name(
     name: str, version: str, origin: str, left: list[str], confidence: Any
 ) -> list[Observation]:
     """Observe a part by its name alone: NVIDIA's archives, and parts without package URL."""
     text = name.rsplit("/", 1)[-1].lower()
-    if len(text) > 60 or text in _COMMON_WORDS or not may_be_component(text):
+    if len(text) > 60 or text in _COMMON_WORDS or not component_filter(text):
         return []
     resolved = find_component(text)
     if resolved is None:
@@ -243,7 +249,7 @@ def _by_name(
     return [Observation(component, version, origin, confidence)]
 
 
-def _without_guesses(found: Sequence[Observation]) -> tuple[Observation, ...]:
+def _drop_guesses(found: Sequence[Observation]) -> tuple[Observation, ...]:
     """Drop observations by name alone where a package URL states the component's version."""
     known = {o.component for o in found if o.confidence == "metadata"}
     return tuple(o for o in found if o.confidence == "metadata" or o.component not in known)

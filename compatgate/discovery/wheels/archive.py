@@ -23,9 +23,9 @@ from msgspec import Struct
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from compatgate.discovery.wheels.byte_files import ByteFile
-from compatgate.errors import BadInput, Damaged
+from compatgate.errors import BadInput, DamagedContent
 
-DAMAGE = (
+ZIP_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     LZMAError,
@@ -38,12 +38,11 @@ DAMAGE = (
 )
 """Errors that the standard library raises for damaged, encrypted or unusual zip files."""
 
-
 LARGEST_METADATA = 4 * 1024 * 1024
 LARGEST_RECORD = 64 * 1024 * 1024
 
 
-class Limits(Struct, frozen=True):
+class WheelLimits(Struct, frozen=True):
     """Limits on the content of a wheel; a larger wheel counts as hostile.
 
     Attributes:
@@ -61,7 +60,7 @@ class Limits(Struct, frozen=True):
     ratio_from: int = 64 * 1024**2
 
 
-class Identity(Struct, frozen=True):
+class WheelIdentity(Struct, frozen=True):
     """The package, version and requirements in a wheel's metadata.
 
     Attributes:
@@ -77,7 +76,7 @@ class Identity(Struct, frozen=True):
     requires_python: str | None = None
 
 
-def name_and_version(wheel: str) -> tuple[str, str]:
+def parse_wheel_name(wheel: str) -> tuple[str, str]:
     """Return the normalised name and version in a wheel's file name.
 
     Raises:
@@ -91,7 +90,7 @@ def name_and_version(wheel: str) -> tuple[str, str]:
     return str(name), str(version)
 
 
-def identity_of(metadata: bytes, label: str) -> Identity:
+def read_identity(metadata: bytes, label: str) -> WheelIdentity:
     """Read a ``METADATA`` file.
 
     Raises:
@@ -104,7 +103,7 @@ def identity_of(metadata: bytes, label: str) -> Identity:
     stated = (" ".join(str(r).split()) for r in headers.get_all("Requires-Dist", []))
     requires = tuple(dict.fromkeys(stated))
     python = headers.get("Requires-Python")
-    return Identity(
+    return WheelIdentity(
         str(canonicalize_name(str(name).strip())),
         str(version).strip(),
         requires,
@@ -124,14 +123,14 @@ class Archive:
         BadInput: the file is no wheel, is damaged, or exceeds the limits.
     """
 
-    def __init__(self, file: ByteFile, label: str, limits: Limits | None = None) -> None:
+    def __init__(self, file: ByteFile, label: str, limits: WheelLimits | None = None) -> None:
         self.label = label
         self._file = file
-        self._limits = limits or Limits()
+        self._limits = limits or WheelLimits()
         with wheel_errors(label):
             self._zip = zipfile.ZipFile(cast("IO[bytes]", file))
         self.members = self._checked(self._zip.infolist())
-        self.identity = identity_of(self._metadata(), label)
+        self.identity = read_identity(self._metadata(), label)
         self._digests = self._record()
 
     def read_member(
@@ -150,7 +149,7 @@ class Archive:
         """
         path = f"{self.label}: {member.filename}"
         with wheel_errors(path), self._zip.open(member) as opened:
-            stream = _Digested(opened)
+            stream = _DigestStream(opened)
             read(cast("IO[bytes]", stream))
             if not whole:
                 return
@@ -161,7 +160,7 @@ class Archive:
                 raise self._refused(member, what)
         said = self._digests.get(member.filename)
         if said and said != stream.digest():
-            raise Damaged(
+            raise DamagedContent(
                 "its SHA-256 is not the one that the wheel's RECORD states",
                 field=path,
                 hint="no record was made",
@@ -234,7 +233,7 @@ class Archive:
         return BadInput(what, field=f"{self.label}: {member.filename}")
 
 
-class _Digested:
+class _DigestStream:
     """A stream that hashes the bytes that are read."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -261,7 +260,7 @@ def wheel_errors(label: str) -> Iterator[None]:
     """
     try:
         yield
-    except DAMAGE as error:
+    except ZIP_ERRORS as error:
         raise BadInput(f"is no wheel, or a damaged one: {error}", field=label) from None
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror or error}", field=label) from None

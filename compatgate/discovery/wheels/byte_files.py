@@ -17,7 +17,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from compatgate.discovery.registry.transport import CHUNK, Response, Transport
-from compatgate.errors import BadInput, CompatgateError, Damaged, NotFound, Unavailable
+from compatgate.errors import BadInput, CompatgateError, DamagedContent, NotFound, Unavailable
 
 HASHED_CHUNK = 256 * 1024
 LARGEST_READ = 64 * 1024 * 1024
@@ -49,7 +49,7 @@ class ByteFile(Protocol):
         """Announce that the bytes up to ``end`` will be read in order."""
 
 
-class Seekable(RawIOBase):
+class SeekableFile(RawIOBase):
     """A base for files with a position and a size; subclasses read the bytes."""
 
     size: int
@@ -89,7 +89,7 @@ class Seekable(RawIOBase):
         return count
 
 
-class LocalFile(Seekable):
+class LocalFile(SeekableFile):
     """A file on this machine.
 
     Raises:
@@ -120,7 +120,7 @@ class LocalFile(Seekable):
         super().close()
 
 
-class HashedFile(Seekable):
+class HashedFile(SeekableFile):
     """A file whose bytes are all read and hashed in order after `begin`.
 
     Readers must go forward; skipped bytes are read too.
@@ -189,12 +189,12 @@ LARGEST_FILE = 64 * 1024**3
 WHOLE = 64 * 1024 * 1024
 """Bytes of the largest file that is read into memory from a server without ranges."""
 _WINDOW = 256 * 1024
-_GAP = 1024 * 1024
+_LONGEST_GAP = 1024 * 1024
 """Longest gap in bytes that is read and dropped instead of a new request."""
 _RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
 
 
-class Patience(Struct, frozen=True):
+class RetryPolicy(Struct, frozen=True):
     """A retry policy for broken connections.
 
     Attributes:
@@ -206,7 +206,7 @@ class Patience(Struct, frozen=True):
     seconds: float = 0.5
 
 
-class RangeFile(Seekable):
+class RangeFile(SeekableFile):
     """A file on a web server.
 
     One connection reads in order; a jump requests another range. A broken connection is replaced
@@ -234,14 +234,14 @@ class RangeFile(Seekable):
         *,
         size: int | None = None,
         headers: dict[str, str] | None = None,
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
     ) -> None:
         super().__init__()
         self.label = label
         self.validators: tuple[str, str] | None = None
         self._transport, self._url = transport, url
         self._headers = {"Accept-Encoding": "identity", **(headers or {})}
-        self._patience = patience or Patience()
+        self._patience = patience or RetryPolicy()
         self._response: Response | None = None
         self._at = 0  # position of the connection
         self._stop = 0  # where its range ends
@@ -317,7 +317,7 @@ class RangeFile(Seekable):
     def _reach(self, count: int) -> None:
         """Connect at the position, or skip bytes up to it."""
         gap = self.position - self._at
-        if self._response and 0 <= gap <= _GAP and self.position < self._stop:
+        if self._response and 0 <= gap <= _LONGEST_GAP and self.position < self._stop:
             while gap and (data := self._response.read(min(gap, CHUNK))):
                 gap -= len(data)
                 self._at += len(data)
@@ -413,9 +413,9 @@ class RangeFile(Seekable):
         )
         return error
 
-    def _damaged(self, problem: str) -> Damaged:
+    def _damaged(self, problem: str) -> DamagedContent:
         hint = "check the mirror or proxy; no record was written"
-        return Damaged(problem, field=self.label, hint=hint)
+        return DamagedContent(problem, field=self.label, hint=hint)
 
     def _hang_up(self) -> None:
         if self._response:

@@ -24,16 +24,20 @@ from packaging.version import InvalidVersion, Version
 from platformdirs import site_config_dir, user_config_dir
 
 from compatgate.discovery.lockfiles.platform import Platform
-from compatgate.discovery.lockfiles.wheel_builds import fitting_wheels
+from compatgate.discovery.lockfiles.wheel_builds import select_wheels
 from compatgate.discovery.registry.transport import Transport
-from compatgate.errors import BadInput, CompatgateError, Damaged, NotFound, Unavailable
+from compatgate.errors import BadInput, CompatgateError, DamagedContent, NotFound, Unavailable
 
 DEFAULT_INDEX = "https://pypi.org/simple"
 LARGEST_PAGE = 64 * 1024 * 1024
 LARGEST_METADATA = 4 * 1024 * 1024
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
 _NO_HASH = ("", "true")
-_MAY_LINK_TO = {"https": ("https",), "http": ("https", "http"), "file": ("https", "http", "file")}
+_ALLOWED_SCHEMES = {
+    "https": ("https",),
+    "http": ("https", "http"),
+    "file": ("https", "http", "file"),
+}
 """Allowed schemes of files by the page's scheme: no link leaves TLS or reaches local files."""
 
 
@@ -70,7 +74,7 @@ class IndexFile(Struct, frozen=True):
         return {"Authorization": f"Basic {encoded}"}
 
 
-def configured_indexes(
+def read_index_settings(
     environment: Mapping[str, str] | None = None, files: Sequence[str] | None = None
 ) -> tuple[str, ...]:
     """Return the indexes in the configuration of pip or uv, PyPI without one.
@@ -91,10 +95,10 @@ def configured_indexes(
     names = ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")
     more = [variables.get(name, "") for name in names] + [settings.get("extra-index-url", "")]
     urls = [first, *(url for text in more for url in text.split())]
-    return tuple(dict.fromkeys(_unnamed(url).rstrip("/") for url in urls))
+    return tuple(dict.fromkeys(_strip_name(url).rstrip("/") for url in urls))
 
 
-def _unnamed(url: str) -> str:
+def _strip_name(url: str) -> str:
     """Return ``https://...`` of uv's ``name=https://...``."""
     name, equals, rest = url.partition("=")
     return rest if equals and "/" not in name and "://" in rest else url
@@ -155,7 +159,7 @@ class PackageIndex:
             known = known or bool(files)
             by_version: dict[Version, list[IndexFile]] = {}
             for file in files:
-                if (found := _version_of(file.name)) is not None:
+                if (found := _wheel_version(file.name)) is not None:
                     by_version.setdefault(found, []).append(file)
             if wanted in by_version:
                 return by_version[wanted]
@@ -166,7 +170,7 @@ class PackageIndex:
                 what = f"{url} has several builds of it: {', '.join(map(str, sorted(builds)))}"
                 raise BadInput(what, field=f"{package}=={version}", hint="name one of them")
         what = "has no wheel of that version" if known else "has no wheel of that package"
-        places = ", ".join(map(without_credentials, self.urls))
+        places = ", ".join(map(strip_credentials, self.urls))
         hint = f"asked: {places}; name another index with --index"
         raise NotFound(f"the index {what}", field=f"{package}=={version}", hint=hint)
 
@@ -184,7 +188,9 @@ class PackageIndex:
             data, kind, page = self._page(page, credentials)
         if data is None:
             return []
-        raw = _from_json(data, page) if kind.endswith("json") else _from_html(data, page)
+        raw = (
+            _parse_json_page(data, page) if kind.endswith("json") else _parse_html_page(data, page)
+        )
         return list(_listed_file(raw, page, credentials))
 
     def metadata(self, file: IndexFile) -> bytes | None:
@@ -204,7 +210,7 @@ class PackageIndex:
             found = hashlib.sha256(data).hexdigest()
             if found != file.metadata:
                 what = f"its metadata has the SHA-256 {found}, the index states {file.metadata}"
-                raise Damaged(what, field=file.name, hint="no record was made")
+                raise DamagedContent(what, field=file.name, hint="no record was made")
         return data
 
     def _page(self, url: str, credentials: str) -> tuple[bytes | None, str, str]:
@@ -224,7 +230,7 @@ class PackageIndex:
                 kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
                 return response.read_all(largest), kind, response.url
         except CompatgateError as error:
-            error.field = without_credentials(url)
+            error.field = strip_credentials(url)
             error.hint = "check the index's URL, the network and the proxy"
             raise
 
@@ -235,16 +241,18 @@ def choose_wheel(files: Sequence[IndexFile], platform: Platform) -> list[IndexFi
     Without a wheel for the platform's Python, choose the one for the newest Python; among several
     releases of the C library, the newest.
     """
-    fitting = _fitting(files, platform) or _fitting(files, Platform(platform.os, platform.cpu))
-    return sorted(fitting, key=lambda file: _newness(file.name))[-1:]
+    fitting = _select_fitting(files, platform) or _select_fitting(
+        files, Platform(platform.os, platform.cpu)
+    )
+    return sorted(fitting, key=lambda file: _age_key(file.name))[-1:]
 
 
-def _fitting(files: Sequence[IndexFile], platform: Platform) -> list[IndexFile]:
-    names = {wheel.url for wheel in fitting_wheels([{"name": f.name} for f in files], platform)}
+def _select_fitting(files: Sequence[IndexFile], platform: Platform) -> list[IndexFile]:
+    names = {wheel.url for wheel in select_wheels([{"name": f.name} for f in files], platform)}
     return [file for file in files if file.name in names]
 
 
-def _newness(name: str) -> tuple[Any, ...]:
+def _age_key(name: str) -> tuple[Any, ...]:
     _, _, build, tags = parse_wheel_filename(name)
     pythons = [t.interpreter for t in tags if t.interpreter[2:].isdigit()]
     exact = [int(p[3:] or 0) for p in pythons if p.startswith("cp") and p[2:3] == "3"]
@@ -264,7 +272,7 @@ def _version(text: str) -> Version:
         raise BadInput("is not a version", field="version", value=text) from None
 
 
-def _version_of(wheel: str) -> Version | None:
+def _wheel_version(wheel: str) -> Version | None:
     try:
         return parse_wheel_filename(wheel)[1]
     except InvalidWheelFilename:
@@ -272,7 +280,7 @@ def _version_of(wheel: str) -> Version | None:
 
 
 def _listed_file(raw: list[dict[str, Any]], page: str, credentials: str) -> Iterator[IndexFile]:
-    schemes = _MAY_LINK_TO.get(urlsplit(page).scheme, ())
+    schemes = _ALLOWED_SCHEMES.get(urlsplit(page).scheme, ())
     for item in raw:
         url, fragment = urldefrag(urljoin(page, str(item.get("url", ""))))
         url, own = _split_credentials(url)
@@ -286,7 +294,7 @@ def _listed_file(raw: list[dict[str, Any]], page: str, credentials: str) -> Iter
         yield IndexFile(
             name,
             url,
-            sha256=_digest(digest) or digest_of_fragment(fragment),
+            sha256=_digest(digest) or parse_fragment_digest(fragment),
             size=size if isinstance(size, int) and size >= 0 else None,
             metadata=_metadata(item.get("core-metadata", item.get("data-dist-info-metadata"))),
             credentials=own or (credentials if same else ""),
@@ -295,7 +303,7 @@ def _listed_file(raw: list[dict[str, Any]], page: str, credentials: str) -> Iter
         )
 
 
-def digest_of_fragment(fragment: str) -> str | None:
+def parse_fragment_digest(fragment: str) -> str | None:
     """Return the SHA-256 of ``sha256=...``, None without one."""
     return _digest(fragment.removeprefix("sha256=")) if fragment.startswith("sha256=") else None
 
@@ -309,11 +317,11 @@ def _metadata(value: Any) -> str | None:
     if isinstance(value, dict):
         return _digest(value.get("sha256")) or ""
     if isinstance(value, str):
-        return digest_of_fragment(value) or ""
+        return parse_fragment_digest(value) or ""
     return "" if value else None
 
 
-def _from_json(data: bytes, page: str) -> list[dict[str, Any]]:
+def _parse_json_page(data: bytes, page: str) -> list[dict[str, Any]]:
     try:
         document = msgspec.json.decode(data)
         files = document["files"]
@@ -338,7 +346,7 @@ class _Links(HTMLParser):
             self.files.append({"url": found["href"], "core-metadata": value, "yanked": yanked})
 
 
-def _from_html(data: bytes, page: str) -> list[dict[str, Any]]:
+def _parse_html_page(data: bytes, page: str) -> list[dict[str, Any]]:
     parser = _Links()
     parser.feed(data.decode("utf-8", "replace"))
     return parser.files
@@ -367,6 +375,6 @@ def _split_credentials(url: str) -> tuple[str, str]:
     return urlunsplit(parts._replace(netloc=host)), user if at else ""
 
 
-def without_credentials(url: str) -> str:
+def strip_credentials(url: str) -> str:
     """Return a URL without user and password."""
     return _split_credentials(url)[0]

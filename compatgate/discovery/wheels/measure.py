@@ -21,28 +21,28 @@ from packaging.version import Version
 from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.records import Library, Record
 from compatgate.discovery.cache import MemberResult, WheelCache
-from compatgate.discovery.gpucode.source import Readable
+from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.registry.transport import Transport
 from compatgate.discovery.wheels import names
 from compatgate.discovery.wheels.archive import (
     Archive,
-    Identity,
-    Limits,
-    identity_of,
-    name_and_version,
+    WheelIdentity,
+    WheelLimits,
+    parse_wheel_name,
+    read_identity,
 )
-from compatgate.discovery.wheels.byte_files import HashedFile, LocalFile, Patience, RangeFile
-from compatgate.discovery.wheels.index import IndexFile, PackageIndex, digest_of_fragment
-from compatgate.discovery.wheels.members import kernel_files, read_kernels, read_library
+from compatgate.discovery.wheels.byte_files import HashedFile, LocalFile, RangeFile, RetryPolicy
+from compatgate.discovery.wheels.index import IndexFile, PackageIndex, parse_fragment_digest
+from compatgate.discovery.wheels.members import group_kernels, read_kernels, read_library
 from compatgate.discovery.wheels.names import (
-    alternatives,
-    concerns_gpus,
+    add_toolkits,
+    drop_package_links,
+    find_alternatives,
+    find_torch_release,
     is_any_library,
-    linked_outside,
-    torch_of_build,
-    with_toolkits,
+    is_gpu_library,
 )
-from compatgate.errors import Damaged
+from compatgate.errors import DamagedContent
 
 
 class Progress(Protocol):
@@ -58,7 +58,7 @@ class Progress(Protocol):
         """Count bytes that were read."""
 
 
-class NoProgress:
+class SilentProgress:
     """A listener that ignores progress."""
 
     def begin(self, wheel: str, size: int) -> None:
@@ -75,7 +75,7 @@ SMALL_WHEEL = 64 * 1024 * 1024
 """Largest size in bytes of a wheel that is always read as a whole, to verify its digest."""
 SHARE_READ_WHOLE = 0.75
 """Share of needed bytes from which on a wheel is read as a whole, to verify its digest."""
-WORTH_KEEPING = 1024 * 1024
+LARGE_MEMBER = 1024 * 1024
 """Stored bytes of a member from which on its result is cached at once."""
 
 
@@ -92,12 +92,12 @@ class MeasureOptions(Struct, frozen=True):
 
     toolkits: Mapping[str, str] = {}
     cache: str | None = None
-    limits: Limits = Limits()
-    patience: Patience = Patience()
+    limits: WheelLimits = WheelLimits()
+    patience: RetryPolicy = RetryPolicy()
     whole: bool = False
 
 
-def toolkits_of_ptx(facts: CudaArch) -> dict[str, str]:
+def list_ptx_toolkits(facts: CudaArch) -> dict[str, str]:
     """Return the first toolkit with each version of PTX: ``{"8.7": "12.8"}``."""
     first: dict[str, str] = {}
     for cuda in sorted(facts.toolkits, key=lambda text: tuple(map(int, text.split(".")))):
@@ -115,7 +115,7 @@ def measure_path(path: str, options: MeasureOptions, progress: Progress | None =
     """
     with closing(LocalFile(path)) as file:
         wheel = IndexFile(os.path.basename(path), "")
-        return _Measurement(wheel, options, progress or NoProgress()).of_file(HashedFile(file))
+        return _Measurement(wheel, options, progress or SilentProgress()).of_file(HashedFile(file))
 
 
 def measure_file(
@@ -136,14 +136,14 @@ def measure_file(
     memory = WheelCache(options.cache, wheel.sha256)
     known = memory.record()
     if known is not None and (known.verified == "whole" or not options.whole):
-        return _finish(known, options)
+        return _add_record_toolkits(known, options)
     if wheel.url.startswith("file:"):
         path = unquote(urlsplit(wheel.url).path)
         with closing(LocalFile(path)) as local:
-            work = _Measurement(wheel, options, progress or NoProgress())
+            work = _Measurement(wheel, options, progress or SilentProgress())
             return work.of_file(HashedFile(local))
     metadata = index.metadata(wheel)
-    stated = identity_of(metadata, wheel.name) if metadata is not None else None
+    stated = read_identity(metadata, wheel.name) if metadata is not None else None
     file = RangeFile(
         transport,
         wheel.url,
@@ -153,17 +153,17 @@ def measure_file(
         patience=options.patience,
     )
     with closing(file):
-        work = _Measurement(wheel, options, progress or NoProgress(), stated)
+        work = _Measurement(wheel, options, progress or SilentProgress(), stated)
         return work.of_file(HashedFile(file))
 
 
-def record_of(digest: str, options: MeasureOptions) -> Record | None:
+def read_record(digest: str, options: MeasureOptions) -> Record | None:
     """Return the cached record of a wheel by its SHA-256."""
     known = WheelCache(options.cache, digest).record()
-    return _finish(known, options) if known is not None else None
+    return _add_record_toolkits(known, options) if known is not None else None
 
 
-def wheel_at(url: str) -> IndexFile:
+def describe_url(url: str) -> IndexFile:
     """Describe a wheel by its URL, which may end in ``#sha256=...``.
 
     Raises:
@@ -173,11 +173,11 @@ def wheel_at(url: str) -> IndexFile:
     parts = urlsplit(address)
     user, at, host = parts.netloc.rpartition("@")
     name = unquote(parts.path.rpartition("/")[2])
-    name_and_version(name)
+    parse_wheel_name(name)
     return IndexFile(
         name,
         parts._replace(netloc=host).geturl(),
-        sha256=digest_of_fragment(fragment),
+        sha256=parse_fragment_digest(fragment),
         credentials=user if at else "",
     )
 
@@ -190,7 +190,7 @@ class _Measurement:
         wheel: IndexFile,
         options: MeasureOptions,
         progress: Progress,
-        stated: Identity | None = None,
+        stated: WheelIdentity | None = None,
     ) -> None:
         self._wheel = wheel
         self._options = options
@@ -204,7 +204,7 @@ class _Measurement:
         """Measure an open wheel."""
         archive = Archive(file, self._wheel.name, self._options.limits)
         identity = self._identified(archive)
-        left = [m for m in _chosen(archive.members) if not self._remembered(m)]
+        left = [m for m in _choose_members(archive.members) if not self._remembered(m)]
         archive.check_sizes(left)
         whole = self._reads_whole(file, left)
         total = file.size if whole else sum(m.compress_size for m in left)
@@ -216,15 +216,15 @@ class _Measurement:
         digest = self._verified(file) if whole else self._wheel.sha256
         record = self._record(archive, identity, digest, whole=whole)
         WheelCache(self._options.cache, digest).keep_record(record)
-        return _finish(record, self._options)
+        return _add_record_toolkits(record, self._options)
 
-    def _identified(self, archive: Archive) -> Identity:
+    def _identified(self, archive: Archive) -> WheelIdentity:
         """Return the wheel's identity; its name, its metadata and the index have to agree."""
-        name, version = name_and_version(self._wheel.name)
+        name, version = parse_wheel_name(self._wheel.name)
         for said in filter(None, (archive.identity, self._stated)):
             if said.package != name or Version(said.version) != Version(version):
                 what = f"its metadata is of {said.package} {said.version}"
-                raise Damaged(what, field=self._wheel.name, hint="no record was made")
+                raise DamagedContent(what, field=self._wheel.name, hint="no record was made")
         return self._stated or archive.identity
 
     def _remembered(self, member: ZipInfo) -> bool:
@@ -253,12 +253,12 @@ class _Measurement:
             else:
                 result = self._read_library(archive, member)
             # A stated digest counts only once all bytes were compared.
-            if member.compress_size >= WORTH_KEEPING and not self._options.whole:
+            if member.compress_size >= LARGE_MEMBER and not self._options.whole:
                 self._memory.keep_member(member.filename, member.CRC, member.file_size, result)
             self._take(member.filename, result)
 
     def _read_library(self, archive: Archive, member: ZipInfo) -> MemberResult:
-        def opener(read: Callable[[Readable], None], /, *, whole: bool) -> None:
+        def opener(read: Callable[[ByteReader], None], /, *, whole: bool) -> None:
             archive.read_member(member, read, whole=whole)
 
         label = f"{self._wheel.name}: {member.filename}"
@@ -276,15 +276,15 @@ class _Measurement:
         if self._wheel.sha256 not in (None, found):
             self._memory.forget()
             what = f"has the SHA-256 {found}, not {self._wheel.sha256}"
-            raise Damaged(what, field=self._wheel.name, hint="no record was made")
+            raise DamagedContent(what, field=self._wheel.name, hint="no record was made")
         return found
 
     def _record(
-        self, archive: Archive, identity: Identity, digest: str | None, *, whole: bool
+        self, archive: Archive, identity: WheelIdentity, digest: str | None, *, whole: bool
     ) -> Record:
-        kernels = kernel_files(self._libraries)
+        kernels = group_kernels(self._libraries)
         shared = [library for library in self._libraries if library.path not in kernels.paths]
-        libraries = linked_outside(shared, [one for one in shared if concerns_gpus(one)])
+        libraries = drop_package_links(shared, [one for one in shared if is_gpu_library(one)])
         libraries += kernels.libraries
         version = Version(identity.version)
         return Record(
@@ -296,15 +296,15 @@ class _Measurement:
             requires=tuple(dict.fromkeys(identity.requires)),
             requires_python=identity.requires_python,
             libraries=tuple(sorted(libraries, key=lambda library: library.path)),
-            alternatives=alternatives(library.path for library in libraries),
+            alternatives=find_alternatives(library.path for library in libraries),
             kernel_sources=sum(names.is_kernel_source(m.filename) for m in archive.members),
             unread=tuple(sorted(self._unread)),
-            built_for_torch=torch_of_build(identity.requires, str(version)),
+            built_for_torch=find_torch_release(identity.requires, str(version)),
             source=self._wheel.url,
         )
 
 
-def _chosen(members: Sequence[ZipInfo]) -> list[ZipInfo]:
+def _choose_members(members: Sequence[ZipInfo]) -> list[ZipInfo]:
     """Return the members that may hold GPU code or link against GPU libraries."""
     kinds = (is_any_library, names.is_kernel_file)
     return [m for m in members if m.file_size and any(kind(m.filename) for kind in kinds)]
@@ -320,6 +320,6 @@ def _end_of_run(members: Sequence[ZipInfo], number: int) -> int:
     return end
 
 
-def _finish(record: Record, options: MeasureOptions) -> Record:
+def _add_record_toolkits(record: Record, options: MeasureOptions) -> Record:
     """Add the toolkits of PTX to a record; they are facts, which may change."""
-    return replace(record, libraries=with_toolkits(record.libraries, options.toolkits))
+    return replace(record, libraries=add_toolkits(record.libraries, options.toolkits))

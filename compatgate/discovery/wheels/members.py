@@ -23,18 +23,18 @@ from compatgate.discovery.cache import MemberResult
 from compatgate.discovery.gpucode import GpuCode, newest, read_gpu_code
 from compatgate.discovery.gpucode.object_files import ELF_MAGIC as ELF
 from compatgate.discovery.gpucode.object_files import PE_MAGIC as PE
-from compatgate.discovery.gpucode.source import CHUNK, Readable
+from compatgate.discovery.gpucode.source import CHUNK, ByteReader
 from compatgate.discovery.wheels.archive import Archive
-from compatgate.discovery.wheels.elf_tables import read_elf_tables
-from compatgate.discovery.wheels.names import SYSTEM, is_kernel_file
-from compatgate.discovery.wheels.pe_tables import read_pe_tables
-from compatgate.discovery.wheels.stream_windows import WindowedStream
-from compatgate.discovery.wheels.tables import (
+from compatgate.discovery.wheels.library_tables import read_elf_tables, read_pe_tables
+from compatgate.discovery.wheels.names import (
     NO_TORCH_SYMBOLS,
+    SYSTEM_LIBRARY,
     LibraryTables,
     TableBytes,
     TorchSymbols,
+    is_kernel_file,
 )
+from compatgate.discovery.wheels.stream_windows import WindowedStream
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ LARGEST_SEARCHED = 2 * 1024 * 1024
 class StreamOpener(Protocol):
     """A function that opens a member of a wheel and reads it from its beginning."""
 
-    def __call__(self, read: Callable[[Readable], None], /, *, whole: bool) -> None:
+    def __call__(self, read: Callable[[ByteReader], None], /, *, whole: bool) -> None:
         """Read the member; ``whole``: read to its end, and verify its digest."""
 
 
@@ -89,8 +89,8 @@ def read_library(
     stream = WindowedStream(size, lambda read: opener(read, whole=False), search=searched)
     found: list[GpuCode] = []
 
-    def read(file: Readable) -> None:
-        start = _exactly(file, len(ELF))
+    def read(file: ByteReader) -> None:
+        start = _read_exactly(file, len(ELF))
         if not start.startswith((ELF, PE)):
             return
         stream.begin(file, start)
@@ -104,7 +104,7 @@ def read_library(
         return None
     skipped = named_only and searched and not stream.named and not found[0].entries
     tables = LibraryTables() if skipped else _tables(stream, label)
-    return _reading(path, found[0], tables, stream.named)
+    return _build_reading(path, found[0], tables, stream.named)
 
 
 def read_open_library(path: str, file: BinaryIO, size: int, label: str) -> LibraryReading | None:
@@ -124,16 +124,18 @@ def read_open_library(path: str, file: BinaryIO, size: int, label: str) -> Libra
     Raises:
         BadInput: the file is damaged.
     """
-    if not _exactly(file, len(ELF)).startswith((ELF, PE)):
+    if not _read_exactly(file, len(ELF)).startswith((ELF, PE)):
         return None
     file.seek(0)
     code = read_gpu_code(file, size=size, name=label)
-    return _reading(path, code, _tables(_OpenBytes(file, size), label), set())
+    return _build_reading(path, code, _tables(_OpenBytes(file, size), label), set())
 
 
-def _reading(path: str, code: GpuCode, tables: LibraryTables, named: set[str]) -> LibraryReading:
+def _build_reading(
+    path: str, code: GpuCode, tables: LibraryTables, named: set[str]
+) -> LibraryReading:
     units = code.units
-    needed = dict.fromkeys(name for name in tables.needed if not SYSTEM.fullmatch(name))
+    needed = dict.fromkeys(name for name in tables.needed if not SYSTEM_LIBRARY.fullmatch(name))
     library = Library(
         path,
         soname=tables.soname,
@@ -165,7 +167,7 @@ def _names_in_data(named: set[str], known: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in named if not {name, name.lower()} & linked))
 
 
-def _exactly(file: Readable, count: int) -> bytes:
+def _read_exactly(file: ByteReader, count: int) -> bytes:
     data = b""
     while len(data) < count and (more := file.read(count - len(data))):
         data += more
@@ -228,10 +230,10 @@ def read_kernels(archive: Archive, member: ZipInfo) -> MemberResult:
         found.append(code)
 
     archive.read_member(member, read)
-    return MemberResult(library_of_code(member.filename, found[0])) if found else MemberResult()
+    return MemberResult(describe_code_file(member.filename, found[0])) if found else MemberResult()
 
 
-def library_of_code(path: str, code: GpuCode) -> Library | None:
+def describe_code_file(path: str, code: GpuCode) -> Library | None:
     """Describe a file of GPU code; None where it has none."""
     if not code.entries:
         return None
@@ -247,7 +249,7 @@ def library_of_code(path: str, code: GpuCode) -> Library | None:
     )
 
 
-def kernel_files(libraries: Sequence[Library]) -> KernelFiles:
+def group_kernels(libraries: Sequence[Library]) -> KernelFiles:
     """Group the files of GPU code by folder and kind."""
     files = [library for library in libraries if is_kernel_file(library.path)]
     groups: dict[str, list[Library]] = {}

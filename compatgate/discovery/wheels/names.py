@@ -1,17 +1,27 @@
-"""Recognise libraries and files of GPUs, alternatives, and the torch of a build by names.
+"""Recognise libraries of GPUs by their names, and what they need from torch by their symbols.
 
 `is_gpu_library` and the functions below choose the libraries in the record of a package.
+
+libtorch and libc10 have no symbol versions. An extension that was built for another torch needs a
+C++ symbol that the installed torch does not define, and its import fails. On Windows the import
+table names the library that must define a symbol. Names of Microsoft's compiler begin with ``?``
+and name the innermost scope first, up to ``@@``.
+
+Source: System V ABI ("Symbol Table"); Itanium C++ ABI ("Mangling"); Microsoft, "Decorated Names".
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 
-from compatgate.core.facts.records import Library
+from compatgate.core.facts.records import Library, TorchAbi
 from compatgate.core.package_wheels import torch_of_label
 
 _FAMILIES = (
@@ -38,14 +48,14 @@ _FAMILIES = (
     "shm_nvidia",
 )
 _NAME = rf"lib(?:{'|'.join(_FAMILIES)})[A-Za-z0-9_+-]{{0,60}}"
-OF_GPUS = re.compile(_NAME)
+GPU_LIBRARY_NAME = re.compile(_NAME)
 """Pattern for names of libraries of CUDA, ROCm, torch, JAX and their dependents."""
 NAME_IN_DATA = re.compile(rb"lib[A-Za-z0-9_+-]{2,63}\.so(?:\.\d{1,4}){0,4}\x00")
 """Pattern for a whole name of a library in data, as an argument of ``dlopen``."""
-_OF_GPUS_ON_WINDOWS = re.compile(
+_WINDOWS_GPU_LIBRARY = re.compile(
     rf"(?i:(?:lib)?(?:{'|'.join(_FAMILIES)})[A-Za-z0-9_.+-]{{0,60}}\.dll)"
 )
-SYSTEM = re.compile(
+SYSTEM_LIBRARY = re.compile(
     r"(?:lib(?:c|m|dl|rt|util|pthread|resolv|anl|nsl|stdc\+\+|gcc_s|gomp|atomic|mvec)\.so[.\d]*"
     r"|libc\.musl-\w+\.so\.1|ld-(?:linux|musl)[\w-]*\.so[.\d]*|ld64\.so[.\d]*"
     r"|(?i:(?:(?:api|ext)-ms-win-[\w-]+|msvc[pr]\w+|vcruntime\w+|vcomp\w+|concrt\w+|ucrtbase\w*"
@@ -56,9 +66,9 @@ SYSTEM = re.compile(
 """Pattern for the C and C++ runtime; on Windows also for system libraries and Python."""
 
 
-def is_of_gpus(soname: str) -> bool:
+def is_gpu_library_name(soname: str) -> bool:
     """Return whether a soname or the name of a DLL belongs to a GPU library."""
-    return bool(OF_GPUS.match(soname) or _OF_GPUS_ON_WINDOWS.fullmatch(soname))
+    return bool(GPU_LIBRARY_NAME.match(soname) or _WINDOWS_GPU_LIBRARY.fullmatch(soname))
 
 
 def is_kernel_file(path: str) -> bool:
@@ -96,7 +106,7 @@ _NUMBER_OF_CUDA = re.compile(r"(?<![a-z])(cuda|cu|rocm)[_-]?\d{2,3}(?![0-9a-z])"
 _FOLDER = re.compile(r"(?:sm|cu|cuda|rocm|arch|compute)[_-]?\d{2,3}[af]?(?:_\d)?")
 
 
-def alternatives(paths: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+def find_alternatives(paths: Iterable[str]) -> tuple[tuple[str, ...], ...]:
     """Group the libraries of which a program loads one.
 
     A group has libraries of one folder whose names differ in the number of a CUDA or ROCm release
@@ -113,7 +123,7 @@ def alternatives(paths: Iterable[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(sorted(group)) for _, group in sorted(groups.items()) if len(group) > 1)
 
 
-def torch_of_build(requires: Sequence[str], version: str) -> str | None:
+def find_torch_release(requires: Sequence[str], version: str) -> str | None:
     """Return the torch release of a wheel's build, as ``2.8``, from its pins or local label.
 
     Labels look like ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
@@ -138,23 +148,23 @@ def _pinned_torch(text: str) -> str | None:
     return None
 
 
-def concerns_gpus(library: Library) -> bool:
+def is_gpu_library(library: Library) -> bool:
     """Return whether a library concerns GPUs, by its code, its links or its name."""
-    return is_tied(library) or any(is_of_gpus(name) for name in library.opens)
+    return uses_gpu_libraries(library) or any(is_gpu_library_name(name) for name in library.opens)
 
 
-def is_tied(library: Library) -> bool:
+def uses_gpu_libraries(library: Library) -> bool:
     """Return whether a library has GPU code or GPU links; ``dlopen`` does not count."""
     named = (library.soname or file_name(library.path), *library.needs)
     return bool(
         library.carries_code
         or library.symbols
         or library.torch
-        or any(is_of_gpus(name) for name in named)
+        or any(is_gpu_library_name(name) for name in named)
     )
 
 
-def linked_outside(shared: Sequence[Library], listed: Sequence[Library]) -> list[Library]:
+def drop_package_links(shared: Sequence[Library], listed: Sequence[Library]) -> list[Library]:
     """Return the listed libraries without needed libraries of the same package.
 
     Args:
@@ -170,7 +180,7 @@ def linked_outside(shared: Sequence[Library], listed: Sequence[Library]) -> list
     ]
 
 
-def with_toolkits(libraries: Sequence[Library], toolkits: Mapping[str, str]) -> tuple[Library, ...]:
+def add_toolkits(libraries: Sequence[Library], toolkits: Mapping[str, str]) -> tuple[Library, ...]:
     """Add the toolkits of PTX to libraries; they are facts, which may change."""
     return tuple(
         replace(one, ptx_cuda=one.ptx_cuda or toolkits.get(one.ptx_isa or "")) for one in libraries
@@ -180,3 +190,127 @@ def with_toolkits(libraries: Sequence[Library], toolkits: Mapping[str, str]) -> 
 def file_name(path: str) -> str:
     """Return the name of a file."""
     return path.rpartition("/")[2]
+
+
+_TORCH = re.compile(rb"_Z(?:N[VK]{0,2}|T[VIS]N?|GV)(?:3c10|2at|5torch|6caffe2)")
+_TORCH_C = re.compile(rb"(?:aoti_torch_|torch_(?:call|library|get|list|string|from|parallel))\w")
+_WINDOWS_TORCH = re.compile(rb"\?.*@(?:c10|at|torch|caffe2)@@")
+_OLD_STRING = re.compile(rb"[ERK]Ss(?![a-z])")
+_WEAK_BINDING = 2
+
+
+class TorchSymbols(Struct, frozen=True):
+    """C++ symbols of torch in one shared object.
+
+    Attributes:
+        abi: ABI in the form of a record; None where the object needs nothing from torch.
+        asks: mangled undefined symbols that torch must define.
+        defines: hashes of defined symbols; valid within one process.
+    """
+
+    abi: TorchAbi | None = None
+    asks: frozenset[bytes] = frozenset()
+    defines: frozenset[int] = frozenset()
+
+
+NO_TORCH_SYMBOLS = TorchSymbols()
+
+
+def read_torch_symbols(names: bytes, symbols: Iterable[tuple[bytes, bool, int]]) -> TorchSymbols:
+    """Find torch's symbols in a library of Linux.
+
+    Args:
+        names: the whole table of names, for a quick test.
+        symbols: name, whether it is undefined, and its binding.
+    """
+    if not _TORCH.search(names) and not _TORCH_C.search(names):
+        return NO_TORCH_SYMBOLS
+    undefined, asks, defines, stable = set(), set(), set(), False
+    for name, missing, binding in symbols:
+        if _TORCH.match(name):
+            if not missing:
+                defines.add(hash(name))
+                continue
+            undefined.add(name)
+            if binding != _WEAK_BINDING:
+                asks.add(name)
+        elif missing and _TORCH_C.match(name):
+            stable = True
+    return TorchSymbols(_read_abi(undefined, stable=stable), frozenset(asks), frozenset(defines))
+
+
+def read_windows_symbols(imported: Iterable[bytes], exported: Iterable[bytes]) -> TorchSymbols:
+    """Find torch's symbols in the tables of a Windows library.
+
+    Args:
+        imported: names that the library imports from torch.
+        exported: names that the library defines.
+    """
+    asks, stable = set(), False
+    for name in imported:
+        if _WINDOWS_TORCH.match(name):
+            asks.add(name)
+        elif _TORCH_C.match(name):
+            stable = True
+    defines = frozenset(hash(name) for name in exported if _WINDOWS_TORCH.match(name))
+    return TorchSymbols(_read_abi(asks, stable=stable), frozenset(asks), defines)
+
+
+def _read_abi(undefined: set[bytes], *, stable: bool) -> TorchAbi | None:
+    found = sorted(undefined)
+    if not found:
+        return TorchAbi(stable=True) if stable else None
+    cxx11 = None
+    if any(b"__cxx11" in name or b"B5cxx11" in name for name in found):
+        cxx11 = True
+    elif any(_OLD_STRING.search(name) for name in found):
+        cxx11 = False
+    digest = hashlib.sha256(b"\n".join(found)).hexdigest()[:16]
+    return TorchAbi(cxx11=cxx11, symbols=len(found), digest=digest)
+
+
+LARGEST_TABLES = 64 * 1024 * 1024
+"""Largest size in bytes of one ELF file's tables."""
+LARGEST_PE_TABLES = 40 * 1024 * 1024
+"""Largest size in bytes of one PE file's tables, which are kept in one piece."""
+VERSIONED_SYMBOL = re.compile(rb"_{0,2}nv[A-Za-z]{3,60}_(\d{1,2}_\d{1,2})")
+"""Pattern for symbols with a version in their name: ``__nvJitLinkCreate_12_4``."""
+
+
+class LibraryTables(Struct):
+    """The dynamic tables of an ELF file, or the import and export tables of a PE file.
+
+    Attributes:
+        complete: all tables could be read.
+    """
+
+    soname: str | None = None
+    needed: tuple[str, ...] = ()
+    symbols: dict[str, tuple[str, ...]] = {}
+    defines: tuple[str, ...] = ()
+    torch: TorchSymbols = NO_TORCH_SYMBOLS
+    complete: bool = True
+
+
+class TableBytes(Protocol):
+    """The bytes of an open file, or of a stream that has passed.
+
+    Attributes:
+        size: size of the file in bytes.
+    """
+
+    size: int
+
+    def kept(self, offset: int, count: int, /) -> bytes:
+        """Return kept bytes; fewer at the end of the file or of a kept part."""
+
+    def again(self, offset: int, count: int, /) -> bytes:
+        """Return bytes, ``b""`` where they are not available."""
+
+    def fetch_all(self, ranges: Sequence[tuple[int, int]], /) -> None:
+        """Keep these bytes too."""
+
+
+def sort_versions(versions: Iterable[str]) -> tuple[str, ...]:
+    """Return versions of symbols in order, ``12_4`` before ``12_10``."""
+    return tuple(sorted(versions, key=lambda text: tuple(map(int, text.split("_")))))

@@ -18,7 +18,7 @@ from packaging.version import Version
 from compatgate.core.facts.records import Record
 from compatgate.core.package_finder import OpenPackage
 from compatgate.discovery.cache import read_choice, write_choice
-from compatgate.discovery.lockfiles.interface import Origin
+from compatgate.discovery.lockfiles.interface import PackageOrigin
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.discovery.registry.transport import Transport
@@ -26,12 +26,12 @@ from compatgate.discovery.wheels.index import (
     IndexFile,
     PackageIndex,
     choose_wheel,
-    without_credentials,
+    strip_credentials,
 )
-from compatgate.discovery.wheels.measure import MeasureOptions, Progress, measure_file, record_of
-from compatgate.errors import BadInput, CompatgateError, Damaged, NotFound, Unavailable
+from compatgate.discovery.wheels.measure import MeasureOptions, Progress, measure_file, read_record
+from compatgate.errors import BadInput, CompatgateError, DamagedContent, NotFound, Unavailable
 
-LONGEST_S = 900.0
+TIME_LIMIT_S = 900.0
 """Time limit for one wheel, in seconds."""
 _PYPI = "pypi.org"
 _LONGEST_WHY = 500
@@ -50,7 +50,7 @@ class WheelSources(Struct, frozen=True):
     indexes: tuple[str, ...]
     others: bool = True
     transport: ImageOptions = ImageOptions()
-    seconds: float = LONGEST_S
+    seconds: float = TIME_LIMIT_S
 
 
 class PackageRequest(Struct, frozen=True):
@@ -62,7 +62,7 @@ class PackageRequest(Struct, frozen=True):
     """
 
     package: OpenPackage
-    origin: Origin
+    origin: PackageOrigin
 
     @property
     def platform(self) -> Platform:
@@ -93,16 +93,16 @@ class MeasureResult(Struct, frozen=True):
     transient: bool = False
 
 
-def request_of(package: OpenPackage) -> PackageRequest:
+def build_request(package: OpenPackage) -> PackageRequest:
     """Describe a package by its stack alone."""
     wheel = package.wheel
     digests = (wheel.sha256,) if wheel and wheel.sha256 else ()
     indexes = (wheel.index if wheel else "",)
-    origin = Origin(package.name, package.version.text, indexes=indexes, digests=digests)
+    origin = PackageOrigin(package.name, package.version.text, indexes=indexes, digests=digests)
     return PackageRequest(package, origin)
 
 
-def find_known(
+def find_record(
     wanted: PackageRequest, sources: WheelSources, options: MeasureOptions, *, aged: bool
 ) -> Record | None:
     """Return the record of an earlier measurement without any request.
@@ -120,16 +120,18 @@ def find_known(
     digests = [locked.sha256] if locked and locked.sha256 else []
     if not digests and len(wanted.origin.digests) == 1:
         digests = list(wanted.origin.digests)
-    if not digests and (choice := read_choice(options.cache, _key(wanted, sources), aged=aged)):
+    if not digests and (
+        choice := read_choice(options.cache, _choice_key(wanted, sources), aged=aged)
+    ):
         digests = [choice.sha256]
     for digest in digests:
-        found = record_of(digest, options)
-        if found is not None and _is_of(found, wanted):
-            return _named_as_in_stack(found, wanted)
+        found = read_record(digest, options)
+        if found is not None and _matches_request(found, wanted):
+            return _rename_record(found, wanted)
     return None
 
 
-def measure_now(
+def measure_package(
     wanted: PackageRequest,
     sources: WheelSources,
     options: MeasureOptions,
@@ -159,7 +161,7 @@ def measure_now(
     raise failed or NotFound("no index is configured for it", field=wanted.release)
 
 
-def find_or_measure(
+def find_or_measure_package(
     wanted: PackageRequest,
     sources: WheelSources,
     options: MeasureOptions,
@@ -169,17 +171,19 @@ def find_or_measure(
 ) -> MeasureResult:
     """Find or measure a record; report every error in the result."""
     try:
-        if known := find_known(wanted, sources, options, aged=not network):
+        if known := find_record(wanted, sources, options, aged=not network):
             return MeasureResult(wanted, known)
         if not network:
             return MeasureResult(wanted, why="no earlier measurement of its wheel is kept here")
-        return MeasureResult(wanted, measure_now(wanted, sources, options, progress), fresh=True)
+        return MeasureResult(
+            wanted, measure_package(wanted, sources, options, progress), fresh=True
+        )
     except Exception as error:  # a hostile wheel must not stop the other answers
         transient = isinstance(error, Unavailable)
         return MeasureResult(wanted, why=explain_failure(error, wanted), transient=transient)
 
 
-def measure_all(
+def measure_packages(
     wanted: Sequence[PackageRequest],
     sources: WheelSources,
     options: MeasureOptions,
@@ -199,7 +203,9 @@ def measure_all(
                 number, item = next(left, (-1, None))
             if item is None:
                 return
-            results[number] = find_or_measure(item, sources, options, progress, network=network)
+            results[number] = find_or_measure_package(
+                item, sources, options, progress, network=network
+            )
 
     # An interrupted command must not wait for its threads.
     threads = [threading.Thread(target=work, daemon=True) for _ in wanted[:at_once]]
@@ -215,7 +221,7 @@ def explain_failure(error: Exception, wanted: PackageRequest) -> str:
     if not isinstance(error, CompatgateError):
         return f"its wheel could not be read ({type(error).__name__})"
     about = error.field or ""
-    where = "" if about in ("", "image", wanted.release) else f"{without_credentials(about)}: "
+    where = "" if about in ("", "image", wanted.release) else f"{strip_credentials(about)}: "
     return f"{where}{error.problem}"[:_LONGEST_WHY]
 
 
@@ -236,11 +242,11 @@ def _wheel_places(wanted: PackageRequest, sources: WheelSources) -> Iterator[_Wh
     own = tuple(url.rstrip("/") for url in sources.indexes)
     for named in wanted.origin.indexes:
         url = named.rstrip("/")
-        if not url or urlsplit(url).hostname == _PYPI or url in map(without_credentials, own):
-            same = [one for one in own if without_credentials(one) == url]
+        if not url or urlsplit(url).hostname == _PYPI or url in map(strip_credentials, own):
+            same = [one for one in own if strip_credentials(one) == url]
             yield from (_WheelPlace(one, own=True) for one in same or own)
         elif not sources.others:
-            what = f"its index {without_credentials(url)} is not allowed here"
+            what = f"its index {strip_credentials(url)} is not allowed here"
             raise BadInput(what, field=wanted.release)
         elif urlsplit(url).scheme in ("https", "http", "file"):
             yield _WheelPlace(url)
@@ -258,19 +264,19 @@ def _measure_at(
     progress: Progress | None,
 ) -> Record:
     index = PackageIndex((place.index,) if place.index else (), transport)
-    file = place.file or _listed(index, wanted)
+    file = place.file or _choose_listed(index, wanted)
     vouched = place.own and file.sha256 is not None
     options = replace(options, whole=not vouched)
-    record = measure_file(_verified(file, wanted), index, transport, options, progress)
-    if not _is_of(record, wanted):
+    record = measure_file(_verify_digest(file, wanted), index, transport, options, progress)
+    if not _matches_request(record, wanted):
         what = f"its wheel is of {record.package} {record.version}"
-        raise Damaged(what, field=wanted.release, hint="no record was made")
+        raise DamagedContent(what, field=wanted.release, hint="no record was made")
     if record.sha256:
-        write_choice(options.cache, _key(wanted, sources), record.wheel, record.sha256)
-    return _named_as_in_stack(record, wanted)
+        write_choice(options.cache, _choice_key(wanted, sources), record.wheel, record.sha256)
+    return _rename_record(record, wanted)
 
 
-def _listed(index: PackageIndex, wanted: PackageRequest) -> IndexFile:
+def _choose_listed(index: PackageIndex, wanted: PackageRequest) -> IndexFile:
     """Choose the wheel on an index: the locked one, else the installer's choice.
 
     Raises:
@@ -292,7 +298,7 @@ def _listed(index: PackageIndex, wanted: PackageRequest) -> IndexFile:
     return chosen[0]
 
 
-def _verified(file: IndexFile, wanted: PackageRequest) -> IndexFile:
+def _verify_digest(file: IndexFile, wanted: PackageRequest) -> IndexFile:
     """Return a wheel with the digest in the lock.
 
     Raises:
@@ -302,32 +308,34 @@ def _verified(file: IndexFile, wanted: PackageRequest) -> IndexFile:
     stated = locked.sha256 if locked else digests[0] if len(digests) == 1 else None
     if stated and file.sha256 not in (None, stated):
         what = f"the index states the SHA-256 {file.sha256}, the lock {stated}"
-        raise Damaged(what, field=file.name, hint="no record was made")
+        raise DamagedContent(what, field=file.name, hint="no record was made")
     return replace(file, sha256=stated or file.sha256)
 
 
 def _locked_file(wanted: PackageRequest) -> IndexFile | None:
     """Return the installer's choice among the wheels in the lock."""
     files = [
-        IndexFile(_name_of(wheel.url), wheel.url.partition("#")[0], sha256=wheel.sha256 or None)
+        IndexFile(
+            _url_file_name(wheel.url), wheel.url.partition("#")[0], sha256=wheel.sha256 or None
+        )
         for wheel in wanted.origin.wheels
         if not wheel.label
     ]
     return next(iter(choose_wheel(files, wanted.platform)), None)
 
 
-def _name_of(url: str) -> str:
+def _url_file_name(url: str) -> str:
     path = url.partition("#")[0].partition("?")[0].replace("\\", "/")
     return unquote(path.rpartition("/")[2])
 
 
-def _is_of(record: Record, wanted: PackageRequest) -> bool:
+def _matches_request(record: Record, wanted: PackageRequest) -> bool:
     """Return whether a record matches package and release; a digest may belong to another wheel."""
     same = Version(record.version).public == Version(wanted.package.version.public).public
     return same and record.package == wanted.origin.name
 
 
-def _named_as_in_stack(record: Record, wanted: PackageRequest) -> Record:
+def _rename_record(record: Record, wanted: PackageRequest) -> Record:
     """Return the record under the name and version of the stack.
 
     A component has another name than its package, and only the index may name the build.
@@ -343,10 +351,10 @@ def _named_as_in_stack(record: Record, wanted: PackageRequest) -> Record:
     return replace(record, package=package.name, version=package.version.text)
 
 
-def _key(wanted: PackageRequest, sources: WheelSources) -> list[object]:
+def _choice_key(wanted: PackageRequest, sources: WheelSources) -> list[object]:
     package, origin = wanted.package, wanted.origin
-    indexes = [without_credentials(url) for url in (*origin.indexes, "|", *sources.indexes)]
+    indexes = [strip_credentials(url) for url in (*origin.indexes, "|", *sources.indexes)]
     file = package.wheel.file if package.wheel else ""
-    names = [_name_of(wheel.url) for wheel in origin.wheels]
+    names = [_url_file_name(wheel.url) for wheel in origin.wheels]
     platform = [package.os, package.cpu, package.python.text if package.python else ""]
     return [origin.name, origin.version, *platform, file, names, list(origin.digests), indexes]

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from compatgate.discovery.gpucode import object_files
-from compatgate.discovery.gpucode.source import Readable
-from compatgate.discovery.wheels.names import NAME_IN_DATA, is_of_gpus
-from compatgate.discovery.wheels.tables import LARGEST_PE_TABLES
+from compatgate.discovery.gpucode.source import ByteReader
+from compatgate.discovery.wheels.names import LARGEST_PE_TABLES, NAME_IN_DATA, is_gpu_library_name
 from compatgate.errors import BadInput
 
 HEAD = 24 * 1024 * 1024
@@ -28,7 +27,7 @@ _LARGEST_DYNAMIC = 1024 * 1024
 _PART_OF_NAME = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-/%"
 
 
-class _Plan(Struct, frozen=True):
+class _WindowPlan(Struct, frozen=True):
     """The parts of a file that are kept.
 
     Attributes:
@@ -42,12 +41,12 @@ class _Plan(Struct, frozen=True):
     dynamic: range = range(0)
 
 
-def _plan(head: bytes, size: int) -> _Plan:
+def _plan(head: bytes, size: int) -> _WindowPlan:
     """Find the place of a file's tables in its first bytes."""
     return _plan_pe(head) if head.startswith(object_files.PE_MAGIC) else _plan_elf(head, size)
 
 
-def _plan_pe(head: bytes) -> _Plan:
+def _plan_pe(head: bytes) -> _WindowPlan:
     """Find the place of a PE file's tables in its headers.
 
     The headers are kept too.
@@ -56,13 +55,13 @@ def _plan_pe(head: bytes) -> _Plan:
     try:
         places = object_files.parse_pe_file(head, "").tables()
     except BadInput:
-        return _Plan(least, tail)
+        return _WindowPlan(least, tail)
     if not places or places[-1][1] - places[0][0] > LARGEST_PE_TABLES:
-        return _Plan(least, tail)
-    return _Plan(least, tail, range(places[0][0], places[-1][1]))
+        return _WindowPlan(least, tail)
+    return _WindowPlan(least, tail, range(places[0][0], places[-1][1]))
 
 
-def _plan_elf(head: bytes, size: int) -> _Plan:
+def _plan_elf(head: bytes, size: int) -> _WindowPlan:
     """Find the possible place of an ELF file's tables in its program headers.
 
     Linkers put tables into the first segment, which has no code where code is separate; patchelf
@@ -82,10 +81,10 @@ def _plan_elf(head: bytes, size: int) -> _Plan:
         elif kind == _PT_DYNAMIC and 0 < length <= _LARGEST_DYNAMIC:
             dynamic = range(start, start + length)
     if not loads:
-        return _Plan(min(_LEAST_HEAD, HEAD), min(_LEAST_TAIL, TAIL), dynamic)
+        return _WindowPlan(min(_LEAST_HEAD, HEAD), min(_LEAST_TAIL, TAIL), dynamic)
     start, length, flags = min(loads)
     apart = not flags & _PF_X
-    return _Plan(
+    return _WindowPlan(
         min(max(start + length, _LEAST_HEAD), HEAD) if apart else HEAD,
         min(max(size - max(loads)[0], _LEAST_TAIL), TAIL),
         dynamic,
@@ -113,7 +112,7 @@ class WindowedStream:
     def __init__(
         self,
         size: int,
-        reopen: Callable[[Callable[[Readable], None]], None],
+        reopen: Callable[[Callable[[ByteReader], None]], None],
         *,
         search: bool = True,
     ) -> None:
@@ -122,7 +121,7 @@ class WindowedStream:
         self._is_windows = False
         self._reopen = reopen
         self.named: set[str] = set()
-        self._file: Readable | None = None
+        self._file: ByteReader | None = None
         self._start = b""
         self._head: list[bytes] = []  # joined on request
         self._head_size = 0
@@ -132,9 +131,9 @@ class WindowedStream:
         self._last = b""
         self._extra: list[tuple[int, bytes]] = []
         self._dynamic: tuple[int, bytearray] = (0, bytearray())
-        self._wanted: _Plan | None = None
+        self._wanted: _WindowPlan | None = None
 
-    def begin(self, file: Readable, start: bytes) -> None:
+    def begin(self, file: ByteReader, start: bytes) -> None:
         """Read from a file whose first bytes were already taken."""
         self._file, self._start = file, start
         self._is_windows = start.startswith(object_files.PE_MAGIC)
@@ -205,7 +204,7 @@ class WindowedStream:
             raise MissedBytes
         self._reopen(lambda file: self._keep_too(file, ranges))
 
-    def _keep_too(self, file: Readable, ranges: Sequence[tuple[int, int]]) -> None:
+    def _keep_too(self, file: ByteReader, ranges: Sequence[tuple[int, int]]) -> None:
         parts = {wanted: bytearray() for wanted in ranges}
         place, end = 0, max((end for _, end in ranges), default=0)
         while place < end and (data := file.read(256 * 1024)):
@@ -238,13 +237,13 @@ class WindowedStream:
         """Find names of libraries, also across the border of two pieces."""
         window = self._last + data
         if self._is_windows:
-            self.named.update(filter(is_of_gpus, _dll_names(window)))
+            self.named.update(filter(is_gpu_library_name, _dll_names(window)))
             self._last = window[-_LONGEST_NAME:]
             return
         for match in NAME_IN_DATA.finditer(window):
             before = window[match.start() - 1 : match.start()]
             name = match[0][:-1].decode("ascii")
-            if (not before or before not in _PART_OF_NAME) and is_of_gpus(name):
+            if (not before or before not in _PART_OF_NAME) and is_gpu_library_name(name):
                 self.named.add(name)
         self._last = window[-_LONGEST_NAME:]
 

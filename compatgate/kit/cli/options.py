@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from compatgate.errors import BadInput, CompatgateError
-from compatgate.kit.cli.parser import positive
-from compatgate.kit.cli.terminal import printable
+from compatgate.kit.cli.parser import positive_count
+from compatgate.kit.cli.terminal import strip_controls
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +52,7 @@ def add_authorship(parser: argparse.ArgumentParser) -> None:
 def add_limit(parser: argparse.ArgumentParser) -> None:
     """Add the option that limits a list."""
     parser.add_argument(
-        "--limit", type=positive, metavar="N", help="number of items (default: all)"
+        "--limit", type=positive_count, metavar="N", help="number of items (default: all)"
     )
 
 
@@ -65,7 +65,7 @@ def reason_of(args: argparse.Namespace, otherwise: str) -> str:
     """
     if args.reason:
         return str(args.reason)
-    readable = printable(otherwise).replace("\n", "\ufffd")
+    readable = strip_controls(otherwise).replace("\n", "\ufffd")
     most = LONGEST_REASON
     return readable if len(readable) <= most else f"{readable[: most - 3]}..."
 
@@ -99,7 +99,7 @@ def revision_or_time(text: str, option: str) -> int | datetime:
         raise
 
 
-def user() -> str:
+def user_name() -> str:
     """Return the name of the user."""
     try:
         return getpass.getuser()

@@ -23,10 +23,10 @@ def print_json(value: Any) -> None:
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """Print a table for people; the last column is not padded."""
     cells = [[*map(_cell, row)] for row in rows]
-    print(table([name.upper() for name in head], cells) if cells else empty)
+    print(format_table([name.upper() for name in head], cells) if cells else empty)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table as text, each column as wide as its longest cell."""
     lines = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -40,12 +40,12 @@ def _cell(value: object) -> str:
     return " ".join(text.split())
 
 
-def seconds(moment: datetime | None) -> str | None:
+def format_time(moment: datetime | None) -> str | None:
     """Format a time to the second, ``2026-11-03 09:30:00Z``."""
     return moment.strftime("%Y-%m-%d %H:%M:%SZ") if moment else None
 
 
-def second(moment: str | None) -> str | None:
+def format_json_time(moment: str | None) -> str | None:
     """Format a JSON time to the second, ``2026-11-03 09:30:00Z``."""
     return f"{moment[:19].replace('T', ' ')}Z" if moment else None
 

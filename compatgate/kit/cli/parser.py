@@ -24,7 +24,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28, width=width_of(sys.stdout) - 2)
 
 
-class Once(argparse.Action):
+class StoreOnce(argparse.Action):
     """Store a value once; argparse would silently replace it with a second one.
 
     Refuse empty values, too: usually they are unset variables of a script, and the check would
@@ -47,7 +47,7 @@ class Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-class Several(argparse._AppendAction):
+class AppendValue(argparse._AppendAction):
     """Collect values; refuse empty ones."""
 
     def __call__(
@@ -86,7 +86,7 @@ def bounded_count(text: str) -> int:
     return int(text)
 
 
-def positive(text: str) -> int:
+def positive_count(text: str) -> int:
     """Read a number from 1; the type of an option that limits a list."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1")
@@ -100,9 +100,9 @@ class Parser(argparse.ArgumentParser):
         settings.setdefault("formatter_class", _Formatter)
         settings.setdefault("allow_abbrev", False)
         super().__init__(**settings)
-        self.register("action", None, Once)
-        self.register("action", "store", Once)
-        self.register("action", "append", Several)
+        self.register("action", None, StoreOnce)
+        self.register("action", "store", StoreOnce)
+        self.register("action", "append", AppendValue)
         self.register("action", "parsers", _Actions)
 
     def parse_args(  # type: ignore[override]

@@ -33,7 +33,7 @@ def width_of(stream: TextIO) -> int:
         return _DEFAULT_WIDTH
 
 
-def escape_what_is_missing(stream: TextIO) -> None:
+def escape_unencodable(stream: TextIO) -> None:
     """Make a stream escape characters that its encoding lacks, as JSON does, instead of failing.
 
     JSON output keeps its meaning.
@@ -42,11 +42,11 @@ def escape_what_is_missing(stream: TextIO) -> None:
     import io
 
     if isinstance(stream, io.TextIOWrapper):
-        codecs.register_error("compatgate-escape", _escaped)
+        codecs.register_error("compatgate-escape", _escape)
         stream.reconfigure(errors="compatgate-escape")
 
 
-def _escaped(error: UnicodeError) -> tuple[str, int]:
+def _escape(error: UnicodeError) -> tuple[str, int]:
     import json
 
     if not isinstance(error, UnicodeEncodeError):
@@ -61,7 +61,7 @@ def paint(text: str, *styles: str, colour: bool) -> str:
     return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
 
 
-def printable(text: str) -> str:
+def strip_controls(text: str) -> str:
     """Return the text without terminal control characters; line breaks stay.
 
     Under GitHub Actions, also remove workflow commands.
@@ -69,11 +69,11 @@ def printable(text: str) -> str:
     if not text.isprintable():
         text = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
     if ("::" in text or "##[" in text) and os.environ.get("GITHUB_ACTIONS") == "true":
-        return without_commands(text)
+        return strip_commands(text)
     return text
 
 
-def without_commands(text: str) -> str:
+def strip_commands(text: str) -> str:
     """Return the text without workflow commands.
 
     The runner obeys ``::error::x`` at the beginning of a line, leading blanks ignored, and
@@ -88,7 +88,7 @@ def wrap(text: str, width: int) -> list[str]:
     """Break text at blanks into lines of at most ``width`` characters; longer words stay whole."""
     lines: list[str] = []
     line = ""
-    for word in printable(" ".join(text.split())).split():
+    for word in strip_controls(" ".join(text.split())).split():
         if line and len(line) + 1 + len(word) > width:
             lines.append(line)
             line = word

@@ -1,19 +1,24 @@
 """Open a database, and read and write it in transactions.
 
-The URL comes from an option, the environment, or the user's data folder. A reader sees one
-moment; writers go one after another. An SQLite file is readable by its owner alone: it holds
-digests of tokens, and who asked for what.
+The URL comes from an option, the environment, or the user's data folder. Readers see one moment;
+writers go one after another. Only its owner can read an SQLite file, because it holds token
+digests and the names of callers.
+
+Processes that write decisions to one SQLite file take turns by a file lock. A separate thread
+moves the write-ahead log into the file. SQLite would otherwise do that in the commit that makes
+the log too long, and callers that wait for that commit would wait for the disk.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import stat
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,7 +31,7 @@ from sqlalchemy.orm import Session
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
 
 ENVIRONMENT = "COMPATGATE_DATABASE"
-ELSEWHERE = f"name a place with --database, or in {ENVIRONMENT}"
+PLACE_HINT = f"name a place with --database, or in {ENVIRONMENT}"
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgres": "postgresql+psycopg",
@@ -47,7 +52,7 @@ def default_path() -> Path:
         return user_data_path("compatgate", appauthor=False) / "compatgate.db"
     except RuntimeError:
         what = "this user has no home folder for a database"
-        raise BadInput(what, field="database", hint=ELSEWHERE) from None
+        raise BadInput(what, field="database", hint=PLACE_HINT) from None
 
 
 def resolve_url(text: str | None = None) -> URL:
@@ -66,12 +71,12 @@ def resolve_url(text: str | None = None) -> URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise _bad(text, "not a database URL") from None
+        raise _bad_url(text, "not a database URL") from None
     driver = _DRIVERS.get(url.drivername)
     if driver is None:
-        raise _bad(url.drivername, f"{url.drivername} is not supported")
+        raise _bad_url(url.drivername, f"{url.drivername} is not supported")
     if driver == "sqlite" and url.database in (None, "", ":memory:"):
-        raise _bad(text, "a database in memory ends with the command")
+        raise _bad_url(text, "a database in memory ends with the command")
     return url.set(drivername=driver)
 
 
@@ -81,18 +86,18 @@ def display_url(url: URL) -> str:
     return plain.render_as_string(hide_password=True)
 
 
-def _bad(value: str, problem: str) -> CompatgateError:
+def _bad_url(value: str, problem: str) -> CompatgateError:
     hint = "sqlite:///path/to/file.db or postgresql://user@host/name"
     return BadInput(problem, field="database", value=value, hint=hint)
 
 
 _log = logging.getLogger(__name__)
 _MODE = 0o600
-_BESIDE = ("", "-wal", "-shm", "-turn")
+_FILE_ENDINGS = ("", "-wal", "-shm", "-turn")
 """The file, SQLite's log and its index, and the lock of those who write decisions."""
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_making = threading.Lock()
-_told: set[str] = set()
+_OTHERS_MODE = stat.S_IRWXG | stat.S_IRWXO
+_creation_lock = threading.Lock()
+_warned_files: set[str] = set()
 
 
 def keep_private(path: str) -> None:
@@ -104,14 +109,14 @@ def keep_private(path: str) -> None:
     Args:
         path: path of the file; SQLite reports what is wrong with it.
     """
-    with _making, suppress(OSError):
+    with _creation_lock, suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
-    for name in (path + end for end in _BESIDE):
+    for name in (path + end for end in _FILE_ENDINGS):
         try:
             found = os.stat(name)
         except OSError:
             continue
-        if not stat.S_ISREG(found.st_mode) or not found.st_mode & _OTHERS:
+        if not stat.S_ISREG(found.st_mode) or not found.st_mode & _OTHERS_MODE:
             continue
         try:
             os.chmod(name, _MODE)
@@ -121,9 +126,9 @@ def keep_private(path: str) -> None:
 
 def _warn(name: str, found: os.stat_result) -> None:
     """Warn once about a file that other users can access and another user owns."""
-    if name in _told:
+    if name in _warned_files:
         return
-    _told.add(name)
+    _warned_files.add(name)
     mode = stat.S_IMODE(found.st_mode)
     _log.warning(
         "other users can access %s (mode %04o, user %d): run chmod 600 on it as that user",
@@ -239,7 +244,7 @@ def _sqlite(url: URL) -> Engine:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         what = f"cannot make the folder {folder}: {error.strerror or error}"
-        raise Unavailable(what, field="database", value=str(folder), hint=ELSEWHERE) from None
+        raise Unavailable(what, field="database", value=str(folder), hint=PLACE_HINT) from None
     engine = create_engine(
         url,
         connect_args={"check_same_thread": False, "timeout": _BUSY_SECONDS},
@@ -299,3 +304,89 @@ def _forget_connections_after_fork(engine: Engine) -> None:
             mine.dispose(close=False)
 
     os.register_at_fork(after_in_child=forget)
+
+
+class WriterTurn:
+    """A file lock next to an SQLite file; does nothing for PostgreSQL, which has its own locks.
+
+    SQLite itself lets a writer that finds the file locked sleep and try again, which may take long
+    when many write; the kernel wakes whoever waits for a file lock at once, and in order.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._path = f"{database.url.database}-turn" if database.is_sqlite else None
+        self._descriptor: int | None = None
+        self._process = os.getpid()
+
+    def __enter__(self) -> None:
+        if self._path is None:
+            return
+        if self._process != os.getpid():  # an inherited lock is shared with the parent
+            self._descriptor, self._process = None, os.getpid()
+        if self._descriptor is None:
+            try:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                self._descriptor = os.open(self._path, flags, 0o600)
+            except OSError:  # then SQLite's own way of waiting has to do
+                self._path = None
+                return
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the lock file."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+ROWS = 2000
+"""Rows written between two checkpoints; each dirties two or three pages."""
+MAX_LOG_PAGES = 32768
+"""Pages of the log above which the writer itself checkpoints, because the thread is too slow."""
+_PASSIVE = "PRAGMA wal_checkpoint(PASSIVE)"
+
+
+class Checkpointer:
+    """Count written rows, and empty SQLite's log from time to time; do nothing for PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._written = 0
+        self._running: threading.Thread | None = None
+
+    def wrote(self, rows: int) -> None:
+        """Note that rows were committed; one thread at a time may call this."""
+        if not self._database.is_sqlite:
+            return
+        self._written += rows
+        busy = self._running is not None and self._running.is_alive()
+        if self._written < ROWS or busy:
+            return
+        self._written = 0
+        self._running = threading.Thread(target=self._run, name="checkpoint", daemon=True)
+        self._running.start()
+
+    def _run(self) -> None:
+        """Ignore checkpoint errors; the write-ahead log stays valid."""
+        with suppress(Exception), closing(self._database.engine.raw_connection()) as connection:
+            cursor = connection.cursor()
+            cursor.execute(_PASSIVE).fetchall()  # nearly all of it, while others write
+            turn = WriterTurn(self._database)
+            try:
+                with turn:  # the rest is little; nobody adds to it, so the log starts anew
+                    cursor.execute(_PASSIVE).fetchall()
+            finally:
+                turn.close()
+
+    def forget(self) -> None:
+        """Forget the thread after a fork: it belongs to the parent."""
+        self._running = None
+
+    def wait(self) -> None:
+        """Wait until the running checkpoint has ended."""
+        if self._running is not None:
+            self._running.join()

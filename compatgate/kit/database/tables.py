@@ -1,7 +1,10 @@
-"""Declare tables and read lists from them, a page at a time.
+"""Declare tables, migrate them, and read lists a page at a time.
 
 Column types mean the same on SQLite and PostgreSQL. A cursor holds the key after which the next
 page begins: rows added meanwhile do not shift it, and a late page costs as little as the first.
+
+An SQLite file belongs to one installation and is migrated when it is opened. A PostgreSQL
+database may serve several replicas; an operator decides when its schema changes.
 """
 
 from __future__ import annotations
@@ -10,16 +13,32 @@ import base64
 import binascii
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData, String, tuple_
+from sqlalchemy import (
+    BigInteger,
+    DateTime,
+    Dialect,
+    Integer,
+    MetaData,
+    String,
+    inspect,
+    text,
+    tuple_,
+)
 from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, Session
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, CompatgateError, Unavailable
 from compatgate.kit.clock import from_iso, iso
+from compatgate.kit.database.database import Database
+from compatgate.resources import migrations_dir
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -74,8 +93,8 @@ def to_plain(row: Struct) -> dict[str, Any]:
     return {k: iso(v) if isinstance(v, datetime) else v for k, v in body.items()}
 
 
-MOST = 1000
-DEFAULT = 100
+MAX_LIMIT = 1000
+DEFAULT_LIMIT = 100
 T = TypeVar("T")
 Column = InstrumentedAttribute[Any]
 
@@ -116,18 +135,18 @@ def page(
     Raises:
         BadInput: a limit out of range, or a cursor that no page gave.
     """
-    if isinstance(limit, bool) or not 1 <= limit <= MOST:
-        raise BadInput("out of range", field="limit", value=limit, hint=f"1 to {MOST}")
+    if isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
+        raise BadInput("out of range", field="limit", value=limit, hint=f"1 to {MAX_LIMIT}")
     keys = key if isinstance(key, tuple) else (key,)
     if cursor is not None:
-        last = _open(cursor, keys)
+        last = _decode_cursor(cursor, keys)
         here = tuple_(*keys)
         query = query.where(here < last if descending else here > last)
     query = query.order_by(*(k.desc() if descending else k.asc() for k in keys)).limit(limit + 1)
     rows: Sequence[Any] = session.execute(query).all()
     more = len(rows) > limit
     rows = rows[:limit]
-    following = cursor_of([getattr(rows[-1], k.key) for k in keys]) if more else None
+    following = encode_cursor([getattr(rows[-1], k.key) for k in keys]) if more else None
     return Page(tuple(make(row) for row in rows), following)
 
 
@@ -140,31 +159,31 @@ def pages(fetch: Callable[..., Page[T]], **filters: Any) -> Iterator[Page[T]]:
     """
     cursor = None
     while True:
-        found = fetch(**filters, cursor=cursor, limit=MOST)
+        found = fetch(**filters, cursor=cursor, limit=MAX_LIMIT)
         yield found
         cursor = found.next
         if cursor is None:
             return
 
 
-def cursor_of(values: list[Any]) -> str:
+def encode_cursor(values: list[Any]) -> str:
     """Return the cursor of the page that begins after these values of the key."""
     return base64.urlsafe_b64encode(msgspec.json.encode(values)).decode().rstrip("=")
 
 
-def _open(cursor: str, keys: tuple[Column, ...]) -> tuple[Any, ...]:
+def _decode_cursor(cursor: str, keys: tuple[Column, ...]) -> tuple[Any, ...]:
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         values = msgspec.json.decode(base64.b64decode(padded, b"-_", validate=True), type=list[Any])
         if len(values) != len(keys):
             raise ValueError("another list's cursor")
-        return tuple(_checked(value, k) for value, k in zip(values, keys, strict=True))
+        return tuple(_check_cursor(value, k) for value, k in zip(values, keys, strict=True))
     except (ValueError, TypeError, binascii.Error, msgspec.MsgspecError):
         hint = "use `next` of the page before"
         raise BadInput("not a cursor", field="cursor", value=cursor, hint=hint) from None
 
 
-def _checked(value: Any, key: Column) -> Any:
+def _check_cursor(value: Any, key: Column) -> Any:
     if type(value) is not key.type.python_type:
         raise TypeError("another list's cursor")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
@@ -172,3 +191,119 @@ def _checked(value: Any, key: Column) -> Any:
     if isinstance(value, str) and "\0" in value:
         raise ValueError("not text that a database keeps")
     return value
+
+
+EXPECTED_VERSION = "0006"
+"""The newest migration."""
+
+
+class SchemaMismatch(Unavailable):
+    """An error: the database has another schema than this program needs."""
+
+    exit_code = 2
+    slug = "schema-mismatch"
+
+
+def expected_version() -> str:
+    """Return the schema version that this program needs."""
+    return EXPECTED_VERSION
+
+
+def current_version(database: Database) -> str | None:
+    """Return the schema version of a database; None: it is empty."""
+    with database.reading() as session:
+        return _version(session)
+
+
+def _version(session: Session) -> str | None:
+    if not inspect(session.connection()).has_table("alembic_version"):
+        return None
+    version: str | None = session.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return version
+
+
+def migrate_schema(database: Database, to: str = "head") -> str | None:
+    """Bring a database to a schema version, all or nothing; another process that tries waits.
+
+    Args:
+        database: empty, or of any older version.
+        to: a version, ``head``, or ``base`` (everything is dropped).
+
+    Returns:
+        The version that it has now.
+
+    Raises:
+        SchemaMismatch: a newer program wrote the database.
+    """
+    from alembic import command
+
+    with database.writing() as session:
+        version = _version(session)
+        if version is not None and version > EXPECTED_VERSION:
+            raise _newer_schema(database, version)
+        target = EXPECTED_VERSION if to == "head" else to
+        if version != target:
+            config = _config()
+            config.attributes["connection"] = session.connection()
+            down = version is not None and (target == "base" or target < version)
+            (command.downgrade if down else command.upgrade)(config, target)
+        return _version(session)
+
+
+def prepare_schema(database: Database) -> None:
+    """Migrate an SQLite file, or check the schema of another database.
+
+    Raises:
+        SchemaMismatch: names the command that mends it.
+    """
+    version = current_version(database)
+    if version == EXPECTED_VERSION:
+        return
+    if version is not None and version > EXPECTED_VERSION:
+        raise _newer_schema(database, version)
+    if database.is_sqlite:
+        migrate_schema(database)
+        return
+    raise SchemaMismatch(
+        f"the database {database.shown} has schema {version or 'none'}, needed {EXPECTED_VERSION}",
+        field="database",
+        hint=f"run: compatgate db upgrade --database {database.shown}",
+    )
+
+
+def _newer_schema(database: Database, version: str) -> CompatgateError:
+    return SchemaMismatch(
+        f"a newer compatgate wrote {database.shown}: schema {version}, known is {EXPECTED_VERSION}",
+        field="database",
+        hint="upgrade compatgate",
+    )
+
+
+def _config() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(migrations_dir()).replace("%", "%%"))
+    return config
+
+
+def write_migration(message: str, version: str) -> None:
+    """Write the migration from the newest schema to the models, for a developer to review."""
+    from tempfile import TemporaryDirectory
+
+    from alembic import command
+
+    with TemporaryDirectory() as folder:
+        database = Database.open(str(Path(folder) / "scratch.db"))
+        migrate_schema(database)
+        with database.writing() as session:
+            config = _config()
+            config.attributes["connection"] = session.connection()
+            command.revision(config, message, autogenerate=True, rev_id=version)
+        database.close()
+
+
+if __name__ == "__main__":
+    import sys
+
+    write_migration(sys.argv[1], f"{int(EXPECTED_VERSION) + 1:04}")

@@ -23,9 +23,9 @@ RECEIVE_SECONDS = 30.0
 """A request's headers must have arrived in this time; then its body, in as much again."""
 ANSWER_SECONDS = 300.0
 """A request must have been answered in this time, however slowly the client reads."""
-LONGEST_HEAD = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 """Bytes of a request's line and headers."""
-WHOLE = "compatgate.whole"
+BODY_ARRIVED = "compatgate.whole"
 """Key in the scope of a request whose body has arrived."""
 _PARTING_SECONDS = 1.0
 _SWEEP_SECONDS = 0.5
@@ -51,19 +51,19 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request, up to the limit."""
-        super().connection_made(Gathering(transport, self.loop))
-        _open.add(self)
+        super().connection_made(BatchedTransport(transport, self.loop))
+        _connections.add(self)
         self._within(RECEIVE_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""
-        _open.discard(self)
+        _connections.discard(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Read more data; refuse a request whose head exceeds the limit."""
         if self._in_head:
-            if self._head > LONGEST_HEAD:
+            if self._head > MAX_HEAD_BYTES:
                 self.send_400_response("The request's line and headers are too large.")
                 return
             self._head += len(data)
@@ -95,7 +95,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Tell the application that it need not wait for the body."""
-        self.scope[WHOLE] = True  # type: ignore[literal-required]
+        self.scope[BODY_ARRIVED] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -138,14 +138,14 @@ class Connection(HttpToolsProtocol):
 
     def _add(self, size: int) -> None:
         self._head += size
-        if self._head > 2 * LONGEST_HEAD:  # counted as it came, and as it was understood
+        if self._head > 2 * MAX_HEAD_BYTES:  # counted as it came, and as it was understood
             raise HeadTooLarge
 
     def _within(self, seconds: float) -> None:
         self._due = self.loop.time() + seconds
 
 
-_open: set[Connection] = set()
+_connections: set[Connection] = set()
 """Connections of this process."""
 
 
@@ -155,11 +155,11 @@ async def end_late_connections() -> None:
     while True:
         await asyncio.sleep(_SWEEP_SECONDS)
         now = loop.time()
-        for connection in tuple(_open):
+        for connection in tuple(_connections):
             connection.end_if_late(now)
 
 
-class Gathering(asyncio.Transport):
+class BatchedTransport(asyncio.Transport):
     """A transport that sends all writes of one event-loop iteration together.
 
     The head of an answer and its body would be two packets, and two calls of the system.

@@ -12,9 +12,7 @@ from werkzeug.routing import MapAdapter
 API_PREFIX = "/api/v1"
 HOOKS_PREFIX = "/hooks"
 
-
 UI_PREFIX = "/ui"
-
 
 _DEPTH = 2
 """Slashes of ``/ui/targets``: nothing is above it but home."""
@@ -28,16 +26,16 @@ def link(*parts: Any, **query: Any) -> str:
         query: parameters; None and empty ones are left out.
     """
     path = "/".join(quote(str(part), safe="") for part in parts)
-    return f"{request.script_root}{UI_PREFIX}/{path}{encoded(query)}"
+    return f"{request.script_root}{UI_PREFIX}/{path}{encode_query(query)}"
 
 
-def here(**changes: Any) -> str:
+def current_page_link(**changes: Any) -> str:
     """Return the current page with changed query parameters; None removes one."""
     query = {**request.args.to_dict(), **changes}
-    return f"{bare()}{encoded(query)}"
+    return f"{page_without_query()}{encode_query(query)}"
 
 
-def asked_besides(fields: Iterable[Sequence[Any]]) -> list[tuple[str, str]]:
+def other_parameters(fields: Iterable[Sequence[Any]]) -> list[tuple[str, str]]:
     """Return the page's query parameters that its filter form has no field for.
 
     A change of the filters begins at the table's first page; the table says how it is sorted.
@@ -49,35 +47,35 @@ def asked_besides(fields: Iterable[Sequence[Any]]) -> list[tuple[str, str]]:
     return [(key, value) for key, value in request.args.items() if value and key not in told]
 
 
-def bare() -> str:
+def page_without_query() -> str:
     """Return the current page without query parameters; for a form's answer, the form's page."""
     path = request.path
     if request.method == "POST":
         adapter = current_app.create_url_adapter(request)
-        while adapter and path.count("/") > _DEPTH and not _is_shown(adapter, path):
+        while adapter and path.count("/") > _DEPTH and not _is_page(adapter, path):
             path = path.rpartition("/")[0]
     return f"{request.script_root}{quote(path)}"
 
 
-def _is_shown(adapter: MapAdapter, path: str) -> bool:
+def _is_page(adapter: MapAdapter, path: str) -> bool:
     """Return whether the path is a page that answers GET."""
     endpoint, values = adapter.match(path, method="GET")
     return "rest" not in values and endpoint.startswith("ui.")
 
 
-def api(*parts: Any, **query: Any) -> str:
+def api_link(*parts: Any, **query: Any) -> str:
     """Return the API address of an object: ``api("runs", id)``."""
     path = "/".join(quote(str(part), safe="") for part in parts)
-    return f"{request.script_root}{API_PREFIX}/{path}{encoded(query)}"
+    return f"{request.script_root}{API_PREFIX}/{path}{encode_query(query)}"
 
 
-def encoded(query: dict[str, Any]) -> str:
+def encode_query(query: dict[str, Any]) -> str:
     """Return ``?a=b``, or empty text without parameters."""
     given = {key: value for key, value in query.items() if value not in (None, "")}
     return f"?{urlencode(given)}" if given else ""
 
 
-def inside(place: str | None) -> str | None:
+def local_path(place: str | None) -> str | None:
     """Return the page to go to next, if it belongs to this service."""
     if not place or "\\" in place or not place.isprintable():
         return None

@@ -1,26 +1,39 @@
-"""Describe answers: headers, bodies, entity tags, and lists page by page.
+"""Describe answers: headers, bodies, entity tags, pages of lists, and problems (RFC 9457).
 
 Every answer carries a request id and limits for browsers. A list is ``{"items": [...],
 "next": "..."}`` with a ``Link`` header. A body without a revision has the digest of its bytes as
-its entity tag.
+its entity tag. Errors become problem details; no input of a user ends in a stack trace.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
+import math
 import os
 import re
+import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
-from flask import request
+from flask import Flask, Response, request
 from msgspec import Meta, Struct
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.routing import RequestRedirect
 
-from compatgate.errors import BadInput
+from compatgate.documents.sources import DocumentProblem
+from compatgate.errors import (
+    BadInput,
+    CompatgateError,
+    Forbidden,
+    ManyProblems,
+    Unauthorized,
+    Unavailable,
+)
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -33,9 +46,9 @@ SECURITY = [
     ("X-Frame-Options", "DENY"),
     ("Referrer-Policy", "no-referrer"),
 ]
-NOTHING_ACTIVE = (CSP, "default-src 'none'; frame-ancestors 'none'")
+STATIC_CSP = (CSP, "default-src 'none'; frame-ancestors 'none'")
 """The policy of every answer that states none."""
-_GIVEN = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+_GIVEN_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 Headers = list[tuple[str, str]]
 
 
@@ -63,13 +76,13 @@ def complete_headers(headers: Headers, number: str) -> Headers:
     headers.append((REQUEST_ID, number))
     headers += SECURITY
     if all(name != CSP for name, _ in headers):
-        headers.append(NOTHING_ACTIVE)
+        headers.append(STATIC_CSP)
     return headers
 
 
 def request_id(given: str) -> str:
     """Return the client's request id if it is safe, else a new one."""
-    return given if given and _GIVEN.fullmatch(given) else f"{_prefix}-{next(_numbers):x}"
+    return given if given and _GIVEN_ID.fullmatch(given) else f"{_prefix}-{next(_numbers):x}"
 
 
 _prefix = ""
@@ -102,12 +115,12 @@ class Reply(Struct, frozen=True):
     secret: bool = False
 
 
-def digest(body: bytes) -> str:
+def body_etag(body: bytes) -> str:
     """Return the entity tag of a body that has no revision of its own."""
     return f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
 
 
-def remarked(etag: str, remarks: object) -> str:
+def etag_with_remarks(etag: str, remarks: object) -> str:
     """Return the entity tag of a document shown with remarks; `guarded` accepts either tag.
 
     Remarks come and go without a revision.
@@ -116,7 +129,7 @@ def remarked(etag: str, remarks: object) -> str:
     return f'{etag[:-1]}.{mark}"'
 
 
-def not_modified(etag: str) -> bool:
+def is_not_modified(etag: str) -> bool:
     """Return whether the client has the current version (``If-None-Match``)."""
     return bool(request.headers.get("If-None-Match")) and request.if_none_match.contains_weak(
         etag.strip('"')
@@ -131,14 +144,14 @@ Filter = Annotated[str, Meta(min_length=1, max_length=1000)]
 Search = Annotated[str, Meta(max_length=200, description="part of the name, in any case")]
 
 
-class Part(Struct, frozen=True):
+class ListPart(Struct, frozen=True):
     """A page of a list that is in memory."""
 
     items: Sequence[Any]
     next: str | None
 
 
-class Paged(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ListQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Query parameters of every list."""
 
     limit: Limit = 100
@@ -149,7 +162,7 @@ class Paged(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
-def page(found: Any, render: Callable[[Any], Any]) -> Reply:
+def page_reply(found: Any, render: Callable[[Any], Any]) -> Reply:
     """Return a page as an answer."""
     items = [render(item) for item in found.items]
     headers = {"Link": f'<{_next_url(found.next)}>; rel="next"'} if found.next else {}
@@ -161,7 +174,7 @@ def _next_url(cursor: str) -> str:
     return f"{request.script_root}{request.path}?{urlencode(query)}"
 
 
-def slice_page(items: Sequence[Any], paged: Paged) -> Part:
+def slice_page(items: Sequence[Any], paged: ListQuery) -> ListPart:
     """Return a page of a list that is in memory and does not change while the server runs.
 
     Raises:
@@ -169,7 +182,7 @@ def slice_page(items: Sequence[Any], paged: Paged) -> Part:
     """
     start = 0 if paged.cursor is None else _decode_cursor(paged.cursor)
     end = start + paged.limit
-    return Part(items[start:end], _encode_cursor(end) if end < len(items) else None)
+    return ListPart(items[start:end], _encode_cursor(end) if end < len(items) else None)
 
 
 def _encode_cursor(start: int) -> str:
@@ -184,3 +197,157 @@ def _decode_cursor(cursor: str) -> int:
     if not text.isdigit() or len(text) > 9:
         raise BadInput("is not a cursor", field="cursor", value=cursor, hint="take it from next")
     return int(text)
+
+
+class UnsupportedMediaType(BadInput):
+    """An error: the route does not read this content type."""
+
+    status = 415
+    slug = "unsupported-media-type"
+
+
+class HttpError(CompatgateError):
+    """An error of Flask itself: an unknown route, or a method that a route lacks."""
+
+    def __init__(self, status: int, slug: str, problem: str, *, hint: str = "") -> None:
+        super().__init__(problem, hint=hint)
+        self.status = status
+        self.slug = slug
+
+
+class TooBusy(Unavailable):
+    """An error: too many requests of this kind wait already."""
+
+    retry_after_s = 1
+
+
+PROBLEM_TYPE = "https://compatgate.dev/problems/"
+PROBLEM_MEDIA = "application/problem+json"
+_LONGEST_VALUE = 200
+_MOST_PROBLEMS = 1000
+_log = logging.getLogger("compatgate.web")
+
+
+class ProblemAnswer(NamedTuple):
+    """An error as HTTP, whatever carries it."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+def problem_answer(error: CompatgateError, environ: Mapping[str, Any]) -> ProblemAnswer:
+    """Return the answer that carries an error.
+
+    Args:
+        error: what went wrong.
+        environ: the WSGI environment of the request, for the log and for who asked.
+    """
+    if error.status >= 500:
+        _log.error("%s: %s", _request_line(environ), error.detail)
+    sent = [("Content-Type", PROBLEM_MEDIA), ("Cache-Control", "no-store")]
+    if isinstance(error, Unauthorized):
+        invalid = ', error="invalid_token"' if "HTTP_AUTHORIZATION" in environ else ""
+        sent.append(("WWW-Authenticate", f'Bearer realm="compatgate"{invalid}'))
+    elif isinstance(error, Forbidden):
+        challenge = 'Bearer realm="compatgate", error="insufficient_scope"'
+        sent.append(("WWW-Authenticate", challenge))
+    elif isinstance(error, TooBusy):
+        sent.append(("Retry-After", str(error.retry_after_s)))
+    return ProblemAnswer(error.status, sent, msgspec.json.encode(to_problem(error)))
+
+
+def unexpected_error(error: Exception, environ: Mapping[str, Any]) -> CompatgateError:
+    """Return the error for an unexpected exception: the client gets an id, the log the details."""
+    number = secrets.token_hex(6)
+    _log.error("%s: defect %s", _request_line(environ), number, exc_info=error)
+    return HttpError(
+        500,
+        "internal-error",
+        f"internal error of the gate (error id {number})",
+        hint="the server's log has the details under this id",
+    )
+
+
+def install_problems(app: Flask) -> None:
+    """Answer every error of an application as a problem."""
+
+    def known(error: CompatgateError) -> Response:
+        return _to_response(problem_answer(error, request.environ))
+
+    def unexpected(error: Exception) -> Response:
+        return _to_response(
+            problem_answer(unexpected_error(error, request.environ), request.environ)
+        )
+
+    app.register_error_handler(CompatgateError, known)
+    app.register_error_handler(HTTPException, _http_problem)
+    app.register_error_handler(Exception, unexpected)
+
+
+def _request_line(environ: Mapping[str, Any]) -> str:
+    """Return the request as the log names it."""
+    number = environ.get(ENVIRON, "-")
+    return f"{environ.get('REQUEST_METHOD')} {environ.get('PATH_INFO')!r} (request {number})"
+
+
+def to_problem(error: CompatgateError) -> dict[str, Any]:
+    """Return the members of problem+json."""
+    body: dict[str, Any] = {
+        "type": PROBLEM_TYPE + error.slug,
+        "title": error.slug.replace("-", " ").capitalize(),
+        "status": error.status,
+        "detail": error.problem if isinstance(error, ManyProblems) else error.detail,
+        "field": error.field,
+        "value": _shorten_value(error.value),
+        "hint": error.hint or None,
+    }
+    if isinstance(error, ManyProblems):
+        body["problems"] = [_problem_item(problem) for problem in error.problems[:_MOST_PROBLEMS]]
+    return body
+
+
+def _problem_item(error: CompatgateError) -> dict[str, Any]:
+    place = error if isinstance(error, DocumentProblem) else None
+    return {
+        "file": place.file if place else None,
+        "line": place.line if place else None,
+        "document": (place.document or None) if place else None,
+        "field": error.field,
+        "problem": error.problem,
+        "value": _shorten_value(error.value),
+        "hint": error.hint or None,
+    }
+
+
+def _shorten_value(value: object) -> Any:
+    """Return a value for a problem: scalars only, long texts truncated."""
+    if isinstance(value, str):
+        clean = value.encode("utf-8", "replace").decode()
+        return clean if len(clean) <= _LONGEST_VALUE else f"{clean[:_LONGEST_VALUE]}..."
+    if isinstance(value, bool) or (isinstance(value, int) and abs(value) < 2**63):
+        return value
+    return value if isinstance(value, float) and math.isfinite(value) else None
+
+
+def _to_response(found: ProblemAnswer) -> Response:
+    return Response(found.body, status=found.status, headers=found.headers)
+
+
+def _http_problem(error: HTTPException) -> Response:
+    if isinstance(error, RequestRedirect):
+        return error.get_response()  # type: ignore[return-value]
+    slug = error.name.lower().replace(" ", "-")
+    problem = HttpError(error.code or 500, slug, _error_text(error))
+    response = _to_response(problem_answer(problem, request.environ))
+    if isinstance(error, MethodNotAllowed) and error.valid_methods:
+        response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
+    return response
+
+
+def _error_text(error: HTTPException) -> str:
+    if error.code == 404:
+        return f"there is nothing at {request.path}; /api/v1/openapi.json lists every route"
+    if error.code == 405:
+        return f"{request.method} is not possible on {request.path}"
+    return error.name

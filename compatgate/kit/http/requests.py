@@ -19,11 +19,11 @@ from msgspec import Meta, Struct
 from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from compatgate.documents.sources import did_you_mean
-from compatgate.errors import BadInput, TooLarge
+from compatgate.documents.sources import suggest_name
+from compatgate.errors import BadInput, RequestTooLarge
 from compatgate.kit.clock import parse_moment
-from compatgate.kit.http.problems import UnsupportedMedia
-from compatgate.strict_json import KeyTwice, decode_once
+from compatgate.kit.http.replies import UnsupportedMediaType
+from compatgate.strict_json import DuplicateKeyError, decode_strict
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -46,29 +46,29 @@ def read_body(media: tuple[str, ...], most: int) -> bytes:
         _check_type(stated, media)
     if environ.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
         what = environ["HTTP_CONTENT_ENCODING"]
-        raise UnsupportedMedia("send the body as it is", field="Content-Encoding", value=what)
+        raise UnsupportedMediaType("send the body as it is", field="Content-Encoding", value=what)
     if (request.content_length or 0) > most:
-        raise too_large(most)
+        raise body_too_large(most)
     try:
         raw = request.get_data(cache=False)
     except RequestEntityTooLarge:
-        raise too_large(most) from None
+        raise body_too_large(most) from None
     except Exception:  # of the socket, of Werkzeug, or of the server's parser of chunks
-        raise incomplete() from None
+        raise incomplete_body() from None
     if len(raw) > most:  # in chunks; Werkzeug cuts those off at its own limit
-        raise too_large(most)
+        raise body_too_large(most)
     if len(raw) < (request.content_length or 0):
-        raise incomplete()
+        raise incomplete_body()
     return raw
 
 
-def too_large(most: int) -> TooLarge:
+def body_too_large(most: int) -> RequestTooLarge:
     """Return the error for a body beyond the limit."""
     hint = f"at most {most} bytes; the server's --max-request-size raises it"
-    return TooLarge("the body is too large", field="body", hint=hint)
+    return RequestTooLarge("the body is too large", field="body", hint=hint)
 
 
-def incomplete() -> BadInput:
+def incomplete_body() -> BadInput:
     """Return the error for an incomplete body."""
     hint = "the body is shorter than announced, has malformed chunks, or came too slowly"
     return BadInput("the body is not complete", field="body", hint=hint)
@@ -77,14 +77,14 @@ def incomplete() -> BadInput:
 def _check_type(stated: str, media: tuple[str, ...]) -> None:
     kind, parameters = request.mimetype, request.mimetype_params
     if kind not in media:
-        raise UnsupportedMedia(
+        raise UnsupportedMediaType(
             f"the content type {stated or '(none)'} is not accepted here",
             field="Content-Type",
             value=stated or None,
             hint=f"send {' or '.join(media)}",
         )
     if parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
-        raise UnsupportedMedia("the text must be UTF-8", field="Content-Type", value=stated)
+        raise UnsupportedMediaType("the text must be UTF-8", field="Content-Type", value=stated)
 
 
 def to_text(raw: bytes) -> str:
@@ -110,8 +110,8 @@ def to_object(raw: bytes, max_depth: int) -> dict[str, Any]:
     if not raw.strip():
         raise BadInput("the body is empty", field="body", hint="send a JSON object")
     try:
-        value = decode_once(raw)
-    except KeyTwice as error:
+        value = decode_strict(raw)
+    except DuplicateKeyError as error:
         raise BadInput(str(error), field=error.key, hint="state it once") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise BadInput("the body is not valid JSON", field="body", hint=str(error)) from None
@@ -162,7 +162,7 @@ def to_struct(body: dict[str, Any], kind: type[S], hints: Mapping[str, str] | No
     known = kind.__struct_fields__
     for key in body:
         if key not in known:
-            raise BadInput("unknown key", field=key, hint=did_you_mean(key, known))
+            raise BadInput("unknown key", field=key, hint=suggest_name(key, known))
     try:
         return msgspec.convert(body, kind)
     except msgspec.ValidationError as error:
@@ -202,7 +202,7 @@ def parameters(kind: type[Struct]) -> dict[str, Parameter]:
     """Return the query parameters that a struct declares, by the name that a URL has."""
     found = {}
     for field in msgspec.structs.fields(kind):
-        given = _given(field.type)
+        given = _without_none(field.type)
         found[field.encode_name] = Parameter(field.name, given, _is_time(given), _ends_day(given))
     return found
 
@@ -217,7 +217,7 @@ def parse_query(kind: type[Q], args: MultiDict[str, str]) -> Q:
     values: dict[str, Any] = {}
     for name, given in args.lists():
         if name not in known:
-            hint = did_you_mean(name, known) if known else "this route takes no parameters"
+            hint = suggest_name(name, known) if known else "this route takes no parameters"
             raise BadInput("unknown query parameter", field=name, value=given[0], hint=hint)
         if len(given) > 1:
             raise BadInput("is stated twice", field=name, value=given[1], hint="give it once")
@@ -234,11 +234,11 @@ def _read(name: str, text: str, parameter: Parameter) -> Any:
         return msgspec.convert(text, parameter.kind, strict=False)
     except msgspec.ValidationError as error:
         problem = f"{text[:80]!r} is not valid here"
-        hint = expected(parameter.kind, str(error))
+        hint = expected_value(parameter.kind, str(error))
         raise BadInput(problem, field=name, value=text, hint=hint) from None
 
 
-def expected(kind: Any, message: str) -> str:
+def expected_value(kind: Any, message: str) -> str:
     """Describe the values of a type: its choices if it has some, else msgspec's description."""
     choices = _choices(kind)
     if choices:
@@ -252,7 +252,7 @@ def _choices(kind: Any) -> list[str]:
     return [choice for part in get_args(kind) for choice in _choices(part)]
 
 
-def _given(kind: Any) -> Any:
+def _without_none(kind: Any) -> Any:
     """Return the type of a present parameter: without None."""
     if get_origin(kind) not in (Union, UnionType):
         return kind
@@ -272,7 +272,7 @@ LONGEST_REASON = 2000
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
-def given_reason(header: str | None, other: object) -> str:
+def read_reason(header: str | None, other: object) -> str:
     """Return the reason from the header, or else from the body or the query.
 
     Args:

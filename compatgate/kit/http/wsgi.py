@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, M
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from compatgate.kit.http import problems, replies
-from compatgate.kit.http.problems import Busy
+from compatgate.kit.http import replies
+from compatgate.kit.http.replies import TooBusy
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     Fields = Mapping[bytes, bytes]
     Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-
-MOST_WAITING = 512
+MAX_WAITING = 512
 """Requests that may wait for a thread of a lane."""
 
 
@@ -98,9 +97,9 @@ class Lane:
             Busy: too many wait already.
             Exception: whatever the function raises.
         """
-        if self._running >= self._threads + MOST_WAITING:
+        if self._running >= self._threads + MAX_WAITING:
             what = f"{self._running} requests wait already"
-            raise Busy(what, hint="retry in a moment; serve --threads allows more")
+            raise TooBusy(what, hint="retry in a moment; serve --threads allows more")
         self._running += 1
         try:
             loop = asyncio.get_running_loop()
@@ -114,8 +113,8 @@ class Lane:
         exchange = _Exchange(self._app, environ, receive, send, closes=body.rest != "none")
         try:
             answer = await self.run(exchange.run)
-        except Busy as error:
-            answer = problems.answer(error, environ)
+        except TooBusy as error:
+            answer = replies.problem_answer(error, environ)
             given = replies.request_id(environ.get("HTTP_X_REQUEST_ID", ""))
             replies.complete_headers(answer.headers, given)
         if answer is not None:
@@ -144,14 +143,14 @@ class _Exchange:
         self._headers: replies.Headers = []
         self._gone = threading.Event()
 
-    def run(self) -> problems.ProblemAnswer | None:
+    def run(self) -> replies.ProblemAnswer | None:
         """Return the answer; None: it was streamed."""
         pieces = self._app(self._environ, self._start)
         try:
             if self._closes:
                 self._headers.append(("Connection", "close"))
             if any(name.lower() == "content-length" for name, _ in self._headers):
-                return problems.ProblemAnswer(self._status, self._headers, b"".join(pieces))
+                return replies.ProblemAnswer(self._status, self._headers, b"".join(pieces))
             self._stream(pieces)
             return None
         finally:
@@ -197,7 +196,7 @@ async def send_whole(send: Send, status: int, sent: replies.Headers, body: bytes
     await send({"type": "http.response.body", "body": body})
 
 
-class _Cut(io.BytesIO):
+class _TruncatedBody(io.BytesIO):
     """A truncated body."""
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -226,7 +225,7 @@ def make_environ(scope: Scope, body: Body) -> dict[str, Any]:
         "REMOTE_PORT": str(client[1]),
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope["scheme"],
-        "wsgi.input": _Cut(body.data) if body.rest == "late" else io.BytesIO(body.data),
+        "wsgi.input": _TruncatedBody(body.data) if body.rest == "late" else io.BytesIO(body.data),
         "wsgi.input_terminated": True,
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": True,

@@ -24,7 +24,7 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_FOR_EVER = "public, max-age=31536000, immutable"
+_CACHE_FOREVER = "public, max-age=31536000, immutable"
 
 
 class Asset(Struct, frozen=True):
@@ -36,7 +36,7 @@ class Asset(Struct, frozen=True):
 
 
 @cache
-def assets() -> tuple[str, dict[str, Asset]]:
+def load_assets() -> tuple[str, dict[str, Asset]]:
     """Return a digest of all files, and each by its path."""
     found = dict(_read(resources.files("compatgate.kit.ui") / "static", ""))
     digest = hashlib.sha256()
@@ -59,7 +59,7 @@ def _read(folder: Traversable, prefix: str) -> list[tuple[str, Asset]]:
 
 def asset_path(name: str) -> str:
     """Return the address of a file below the pages' prefix."""
-    digest, found = assets()
+    digest, found = load_assets()
     if name not in found:
         raise LookupError(f"there is no static file {name}")
     return f"/static/{digest}/{name}"
@@ -71,7 +71,7 @@ def send_asset(name: str) -> Response:
     Raises:
         NotFound: there is none of that name.
     """
-    found = assets()[1].get(name)
+    found = load_assets()[1].get(name)
     if found is None:
         raise NotFound(f"there is no file {name!r}")
     packs = request.accept_encodings["gzip"] > 0
@@ -79,7 +79,7 @@ def send_asset(name: str) -> Response:
     if packs:
         response.headers["Content-Encoding"] = "gzip"
     response.headers["Vary"] = "Accept-Encoding"
-    response.headers["Cache-Control"] = _FOR_EVER
+    response.headers["Cache-Control"] = _CACHE_FOREVER
     return response
 
 
@@ -93,7 +93,7 @@ _COLOURS: dict[Look, str] = {
 }
 """Colours with enough contrast for white text (WCAG AA); the text repeats the meaning."""
 _LABEL = "#3d4450"
-_LONGEST = 64
+_MAX_LENGTH = 64
 _NARROW, _WIDE, _MARGIN = 6.6, 11.0, 10
 """Widths of a character and of what surrounds it; ``textLength`` fits the text to them."""
 _SVG = """\
@@ -127,16 +127,16 @@ class Badge(Struct, frozen=True):
 
 def draw_badge(badge: Badge) -> bytes:
     """Return the badge as SVG, without active content."""
-    label, word = _short(badge.label), _short(badge.word)
+    label, word = _shorten(badge.label), _shorten(badge.word)
     label_width, word_width = _width(label), _width(word)
     left, right = label_width + _MARGIN, word_width + _MARGIN
     return _SVG.format(
         whole=left + right,
         left=left,
         right=right,
-        label=_safe(label),
-        word=_safe(word),
-        title=_safe(badge.title),
+        label=_escape(label),
+        word=_escape(word),
+        title=_escape(badge.title),
         label_at=left / 2,
         word_at=left + right / 2,
         label_width=label_width,
@@ -146,15 +146,15 @@ def draw_badge(badge: Badge) -> bytes:
     ).encode()
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
 
 
 def _width(text: str) -> int:
     return round(sum(_NARROW if ord(character) < 0x2000 else _WIDE for character in text))
 
 
-def _safe(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape text for an element or attribute; XML allows no control characters."""
     clean = "".join(c if c.isprintable() else "�" for c in text)
     return escape(clean, {'"': "&quot;", "'": "&#39;"})

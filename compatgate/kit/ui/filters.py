@@ -68,7 +68,7 @@ _MARKS = {
 }
 
 
-def moment(value: datetime | str | int | float | None) -> datetime | None:
+def to_moment(value: datetime | str | int | float | None) -> datetime | None:
     """Convert ISO text or seconds since the epoch to an aware time."""
     if value is None or isinstance(value, datetime):
         return value
@@ -77,9 +77,9 @@ def moment(value: datetime | str | int | float | None) -> datetime | None:
     return clock.from_iso(value)
 
 
-def ago(value: datetime | str | int | float | None) -> Markup | str:
+def format_age(value: datetime | str | int | float | None) -> Markup | str:
     """Format a time as ``3 h ago`` or ``in 12 d``, with the exact time as tool tip."""
-    at = moment(value)
+    at = to_moment(value)
     if at is None:
         return "never"
     seconds = (clock.now() - at).total_seconds()
@@ -89,9 +89,9 @@ def ago(value: datetime | str | int | float | None) -> Markup | str:
     return _time(at, text)
 
 
-def when(value: datetime | str | int | float | None) -> Markup | str:
+def format_time(value: datetime | str | int | float | None) -> Markup | str:
     """Format a time as ``2026-11-03 09:30:12 UTC``."""
-    at = moment(value)
+    at = to_moment(value)
     return "" if at is None else _time(at, f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
 
 
@@ -109,7 +109,7 @@ def _span(seconds: float) -> str:
     return f"{math.floor(seconds / 86400)} d"
 
 
-def duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """Format seconds as ``1 h 5 min`` or ``12.3 s``."""
     if seconds is None:
         return ""
@@ -121,7 +121,7 @@ def duration(seconds: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def number(value: Any) -> str:
+def format_number(value: Any) -> str:
     """Format a number as ``12,345``; a fraction keeps four significant digits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else str(value)
@@ -130,23 +130,23 @@ def number(value: Any) -> str:
     return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
-def mark(status: str) -> str:
+def status_mark(status: str) -> str:
     """Return the symbol of a status, because colour alone is not accessible."""
     return _MARKS.get(status, "•")
 
 
-def label(component: str) -> str:
+def component_label(component: str) -> str:
     """Return the display name of a component."""
     known = COMPONENTS.get(component)
     return known.label if known else component
 
 
-def pretty(value: Any) -> str:
+def format_json(value: Any) -> str:
     """Format a value as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def compact(value: dict[str, Any]) -> str:
+def format_compact(value: dict[str, Any]) -> str:
     """Format a small object as ``target prod-a100, count 3``, without empty members."""
     shown = ((key, item) for key, item in value.items() if item not in (None, "", [], {}))
     return ", ".join(f"{key} {_inline(item)}" for key, item in shown)
@@ -160,7 +160,7 @@ def _inline(value: Any) -> str:
     return msgspec.json.encode(value).decode() if isinstance(value, dict) else str(value)
 
 
-def short(digest: str | None) -> str:
+def shorten(digest: str | None) -> str:
     """Return the beginning of a digest or an id."""
     if not digest:
         return ""
@@ -168,7 +168,7 @@ def short(digest: str | None) -> str:
     return f"{kind}:{rest[:12]}" if colon else digest[:15]
 
 
-def said(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value of a document: text unchanged, lists with commas, nested values as YAML."""
     if value is None:
         return ""
@@ -176,36 +176,36 @@ def said(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, list) and not any(isinstance(one, list | dict) for one in value):
         return ", ".join(map(str, value))
-    return yaml(value) if isinstance(value, list | dict) else str(value)
+    return format_yaml(value) if isinstance(value, list | dict) else str(value)
 
 
-def yaml(value: Any) -> str:
+def format_yaml(value: Any) -> str:
     """Format a document as YAML, as in files."""
     return to_yaml([value]).rstrip()
 
 
-def field(path: str) -> str:
+def format_field(path: str) -> str:
     """Format a path in a document, without the leading ``spec``."""
     return path.removeprefix("spec.")
 
 
-def seconds(day: date) -> int:
+def day_start_seconds(day: date) -> int:
     """Return the start of a day in UTC, in seconds since the epoch, for charts."""
     return int(datetime.combine(day, time(), UTC).timestamp())
 
 
 FILTERS = {
-    "said": said,
+    "said": format_value,
     "carried": describe_contents,
-    "yaml": yaml,
-    "field": field,
-    "seconds": seconds,
-    "ago": ago,
-    "when": when,
-    "duration": duration,
-    "number": number,
-    "mark": mark,
-    "label": label,
-    "pretty": pretty,
-    "short": short,
+    "yaml": format_yaml,
+    "field": format_field,
+    "seconds": day_start_seconds,
+    "ago": format_age,
+    "when": format_time,
+    "duration": format_duration,
+    "number": format_number,
+    "mark": status_mark,
+    "label": component_label,
+    "pretty": format_json,
+    "short": shorten,
 }

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.versions import natural_key
-from compatgate.documents.sources import did_you_mean
+from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import Page as Part
@@ -55,7 +55,7 @@ class Column(Struct, frozen=True):
     kind: Kind = "text"
 
 
-class Empty(Struct, frozen=True):
+class EmptyNotice(Struct, frozen=True):
     """The text in place of an empty table.
 
     Attributes:
@@ -69,7 +69,7 @@ class Empty(Struct, frozen=True):
     command: str = ""
 
 
-NOTHING_FITS = Empty("No matches.", "Remove a filter.")
+NO_MATCHES = EmptyNotice("No matches.", "Remove a filter.")
 
 
 class Table(Struct, frozen=True):
@@ -86,7 +86,7 @@ class Table(Struct, frozen=True):
     name: str
     columns: tuple[Column, ...]
     rows: Sequence[Sequence[Cell]]
-    empty: Empty
+    empty: EmptyNotice
     next: str | None = None
     sort: str | None = None
     label: str = "rows"
@@ -96,7 +96,7 @@ def make_table(
     name: str,
     columns: Sequence[Column],
     rows: Iterable[Sequence[Any]],
-    empty: Empty,
+    empty: EmptyNotice,
     *,
     sort: str | None = None,
     following: str | None = None,
@@ -126,7 +126,7 @@ def _sorted(table: Table) -> Table:
     key = sort.removeprefix("-")
     keys = [column.key for column in table.columns]
     if key not in keys:
-        hint = did_you_mean(key, keys)
+        hint = suggest_name(key, keys)
         raise BadInput("is not a column of this table", field="sort", value=key, hint=hint)
     place = keys.index(key)
     there = [row for row in table.rows if row[place].value is not None]
@@ -149,13 +149,13 @@ def to_csv(table: Table) -> str:
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow([column.label for column in table.columns])
-    writer.writerows([[_exported(cell.value) for cell in row] for row in table.rows])
+    writer.writerows([[_export_value(cell.value) for cell in row] for row in table.rows])
     if table.next:
         writer.writerow([f"# the first {len(table.rows)} rows; there are more"])
     return out.getvalue()
 
 
-def _exported(value: Any) -> Any:
+def _export_value(value: Any) -> Any:
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -165,11 +165,11 @@ def _exported(value: Any) -> Any:
     return value
 
 
-EXPORTED = 10_000
+MAX_EXPORTED_ROWS = 10_000
 """Maximum number of exported rows; the file's last line says when more exist."""
 
 
-class Listing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class TableQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Query parameters of every page with a table."""
 
     sort: str | None = None
@@ -177,7 +177,7 @@ class Listing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     format: Literal["csv"] | None = None
 
 
-class LongListing(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PagedTableQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Query parameters of a page whose table has several pages."""
 
     cursor: str | None = None
@@ -193,7 +193,7 @@ def is_export() -> bool:
     return request.args.get("format") == "csv"
 
 
-def rows_of(fetch: Callable[..., Part[Any]], cursor: str | None, **filters: Any) -> Part[Any]:
+def fetch_rows(fetch: Callable[..., Part[Any]], cursor: str | None, **filters: Any) -> Part[Any]:
     """Return a page of a list; for an export all rows, up to `EXPORTED`.
 
     Args:
@@ -206,12 +206,12 @@ def rows_of(fetch: Callable[..., Part[Any]], cursor: str | None, **filters: Any)
     items: list[Any] = []
     for part in pages(fetch, **filters):
         items += part.items
-        if len(items) >= EXPORTED:
+        if len(items) >= MAX_EXPORTED_ROWS:
             return Part(tuple(items), part.next)
     return Part(tuple(items))
 
 
-def found_by(fetch: Callable[..., Part[Any]], query: LongListing, **instead: Any) -> Part[Any]:
+def list_rows(fetch: Callable[..., Part[Any]], query: PagedTableQuery, **instead: Any) -> Part[Any]:
     """Return a page of a list whose filters have the names of the query's parameters.
 
     Args:
@@ -219,21 +219,21 @@ def found_by(fetch: Callable[..., Part[Any]], query: LongListing, **instead: Any
         query: of the page.
         instead: filters that replace the query's values.
     """
-    shared = LongListing.__struct_fields__
+    shared = PagedTableQuery.__struct_fields__
     own = [name for name in query.__struct_fields__ if name not in shared]
     filters = {name: getattr(query, name) for name in own}
-    return rows_of(fetch, query.cursor, **{**filters, **instead})
+    return fetch_rows(fetch, query.cursor, **{**filters, **instead})
 
 
-def table_of(
+def make_list_table(
     name: str,
     columns: Sequence[Column],
     rows: Iterable[Sequence[Any]],
     found: Part[Any],
-    query: LongListing,
-    empty: Empty,
+    query: PagedTableQuery,
+    empty: EmptyNotice,
     *,
-    unfit: Empty | None = None,
+    unfit: EmptyNotice | None = None,
     label: str = "",
 ) -> Table:
     """Make the table of a page of a list.

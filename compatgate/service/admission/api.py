@@ -15,21 +15,20 @@ import msgspec
 from flask import Response, request
 from msgspec import Meta, Struct
 
-from compatgate.core.verdict import Verdict
-from compatgate.errors import CompatgateError, TooLarge
-from compatgate.kit.http import problems
+from compatgate.core.rule import Verdict
+from compatgate.errors import CompatgateError, RequestTooLarge
+from compatgate.kit.http import replies
 from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.links import HOOKS_PREFIX
-from compatgate.kit.http.problems import UnsupportedMedia
-from compatgate.kit.http.replies import Reply
+from compatgate.kit.http.replies import Reply, UnsupportedMediaType
 from compatgate.service.admission.review import ReviewAnswer, find_uid, parse_review
 from compatgate.service.admission.schemas import EXAMPLES, AdmissionReview, AdmissionReviewAnswer
-from compatgate.service.admission.service import SOURCE, Admission, Asked
+from compatgate.service.admission.service import SOURCE, Admission, ReviewContext
 from compatgate.service.web.auth import authenticate, authorize
 from compatgate.service.web.call import Call, Service, base_url, verdict_link
 from compatgate.service.web.route import JSON, Body, Returns, route
 
-LARGEST = 8 * 1024 * 1024
+MAX_BODY_BYTES = 8 * 1024 * 1024
 """Bytes; the API server takes objects of 3 MiB, and sends two of them with an update."""
 WAIT_S = 10.0
 _LONGEST_WAIT = 30.0
@@ -75,29 +74,29 @@ def make_view(service: Service) -> Callable[[], Response]:
 
     def view() -> Response:
         try:
-            raw = _read(max(LARGEST, service.settings.max_request_size))
+            raw = _read(max(MAX_BODY_BYTES, service.settings.max_request_size))
         except CompatgateError as error:
-            return _refused(error, getattr(error, "uid", ""))
+            return _refuse(error, getattr(error, "uid", ""))
         uid, review = parse_review(raw)
         try:
             principal = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
             authorize(principal, "gate")
         except CompatgateError as error:
-            return _refused(error, uid)
+            return _refuse(error, uid)
         if isinstance(review, CompatgateError):
-            return _refused(review, uid, status=200 if uid else 400)
-        asked = Asked(
+            return _refuse(review, uid, status=200 if uid else 400)
+        asked = ReviewContext(
             principal.name,
-            wait_s(request.args.get("timeout", "")),
+            parse_timeout(request.args.get("timeout", "")),
             partial(verdict_link, base_url(service)),
-            partial(_decided, service),
+            partial(_count_decision, service),
         )
-        return _sent(admission.answer(review, asked), uid)
+        return _to_response(admission.answer(review, asked), uid)
 
     return view
 
 
-def wait_s(text: str) -> float:
+def parse_timeout(text: str) -> float:
     """Return the seconds for an answer, from a ``timeout`` like ``10s``, ``1m30s``, ``500ms``."""
     found = _DURATION.fullmatch(text.strip())
     seconds = 0.0
@@ -107,7 +106,7 @@ def wait_s(text: str) -> float:
     return min(seconds or WAIT_S, _LONGEST_WAIT) * _MARGIN
 
 
-class _Unread(TooLarge):
+class _UnreadBody(RequestTooLarge):
     """An error: the body is too large or incomplete; ``uid`` was found at its start."""
 
     uid = ""
@@ -122,25 +121,27 @@ def _read(most: int) -> bytes:
     """
     environ = request.environ
     length = request.content_length
-    raw, ended = _take(environ["wsgi.input"], most)
+    raw, ended = _read_start(environ["wsgi.input"], most)
     if len(raw) > most:
         raise _too_large(raw, most)
     error: Any = None
     if not ended or (length is not None and len(raw) < length):
-        error = bodies.incomplete()
+        error = bodies.incomplete_body()
     elif environ.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
         what = environ["HTTP_CONTENT_ENCODING"]
-        error = UnsupportedMedia("send the body as it is", field="Content-Encoding", value=what)
+        error = UnsupportedMediaType("send the body as it is", field="Content-Encoding", value=what)
     elif request.mimetype != JSON:
         hint = f"send {JSON}"
-        error = UnsupportedMedia("not JSON by its content type", field="Content-Type", hint=hint)
+        error = UnsupportedMediaType(
+            "not JSON by its content type", field="Content-Type", hint=hint
+        )
     if error is not None:
         error.uid = find_uid(raw)
         raise error
     return raw
 
 
-def _take(stream: Any, most: int) -> tuple[bytes, bool]:
+def _read_start(stream: Any, most: int) -> tuple[bytes, bool]:
     """Read the body, or its beginning where it is larger than ``most``, and whether it ended."""
     raw = b""
     try:
@@ -152,30 +153,30 @@ def _take(stream: Any, most: int) -> tuple[bytes, bool]:
 
 
 def _too_large(raw: bytes, most: int) -> CompatgateError:
-    error = _Unread("the body is too large", field="body", hint=f"at most {most} bytes")
+    error = _UnreadBody("the body is too large", field="body", hint=f"at most {most} bytes")
     error.uid = find_uid(raw[:_BEGINNING])
     return error
 
 
-def _refused(error: CompatgateError, uid: str, *, status: int | None = None) -> Response:
+def _refuse(error: CompatgateError, uid: str, *, status: int | None = None) -> Response:
     """Return an error as an AdmissionReview; never a 5xx."""
     if error.status >= 500:
-        problems.answer(error, request.environ)  # logs it
-        return _sent(ReviewAnswer(False, f"compatgate: {error.detail}", 503), uid)
+        replies.problem_answer(error, request.environ)  # logs it
+        return _to_response(ReviewAnswer(False, f"compatgate: {error.detail}", 503), uid)
     answer = ReviewAnswer(False, f"compatgate: {error.detail}", error.status)
-    response = _sent(answer, uid, status or error.status)
+    response = _to_response(answer, uid, status or error.status)
     if error.status in (401, 403):
-        sent = dict(problems.answer(error, request.environ).headers)
+        sent = dict(replies.problem_answer(error, request.environ).headers)
         response.headers["WWW-Authenticate"] = sent["WWW-Authenticate"]
     return response
 
 
-def _sent(answer: ReviewAnswer, uid: str, status: int = 200) -> Response:
+def _to_response(answer: ReviewAnswer, uid: str, status: int = 200) -> Response:
     body = msgspec.json.encode(answer.to_json(uid))
     response = Response(body, status=status, content_type=JSON)
     response.headers["Cache-Control"] = "no-store"
     return response
 
 
-def _decided(service: Service, verdict: Verdict, seconds: float) -> None:
+def _count_decision(service: Service, verdict: Verdict, seconds: float) -> None:
     service.metrics.decided(verdict, SOURCE, seconds)

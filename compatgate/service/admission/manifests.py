@@ -15,7 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from compatgate.service.admission.kinds import Kinds, PodKind
-from compatgate.service.admission.pods import FOLDER, GPU
+from compatgate.service.admission.pods import FOLDER, GPU_ANNOTATION
 
 NAME = "compatgate"
 PATH = "/hooks/kubernetes/validate"
@@ -101,7 +101,9 @@ def uses_gpus(kinds: Kinds) -> str:
         f"(has(object.spec.{name}) && object.spec.{name}.exists(c, {one}))"
         for name in ("containers", "initContainers", "ephemeralContainers")
     )
-    annotated = f"(has(object.metadata.annotations) && '{GPU}' in object.metadata.annotations)"
+    annotated = (
+        f"(has(object.metadata.annotations) && '{GPU_ANNOTATION}' in object.metadata.annotations)"
+    )
     classes = json.dumps(kinds.runtime_classes)
     by_class = f"(has(object.spec.runtimeClassName) && object.spec.runtimeClassName in {classes})"
     return f"{lists} || has(object.spec.resourceClaims) || {by_class} || {annotated}"

@@ -10,13 +10,13 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from compatgate.documents.specs import MatchSpec
-from compatgate.service.admission.fields import items, mapping, text, texts
+from compatgate.kit.kubernetes import read_labels, read_list, read_mapping, read_text
 
 TARGET = "compatgate.dev/target"
 """Annotation: the target's name. On a pod it chooses among those that the pod is bound for."""
-How = Literal["match", "possible"]
-Standing = Literal["named", "open", "excluded"]
-_MOST_WAYS = 256
+MatchKind = Literal["match", "possible"]
+TermMatch = Literal["named", "open", "excluded"]
+_MAX_TERMS = 256
 """Maximum number of expanded placement terms."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -32,7 +32,7 @@ class MatchedTarget(Struct, frozen=True):
     """
 
     targets: tuple[str, ...]
-    how: How = "match"
+    how: MatchKind = "match"
     open: tuple[str, ...] = ()
 
 
@@ -53,25 +53,27 @@ def match_targets(
         matches: of each target, by name.
     """
     every = list(matches)
-    here = [(name, match) for name, match in every if _is_here(match, namespace)]
+    here = [(name, match) for name, match in every if _is_in_namespace(match, namespace)]
     stated: dict[str, set[str]] = {}
     for _, match in here:
         for key, value in match.node_labels.items():
             stated.setdefault(key, set()).add(value)
-    ways = list(islice(_ways(spec, stated), _MOST_WAYS + 1))
-    found: dict[str, How] = {}
-    for way in ways[:_MOST_WAYS]:
-        targets, how = _of_way(way, here)
+    ways = list(islice(_expand_terms(spec, stated), _MAX_TERMS + 1))
+    found: dict[str, MatchKind] = {}
+    for way in ways[:_MAX_TERMS]:
+        targets, how = _targets_of_term(way, here)
         found |= {name: how for name in targets if found.get(name) != "match"}
-    if len(ways) > _MOST_WAYS:  # more than can be told apart: whatever it may come to run on
+    if len(ways) > _MAX_TERMS:  # more than can be told apart: whatever it may come to run on
         possible = {name for name, match in here if _reaches(terms_of(spec), match)}
         found |= dict.fromkeys(possible - found.keys(), "possible")
     if not found:
-        return MatchedTarget((), open=_open(terms_of(spec), every))
+        return MatchedTarget((), open=_open_targets(terms_of(spec), every))
     return MatchedTarget(tuple(sorted(found)), "match" if "match" in found.values() else "possible")
 
 
-def _open(terms: Iterable[Term], matches: Iterable[tuple[str, MatchSpec]]) -> tuple[str, ...]:
+def _open_targets(
+    terms: Iterable[Term], matches: Iterable[tuple[str, MatchSpec]]
+) -> tuple[str, ...]:
     """Return the targets that state no namespace and no label that the pod excludes."""
     ways = list(terms)
     return tuple(
@@ -84,13 +86,15 @@ def _open(terms: Iterable[Term], matches: Iterable[tuple[str, MatchSpec]]) -> tu
     )
 
 
-def _is_here(match: MatchSpec, namespace: str) -> bool:
+def _is_in_namespace(match: MatchSpec, namespace: str) -> bool:
     if not match.namespaces:
         return bool(match.node_labels)
     return any(fnmatchcase(namespace, glob) for glob in match.namespaces)
 
 
-def _of_way(way: Term, matches: Iterable[tuple[str, MatchSpec]]) -> tuple[list[str], How]:
+def _targets_of_term(
+    way: Term, matches: Iterable[tuple[str, MatchSpec]]
+) -> tuple[list[str], MatchKind]:
     """Return the targets of one placement term, and how they match."""
     full: dict[str, tuple[int, bool]] = {}
     possible: list[str] = []
@@ -120,7 +124,7 @@ class Term(Struct, frozen=True):
     allowed: dict[str, frozenset[str]]
     denied: dict[str, frozenset[str]]
 
-    def standing(self, labels: Mapping[str, str]) -> Standing:
+    def standing(self, labels: Mapping[str, str]) -> TermMatch:
         """Return whether the term names, leaves open or excludes nodes with these labels."""
         for key, value in labels.items():
             if value not in self.allowed.get(key, {value}) or value in self.denied.get(key, ()):
@@ -128,7 +132,7 @@ class Term(Struct, frozen=True):
         return "named" if all(key in self.allowed for key in labels) else "open"
 
 
-def _ways(spec: Mapping[str, Any], stated: Mapping[str, Collection[str]]) -> Iterator[Term]:
+def _expand_terms(spec: Mapping[str, Any], stated: Mapping[str, Collection[str]]) -> Iterator[Term]:
     """Yield the terms, expanded to one value for each label with several allowed values.
 
     Args:
@@ -150,16 +154,16 @@ def _ways(spec: Mapping[str, Any], stated: Mapping[str, Collection[str]]) -> Ite
 
 def terms_of(spec: Mapping[str, Any]) -> Iterator[Term]:
     """Give one term for each alternative of the required affinity, the node selector in each."""
-    selector = {key: frozenset((v,)) for key, v in texts(spec.get("nodeSelector")).items()}
-    affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
-    stated = items(mapping(affinity.get(_REQUIRED)).get("nodeSelectorTerms"))
+    selector = {key: frozenset((v,)) for key, v in read_labels(spec.get("nodeSelector")).items()}
+    affinity = read_mapping(read_mapping(spec.get("affinity")).get("nodeAffinity"))
+    stated = read_list(read_mapping(affinity.get(_REQUIRED)).get("nodeSelectorTerms"))
     chosen = [term for term in stated if term]  # an empty one selects no node
     for alternative in chosen or [{}]:
         allowed, denied = dict(selector), dict[str, frozenset[str]]()
-        for raw in items(mapping(alternative).get("matchExpressions")):
-            expression = mapping(raw)
-            key = text(expression.get("key"))
-            values = frozenset(v for v in items(expression.get("values")) if isinstance(v, str))
+        for raw in read_list(read_mapping(alternative).get("matchExpressions")):
+            expression = read_mapping(raw)
+            key = read_text(expression.get("key"))
+            values = frozenset(v for v in read_list(expression.get("values")) if isinstance(v, str))
             match expression.get("operator"):
                 case "In":
                     allowed[key] = allowed.get(key, values) & values

@@ -18,19 +18,18 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.gpus import cut_profile
+from compatgate.core.gpus import split_profile
 from compatgate.core.matrix import Waiver
-from compatgate.core.rule import Rule
+from compatgate.core.rule import Finding, Rule
 from compatgate.core.rules.caveats import no_pool_for_request, target_contradicted, waived
 from compatgate.core.stack import Stack
-from compatgate.core.verdict import Finding
 from compatgate.documents.specs import TargetSpec
 from compatgate.service.admission.matching import TARGET, MatchedTarget, Term
 
 PRODUCT, STRATEGY = "nvidia.com/gpu.product", "nvidia.com/mig.strategy"
 _WHOLE, _SLICE = "nvidia.com/gpu", "nvidia.com/mig-"
 _PROFILES_NAMED = 3
-_MOST_ALTERNATIVES = 64
+_MAX_ALTERNATIVES = 64
 """Maximum number of node selections of a pod."""
 
 
@@ -60,7 +59,7 @@ class NodeSelection(Struct, frozen=True):
             return only_slices or self._hand_out_whole(cut)
         if resource is not None and resource.startswith(_SLICE):
             wanted = resource.removeprefix(_SLICE)
-            return cut == (profile_of(wanted) or wanted)
+            return cut == (mig_profile(wanted) or wanted)
         return True
 
     def _may_have(self, cut: str | None) -> bool:
@@ -78,7 +77,7 @@ class NodeSelection(Struct, frozen=True):
     def of(self, target: TargetSpec) -> NodeSelection:
         """Return the selection of a target; its nodes have the labels that it states."""
         own = target.match.node_labels
-        products = frozenset((profile_of(own[PRODUCT]),)) if PRODUCT in own else self.products
+        products = frozenset((mig_profile(own[PRODUCT]),)) if PRODUCT in own else self.products
         return NodeSelection(
             products, own[STRATEGY] == "single" if STRATEGY in own else self.single
         )
@@ -88,10 +87,10 @@ def node_selection_of(terms: Iterable[Term]) -> tuple[NodeSelection, ...]:
     """Return the nodes that a pod may land on, for each alternative that differs."""
     found: dict[NodeSelection, None] = {}
     for term in terms:
-        products = frozenset(map(profile_of, term.allowed.get(PRODUCT, ())))
+        products = frozenset(map(mig_profile, term.allowed.get(PRODUCT, ())))
         single = "single" in term.allowed.get(STRATEGY, ())
         found[NodeSelection(products or None, single)] = None
-        if len(found) > _MOST_ALTERNATIVES:
+        if len(found) > _MAX_ALTERNATIVES:
             return (NodeSelection(None, True),)
     return tuple(found)
 
@@ -106,7 +105,7 @@ def pools_for(
         resource: that is requested; None: what it gets is not told by a resource.
         nodes: that the pod may land on, of whatever target.
     """
-    cuts = [(pool.name, profile_of(pool.gpu)) for pool in target.pools]
+    cuts = [(pool.name, mig_profile(pool.gpu)) for pool in target.pools]
     only_slices = all(cut for _, cut in cuts)
     own = {each.of(target): None for each in nodes}
     return tuple(
@@ -116,22 +115,22 @@ def pools_for(
     )
 
 
-def products_of(target: TargetSpec) -> str:
+def describe_products(target: TargetSpec) -> str:
     """Return the products of a target as text: ``whole GPUs, 1g.10gb``."""
-    cuts = dict.fromkeys(profile_of(pool.gpu) for pool in target.pools)
+    cuts = dict.fromkeys(mig_profile(pool.gpu) for pool in target.pools)
     return ", ".join(cut or "whole GPUs" for cut in sorted(cuts, key=lambda cut: cut or ""))
 
 
-def named_slices(terms: Iterable[Term]) -> str:
+def slice_products(terms: Iterable[Term]) -> str:
     """Name the products of slices that a pod selects nodes by; empty: it names none."""
-    named = sorted({v for term in terms for v in term.allowed.get(PRODUCT, ()) if profile_of(v)})
+    named = sorted({v for term in terms for v in term.allowed.get(PRODUCT, ()) if mig_profile(v)})
     return ", ".join(named[:_PROFILES_NAMED]) + (", ..." if len(named) > _PROFILES_NAMED else "")
 
 
 @lru_cache(maxsize=4096)
-def profile_of(text: str) -> str | None:
+def mig_profile(text: str) -> str | None:
     """Return the MIG profile in the name of a GPU or a resource; None: it is a whole GPU."""
-    profile, _ = cut_profile(text.lower())
+    profile, _ = split_profile(text.lower())
     return profile.text if profile else None
 
 
@@ -139,7 +138,7 @@ _TARGETS_NAMED = 5
 Outcome = Literal["fail", "warn"]
 
 
-class Known(Struct, frozen=True):
+class PlacementMatrix(Struct, frozen=True):
     """The parts of the matrix that decide where workloads run.
 
     Attributes:
@@ -169,7 +168,7 @@ class Placement(Struct, frozen=True):
     finding: Finding | None = None
 
 
-class Workload(Struct, frozen=True):
+class ContainerWorkload(Struct, frozen=True):
     """The properties of a container that decide where it is judged.
 
     Attributes:
@@ -189,39 +188,39 @@ class Workload(Struct, frozen=True):
     image: str = ""
 
 
-def placements(asks: Workload, known: Known) -> Iterator[Placement]:
+def place_workload(asks: ContainerWorkload, known: PlacementMatrix) -> Iterator[Placement]:
     """Return the targets that a container is judged on, with findings about the placement."""
     named = asks.named
     if named and named not in known.targets:
         yield Placement(named)  # the gate refuses the name, and says which one is near
         return
-    usable = _usable(asks, known)
+    usable = _usable_targets(asks, known)
     left = usable or asks.bound.targets or asks.bound.open
     if not named:
         for name in usable or asks.bound.targets:
-            yield from _on(name, asks, known)
+            yield from _place_on(name, asks, known)
         if not asks.bound.targets:
             yield Placement(None)
     elif named in left:
-        yield from _on(named, asks, known)
+        yield from _place_on(named, asks, known)
     else:
-        yield from _contradicted(asks, usable or asks.bound.targets, known)
+        yield from _deny_targets(asks, usable or asks.bound.targets, known)
 
 
-def chosen_from(asks: Workload, known: Known) -> tuple[str, ...]:
+def other_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str, ...]:
     """Return the targets that a pod may land on although it names another one."""
-    usable = _usable(asks, known)
+    usable = _usable_targets(asks, known)
     return tuple(n for n in usable if n != asks.named) if asks.named in usable else ()
 
 
-def _usable(asks: Workload, known: Known) -> tuple[str, ...]:
+def _usable_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str, ...]:
     """Return the targets of the pod that have pools for all that the container requests."""
-    return tuple(n for n in asks.bound.targets if _lacking(n, asks, known) is None)
+    return tuple(n for n in asks.bound.targets if _missing_resource(n, asks, known) is None)
 
 
-def _on(name: str, asks: Workload, known: Known) -> Iterator[Placement]:
+def _place_on(name: str, asks: ContainerWorkload, known: PlacementMatrix) -> Iterator[Placement]:
     spec = known.targets[name]
-    lacking = _lacking(name, asks, known)
+    lacking = _missing_resource(name, asks, known)
     if lacking is None:
         found = {pool for one in _requests(asks) for pool in pools_for(spec, one, asks.nodes)}
         pools = tuple(pool.name for pool in spec.pools if pool.name in found)
@@ -230,13 +229,15 @@ def _on(name: str, asks: Workload, known: Known) -> Iterator[Placement]:
         return
     waiver = _waiver(no_pool_for_request, name, asks, known)
     if waiver:
-        yield Placement(name, finding=_waived(no_pool_for_request, waiver))
+        yield Placement(name, finding=_waived_finding(no_pool_for_request, waiver))
     else:
         yield Placement(name, finding=_no_pool(name, lacking, asks, spec))
     yield Placement(name)  # whatever it could get there: what is let in is judged all the same
 
 
-def _contradicted(asks: Workload, leads: Sequence[str], known: Known) -> Iterator[Placement]:
+def _deny_targets(
+    asks: ContainerWorkload, leads: Sequence[str], known: PlacementMatrix
+) -> Iterator[Placement]:
     """Deny for each target that the placement leads to; where all waive it, the annotation counts.
 
     The waivers are those of these targets: the asker must not choose whose waiver applies.
@@ -248,15 +249,15 @@ def _contradicted(asks: Workload, leads: Sequence[str], known: Known) -> Iterato
             yield Placement(name, finding=_contradiction(asks.named, leads))
     used = [waiver for waiver in waivers.values() if waiver]
     if len(used) == len(waivers):
-        yield Placement(where[0], finding=_waived(target_contradicted, used[0]))
-        yield from _on(asks.named, asks, known)
+        yield Placement(where[0], finding=_waived_finding(target_contradicted, used[0]))
+        yield from _place_on(asks.named, asks, known)
 
 
-def _requests(asks: Workload) -> Sequence[str | None]:
+def _requests(asks: ContainerWorkload) -> Sequence[str | None]:
     return asks.resources or (None,)
 
 
-def _lacking(name: str, asks: Workload, known: Known) -> str | None:
+def _missing_resource(name: str, asks: ContainerWorkload, known: PlacementMatrix) -> str | None:
     """Return what the container requests and no pool of a target has; None: nothing."""
     spec = known.targets[name]
     for resource in _requests(asks):
@@ -265,7 +266,9 @@ def _lacking(name: str, asks: Workload, known: Known) -> str | None:
     return None
 
 
-def _waiver(rule: Rule, target: str | None, asks: Workload, known: Known) -> Waiver | None:
+def _waiver(
+    rule: Rule, target: str | None, asks: ContainerWorkload, known: PlacementMatrix
+) -> Waiver | None:
     """Return a waiver of a rule. One for certain components covers nothing: no stack is known."""
     stack = Stack({}, image=asks.image or None)
     for waiver in known.waivers.values():
@@ -287,15 +290,15 @@ def _contradiction(named: str, leads: Sequence[str]) -> Finding:
     return _finding(target_contradicted, "fail", f"{what}, but {why}; {mend}", named, need)
 
 
-def _no_pool(name: str, resource: str, asks: Workload, spec: TargetSpec) -> Finding:
+def _no_pool(name: str, resource: str, asks: ContainerWorkload, spec: TargetSpec) -> Finding:
     outcome: Outcome = "fail" if spec.policy.mode == "enforce" else "warn"
-    products = products_of(spec)
+    products = describe_products(spec)
     where = f" on nodes of {asks.slices}" if asks.slices else ""
     message = f"{resource}{where} is in no pool of {name}, which has {products}"
     return _finding(no_pool_for_request, outcome, message, resource, products)
 
 
-def _waived(rule: Rule, waiver: Waiver) -> Finding:
+def _waived_finding(rule: Rule, waiver: Waiver) -> Finding:
     until = f"until {waiver.expires} ({waiver.owner}: {waiver.reason})"
     message = f"{rule.id} {rule.name} is waived by {waiver.name} {until}"
     return _finding(waived, "warn", message, waiver.name, None)

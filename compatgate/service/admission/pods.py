@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.errors import BadInput
-from compatgate.service.admission.fields import at, items, mapping, text, texts
+from compatgate.kit.kubernetes import find_at, read_labels, read_list, read_mapping, read_text
 from compatgate.service.admission.kinds import Kinds, PodKind
 
 FOLDER = "/var/run/nvidia-container-devices"
@@ -25,19 +25,26 @@ _NOT_GPUS = "imex/"
 _NULL = "/dev/null"
 
 
-def mounted(container: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+def gpu_mount(container: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
     """Return the mount by which a container asks NVIDIA's runtime for GPUs; empty: there is none.
 
     Args:
         container: of the pod.
         spec: of the pod, whose volumes say what is mounted.
     """
-    places = [text(mapping(m).get("mountPath")) for m in items(container.get("volumeMounts"))]
+    places = [
+        read_text(read_mapping(m).get("mountPath"))
+        for m in read_list(container.get("volumeMounts"))
+    ]
     if not any("nvidia-container-devices" in place for place in places):
         return ""
-    nulls = {text(v.get("name")) for v in map(mapping, items(spec.get("volumes"))) if _is_null(v)}
-    for mount in map(mapping, items(container.get("volumeMounts"))):
-        place = _clean(text(mount.get("mountPath")))
+    nulls = {
+        read_text(v.get("name"))
+        for v in map(read_mapping, read_list(spec.get("volumes")))
+        if _is_null(v)
+    }
+    for mount in map(read_mapping, read_list(container.get("volumeMounts"))):
+        place = _clean_path(read_text(mount.get("mountPath")))
         device = place.removeprefix(f"{FOLDER}/")
         if device != place and not device.startswith(_NOT_GPUS) and mount.get("name") in nulls:
             return place
@@ -46,21 +53,21 @@ def mounted(container: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
 
 def runtime_class(spec: Mapping[str, Any], kinds: Kinds) -> str:
     """Return the pod's runtime class if it hands out GPUs, else empty text."""
-    name = text(spec.get("runtimeClassName"))
+    name = read_text(spec.get("runtimeClassName"))
     return name if name and kinds.hands_out(name) else ""
 
 
 def _is_null(volume: Mapping[str, Any]) -> bool:
-    return _clean(text(mapping(volume.get("hostPath")).get("path"))) == _NULL
+    return _clean_path(read_text(read_mapping(volume.get("hostPath")).get("path"))) == _NULL
 
 
-def _clean(path: str) -> str:
+def _clean_path(path: str) -> str:
     return "/" + posixpath.normpath(path).lstrip("/") if path else ""
 
 
-VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 _REQUIRE, _MAIN = "NVIDIA_REQUIRE_", "NVIDIA_REQUIRE_CUDA"
-_DISABLE = "NVIDIA_DISABLE_REQUIRE"
+_DISABLE_REQUIRE = "NVIDIA_DISABLE_REQUIRE"
 _JETPACK = "NVIDIA_REQUIRE_JETPACK"
 _LIBRARIES = "LD_LIBRARY_PATH"
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
@@ -87,32 +94,35 @@ class VariableChanges(Struct, frozen=True):
 
 def read_variables(container: Mapping[str, Any]) -> VariableChanges:
     """Read the variables of a container of a pod spec; of two of one name the last counts."""
-    env = {text(item.get("name")): item for item in map(mapping, items(container.get("env")))}
+    env = {
+        read_text(item.get("name")): item
+        for item in map(read_mapping, read_list(container.get("env")))
+    }
     changed: dict[str, Any] = {}
     left: list[str] = []
     unread: list[str] = []
     required: dict[str, str] = {}
     for name, item in env.items():
-        ours = name in (_DISABLE, _LIBRARIES) or name.startswith(_REQUIRE)
+        ours = name in (_DISABLE_REQUIRE, _LIBRARIES) or name.startswith(_REQUIRE)
         if not ours or name.startswith(_JETPACK):
             continue
         if name == _LIBRARIES:
             unread.append(f"{name} is set in the pod: its folders were not read")
         elif "valueFrom" in item:
             left.append(f"{name} has an unknown value (valueFrom)")
-        elif name == _DISABLE:
-            changed["disable-require"] = text(item.get("value")) in _TRUE
+        elif name == _DISABLE_REQUIRE:
+            changed["disable-require"] = read_text(item.get("value")) in _TRUE
         else:
-            required[name] = text(item.get("value"))
-    changed |= _required(required, left)
-    if items(container.get("envFrom")):
+            required[name] = read_text(item.get("value"))
+    changed |= _requirements(required, left)
+    if read_list(container.get("envFrom")):
         unread.append("variables of config maps and secrets (envFrom) were not read")
-    asks = _names_devices(env.get(VISIBLE))
-    declines = VISIBLE in env and not asks
+    asks = _names_devices(env.get(VISIBLE_DEVICES))
+    declines = VISIBLE_DEVICES in env and not asks
     return VariableChanges(changed, tuple(left), tuple(unread), asks, declines)
 
 
-def _required(required: Mapping[str, str], left: list[str]) -> dict[str, Any]:
+def _requirements(required: Mapping[str, str], left: list[str]) -> dict[str, Any]:
     """Return the requirements that replace the image's; the image's main one may stay."""
     if _MAIN not in required:
         left += [f"{name} is set in the pod, and was not checked" for name in required]
@@ -123,10 +133,10 @@ def _required(required: Mapping[str, str], left: list[str]) -> dict[str, Any]:
 def _names_devices(item: Mapping[str, Any] | None) -> bool:
     if item is None:
         return False
-    return "valueFrom" in item or text(item.get("value")) not in _NO_DEVICES
+    return "valueFrom" in item or read_text(item.get("value")) not in _NO_DEVICES
 
 
-GPU = "compatgate.dev/gpu"
+GPU_ANNOTATION = "compatgate.dev/gpu"
 """Annotation: ``true``, every container uses GPUs. ``false`` exempts nothing: whoever asks for GPUs
 does not decide that they are none."""
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
@@ -170,7 +180,7 @@ class Container(Struct, frozen=True):
     resources: tuple[str, ...] = ()
 
 
-class _Asks(Struct, frozen=True):
+class _GpuRequest(Struct, frozen=True):
     """How a container asks for GPUs; ``why`` is empty where it does not."""
 
     why: str
@@ -180,18 +190,18 @@ class _Asks(Struct, frozen=True):
 
 def pods_of(document: Mapping[str, Any], kind: PodKind) -> Iterator[Pod]:
     """Yield the pods that an object is, or makes."""
-    own = texts(mapping(document.get("metadata")).get("annotations"))
+    own = read_labels(read_mapping(document.get("metadata")).get("annotations"))
     if kind.pod:
-        yield Pod("", own, mapping(document.get("spec")))
+        yield Pod("", own, read_mapping(document.get("spec")))
     for path in kind.templates:
-        for where, found in at(document, path):
-            template = mapping(found)
-            theirs = texts(mapping(template.get("metadata")).get("annotations"))
-            yield Pod(where, {**own, **theirs}, mapping(template.get("spec")))
+        for where, found in find_at(document, path):
+            template = read_mapping(found)
+            theirs = read_labels(read_mapping(template.get("metadata")).get("annotations"))
+            yield Pod(where, {**own, **theirs}, read_mapping(template.get("spec")))
     for path in kind.specs:
-        for where, found in at(document, path):
-            spec = mapping(found)
-            theirs = texts(spec.get("annotations"))
+        for where, found in find_at(document, path):
+            spec = read_mapping(found)
+            theirs = read_labels(spec.get("annotations"))
             yield Pod(where, {**own, **theirs}, spec, kind.containers)
 
 
@@ -204,18 +214,21 @@ def gpu_containers(pod: Pod, kinds: Kinds) -> Iterator[Container]:
     Raises:
         BadInput: the annotation says neither yes nor no.
     """
-    said = pod.annotations.get(GPU, "").strip().lower()
+    said = pod.annotations.get(GPU_ANNOTATION, "").strip().lower()
     if said not in ("", _YES, _NO):
         hint = f"{_YES} or {_NO}"
-        raise BadInput("is malformed", field=f"annotation {GPU}", value=said, hint=hint)
-    claims = {text(mapping(claim).get("name")) for claim in items(pod.spec.get("resourceClaims"))}
+        raise BadInput("is malformed", field=f"annotation {GPU_ANNOTATION}", value=said, hint=hint)
+    claims = {
+        read_text(read_mapping(claim).get("name"))
+        for claim in read_list(pod.spec.get("resourceClaims"))
+    }
     silent: list[tuple[str, Mapping[str, Any], VariableChanges]] = []
     found = False
     for path, raw in _containers(pod):
         changes = read_variables(raw)
-        asks = _asks(raw, pod.spec, kinds, claims, changes)
+        asks = _gpu_request(raw, pod.spec, kinds, claims, changes)
         if not asks.why and said == _YES:
-            asks = _Asks(f"the annotation {GPU}")
+            asks = _GpuRequest(f"the annotation {GPU_ANNOTATION}")
         if asks.why:
             found = True
             yield _container(path, raw, asks, changes)
@@ -224,18 +237,20 @@ def gpu_containers(pod: Pod, kinds: Kinds) -> Iterator[Container]:
     by_class = runtime_class(pod.spec, kinds)
     if by_class and not found:
         for path, raw, changes in silent:
-            yield _container(path, raw, _Asks(f"the runtime class {by_class}", False), changes)
+            yield _container(
+                path, raw, _GpuRequest(f"the runtime class {by_class}", False), changes
+            )
 
 
-def says_none(pod: Pod) -> bool:
+def declines_gpus(pod: Pod) -> bool:
     """Return whether the pod's annotation says that it uses no GPU."""
-    return pod.annotations.get(GPU, "").strip().lower() == _NO
+    return pod.annotations.get(GPU_ANNOTATION, "").strip().lower() == _NO
 
 
 def _container(
-    path: str, raw: Mapping[str, Any], asks: _Asks, changes: VariableChanges
+    path: str, raw: Mapping[str, Any], asks: _GpuRequest, changes: VariableChanges
 ) -> Container:
-    name, image = text(raw.get("name")), text(raw.get("image")).strip()
+    name, image = read_text(raw.get("name")), read_text(raw.get("image")).strip()
     name = name or path.rpartition(".")[2]
     return Container(name, path, image, asks.why, changes, asks.sure, asks.resources)
 
@@ -245,53 +260,53 @@ def _containers(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if pod.path and not pod.more:
         base += "spec."
     for name in _LISTS:
-        for number, item in enumerate(items(pod.spec.get(name))):
-            yield f"{base}{name}[{number}]", mapping(item)
+        for number, item in enumerate(read_list(pod.spec.get(name))):
+            yield f"{base}{name}[{number}]", read_mapping(item)
     for name in pod.more:
         if isinstance(pod.spec.get(name), dict):
             yield f"{base}{name}", pod.spec[name]
 
 
-def _asks(
+def _gpu_request(
     raw: Mapping[str, Any],
     spec: Mapping[str, Any],
     kinds: Kinds,
     claims: set[str],
     changes: VariableChanges,
-) -> _Asks:
+) -> _GpuRequest:
     """Return how a container asks; a request past the scheduler may get any GPU of the node."""
     resources = _requested(raw, kinds)
-    other, sure = _other_way(raw, spec, claims, changes)
+    other, sure = _indirect_request(raw, spec, claims, changes)
     if resources:
-        return _Asks(resources[0], resources=() if other else resources)
-    return _Asks(other, sure)
+        return _GpuRequest(resources[0], resources=() if other else resources)
+    return _GpuRequest(other, sure)
 
 
 def _requested(raw: Mapping[str, Any], kinds: Kinds) -> tuple[str, ...]:
-    resources = mapping(raw.get("resources"))
+    resources = read_mapping(raw.get("resources"))
     found = (
         name
         for part in ("limits", "requests")
-        for name, count in mapping(resources.get(part)).items()
-        if kinds.is_gpu(name) and _some(count)
+        for name, count in read_mapping(resources.get(part)).items()
+        if kinds.is_gpu(name) and _is_positive(count)
     )
     return tuple(dict.fromkeys(found))
 
 
-def _other_way(
+def _indirect_request(
     raw: Mapping[str, Any], spec: Mapping[str, Any], claims: set[str], changes: VariableChanges
 ) -> tuple[str, bool]:
     if changes.asks:
-        return VISIBLE, True
-    if place := mounted(raw, spec):
+        return VISIBLE_DEVICES, True
+    if place := gpu_mount(raw, spec):
         return f"the mount {place}", True
-    for item in items(mapping(raw.get("resources")).get("claims")):
-        if (name := text(mapping(item).get("name"))) in claims:
+    for item in read_list(read_mapping(raw.get("resources")).get("claims")):
+        if (name := read_text(read_mapping(item).get("name"))) in claims:
             return f"the resource claim {name}", False
     return "", True
 
 
-def _some(count: Any) -> bool:
+def _is_positive(count: Any) -> bool:
     """Return whether a quantity is above zero; an unreadable quantity counts as above zero."""
     if isinstance(count, str):
         return count.strip().lstrip("+").rstrip("kMGTPEinum") not in ("0", "00", "0.0", "-0")

@@ -14,33 +14,33 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.matrix import Waiver
+from compatgate.core.rule import Finding, Verdict
 from compatgate.core.rules.caveats import exempted
 from compatgate.core.stack import Stack, parse_stack, parse_stack_text
-from compatgate.core.verdict import Finding, Verdict
 from compatgate.errors import BadInput
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.matching import TARGET, match_targets, terms_of
 from compatgate.service.admission.placement import (
-    Known,
+    ContainerWorkload,
     Placement,
-    Workload,
-    chosen_from,
-    named_slices,
+    PlacementMatrix,
     node_selection_of,
-    placements,
+    other_targets,
+    place_workload,
+    slice_products,
 )
 from compatgate.service.admission.pods import (
-    GPU,
+    GPU_ANNOTATION,
     Container,
     Pod,
+    declines_gpus,
     gpu_containers,
     pods_of,
-    says_none,
 )
 
-STACK = "compatgate.dev/stack"
+STACK_ANNOTATION = "compatgate.dev/stack"
 """Annotation: the stack of the images, ``cuda=12.4,cudnn=9.1.0``."""
-WAIVER = "compatgate.dev/waiver"
+WAIVER_ANNOTATION = "compatgate.dev/waiver"
 """Annotation: the waiver that exempts the object."""
 _NAMED = 3
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -89,12 +89,12 @@ class Questions(Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
-def questions_of(
+def make_questions(
     document: Mapping[str, Any],
     kind: PodKind,
     namespace: str,
     kinds: Kinds,
-    known: Callable[[], Known],
+    known: Callable[[], PlacementMatrix],
 ) -> Questions:
     """Return the questions of an object, empty where nothing in it asks for GPUs.
 
@@ -114,44 +114,46 @@ def questions_of(
         found = list(gpu_containers(pod, kinds))
         if not found:
             continue
-        matrix, stated = known(), _stated(pod)
+        matrix, stated = known(), _stated_stack(pod)
         workload = _workload(pod, namespace, matrix)
-        places: dict[Workload, list[Placement]] = {}
+        places: dict[ContainerWorkload, list[Placement]] = {}
         for container in found:
             remarks += _remarks(container, stated, is_pod=kind.pod)
             if container.image or stated or kind.pod:
                 asks = replace(workload, resources=container.resources, image=container.image)
                 if asks not in places:
-                    places[asks] = list(placements(asks, matrix))
-                    remarks += _elsewhere(asks, matrix)
+                    places[asks] = list(place_workload(asks, matrix))
+                    remarks += _warn_other_targets(asks, matrix)
                 for place in places[asks]:
-                    _add(asked, _question(place, container, pod, stated))
-        if says_none(pod):
-            remarks.append(f'{GPU}: "false" is ignored, the pod asks for GPUs ({found[0].why})')
+                    _add_question(asked, _question(place, container, pod, stated))
+        if declines_gpus(pod):
+            remarks.append(
+                f'{GPU_ANNOTATION}: "false" is ignored, the pod asks for GPUs ({found[0].why})'
+            )
     return Questions(tuple(asked.values()), tuple(dict.fromkeys(remarks)))
 
 
-def fresh(new: Questions, old: Questions) -> Questions:
+def new_questions(new: Questions, old: Questions) -> Questions:
     """Return the questions that an update adds; running containers are not judged again."""
     known = {question.key for question in old.asked}
     return Questions(tuple(q for q in new.asked if q.key not in known), new.remarks)
 
 
-def _add(asked: dict[bytes, Question], question: Question) -> None:
+def _add_question(asked: dict[bytes, Question], question: Question) -> None:
     known = asked.get(question.key)
     names = dict.fromkeys((*(known.containers if known else ()), *question.containers))
     asked[question.key] = replace(question, containers=tuple(names))
 
 
-def _workload(pod: Pod, namespace: str, known: Known) -> Workload:
+def _workload(pod: Pod, namespace: str, known: PlacementMatrix) -> ContainerWorkload:
     """Return the properties that all containers of a pod share."""
     matches = ((name, spec.match) for name, spec in known.targets.items())
     terms = list(terms_of(pod.spec))
-    return Workload(
+    return ContainerWorkload(
         pod.annotations.get(TARGET, "").strip(),
         match_targets(namespace, pod.spec, matches),
         node_selection_of(terms),
-        named_slices(terms),
+        slice_products(terms),
     )
 
 
@@ -159,7 +161,7 @@ def _question(
     place: Placement, container: Container, pod: Pod, stated: Mapping[str, Any]
 ) -> Question:
     stack = dict(stated)
-    if left := _left(container, stated):
+    if left := _open_points(container, stated):
         stack["open"] = left
     if container.changes.unread:
         stack["unread"] = list(container.changes.unread)
@@ -178,27 +180,27 @@ def _question(
         (container.name,),
         container.image,
         place.possible,
-        pod.annotations.get(WAIVER, "").strip(),
+        pod.annotations.get(WAIVER_ANNOTATION, "").strip(),
         place.finding,
     )
 
 
-def _left(container: Container, stated: Mapping[str, Any]) -> list[str]:
+def _open_points(container: Container, stated: Mapping[str, Any]) -> list[str]:
     left = list(container.changes.open)
     if not container.image and not stated:
         left.append("the container names no image, and no stack is stated")
     return left
 
 
-def _stated(pod: Pod) -> Mapping[str, Any]:
-    value = pod.annotations.get(STACK, "").strip()
+def _stated_stack(pod: Pod) -> Mapping[str, Any]:
+    value = pod.annotations.get(STACK_ANNOTATION, "").strip()
     if not value:
         return {}
     try:
         body = parse_stack_text(value)
         parse_stack(body)
     except BadInput as error:
-        raise error.at(f"annotation {STACK}") from None
+        raise error.at(f"annotation {STACK_ANNOTATION}") from None
     return body
 
 
@@ -214,9 +216,9 @@ def _remarks(container: Container, stated: Mapping[str, Any], *, is_pod: bool) -
         )
 
 
-def _elsewhere(asks: Workload, known: Known) -> Iterable[str]:
+def _warn_other_targets(asks: ContainerWorkload, known: PlacementMatrix) -> Iterable[str]:
     """Warn that a pod may land on another target than the one that it chose."""
-    if others := chosen_from(asks, known):
+    if others := other_targets(asks, known):
         shown = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
         yield (
             f"{TARGET} chooses {asks.named}, and the pod may land on {shown} as well: "
@@ -231,7 +233,7 @@ class Exemption(Struct, frozen=True):
     waiver: str
 
 
-class Exempt(Struct, frozen=True):
+class ExemptionResult(Struct, frozen=True):
     """The result of an exemption request.
 
     Attributes:
@@ -259,14 +261,14 @@ def parse_exemptions(values: Sequence[str], field: str) -> tuple[Exemption, ...]
     return tuple(found)
 
 
-def exempt(
+def check_exemption(
     question: Question,
     verdict: Verdict | None,
     namespace: str,
     exemptions: Iterable[Exemption],
     waivers: Mapping[str, Waiver],
     today: str,
-) -> Exempt:
+) -> ExemptionResult:
     """Check whether a waiver exempts a denied container.
 
     Args:
@@ -287,8 +289,8 @@ def exempt(
         elif problem := _problem(waiver, question, verdict, today):
             why_not = why_not or f"the waiver {name} {problem}"
         else:
-            return Exempt(waiver)
-    return Exempt(None, why_not)
+            return ExemptionResult(waiver)
+    return ExemptionResult(None, why_not)
 
 
 def _problem(waiver: Waiver, question: Question, verdict: Verdict | None, today: str) -> str:

@@ -15,11 +15,11 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.core.matrix import Waiver
-from compatgate.core.verdict import Finding, Verdict
+from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import BadInput
-from compatgate.service.admission.fields import mapping, one_line, text
+from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
 from compatgate.service.admission.questions import Question
-from compatgate.strict_json import NOT_JSON, KeyTwice, decode_once
+from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
 API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
 LONGEST_UID = 256
@@ -81,11 +81,11 @@ class ReviewAnswer(Struct, frozen=True):
         response: dict[str, Any] = {"uid": uid, "allowed": self.allowed}
         if not self.allowed:
             reason = _REASONS.get(self.code) or HTTPStatus(self.code).phrase.replace(" ", "")
-            message = one_line(self.message, _LONGEST_MESSAGE)
+            message = to_one_line(self.message, _LONGEST_MESSAGE)
             status = {"status": "Failure", "message": message, "reason": reason, "code": self.code}
             response["status"] = status
         if self.warnings:
-            response["warnings"] = _shown(self.warnings)
+            response["warnings"] = _limit_warnings(self.warnings)
         if self.audit:
             response["auditAnnotations"] = dict(self.audit)
         return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
@@ -101,26 +101,26 @@ def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
         Its uid (empty if it cannot be found), and the request or the error.
     """
     try:
-        document = mapping(decode_once(raw))
-    except KeyTwice as error:
+        document = read_mapping(decode_strict(raw))
+    except DuplicateKeyError as error:
         return find_uid(raw), BadInput(str(error), field=error.key, hint="state it once")
-    except (*NOT_JSON, ValueError) as error:
+    except (*DECODE_ERRORS, ValueError) as error:
         return find_uid(raw), BadInput(f"the body is not JSON: {error}", field="body")
-    request = mapping(document.get("request"))
-    uid = text(request.get("uid"))
+    request = read_mapping(document.get("request"))
+    uid = read_text(request.get("uid"))
     if not 0 < len(uid) <= LONGEST_UID or not uid.isprintable():
         hint = "send request.uid, as the API server does"
         return uid, BadInput("the request's uid is missing", field="request.uid", hint=hint)
     version, kind = document.get("apiVersion"), document.get("kind")
     if (version, kind) != (API_VERSION, KIND):
         hint = f"{KIND} of {API_VERSION}: set admissionReviewVersions: [v1]"
-        what = one_line(f"{kind} of {version}", 200)
+        what = to_one_line(f"{kind} of {version}", 200)
         return uid, BadInput(f"{what} is not supported", field="apiVersion", hint=hint)
     review = _review(uid, request)
-    return uid, _incomplete(review) or review
+    return uid, _check_fields(review) or review
 
 
-def _incomplete(review: Review) -> BadInput | None:
+def _check_fields(review: Review) -> BadInput | None:
     """Return the error for a missing field that every complete request has."""
     hint = "send it as the API server does"
     if review.operation not in _OPERATIONS:
@@ -140,24 +140,24 @@ def find_uid(raw: bytes) -> str:
 
 
 def _review(uid: str, request: Mapping[str, Any]) -> Review:
-    kind = mapping(request.get("kind"))
+    kind = read_mapping(request.get("kind"))
     document, old = request.get("object"), request.get("oldObject")
-    inside = text(mapping(mapping(document).get("metadata")).get("namespace"))
+    inside = read_text(read_mapping(read_mapping(document).get("metadata")).get("namespace"))
     return Review(
         uid,
-        text(request.get("operation")),
-        text(kind.get("group")),
-        text(kind.get("kind")),
-        text(request.get("subResource")),
-        text(request.get("namespace")) or inside,
+        read_text(request.get("operation")),
+        read_text(kind.get("group")),
+        read_text(kind.get("kind")),
+        read_text(request.get("subResource")),
+        read_text(request.get("namespace")) or inside,
         request.get("dryRun") is True,
         document if isinstance(document, dict) else None,
         old if isinstance(old, dict) else None,
     )
 
 
-def _shown(warnings: tuple[str, ...]) -> list[str]:
-    lines = list(dict.fromkeys(one_line(line, _LONGEST_WARNING) for line in warnings))
+def _limit_warnings(warnings: tuple[str, ...]) -> list[str]:
+    lines = list(dict.fromkeys(to_one_line(line, _LONGEST_WARNING) for line in warnings))
     if len(lines) > _MOST_WARNINGS:
         left = len(lines) - _MOST_WARNINGS + 1
         lines = [*lines[: _MOST_WARNINGS - 1], f"compatgate: {left} more warnings"]
@@ -169,7 +169,7 @@ _NAMED = 5
 _SAID = 2
 
 
-def denial(question: Question, verdict: Verdict, link: str, why_not: str) -> str:
+def denial_message(question: Question, verdict: Verdict, link: str, why_not: str) -> str:
     """Return the denial of a container: reason, fix and link to the verdict.
 
     Args:
@@ -178,11 +178,11 @@ def denial(question: Question, verdict: Verdict, link: str, why_not: str) -> str
         link: to the verdict; empty: the verdict is not stored.
         why_not: why no waiver exempts it.
     """
-    finding = leading(verdict)
+    finding = leading_finding(verdict)
     does = "may not run" if verdict.verdict == "fail" else "cannot be decided and is stopped"
-    parts = [f"{about(question)} {does} on {verdict.target}"]
+    parts = [f"{describe_containers(question)} {does} on {verdict.target}"]
     if finding:
-        parts[0] += f": {_short(finding)}"
+        parts[0] += f": {_finding_line(finding)}"
         if finding.fixes:
             parts.append(f"fix: {finding.fixes[0].message}")
         more = sorted({f.rule for f in verdict.failing} - {finding.rule})
@@ -196,7 +196,7 @@ def denial(question: Question, verdict: Verdict, link: str, why_not: str) -> str
     return "; ".join([*parts, *filter(None, (why_not, link))])
 
 
-def misplaced(question: Question, finding: Finding, why_not: str) -> str:
+def placement_denial(question: Question, finding: Finding, why_not: str) -> str:
     """Return the denial of a placement, before any stack is judged.
 
     Args:
@@ -204,51 +204,51 @@ def misplaced(question: Question, finding: Finding, why_not: str) -> str:
         finding: about its placement.
         why_not: why no waiver exempts it.
     """
-    said = f"{about(question)} may not run: {_short(finding)}"
+    said = f"{describe_containers(question)} may not run: {_finding_line(finding)}"
     return "; ".join(filter(None, (said, why_not)))
 
 
-def placed(question: Question, finding: Finding) -> str:
+def placement_warning(question: Question, finding: Finding) -> str:
     """Return the warning about the placement of an admitted container."""
     by = f"compatgate {question.target}" if question.target else "compatgate"
-    return f"{by}: container {_names(question.containers)}: {_short(finding)}"
+    return f"{by}: container {_join_names(question.containers)}: {_finding_line(finding)}"
 
 
-def unmatched(question: Question, targets: Sequence[str], why_not: str) -> str:
+def unmatched_message(question: Question, targets: Sequence[str], why_not: str) -> str:
     """Return the message about a GPU workload that matches no target."""
     names = ", ".join(sorted(targets)[:_NAMED]) + (", ..." if len(targets) > _NAMED else "")
     known = f" ({names})" if names else ""
     said = f"; {why_not}" if why_not else ""
     return (
-        f"{about(question)} uses GPUs and matches no target, so nothing was checked; "
+        f"{describe_containers(question)} uses GPUs and matches no target, so nothing was checked; "
         f"annotate compatgate.dev/target{known}{said}"
     )
 
 
-def warnings(question: Question, verdict: Verdict) -> list[str]:
+def verdict_warnings(question: Question, verdict: Verdict) -> list[str]:
     """Return the warnings about an admitted container; none if the verdict is a pass."""
     by = f"compatgate {verdict.target}, {verdict.verdict} ({verdict.mode}): container "
-    names = _names(question.containers)
-    return [f"{by}{names}: {_short(finding)}" for finding in verdict.failing[:_SAID]]
+    names = _join_names(question.containers)
+    return [f"{by}{names}: {_finding_line(finding)}" for finding in verdict.failing[:_SAID]]
 
 
-def exempted(question: Question, waiver: Waiver, verdict: Verdict | None) -> str:
+def exemption_message(question: Question, waiver: Waiver, verdict: Verdict | None) -> str:
     """Return the warning that a waiver exempts a denied container."""
-    finding = leading(verdict) if verdict else question.finding
+    finding = leading_finding(verdict) if verdict else question.finding
     what = f"denied by {finding.rule}" if finding else "without a target"
     return (
-        f"compatgate: container {_names(question.containers)} is {what}, "
+        f"compatgate: container {_join_names(question.containers)} is {what}, "
         f"exempt by waiver {waiver.name} until {waiver.expires} ({waiver.owner})"
     )
 
 
-def joined(denials: Sequence[str]) -> str:
+def join_denials(denials: Sequence[str]) -> str:
     """Return several denials as one line: the first, and the number of the others."""
     more = f" (and {len(denials) - 1} more)" if len(denials) > 1 else ""
     return f"{denials[0]}{more}"
 
 
-def leading(verdict: Verdict) -> Finding | None:
+def leading_finding(verdict: Verdict) -> Finding | None:
     """Return the finding to name: an open point first, because the others depend on it."""
     left = verdict.stack.get("open", ())
     weighing = (f for f in verdict.findings if f.outcome in ("fail", "unknown"))
@@ -256,18 +256,18 @@ def leading(verdict: Verdict) -> Finding | None:
     return next(found, verdict.failing[0] if verdict.failing else None)
 
 
-def about(question: Question) -> str:
+def describe_containers(question: Question) -> str:
     """Describe the containers of a question and their image."""
-    image = one_line(question.image, _LONGEST_IMAGE)
+    image = to_one_line(question.image, _LONGEST_IMAGE)
     several = "containers" if len(question.containers) > 1 else "container"
-    return f"{several} {_names(question.containers)}" + (f" ({image})" if image else "")
+    return f"{several} {_join_names(question.containers)}" + (f" ({image})" if image else "")
 
 
-def _names(names: Iterable[str]) -> str:
-    shown = [one_line(name, 64) for name in names]
+def _join_names(names: Iterable[str]) -> str:
+    shown = [to_one_line(name, 64) for name in names]
     left = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
     return f"{', '.join(shown[:_NAMED])}{left}"
 
 
-def _short(finding: Finding) -> str:
+def _finding_line(finding: Finding) -> str:
     return f"{finding.rule} {finding.message}"

@@ -11,34 +11,34 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from compatgate.core.verdict import Verdict
-from compatgate.errors import CompatgateError, TimedOut, Unavailable
+from compatgate.core.rule import Verdict
+from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
 from compatgate.kit import clock
 from compatgate.service.admission import review as messages
 from compatgate.service.admission.kinds import Kinds, PodKind
-from compatgate.service.admission.placement import Known
+from compatgate.service.admission.placement import PlacementMatrix
 from compatgate.service.admission.questions import (
     Exemption,
     Question,
     Questions,
-    exempt,
-    fresh,
-    questions_of,
+    check_exemption,
+    make_questions,
+    new_questions,
 )
 from compatgate.service.admission.review import Review, ReviewAnswer
-from compatgate.service.gate.decision_log import wait_for
+from compatgate.service.gate.decision_log import wait_until_committed
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import Snapshot
 
 SOURCE = "hook:kubernetes"
-Unmatched = Literal["allow", "warn", "deny"]
-OnFailure = Literal["allow", "deny"]
+UnmatchedPolicy = Literal["allow", "warn", "deny"]
+FailurePolicy = Literal["allow", "deny"]
 _THREADS = 16
-MOST_QUESTIONS = 512
+MAX_QUESTIONS = 512
 """Maximum number of questions of one object; equal containers share one question."""
 _FOR_IMAGES = 0.8
 """Share of the time that images may take; the rest is for an answer without them."""
-_DECIDED = ("CREATE", "UPDATE")
+_DECIDED_OPERATIONS = ("CREATE", "UPDATE")
 _SUBRESOURCES = ("", "ephemeralcontainers", "resize")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _log = logging.getLogger("compatgate.gate")
@@ -55,12 +55,12 @@ class AdmissionOptions(Struct, frozen=True):
     """
 
     kinds: Kinds
-    unmatched: Unmatched = "warn"
-    on_failure: OnFailure = "deny"
+    unmatched: UnmatchedPolicy = "warn"
+    on_failure: FailurePolicy = "deny"
     exemptions: tuple[Exemption, ...] = ()
 
 
-class Asked(Struct, frozen=True):
+class ReviewContext(Struct, frozen=True):
     """The caller of a review, and the limits of its answer.
 
     Attributes:
@@ -90,11 +90,11 @@ class Admission:
         self._options = options
         self._pool = ThreadPoolExecutor(_THREADS, "admission")
 
-    def answer(self, review: Review, asked: Asked) -> ReviewAnswer:
+    def answer(self, review: Review, asked: ReviewContext) -> ReviewAnswer:
         """Decide about an object; never raise for its content."""
         began = time.monotonic()
         kind = self._options.kinds.of(review.group, review.kind)
-        if not _concerns(review) or review.document is None:
+        if not _is_relevant(review) or review.document is None:
             return ReviewAnswer(True)
         if kind is None:
             if review.subresource:
@@ -107,8 +107,8 @@ class Admission:
             questions = self._questions(review, kind)
             if not questions.asked:
                 return ReviewAnswer(True, warnings=questions.remarks)
-            if len(questions.asked) > MOST_QUESTIONS:
-                what = f"{len(questions.asked)} different GPU containers, at most {MOST_QUESTIONS}"
+            if len(questions.asked) > MAX_QUESTIONS:
+                what = f"{len(questions.asked)} different GPU containers, at most {MAX_QUESTIONS}"
                 return ReviewAnswer(False, f"compatgate: the object has {what} are decided", 422)
             results = self._ask(questions, review, asked, began + asked.wait_s)
             return self._conclude(questions, results, review, asked)
@@ -121,21 +121,23 @@ class Admission:
             return self._failed("an internal error; the gate's log has the details")
 
     def _questions(self, review: Review, kind: PodKind) -> Questions:
-        def known() -> Known:
-            return known_of(self._gate.snapshot())
+        def known() -> PlacementMatrix:
+            return placement_matrix(self._gate.snapshot())
 
         def of(document: Any) -> Questions:
-            return questions_of(document, kind, review.namespace, self._options.kinds, known)
+            return make_questions(document, kind, review.namespace, self._options.kinds, known)
 
         new = of(review.document)
         if review.operation != "UPDATE" or review.old is None:
             return new
         try:
-            return fresh(new, of(review.old))
+            return new_questions(new, of(review.old))
         except CompatgateError:  # the annotation that is being mended
             return new
 
-    def _ask(self, questions: Questions, review: Review, asked: Asked, end: float) -> list[_Result]:
+    def _ask(
+        self, questions: Questions, review: Review, asked: ReviewContext, end: float
+    ) -> list[_Result]:
         """Answer known questions from memory, and ask the others in parallel, with their images.
 
         Decisions from memory are logged together.
@@ -148,7 +150,7 @@ class Admission:
             found |= {id(one.question): one for one in self._find(rest, review, asked, end)}
         return [found.get(id(question)) or _Result(question) for question in questions.asked]
 
-    def _known(self, asked_for: list[Question], asked: Asked, end: float) -> list[_Result]:
+    def _known(self, asked_for: list[Question], asked: ReviewContext, end: float) -> list[_Result]:
         began = time.perf_counter()
         found = [
             (question, decided)
@@ -162,14 +164,14 @@ class Admission:
         if not found:
             return []
         batch = self._gate.submit([decided for _, decided in found])
-        wait_for(batch, max(0.0, end - time.monotonic()))
+        wait_until_committed(batch, max(0.0, end - time.monotonic()))
         seconds = time.perf_counter() - began
         for _, decided in found:
             asked.decided(decided.answer.verdict, seconds)
         return [_Result(question, decided.answer.verdict) for question, decided in found]
 
     def _find(
-        self, asked_for: list[Question], review: Review, asked: Asked, end: float
+        self, asked_for: list[Question], review: Review, asked: ReviewContext, end: float
     ) -> list[_Result]:
         """Evaluate questions, each in a thread; their images may have to be read."""
 
@@ -183,13 +185,15 @@ class Admission:
         done, late = wait(futures, max(0.0, end - time.monotonic()))
         for future in late:
             future.cancel()
-        missing = TimedOut(f"there was no answer within {asked.wait_s:.3g} seconds")
+        missing = RegistryTimeout(f"there was no answer within {asked.wait_s:.3g} seconds")
         return [
             future.result() if future in done else _Result(question, error=missing)
             for question, future in zip(asked_for, futures, strict=True)
         ]
 
-    def _decide(self, question: Question, review: Review, asked: Asked, end: float) -> Verdict:
+    def _decide(
+        self, question: Question, review: Review, asked: ReviewContext, end: float
+    ) -> Verdict:
         """Return the verdict; an unreadable image leaves the stack open, and so unknown."""
         body = question.body
         for_image = max(0.001, (end - time.monotonic()) * _FOR_IMAGES)
@@ -204,7 +208,7 @@ class Admission:
         return self._verdict(body, review, asked, 0)
 
     def _verdict(
-        self, body: dict[str, Any], review: Review, asked: Asked, image_s: float
+        self, body: dict[str, Any], review: Review, asked: ReviewContext, image_s: float
     ) -> Verdict:
         if review.dry_run:
             return self._gate.preview(body, image_s=image_s)
@@ -216,60 +220,62 @@ class Admission:
         return found
 
     def _conclude(
-        self, questions: Questions, results: list[_Result], review: Review, asked: Asked
+        self, questions: Questions, results: list[_Result], review: Review, asked: ReviewContext
     ) -> ReviewAnswer:
         for result in results:
             if result.error is None:
                 continue
             if result.error.status >= 500 or isinstance(result.error, Unavailable):
                 return self._failed(result.error.detail)
-            about = messages.about(result.question)
+            about = messages.describe_containers(result.question)
             said = f"compatgate: {about}: {result.error.detail}"
             return ReviewAnswer(False, said, 422, questions.remarks)
         denials: list[str] = []
         said_too = list(questions.remarks)
         for result in results:
             self._weigh(result, review, asked, denials, said_too)
-        audit = _audit(results)
+        audit = _audit_annotations(results)
         if denials:
-            return ReviewAnswer(False, messages.joined(denials), 403, tuple(said_too), audit)
+            return ReviewAnswer(False, messages.join_denials(denials), 403, tuple(said_too), audit)
         return ReviewAnswer(True, warnings=tuple(said_too), audit=audit)
 
     def _weigh(
         self,
         result: _Result,
         review: Review,
-        asked: Asked,
+        asked: ReviewContext,
         denials: list[str],
         said: list[str],
     ) -> None:
         """Sort the result of a question into denials and warnings."""
         question, verdict = result.question, result.verdict
         if verdict is not None and verdict.allowed:
-            said += messages.warnings(question, verdict)
+            said += messages.verdict_warnings(question, verdict)
             return
         finding = question.finding
         if finding is not None and finding.outcome != "fail":
-            said.append(messages.placed(question, finding))
+            said.append(messages.placement_warning(question, finding))
             return
         if verdict is None and finding is None and self._options.unmatched == "allow":
             return
         snapshot = self._gate.snapshot()
         today = clock.now().date().isoformat()
-        found = exempt(
+        found = check_exemption(
             question, verdict, review.namespace, self._options.exemptions, snapshot.waivers, today
         )
         if found.waiver:
-            said.append(messages.exempted(question, found.waiver, verdict))
+            said.append(messages.exemption_message(question, found.waiver, verdict))
         elif finding is not None:
-            denials.append(messages.misplaced(question, finding, found.why_not))
+            denials.append(messages.placement_denial(question, finding, found.why_not))
         elif verdict is not None:
             link = "" if review.dry_run else asked.link(verdict.id)
-            denials.append(messages.denial(question, verdict, link, found.why_not))
+            denials.append(messages.denial_message(question, verdict, link, found.why_not))
         elif self._options.unmatched == "deny":
-            denials.append(messages.unmatched(question, list(snapshot.targets), found.why_not))
+            denials.append(
+                messages.unmatched_message(question, list(snapshot.targets), found.why_not)
+            )
         else:
-            unmatched = messages.unmatched(question, list(snapshot.targets), found.why_not)
+            unmatched = messages.unmatched_message(question, list(snapshot.targets), found.why_not)
             said.append(f"compatgate: {unmatched}")
 
     def _failed(self, why: str) -> ReviewAnswer:
@@ -283,15 +289,15 @@ class Admission:
         )
 
 
-def _concerns(review: Review) -> bool:
+def _is_relevant(review: Review) -> bool:
     """Return whether the object may start new containers; removing a finalizer must pass."""
-    if review.operation not in _DECIDED or review.subresource not in _SUBRESOURCES:
+    if review.operation not in _DECIDED_OPERATIONS or review.subresource not in _SUBRESOURCES:
         return False
     metadata = (review.document or {}).get("metadata")
     return not (isinstance(metadata, dict) and metadata.get("deletionTimestamp"))
 
 
-def _audit(results: list[_Result]) -> dict[str, str]:
+def _audit_annotations(results: list[_Result]) -> dict[str, str]:
     """Return verdicts by target, and rules of placement, for the cluster's audit log."""
     found = dict.fromkeys(
         f"{r.verdict.target}={r.verdict.verdict}:{r.verdict.id}" for r in results if r.verdict
@@ -303,7 +309,7 @@ def _audit(results: list[_Result]) -> dict[str, str]:
     return said or {"matched": "false"}
 
 
-def known_of(snapshot: Snapshot) -> Known:
+def placement_matrix(snapshot: Snapshot) -> PlacementMatrix:
     """Return the parts of a snapshot that decide about placement today."""
     targets = {name: document.spec for name, document in snapshot.documents.items()}
-    return Known(targets, snapshot.waivers, clock.today().isoformat())
+    return PlacementMatrix(targets, snapshot.waivers, clock.today().isoformat())

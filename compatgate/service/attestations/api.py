@@ -10,16 +10,16 @@ from compatgate.kit.http.replies import Reply
 from compatgate.service.attestations.envelope import MEDIA
 from compatgate.service.attestations.keys import MEDIA as KEYS
 from compatgate.service.attestations.schemas import EnvelopeBody, KeySetBody
-from compatgate.service.attestations.service import Form
+from compatgate.service.attestations.service import PredicateForm
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import NoQuery, Returns, route
 
 
-class WhichForm(Struct, frozen=True, forbid_unknown_fields=True):
+class AttestationQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Query parameters of an attestation."""
 
     form: Annotated[
-        Form,
+        PredicateForm,
         Meta(description="`verdict`: compatgate's predicate; `vsa`: SLSA's verification summary"),
     ] = "verdict"
 
@@ -29,13 +29,13 @@ class WhichForm(Struct, frozen=True, forbid_unknown_fields=True):
     "/verdicts/{id}/attestation",
     scope="read",
     tag="gate",
-    query=WhichForm,
+    query=AttestationQuery,
     returns=Returns(
         EnvelopeBody, "An in-toto statement in a DSSE envelope", media=(MEDIA,), etag=True
     ),
     errors=(404, 409),
 )
-def show_attestation(call: Call[WhichForm]) -> Reply:
+def show_attestation(call: Call[AttestationQuery]) -> Reply:
     """Sign a verdict.
 
     The subject is the image, where the gate read it and decided on nothing else; else it is the

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.client import Client
-    from compatgate.service.attestations.envelope import Verified
-    from compatgate.service.attestations.service import Signing
+    from compatgate.service.attestations.envelope import VerifiedStatement
+    from compatgate.service.attestations.service import SigningOptions
     from compatgate.service.gate.images import ImageSettings
 
 _IMAGE_S = 300.0
@@ -93,9 +93,9 @@ def run(args: argparse.Namespace) -> int:
         NotFound: there is no such verdict, target or image.
         Unavailable: the gate, the key or the registry does not answer.
     """
-    from compatgate.core.verdict import exit_code
+    from compatgate.core.rule import exit_code
     from compatgate.kit.cli.output import write_output
-    from compatgate.service.attestations.attachments import attach_envelope
+    from compatgate.service.attestations.envelope import attach_envelope
 
     question = _question(args)
     envelope, found = _sign(args, question)
@@ -136,21 +136,23 @@ def _signer(args: argparse.Namespace) -> Iterator[Client]:
         BadInput: a server is given a key.
     """
     if url := server_of(args):
-        from compatgate.service.cli.gate import make_client
+        from compatgate.service.gate_client import make_client
 
         if args.signing_key:
             raise BadInput("a server signs with its own key", field="--signing-key")
         with make_client(url, args.token, args.timeout) as client:
             yield client
         return
-    from compatgate.service.cli.local import Local
+    from compatgate.service.local_gate import LocalClient
 
     signing, images = read_signing(args), _images(args)
-    with Local.open(args.database, images=images, signing=signing) as local:
+    with LocalClient.open(args.database, images=images, signing=signing) as local:
         yield local.client
 
 
-def _sign(args: argparse.Namespace, question: dict[str, Any] | None) -> tuple[bytes, Verified]:
+def _sign(
+    args: argparse.Namespace, question: dict[str, Any] | None
+) -> tuple[bytes, VerifiedStatement]:
     """Let the gate sign a verdict, and verify the answer with the gate's keys."""
     import msgspec
 
@@ -170,20 +172,20 @@ def _images(args: argparse.Namespace) -> ImageSettings | None:
     if not args.image:
         return None
     from compatgate.discovery.cache import default_image_folder
-    from compatgate.discovery.registry.limits import options_from_environment
-    from compatgate.discovery.registry.reference import parse_reference
+    from compatgate.discovery.registry.image_spec import parse_reference
+    from compatgate.discovery.registry.limits import read_options
     from compatgate.service.gate.images import ImageSettings, RegistryPlace
 
     place = RegistryPlace(parse_reference(args.image).registry)
-    options = options_from_environment(cache=default_image_folder())
+    options = read_options(cache=default_image_folder())
     return ImageSettings((place,), _IMAGE_S, options=options)
 
 
-def _verified(envelope: bytes, keys: Any) -> Verified:
+def _verified(envelope: bytes, keys: Any) -> VerifiedStatement:
     from compatgate.kit.clock import now
-    from compatgate.service.attestations.envelope import Expected, verify
+    from compatgate.service.attestations.envelope import ExpectedStatement, verify
 
-    return verify(envelope, keys, Expected(), now())
+    return verify(envelope, keys, ExpectedStatement(), now())
 
 
 def _id(text: str) -> str:
@@ -232,7 +234,7 @@ def add_verifying(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def read_signing(args: argparse.Namespace, verifier: str = "") -> Signing:
+def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions:
     """Read the keys now, so that errors show at the start.
 
     Args:
@@ -244,7 +246,7 @@ def read_signing(args: argparse.Namespace, verifier: str = "") -> Signing:
     """
     from compatgate.documents.quantities import parse_duration
     from compatgate.service.attestations.keys import read_keys, signer_maker
-    from compatgate.service.attestations.service import Signing
+    from compatgate.service.attestations.service import SigningOptions
     from compatgate.service.attestations.statement import ANY_GATE
 
     valid_for = parse_duration(args.attestation_validity, field="--attestation-validity")
@@ -264,7 +266,7 @@ def read_signing(args: argparse.Namespace, verifier: str = "") -> Signing:
         hint = "--verifying-key publishes one that does not sign"
         raise BadInput("goes with --signing-key", field="--signing-public-key", hint=hint)
     published = tuple({key.keyid: key for key in keys}.values())
-    return Signing(make, published, valid_for, verifier.rstrip("/") or ANY_GATE)
+    return SigningOptions(make, published, valid_for, verifier.rstrip("/") or ANY_GATE)
 
 
 def read_key_file(path: str, option: str) -> bytes:

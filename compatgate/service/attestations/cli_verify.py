@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
     from datetime import datetime
 
-    from compatgate.service.attestations.envelope import Refused, Verified
+    from compatgate.service.attestations.envelope import VerificationFailed, VerifiedStatement
     from compatgate.service.attestations.statement import DigestSet
 
 _FETCH_S = 10.0
@@ -78,16 +78,16 @@ def run(args: argparse.Namespace) -> int:
         BadInput: an option, a key or the envelope is not what it should be.
         Unavailable: a registry or a URL does not answer.
     """
-    from compatgate.core.verdict import exit_code
+    from compatgate.core.rule import exit_code
     from compatgate.kit import clock
     from compatgate.kit.cli.options import read_moment
-    from compatgate.service.attestations.envelope import Refused
+    from compatgate.service.attestations.envelope import VerificationFailed
 
     _check(args)
     now = read_moment(args.now, "--now") or clock.now()
     try:
         found = _find(args, _keys(args), now)
-    except Refused as error:
+    except VerificationFailed as error:
         return _refused(args, error)
     if args.format == "json":
         print_json(_body(found))
@@ -114,18 +114,18 @@ def _check(args: argparse.Namespace) -> None:
         raise BadInput("name the envelope's file", hint="or --from-registry")
 
 
-def _find(args: argparse.Namespace, keys: list[Any], now: datetime) -> Verified:
-    from compatgate.service.attestations.envelope import Expected, verify
+def _find(args: argparse.Namespace, keys: list[Any], now: datetime) -> VerifiedStatement:
+    from compatgate.service.attestations.envelope import ExpectedStatement, verify
 
     if args.from_registry:
-        from compatgate.service.attestations.attachments import verify_attached
+        from compatgate.service.attestations.envelope import verify_attached
 
         return verify_attached(args.image, keys, args.target, args.platform, now)
     from compatgate.kit.cli.output import read_bytes
-    from compatgate.service.attestations.envelope import LARGEST
+    from compatgate.service.attestations.envelope import MAX_ENVELOPE_BYTES
 
-    expected = Expected(_subjects(args), args.target)
-    return verify(read_bytes(args.envelope, "envelope", LARGEST), keys, expected, now)
+    expected = ExpectedStatement(_subjects(args), args.target)
+    return verify(read_bytes(args.envelope, "envelope", MAX_ENVELOPE_BYTES), keys, expected, now)
 
 
 def _keys(args: argparse.Namespace) -> list[Any]:
@@ -169,7 +169,7 @@ def _fetch(url: str) -> bytes:
 def _check_url(url: str) -> None:
     from urllib.parse import urlsplit
 
-    from compatgate.discovery.registry.reference import is_loopback
+    from compatgate.discovery.registry.image_spec import is_loopback
 
     parts = urlsplit(url)
     if parts.username or parts.password:  # is not shown
@@ -179,7 +179,7 @@ def _check_url(url: str) -> None:
 
 
 def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
-    from compatgate.discovery.registry.reference import is_digest
+    from compatgate.discovery.registry.image_spec import is_digest
     from compatgate.service.attestations.statement import digest_set, image_digest, stated_digest
 
     if args.stack:
@@ -199,21 +199,21 @@ def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
     return None
 
 
-def _refused(args: argparse.Namespace, error: Refused) -> int:
+def _refused(args: argparse.Namespace, error: VerificationFailed) -> int:
     if args.format == "json":
         body = {"valid": False, "reason": error.reason, "detail": error.problem, "hint": error.hint}
         print_json(body)
     else:
-        from compatgate.kit.cli.terminal import printable
+        from compatgate.kit.cli.terminal import strip_controls
 
         hint = f" ({error.hint})" if error.hint else ""
-        text = printable(f"refused ({error.reason}): {error.problem}{hint}")
+        text = strip_controls(f"refused ({error.reason}): {error.problem}{hint}")
         print(text, file=sys.stderr)
     return error.exit_code
 
 
-def _body(found: Verified) -> dict[str, Any]:
-    from compatgate.service.attestations.statement import plain
+def _body(found: VerifiedStatement) -> dict[str, Any]:
+    from compatgate.service.attestations.statement import to_plain
 
     return {
         "valid": True,
@@ -221,15 +221,15 @@ def _body(found: Verified) -> dict[str, Any]:
         "verdict": found.predicate.verdict,
         "allowed": found.predicate.allowed,
         "key_id": found.key_id,
-        "subjects": [plain(subject) for subject in found.subjects],
+        "subjects": [to_plain(subject) for subject in found.subjects],
         "predicate_type": found.predicate_type,
-        "predicate": plain(found.predicate),
+        "predicate": to_plain(found.predicate),
     }
 
 
-def _show(found: Verified) -> None:
+def _show(found: VerifiedStatement) -> None:
     from compatgate.core.evaluate import format_moment
-    from compatgate.kit.cli.terminal import printable
+    from compatgate.kit.cli.terminal import strip_controls
 
     said = found.predicate
     allowed = "allowed" if said.allowed else "denied"
@@ -244,6 +244,6 @@ def _show(found: Verified) -> None:
         ("signed by", found.key_id),
     ]  # fmt: skip
     for name, text in rows:
-        print(f"{name:<10} {printable(text)}")
+        print(f"{name:<10} {strip_controls(text)}")
     for finding in said.findings:
-        print(printable(f"  {finding.rule} {finding.outcome}: {finding.message}"))
+        print(strip_controls(f"  {finding.rule} {finding.outcome}: {finding.message}"))

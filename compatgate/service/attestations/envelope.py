@@ -1,10 +1,6 @@
-"""Sign DSSE envelopes, open them with trusted keys only, and verify their statements.
+"""Sign DSSE envelopes, verify them with trusted keys, and store them in registries.
 
-An envelope is verified for who signed it, about what, and whether it still counts.
-
-JSON must mean the same to every reader: no key twice in one object, no NaN.
-
-Source: secure-systems-lab/dsse ``envelope.md`` and ``protocol.md``.
+Envelopes are stored beside their images in the layout of cosign.
 """
 
 from __future__ import annotations
@@ -28,8 +24,9 @@ from compatgate.service.attestations.statement import (
     DigestSet,
     Predicate,
     Subject,
+    digest_set,
 )
-from compatgate.strict_json import once
+from compatgate.strict_json import build_object
 
 if TYPE_CHECKING:
     from securesystemslib.dsse import Envelope
@@ -49,7 +46,7 @@ Reason = Literal[
 ]
 
 
-class Refused(CompatgateError):
+class VerificationFailed(CompatgateError):
     """An error: the attestation proves nothing about the question; never a pass."""
 
     status = 422
@@ -67,7 +64,7 @@ def missing_extra() -> BadInput:
     return BadInput("signing and verifying need extra packages", field="signing", hint=hint)
 
 
-LARGEST = 4 * 1024 * 1024
+MAX_ENVELOPE_BYTES = 4 * 1024 * 1024
 """Maximum size of an envelope, in bytes."""
 
 
@@ -83,10 +80,12 @@ def read_json(data: bytes, field: str) -> Any:
     Raises:
         BadInput: not JSON, too large, nested too deeply, or with a key twice.
     """
-    if len(data) > LARGEST:
-        raise BadInput(f"is larger than {LARGEST >> 20} MiB", field=field)
+    if len(data) > MAX_ENVELOPE_BYTES:
+        raise BadInput(f"is larger than {MAX_ENVELOPE_BYTES >> 20} MiB", field=field)
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=once, parse_constant=_constant)
+        return json.loads(
+            data.decode("utf-8"), object_pairs_hook=build_object, parse_constant=_constant
+        )
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise BadInput(f"is not unambiguous JSON: {reason}", field=field) from None
@@ -116,7 +115,7 @@ _MOST_SIGNATURES = 16
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-class Opened(Struct, frozen=True):
+class OpenedEnvelope(Struct, frozen=True):
     """The content that a trusted key signed.
 
     Attributes:
@@ -143,7 +142,7 @@ def sign(statement: Any, signer: Signer) -> dict[str, Any]:
     return made
 
 
-def open_envelope(data: bytes, keys: Sequence[SSlibKey]) -> Opened:
+def open_envelope(data: bytes, keys: Sequence[SSlibKey]) -> OpenedEnvelope:
     """Return the payload of an envelope.
 
     Nothing of the payload is looked at before a signature of it has been verified, and the type of
@@ -161,8 +160,8 @@ def open_envelope(data: bytes, keys: Sequence[SSlibKey]) -> Opened:
     envelope = _read(data)
     if envelope.payload_type != PAYLOAD_TYPE:
         what = f"the payload is {envelope.payload_type[:100]!r}, not {PAYLOAD_TYPE}"
-        raise Refused("wrong-payload-type", what)
-    return Opened(envelope.payload, _verified(envelope, keys))
+        raise VerificationFailed("wrong-payload-type", what)
+    return OpenedEnvelope(envelope.payload, _verified(envelope, keys))
 
 
 def _verified(envelope: Envelope, keys: Sequence[SSlibKey]) -> str:
@@ -173,12 +172,12 @@ def _verified(envelope: Envelope, keys: Sequence[SSlibKey]) -> str:
         by = ", ".join(name[:16] or "(no key id)" for name in envelope.signatures) or "nobody"
         what = f"no trusted key signed it; it is signed by {by}"
         given = ", ".join(key.keyid[:16] for key in keys) or "none"
-        raise Refused("unknown-key", what, hint=f"trusted: {given}")
+        raise VerificationFailed("unknown-key", what, hint=f"trusted: {given}")
     try:
         accepted = envelope.verify(known, 1)
     except VerificationError:
         what = "the signature is invalid: payload or signature was changed"
-        raise Refused("bad-signature", what) from None
+        raise VerificationFailed("bad-signature", what) from None
     return next(iter(accepted))
 
 
@@ -214,7 +213,7 @@ SKEW = timedelta(minutes=5)
 """Tolerated difference between the clocks of signer and verifier."""
 
 
-class Expected(Struct, frozen=True):
+class ExpectedStatement(Struct, frozen=True):
     """The expected subject and target; omitted members are not checked.
 
     Attributes:
@@ -226,7 +225,7 @@ class Expected(Struct, frozen=True):
     target: str | None = None
 
 
-class Verified(Struct, frozen=True):
+class VerifiedStatement(Struct, frozen=True):
     """A statement signed by a trusted key, about the expected subject, and valid now."""
 
     predicate: Predicate
@@ -242,7 +241,9 @@ class _Statement(Struct, frozen=True, rename="camel"):
     predicate: dict[str, Any]
 
 
-def verify(data: bytes, keys: Sequence[SSlibKey], expected: Expected, now: datetime) -> Verified:
+def verify(
+    data: bytes, keys: Sequence[SSlibKey], expected: ExpectedStatement, now: datetime
+) -> VerifiedStatement:
     """Check an envelope: signature first, then form, time, subject and target.
 
     Args:
@@ -262,8 +263,10 @@ def verify(data: bytes, keys: Sequence[SSlibKey], expected: Expected, now: datet
     _check_subject(statement.subject, expected)
     if expected.target is not None and predicate.target != expected.target:
         about = predicate.target or "a described pool"
-        raise Refused("wrong-target", f"it is about {about}, not about {expected.target}")
-    return Verified(predicate, statement.subject, statement.predicate_type, opened.key_id)
+        raise VerificationFailed(
+            "wrong-target", f"it is about {about}, not about {expected.target}"
+        )
+    return VerifiedStatement(predicate, statement.subject, statement.predicate_type, opened.key_id)
 
 
 def _statement(payload: bytes) -> _Statement:
@@ -271,10 +274,12 @@ def _statement(payload: bytes) -> _Statement:
         found = msgspec.convert(read_json(payload, "payload"), _Statement)
     except (BadInput, msgspec.ValidationError) as error:
         what = error.problem if isinstance(error, BadInput) else str(error)
-        raise Refused("malformed-statement", f"the payload is not a statement: {what}") from None
+        raise VerificationFailed(
+            "malformed-statement", f"the payload is not a statement: {what}"
+        ) from None
     if found.kind != STATEMENT_TYPE:
         what = f"the payload is {found.kind[:100]!r}, not {STATEMENT_TYPE}"
-        raise Refused("malformed-statement", what)
+        raise VerificationFailed("malformed-statement", what)
     return found
 
 
@@ -283,37 +288,41 @@ def _predicate(statement: _Statement) -> Predicate:
     if kind == SUMMARY_TYPE:
         body = body.get(PREDICATE_TYPE)  # type: ignore[assignment]
         if body is None:
-            raise Refused("unknown-predicate", "the summary is of another verifier")
+            raise VerificationFailed("unknown-predicate", "the summary is of another verifier")
     elif kind != PREDICATE_TYPE:
         hint = f"known are {PREDICATE_TYPE} and {SUMMARY_TYPE}"
-        raise Refused("unknown-predicate", f"the predicate is {kind[:100]!r}", hint=hint)
+        raise VerificationFailed("unknown-predicate", f"the predicate is {kind[:100]!r}", hint=hint)
     try:
         return msgspec.convert(body, Predicate)
     except msgspec.ValidationError as error:
         what = f"the predicate does not match {kind}: {error}"
-        raise Refused("malformed-statement", what) from None
+        raise VerificationFailed("malformed-statement", what) from None
 
 
 def _check_time(predicate: Predicate, now: datetime) -> None:
     if predicate.decided_at > now + SKEW:
         what = f"it was decided on {format_moment(predicate.decided_at)}, which is in the future"
-        raise Refused("not-yet-valid", what, hint="compare the clocks")
+        raise VerificationFailed("not-yet-valid", what, hint="compare the clocks")
     if predicate.valid_until <= now:
         what = f"it was valid until {format_moment(predicate.valid_until)}"
-        raise Refused("expired", what, hint="ask the gate again")
+        raise VerificationFailed("expired", what, hint="ask the gate again")
 
 
-def _check_subject(subjects: Sequence[Subject], expected: Expected) -> None:
+def _check_subject(subjects: Sequence[Subject], expected: ExpectedStatement) -> None:
     if expected.subjects is None:
         return
-    if any(_same(subject.digest, wanted) for subject in subjects for wanted in expected.subjects):
+    if any(
+        _is_same_subject(subject.digest, wanted)
+        for subject in subjects
+        for wanted in expected.subjects
+    ):
         return
     about = ", ".join(f"{s.name} {_shown(s.digest)}" for s in subjects)
     wanted = " or ".join(map(_shown, expected.subjects)) or "nothing"
-    raise Refused("wrong-subject", f"it is about {about}, not about {wanted}")
+    raise VerificationFailed("wrong-subject", f"it is about {about}, not about {wanted}")
 
 
-def _same(found: DigestSet, wanted: DigestSet) -> bool:
+def _is_same_subject(found: DigestSet, wanted: DigestSet) -> bool:
     """Return whether both share a digest, and no digest differs."""
     both = found.keys() & wanted.keys()
     return bool(both) and all(found[name] == wanted[name] for name in both)
@@ -321,3 +330,102 @@ def _same(found: DigestSet, wanted: DigestSet) -> bool:
 
 def _shown(digest: DigestSet) -> str:
     return ",".join(f"{name}:{value}"[:135] for name, value in digest.items())
+
+
+_PREDICATE = "in-toto.io/predicate-type"
+_CREATED = "org.opencontainers.image.created"
+_MOST_SHOWN = 5
+
+
+def attach_envelope(image: str, envelope: bytes, found: VerifiedStatement, platform: str) -> str:
+    """Push an envelope to the repository of its image.
+
+    Args:
+        image: reference; its registry and repository are pushed to.
+        envelope: JSON.
+        found: its verified content.
+        platform: which image of an index it may be about.
+
+    Returns:
+        The reference of the artifact.
+
+    Raises:
+        BadInput: the envelope is about a stack, or about another image.
+        NotFound: the image does not exist.
+        Unavailable: the registry does not answer, or does not let it be written to.
+    """
+    from compatgate.core.evaluate import format_moment
+    from compatgate.discovery.registry.artifacts import (
+        ArtifactLayer,
+        attach_artifact,
+        open_location,
+    )
+
+    (subject, *_) = found.subjects
+    about = found.predicate.image
+    if about is None or about.digest != subject.digest:
+        what = "the verdict is about a stack, not about an image to attach it to"
+        hint = "let the gate read the image: compatgate attest --image, and serve --registry"
+        raise BadInput(what, field="--attach", value=image, hint=hint)
+    annotations = {
+        _CREATED: format_moment(found.predicate.confirmed_at),
+        _PREDICATE: found.predicate_type,
+    }
+    layer = ArtifactLayer(envelope, MEDIA, {"predicateType": found.predicate_type})
+    with open_location(image, _options()) as place:
+        for digest in place.digests(platform):
+            if digest_set(digest) == subject.digest:
+                made = attach_artifact(place, digest, PAYLOAD_TYPE, [layer], annotations)
+                return f"{place.name.registry}/{place.name.repository}@{made}"
+    hint = f"it is about {about.reference}"
+    raise BadInput("the verdict is about another image", field="--attach", value=image, hint=hint)
+
+
+def verify_attached(
+    image: str, keys: Sequence[Any], target: str, platform: str, now: datetime
+) -> VerifiedStatement:
+    """Return the newest valid attestation of an image for a target.
+
+    Of two contradicting attestations the last confirmed one decides.
+
+    Raises:
+        Refused: no attestation is valid; says why.
+        NotFound: the image does not exist.
+        Unavailable: the registry does not answer.
+    """
+    from compatgate.discovery.registry.artifacts import fetch_attachments, open_location
+
+    counting: list[VerifiedStatement] = []
+    refused: list[VerificationFailed] = []
+    with open_location(image, _options()) as place:
+        digests = place.digests(platform)
+        expected = ExpectedStatement(tuple(map(digest_set, digests)), target)
+        for digest in digests:
+            for one in fetch_attachments(place, digest, PAYLOAD_TYPE, MEDIA):
+                try:
+                    counting.append(verify(one.data, keys, expected, now))
+                except VerificationFailed as error:
+                    refused.append(error)
+                except BadInput as error:
+                    refused.append(VerificationFailed("malformed-statement", error.problem))
+    if counting:
+        return max(counting, key=lambda v: (v.predicate.confirmed_at, not v.predicate.allowed))
+    raise _no_attestation(image, refused)
+
+
+def _no_attestation(image: str, refused: Sequence[VerificationFailed]) -> VerificationFailed:
+    if len(refused) == 1:
+        return refused[0]
+    if not refused:
+        hint = "attach one with: compatgate attest --attach"
+        return VerificationFailed("no-attestation", f"nothing is attached to {image}", hint=hint)
+    found = dict.fromkeys(f"{error.reason}: {error.problem}" for error in refused)
+    hint = "; ".join(list(found)[:_MOST_SHOWN])
+    what = f"none of the {len(refused)} attestations of {image} is valid"
+    return VerificationFailed("no-attestation", what, hint=hint)
+
+
+def _options() -> Any:
+    from compatgate.discovery.registry.limits import read_options
+
+    return read_options()

@@ -29,7 +29,7 @@ _COORDINATE = 32
 _MOST = 100
 
 
-def key_of(public: Any, field: str) -> SSlibKey:
+def web_key_of(public: Any, field: str) -> SSlibKey:
     """Convert a key to the library's form.
 
     Args:
@@ -90,7 +90,7 @@ def _public_from_pem(data: bytes, field: str) -> list[SSlibKey]:
     except (ValueError, UnsupportedAlgorithm):
         hint = "-----BEGIN PUBLIC KEY-----, as openssl pkey -pubout writes it"
         raise BadInput("is not a public key in PEM", field=field, hint=hint) from None
-    return [key_of(public, field) for public in _not_too_many(found, field)]
+    return [web_key_of(public, field) for public in _check_count(found, field)]
 
 
 def _from_set(data: bytes, field: str) -> list[SSlibKey]:
@@ -99,7 +99,7 @@ def _from_set(data: bytes, field: str) -> list[SSlibKey]:
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise BadInput("is neither PEM nor a JSON Web Key Set", field=field)
-    found = [_from_web(entry, field) for entry in _not_too_many(listed, field)]
+    found = [_from_web(entry, field) for entry in _check_count(listed, field)]
     return [key for key in found if key is not None]
 
 
@@ -113,10 +113,12 @@ def _from_web(entry: Any, field: str) -> SSlibKey | None:
     kind = (entry.get("kty"), entry.get("crv"))
     try:
         if kind == ("OKP", "Ed25519"):
-            return key_of(ed25519.Ed25519PublicKey.from_public_bytes(_part(entry, "x")), field)
+            return web_key_of(ed25519.Ed25519PublicKey.from_public_bytes(_part(entry, "x")), field)
         if kind == ("EC", "P-256"):
             x, y = (int.from_bytes(_part(entry, name), "big") for name in "xy")
-            return key_of(ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key(), field)
+            return web_key_of(
+                ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key(), field
+            )
     except (ValueError, binascii.Error):
         raise BadInput("holds a malformed key", field=field, value=entry.get("kid")) from None
     return None
@@ -151,7 +153,7 @@ def _web(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def _not_too_many(found: list[Any], field: str) -> list[Any]:
+def _check_count(found: list[Any], field: str) -> list[Any]:
     if len(found) > _MOST:
         raise BadInput(f"holds more than {_MOST} keys", field=field)
     return found
@@ -159,7 +161,7 @@ def _not_too_many(found: list[Any], field: str) -> list[Any]:
 
 SECRET = "COMPATGATE_SIGNING_SECRET"  # noqa: S105 - the variable's name
 """Variable with the passphrase of an encrypted key, or with the PIN of a token."""
-KEPT_ELSEWHERE = {
+EXTERNAL_SIGNERS = {
     "hsm": "a PKCS#11 token (pip install 'securesystemslib[hsm]', $PYKCS11LIB)",
     "awskms": "AWS KMS (pip install 'securesystemslib[awskms]')",
     "gcpkms": "Google Cloud KMS (pip install 'securesystemslib[gcpkms]')",
@@ -169,7 +171,7 @@ KEPT_ELSEWHERE = {
 """Schemes of external keys that securesystemslib signs with, and the packages they need."""
 _FIELD = "--signing-key"
 _LARGEST = 64 * 1024
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_OTHERS_MODE = stat.S_IRWXG | stat.S_IRWXO
 
 
 def signer_maker(
@@ -197,14 +199,14 @@ def signer_maker(
         hint = "name the file that holds it, or its variable: env:VARIABLE"
         raise BadInput("is a key, not the name of one", field=_FIELD, hint=hint)
     scheme, colon, rest = uri.partition(":")
-    if colon and scheme in KEPT_ELSEWHERE:
-        return _kept_elsewhere(uri, scheme, public, environment)
+    if colon and scheme in EXTERNAL_SIGNERS:
+        return _external_signer(uri, scheme, public, environment)
     if colon and scheme == "env":
         pem = environment.get(rest, "").encode()
         if not pem.strip():
             raise BadInput(f"the variable {rest} is empty", field=_FIELD, hint="a key in PEM")
     elif colon and scheme != "file" and "/" not in scheme:
-        known = ", ".join(f"{name}:" for name in ("file", "env", *KEPT_ELSEWHERE))
+        known = ", ".join(f"{name}:" for name in ("file", "env", *EXTERNAL_SIGNERS))
         raise BadInput(f"unknown kind of key {scheme}:", field=_FIELD, hint=f"one of {known}")
     else:
         pem = _read_private(rest if scheme == "file" else uri)
@@ -225,7 +227,7 @@ def _read_private(path: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadInput(f"cannot read {path!r}: {reason}", field=_FIELD, value=path) from None
-    if mode & _OTHERS:
+    if mode & _OTHERS_MODE:
         shown = stat.filemode(mode)
         what = f"{path!r} is accessible to users other than its owner ({shown})"
         raise BadInput(what, field=_FIELD, value=path, hint=f"chmod 600 {path}")
@@ -251,10 +253,10 @@ def _private_from_pem(pem: bytes, passphrase: str | None) -> Any:
     except (ValueError, UnsupportedAlgorithm):
         wrong = "cannot be decrypted" if b"ENCRYPTED" in pem else "is not a private key in PEM"
         raise BadInput(wrong, field=_FIELD, hint=hint) from None
-    return CryptoSigner(private, key_of(private.public_key(), _FIELD))
+    return CryptoSigner(private, web_key_of(private.public_key(), _FIELD))
 
 
-def _kept_elsewhere(
+def _external_signer(
     uri: str, scheme: str, public: bytes | None, environment: Mapping[str, str]
 ) -> tuple[Callable[[], Signer], SSlibKey]:
     if public is None:
@@ -276,6 +278,6 @@ def _kept_elsewhere(
         try:
             return Signer.from_priv_key_uri(uri, keys[0], secret)
         except UnsupportedLibraryError as error:
-            raise Unavailable(f"{error}", field="signing", hint=KEPT_ELSEWHERE[scheme]) from None
+            raise Unavailable(f"{error}", field="signing", hint=EXTERNAL_SIGNERS[scheme]) from None
 
     return make, keys[0]

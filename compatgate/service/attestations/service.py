@@ -16,9 +16,9 @@ from compatgate.service.attestations.keys import key_set
 from compatgate.service.attestations.statement import (
     ANY_GATE,
     VerdictContent,
-    statement_of,
-    summary_of,
+    summary_statement,
     verdict_content,
+    verdict_statement,
 )
 from compatgate.service.gate import repository as decisions
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from compatgate.kit.database.database import Database
 
-Form = Literal["verdict", "vsa"]
+PredicateForm = Literal["verdict", "vsa"]
 VALID_FOR = timedelta(days=7)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-class Signing(Struct, frozen=True):
+class SigningOptions(Struct, frozen=True):
     """The operator's signing options.
 
     Attributes:
@@ -48,7 +48,7 @@ class Signing(Struct, frozen=True):
     verifier: str = ANY_GATE
 
 
-class Signed(Struct, frozen=True):
+class SignedStatement(Struct, frozen=True):
     """A statement in its envelope.
 
     Attributes:
@@ -68,13 +68,13 @@ class Attestations:
         signing: of the operator.
     """
 
-    def __init__(self, database: Database, signing: Signing) -> None:
+    def __init__(self, database: Database, signing: SigningOptions) -> None:
         self._database = database
         self._signing = signing
         self._lock = threading.Lock()
         self._signer: Signer | None = None
 
-    def attest(self, verdict_id: str, form: Form = "verdict") -> Signed:
+    def attest(self, verdict_id: str, form: PredicateForm = "verdict") -> SignedStatement:
         """Sign a verdict as it was given.
 
         Args:
@@ -92,11 +92,13 @@ class Attestations:
             hint = "the operator sets one with compatgate serve --signing-key"
             raise Conflict("this gate has no key to sign with", field="id", hint=hint)
         statement = (
-            statement_of(about) if form == "verdict" else summary_of(about, signing.verifier)
+            verdict_statement(about)
+            if form == "verdict"
+            else summary_statement(about, signing.verifier)
         )
         key_id = signing.keys[0].keyid
         mark = hashlib.sha256(_encode([statement, key_id])).hexdigest()
-        return Signed(self._sign(statement), about, f'"{mark[:32]}"')
+        return SignedStatement(self._sign(statement), about, f'"{mark[:32]}"')
 
     @property
     def keys(self) -> Sequence[SSlibKey]:
@@ -109,8 +111,8 @@ class Attestations:
 
     def _vouched(self, verdict_id: str) -> VerdictContent:
         with self._database.reading() as session:
-            stored = decisions.verdict(session, verdict_id)
-            confirmed = decisions.confirmed_at(session, verdict_id)
+            stored = decisions.find_verdict(session, verdict_id)
+            confirmed = decisions.last_given_at(session, verdict_id)
         return verdict_content(stored, confirmed_at=confirmed, valid_for=self._signing.valid_for)
 
     def _sign(self, statement: dict[str, Any]) -> dict[str, Any]:

@@ -20,10 +20,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.core.evaluate import format_moment
+from compatgate.core.rule import Basis, FindingOutcome, Outcome
 from compatgate.core.rules.caveats import some_pools
-from compatgate.core.stack import Stack, complete, parse_stack
-from compatgate.core.verdict import Basis, FindingOutcome, Outcome
-from compatgate.discovery.registry.reference import parse_reference
+from compatgate.core.stack import Stack, complete_stack, parse_stack
+from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit.clock import parse_moment
 
@@ -68,7 +68,7 @@ def stated_digest(stated: Mapping[str, Any]) -> DigestSet:
     Raises:
         BadInput: malformed; ``field`` names the key.
     """
-    stack: Stack = complete(parse_stack(stated))
+    stack: Stack = complete_stack(parse_stack(stated))
     return stack_digest(stack.to_json())
 
 
@@ -216,9 +216,9 @@ def verdict_content(
     return VerdictContent(_subject(predicate), predicate)
 
 
-def statement_of(about: VerdictContent) -> dict[str, Any]:
+def verdict_statement(about: VerdictContent) -> dict[str, Any]:
     """Return the statement with compatgate's predicate."""
-    return statement(about.subject, PREDICATE_TYPE, plain(about.predicate))
+    return statement(about.subject, PREDICATE_TYPE, to_plain(about.predicate))
 
 
 def statement(
@@ -227,13 +227,13 @@ def statement(
     """Return an in-toto statement about one subject."""
     return {
         "_type": STATEMENT_TYPE,
-        "subject": [plain(subject)],
+        "subject": [to_plain(subject)],
         "predicateType": predicate_type,
         "predicate": predicate,
     }
 
 
-def plain(value: Struct) -> dict[str, Any]:
+def to_plain(value: Struct) -> dict[str, Any]:
     """Convert a struct to plain data, with times as in answers."""
     made: dict[str, Any] = msgspec.to_builtins(value, builtin_types=(datetime,))
     return {key: format_moment(v) if isinstance(v, datetime) else v for key, v in made.items()}
@@ -281,10 +281,10 @@ def _inputs(verdict: Mapping[str, Any], stored: str) -> list[Descriptor]:
 SUMMARY_TYPE = "https://slsa.dev/verification_summary/v1"
 ANY_GATE = "https://compatgate.dev/gate"
 """The verifier, if the operator names no public address."""
-_HOLDS = {"pass": "COMPATGATE_PASS", "warn": "COMPATGATE_WARN"}
+_PASSED_LEVELS = {"pass": "COMPATGATE_PASS", "warn": "COMPATGATE_WARN"}
 
 
-def summary_of(about: VerdictContent, verifier: str) -> dict[str, Any]:
+def summary_statement(about: VerdictContent, verifier: str) -> dict[str, Any]:
     """Return the statement with SLSA's predicate; compatgate's is an extension of it.
 
     What is not known did not pass, whatever the target's mode lets in: whoever reads a summary sees
@@ -295,9 +295,9 @@ def summary_of(about: VerdictContent, verifier: str) -> dict[str, Any]:
         verifier: URI of the gate.
     """
     predicate = about.predicate
-    level = _HOLDS.get(predicate.verdict)
+    level = _PASSED_LEVELS.get(predicate.verdict)
     at = {"matrixRevision": predicate.matrix_revision, "target": predicate.target}
-    whole = plain(predicate)
+    whole = to_plain(predicate)
     return statement(
         about.subject,
         SUMMARY_TYPE,

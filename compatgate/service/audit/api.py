@@ -6,14 +6,14 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from compatgate.kit.http.replies import Filter, Paged, Reply, page
+from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import Since, Until
 from compatgate.service.audit.schemas import AuditBody, ChainBody
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Returns, route
 
 
-class AuditFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class AuditFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the audit log."""
 
     action: Annotated[Filter, Meta(description="or the beginning of several, `matrix.`")] | None = (
@@ -34,10 +34,10 @@ class AuditFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True)
 )
 def list_audit(call: Call[AuditFilters]) -> Reply:
     """List changes and batches of decisions, newest first."""
-    return page(call.gate.history.list_audit(**call.query.filters()), lambda r: r.to_json())
+    return page_reply(call.gate.history.list_audit(**call.query.filters()), lambda r: r.to_json())
 
 
-class Head(Struct, frozen=True, forbid_unknown_fields=True):
+class ChainQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Query parameters of a verification."""
 
     head: (
@@ -53,10 +53,10 @@ class Head(Struct, frozen=True, forbid_unknown_fields=True):
     "/audit/verify",
     scope="admin",
     tag="audit",
-    query=Head,
+    query=ChainQuery,
     returns=Returns(ChainBody, "The result of the verification", etag=True),
 )
-def verify_audit(call: Call[Head]) -> Reply:
+def verify_audit(call: Call[ChainQuery]) -> Reply:
     """Recompute the hash chain, and compare the logs and the matrix with it.
 
     This reads the whole log, which takes minutes where there are millions of decisions.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatgate.kit.cli.options import add_format, add_limit, read_moment
-from compatgate.kit.cli.output import print_json, print_table, second
-from compatgate.service.cli.gate import add_place, ask, ask_all, perform
+from compatgate.kit.cli.output import format_json_time, print_json, print_table
+from compatgate.service.gate_client import add_place, ask, ask_all, run_action
 
 if TYPE_CHECKING:
     import argparse
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         Unavailable: the database does not answer.
     """
-    return perform(args, {"verify": _verify, "list": _list, "decisions": _decisions})
+    return run_action(args, {"verify": _verify, "list": _list, "decisions": _decisions})
 
 
 def _verify(args: argparse.Namespace, gate: Client) -> int:
@@ -127,7 +127,7 @@ def _decisions(args: argparse.Namespace, gate: Client) -> int:
         return 0
     rows = [
         (
-            second(row["decided_at"]),
+            format_json_time(row["decided_at"]),
             row["outcome"],
             "yes" if row["allowed"] else "no",
             row["target"],

@@ -8,8 +8,15 @@ from msgspec import Meta
 
 from compatgate.kit.http.links import link
 from compatgate.kit.http.requests import Since, Until
-from compatgate.kit.ui.filters import compact
-from compatgate.kit.ui.tables import Cell, Column, Empty, LongListing, found_by, table_of
+from compatgate.kit.ui.filters import format_compact
+from compatgate.kit.ui.tables import (
+    Cell,
+    Column,
+    EmptyNotice,
+    PagedTableQuery,
+    list_rows,
+    make_list_table,
+)
 from compatgate.service.audit.repository import AuditRow
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
@@ -22,10 +29,10 @@ _COLUMNS = (
     Column("detail", "Detail"),
     Column("hash", "Hash", "code"),
 )
-_EMPTY = Empty("No matching records.", "The audit log holds every change and every decision.")
+_EMPTY = EmptyNotice("No matching records.", "The audit log holds every change and every decision.")
 
 
-class AuditQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class AuditQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the audit log."""
 
     action: Annotated[str, Meta(max_length=200)] | None = None
@@ -38,9 +45,9 @@ class AuditQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=T
 def show_audit(ask: PageRequest[AuditQuery]) -> HtmlPage:
     """Show changes and batches of decisions, newest first."""
     query = ask.query
-    found = found_by(ask.gate.history.list_audit, query)
+    found = list_rows(ask.gate.history.list_audit, query)
     rows = [_row(one) for one in found.items]
-    table = table_of("audit", _COLUMNS, rows, found, query, _EMPTY, label="records")
+    table = make_list_table("audit", _COLUMNS, rows, found, query, _EMPTY, label="records")
     return HtmlPage("audit.html", "Audit", {"query": query}, table)
 
 
@@ -60,7 +67,7 @@ def _row(one: AuditRow) -> tuple[Any, ...]:
         one.actor,
         one.action,
         Cell(one.subject, _place(one)),
-        compact(one.detail),
+        format_compact(one.detail),
         Cell(one.hash[:12], title=one.hash),
     )
 

@@ -17,9 +17,9 @@ from msgspec import Struct
 from sqlalchemy import Text, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from compatgate.core.digest import sha256
+from compatgate.core.performance import sha256
 from compatgate.kit.clock import iso
-from compatgate.kit.database.tables import DEFAULT, Base, BigKey, Page, page, to_plain
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Base, BigKey, Page, page, to_plain
 
 
 class AuditRecord(Base):
@@ -141,7 +141,7 @@ def list_records(
     since: datetime | None = None,
     until: datetime | None = None,
     cursor: str | None = None,
-    limit: int = DEFAULT,
+    limit: int = DEFAULT_LIMIT,
 ) -> Page[AuditRow]:
     """Return links, newest first.
 

@@ -11,23 +11,28 @@ from msgspec import Struct
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from compatgate.core.digest import sha256
+from compatgate.core.performance import sha256
 from compatgate.documents.specs import KINDS, encode, key_of
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.service.audit import repository as audit
 from compatgate.service.audit.repository import AuditRecord, AuditRow
-from compatgate.service.gate import decision_summaries
 from compatgate.service.gate import repository as decisions
-from compatgate.service.gate.decision_summaries import Counted, DayRow, DeniedRow
-from compatgate.service.gate.repository import Decision, DecisionRow, Verdict
+from compatgate.service.gate.repository import (
+    DayRow,
+    Decision,
+    DecisionCounts,
+    DecisionRow,
+    DeniedRow,
+    Verdict,
+)
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.models import DocumentChange, Revision
 from compatgate.service.runs import evidence
 
-_ENOUGH = 100
+_MAX_PROBLEMS = 100
 """Maximum number of reported problems."""
 
 
@@ -67,17 +72,17 @@ def verify_chain(session: Session, *, expected_head: str | None = None) -> Chain
         session: to read from; one moment of the database is checked.
         expected_head: a hash stored earlier, which must still be in the chain.
     """
-    walk = _Walk(session)
+    walk = _ChainWalk(session)
     problems = []
-    for problem in (*walk.problems(), *_rest(session, walk, expected_head)):
+    for problem in (*walk.problems(), *_check_whole_chain(session, walk, expected_head)):
         problems.append(problem)
-        if len(problems) >= _ENOUGH:
+        if len(problems) >= _MAX_PROBLEMS:
             break
     counts = (walk.seq, walk.decisions, walk.revisions, walk.evidence)
     return ChainReport(*counts, walk.head, tuple(problems))
 
 
-class _Walk:
+class _ChainWalk:
     """A pass over the chain, from its first link."""
 
     def __init__(self, session: Session) -> None:
@@ -88,8 +93,8 @@ class _Walk:
         self.decisions = 0
         self.revisions = 0
         self.evidence = 0
-        self._judged = evidence.rows(session)
-        self._lines = decisions.stored_lines(session)
+        self._judged = evidence.iter_rows(session)
+        self._lines = decisions.read_decision_lines(session)
         self._next = next(self._lines, None)
 
     def problems(self) -> Iterator[str]:
@@ -123,7 +128,7 @@ class _Walk:
             yield f"link {seq}: decisions {self.decisions + 1} to {first - 1} have no link"
         self.decisions = first + count - 1
         lines = self._take_decisions(self.decisions)
-        found = sha256(decisions.encode_lines(lines))
+        found = sha256(decisions.encode_decision_lines(lines))
         if len(lines) != count or found != detail["sha256"]:
             yield f"decisions {first} to {self.decisions}: changed or missing (link {seq})"
         for verdict_id, digest in detail.get("verdicts", {}).items():
@@ -161,33 +166,35 @@ class _Walk:
         found = [dict(change._mapping) for change in changes]
         if (
             revision is None
-            or revisions.fingerprint(dict(revision._mapping), found) != detail["sha256"]
+            or revisions.digest_revision(dict(revision._mapping), found) != detail["sha256"]
         ):
             yield f"revision {number}: changed or missing (link {seq})"
 
 
-def _rest(session: Session, walk: _Walk, expected_head: str | None) -> Iterable[str]:
+def _check_whole_chain(
+    session: Session, walk: _ChainWalk, expected_head: str | None
+) -> Iterable[str]:
     """Yield problems that need the whole chain; call it after the walk."""
     if expected_head is not None and expected_head not in walk.heads:
         yield f"the chain does not contain the expected head {expected_head}"
     last = session.execute(select(Decision.id).order_by(Decision.id.desc()).limit(1)).scalar()
     if (last or 0) > walk.decisions:
         yield f"decisions {walk.decisions + 1} to {last} have no link"
-    if (latest := revisions.latest(session)) > walk.revisions:
+    if (latest := revisions.latest_revision(session)) > walk.revisions:
         yield f"revisions {walk.revisions + 1} to {latest} have no link"
-    if (last := evidence.latest(session)) > walk.evidence:
+    if (last := evidence.latest_number(session)) > walk.evidence:
         yield f"evidence {walk.evidence + 1} to {last} has no link"
-    yield from _current(session, latest)
+    yield from _changed_documents(session, latest)
 
 
-def _current(session: Session, latest: int) -> Iterator[str]:
+def _changed_documents(session: Session, latest: int) -> Iterator[str]:
     """Yield documents that differ from their last revision."""
     history = {
         key_of(document): (encode(document), revision)
-        for document, revision in revisions.documents_at(session, latest)
+        for document, revision in revisions.read_documents_at(session, latest)
     }
     for kind in KINDS:
-        for document, revision in documents.load(session, kind):
+        for document, revision in documents.load_documents(session, kind):
             key = key_of(document)
             if history.pop(key, None) != (encode(document), revision):
                 yield f"{kind} {key[1]}: differs from its last revision"
@@ -213,9 +220,9 @@ class History:
             NotFound: there is no such decision.
         """
         with self._database.reading() as session:
-            return decisions.show(session, number)
+            return decisions.show_decision(session, number)
 
-    def decisions_per_day(self, days: int, *, target: str | None = None) -> Counted:
+    def decisions_per_day(self, days: int, *, target: str | None = None) -> DecisionCounts:
         """Return decisions per day of the last days in UTC, with today and empty days.
 
         Args:
@@ -226,21 +233,21 @@ class History:
         wanted = [last - timedelta(days=n) for n in reversed(range(min(max(days, 1), 366)))]
         since = datetime.combine(wanted[0], time(), UTC)
         with self._database.reading() as session:
-            found = decision_summaries.per_day(session, since, target=target)
+            found = decisions.count_by_day(session, since, target=target)
         known = {row.day: row for row in found.days}
-        return Counted(tuple(known.get(d) or DayRow(d) for d in wanted), found.complete)
+        return DecisionCounts(tuple(known.get(d) or DayRow(d) for d in wanted), found.complete)
 
     def stopped_per_target(self, days: int) -> dict[str, int]:
         """Return the number of denied decisions of the last days, by target."""
         since = clock.now() - timedelta(days=days)
         with self._database.reading() as session:
-            return decision_summaries.stopped_per_target(session, since)
+            return decisions.count_stopped_by_target(session, since)
 
     def most_denied(self, days: int, *, limit: int = 10) -> list[DeniedRow]:
         """Return the denied verdicts of the last days, the most frequent first."""
         since = clock.now() - timedelta(days=days)
         with self._database.reading() as session:
-            return decision_summaries.most_denied(session, since, limit=limit)
+            return decisions.list_most_denied(session, since, limit=limit)
 
     def list_audit(self, **filters: Any) -> Page[AuditRow]:
         """Return links of the chain, newest first; filters of `list_records`."""

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from compatgate.documents.sources import Source
-from compatgate.kit.http.replies import Filter, Paged, Reply, page
+from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.service.baselines.exchange import imported
+from compatgate.service.baselines.exchange import import_report
 from compatgate.service.baselines.schemas import (
     BASELINES,
     BaselineBody,
@@ -18,12 +18,12 @@ from compatgate.service.baselines.schemas import (
     BaselinesImported,
     BaselineState,
 )
-from compatgate.service.baselines.service import summary
+from compatgate.service.baselines.service import summarize
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
 
-class BaselineFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class BaselineFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of baselines."""
 
     workload: Annotated[Filter, Meta(description="workload with its digest, as listed")] | None = (
@@ -45,7 +45,7 @@ class BaselineFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 )
 def list_baselines(call: Call[BaselineFilters]) -> Reply:
     """List versions of baselines, newest first."""
-    return page(call.gate.baselines.list(**call.query.filters()), summary)
+    return page_reply(call.gate.baselines.list(**call.query.filters()), summarize)
 
 
 @route(
@@ -134,4 +134,4 @@ def import_baselines(call: Call[NoQuery]) -> Reply:
     asked = to_struct(call.document(), BaselineFiles)
     sources = [Source(file.name, file.text) for file in asked.files]
     found = call.gate.exchange.take(sources, by=call.principal.name)
-    return Reply(imported(found))
+    return Reply(import_report(found))

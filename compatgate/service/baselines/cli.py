@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.kit.cli.options import add_format, add_workloads
 from compatgate.kit.cli.output import print_json, write_output
-from compatgate.kit.cli.parser import positive
-from compatgate.kit.cli.terminal import printable
-from compatgate.service.cli.gate import add_place, ask, ask_all, gate_of
+from compatgate.kit.cli.parser import positive_count
+from compatgate.kit.cli.terminal import strip_controls
+from compatgate.service.gate_client import add_place, ask, ask_all, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     states = ("proposed", "approved", "replaced", "refused")
     shown.add_argument("--state", choices=states, help="state (default: any)")
     shown.add_argument(
-        "--limit", type=positive, metavar="N", help="number of versions (default: all)"
+        "--limit", type=positive_count, metavar="N", help="number of versions (default: all)"
     )
     show = actions.add_parser("show", help="show a version with its distribution")
     approve = actions.add_parser("approve", help="approve a proposed version for future runs")
@@ -113,17 +113,17 @@ def _list(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from compatgate.kit.cli.output import second
-    from compatgate.kit.cli.terminal import printable
+    from compatgate.kit.cli.output import format_json_time
+    from compatgate.kit.cli.terminal import strip_controls
 
     print(
         f"{found['id']}: {found['metric']} of {found['workload']} on {found['sku']},"
         f" {found['family']}, version {found['version']}, {found['state']}"
     )
     by = found["decided_by"] or found["proposed_by"]
-    print(f"  {second(found['decided_at'] or found['proposed_at'])} by {by}")
+    print(f"  {format_json_time(found['decided_at'] or found['proposed_at'])} by {by}")
     if found["source"]:
-        print(f"  from {printable(found['source'])}")
+        print(f"  from {strip_controls(found['source'])}")
     print(f"  better {found['better']}, tolerance {found['tolerance']:.1%}")
     figures = found["distribution"]
     named = " ".join(
@@ -148,7 +148,7 @@ def _print(found: dict[str, Any]) -> None:
 
 def _sampled(run: dict[str, Any]) -> str:
     """Describe the origin of a sample: date, GPU, driver and note."""
-    from compatgate.kit.cli.terminal import printable
+    from compatgate.kit.cli.terminal import strip_controls
 
     sample = run.get("sample")
     if not sample:
@@ -156,7 +156,7 @@ def _sampled(run: dict[str, Any]) -> str:
     on = [f"driver {sample['driver']}"] if sample["driver"] else []
     on += [f"{name} {version}" for name, version in sample["versions"].items()]
     note = f" ({sample['note']})" if sample.get("note") else ""
-    return printable(f", a sample of {sample['measured_at'][:10]}: {', '.join(on)}{note}")
+    return strip_controls(f", a sample of {sample['measured_at'][:10]}: {', '.join(on)}{note}")
 
 
 def export_baselines(args: argparse.Namespace) -> int:
@@ -197,14 +197,14 @@ FILE_ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 
 def _sources(args: argparse.Namespace) -> Sequence[Source]:
-    from compatgate.canary.samples.sample import find_sources, sample_files
+    from compatgate.canary.samples.sample import find_sample_files, find_sources
 
     if args.files:
         return find_sources(args.files)
     from compatgate.canary.workloads import Library
 
     folders = [w.folder for w in Library.open(args.workloads).workloads.values() if w.folder]
-    return find_sources([str(path) for folder in folders for path in sample_files(folder)])
+    return find_sources([str(path) for folder in folders for path in find_sample_files(folder)])
 
 
 def _print_import(found: dict[str, Any], sources: Sequence[Source]) -> None:
@@ -214,9 +214,12 @@ def _print_import(found: dict[str, Any], sources: Sequence[Source]) -> None:
             f" {row['family']}, version {row['version']}, {row['learnt_from']} runs"
         )
     for left in found["unchanged"]:
-        print(f"unchanged: {printable(left['what'])}: {printable(left['reason'])}")
+        print(f"unchanged: {strip_controls(left['what'])}: {strip_controls(left['reason'])}")
     for left in found["refused"]:
-        print(f"refused: {printable(left['what'])}: {printable(left['reason'])}", file=sys.stderr)
+        print(
+            f"refused: {strip_controls(left['what'])}: {strip_controls(left['reason'])}",
+            file=sys.stderr,
+        )
     if not sources:
         print("no workload here has a sample yet (docs/canaries.md, Samples)")
     elif found["proposed"]:

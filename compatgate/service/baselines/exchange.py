@@ -20,18 +20,18 @@ from compatgate.canary.run import StepResult
 from compatgate.canary.samples.baseline_files import (
     ExportedBaseline,
     RefusedItem,
-    baseline_line,
-    head_line,
+    make_baseline_line,
+    make_head_line,
+    make_sample_key,
     read_baseline_files,
-    sample_baseline_key,
 )
 from compatgate.canary.samples.extract import ExtractedSamples, FinishedRun, extract_samples
-from compatgate.canary.samples.sample import MOMENT, Sample, sample_text
+from compatgate.canary.samples.sample import MOMENT, Sample, format_sample
 from compatgate.canary.workload import MetricSpec, Workload
 from compatgate.canary.workloads import Library
 from compatgate.core.facts import Facts
 from compatgate.core.stack import parse_stack
-from compatgate.documents.sources import Source, did_you_mean
+from compatgate.documents.sources import Source, suggest_name
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
@@ -39,11 +39,11 @@ from compatgate.kit.database.tables import pages
 from compatgate.service.audit import repository as audit
 from compatgate.service.baselines import repository as baselines
 from compatgate.service.baselines.repository import BaselineRow, Key
-from compatgate.service.baselines.service import summary
+from compatgate.service.baselines.service import summarize
 from compatgate.service.runs.service import Runs
 
 
-def take_samples(
+def collect_samples(
     runs: Runs, facts: Facts, run_id: str, *, step: str | None = None, note: str = ""
 ) -> dict[str, Any]:
     """Return the measurements of a run as files, and why steps give none; as plain data.
@@ -66,7 +66,7 @@ def take_samples(
         raise Conflict(what, field="run", value=run_id, hint=hint)
     names = [row.name for row in detail.steps]
     if step is not None and step not in names:
-        hint = did_you_mean(step, names)
+        hint = suggest_name(step, names)
         raise NotFound(f"{run_id} has no step {step!r}", field="step", value=step, hint=hint)
     whole = FinishedRun(
         id=run_id,
@@ -88,7 +88,7 @@ def sample_files(taken: ExtractedSamples) -> dict[str, Any]:
                 "name": sample.head.file_name,
                 "workload": sample.head.workload,
                 "step": sample.head.step,
-                "text": sample_text(sample),
+                "text": format_sample(sample),
             }
             for sample in taken.samples
         ],
@@ -96,7 +96,7 @@ def sample_files(taken: ExtractedSamples) -> dict[str, Any]:
     }
 
 
-class Imported(Struct, frozen=True):
+class ImportReport(Struct, frozen=True):
     """The result of an import.
 
     Attributes:
@@ -110,16 +110,16 @@ class Imported(Struct, frozen=True):
     refused: tuple[RefusedItem, ...]
 
 
-def imported(found: Imported) -> dict[str, Any]:
+def import_report(found: ImportReport) -> dict[str, Any]:
     """Convert the result of an import to plain data."""
     left_out = {
         "unchanged": msgspec.to_builtins(found.unchanged),
         "refused": msgspec.to_builtins(found.refused),
     }
-    return {"proposed": [summary(row) for row in found.proposed], **left_out}
+    return {"proposed": [summarize(row) for row in found.proposed], **left_out}
 
 
-class Exchange:
+class BaselineExchange:
     """Import and export of the baselines of one database.
 
     Args:
@@ -140,15 +140,17 @@ class Exchange:
             workload: only this one's; its name, or with the digest of its content.
             sku: only this one's.
         """
-        found = [head_line(clock.now().strftime(MOMENT))]
+        found = [make_head_line(clock.now().strftime(MOMENT))]
         named = workload or ""
         with self._database.reading() as session:
-            for row in _approved(session, sku=sku, workload=named if "@" in named else None):
+            for row in _approved_baselines(
+                session, sku=sku, workload=named if "@" in named else None
+            ):
                 if named in ("", row.workload, row.workload.partition("@")[0]):
-                    found.append(_line(row))
+                    found.append(_to_line(row))
         return found
 
-    def take(self, sources: Sequence[Source], *, by: str) -> Imported:
+    def take(self, sources: Sequence[Source], *, by: str) -> ImportReport:
         """Propose the baselines of files; a malformed file proposes nothing.
 
         Raises:
@@ -161,7 +163,7 @@ class Exchange:
         ]
         now = clock.now()
         with self._database.writing() as session:
-            writer = _Writer(session, by)
+            writer = _ProposalWriter(session, by)
             for proposal in proposals:
                 writer.propose(proposal)
             if writer.made:
@@ -169,9 +171,9 @@ class Exchange:
                 audit.append(
                     session, at=now, actor=by, action="baseline.import", subject="", detail=detail
                 )
-            rows = tuple(baselines.find(session, number) for number in writer.made)
+            rows = tuple(baselines.find_baseline(session, number) for number in writer.made)
         refused = (*offered.refused, *writer.refused)
-        return Imported(rows, tuple(writer.unchanged), refused)
+        return ImportReport(rows, tuple(writer.unchanged), refused)
 
 
 class _Proposal(Struct, frozen=True):
@@ -196,7 +198,7 @@ class _Proposal(Struct, frozen=True):
         return f"{metric} of {workload} on {sku}, {family}"
 
 
-class _Writer:
+class _ProposalWriter:
     """The writer of proposals, in one transaction."""
 
     def __init__(self, session: Session, by: str) -> None:
@@ -207,26 +209,26 @@ class _Writer:
         self.refused: list[RefusedItem] = []
 
     def propose(self, proposal: _Proposal) -> None:
-        last = baselines.latest(self._session, proposal.key)
+        last = baselines.latest_version(self._session, proposal.key)
         known = Baseline.from_json(last.body) if last else None
-        if last and known and (why := _comes_second(proposal, last, known)):
+        if last and known and (why := _reason_to_skip(proposal, last, known)):
             self.unchanged.append(RefusedItem(proposal.named, why))
             return
         more = not proposal.source and known is not None and known.starting
         version = 1 if last is None else last.version + (last.state != "proposed")
         try:
-            learnt = _learnt(proposal, known if more else None, version)
+            learnt = _learn_body(proposal, known if more else None, version)
         except BadInput as error:
             self.refused.append(RefusedItem(proposal.named, error.detail))
             return
         self.made.append(
-            baselines.propose(
+            baselines.propose_version(
                 self._session, proposal.key, learnt.to_json(), by=self._by, at=clock.now()
             )
         )
 
 
-def _comes_second(proposal: _Proposal, last: BaselineRow, known: Baseline) -> str:
+def _reason_to_skip(proposal: _Proposal, last: BaselineRow, known: Baseline) -> str:
     """Return why an existing version makes the proposal unnecessary; "": propose it."""
     offered = {run for run, _ in proposal.accepted}
     have = {run.run for run in known.runs} | {run.run for run in known.discarded}
@@ -241,7 +243,7 @@ def _comes_second(proposal: _Proposal, last: BaselineRow, known: Baseline) -> st
     return ""
 
 
-def _learnt(proposal: _Proposal, known: Baseline | None, version: int) -> Baseline:
+def _learn_body(proposal: _Proposal, known: Baseline | None, version: int) -> Baseline:
     """Learn the version, also from the samples of a proposed one.
 
     Raises:
@@ -263,7 +265,7 @@ def _learnt(proposal: _Proposal, known: Baseline | None, version: int) -> Baseli
 def _of_samples(samples: Sequence[tuple[Sample, Workload]]) -> list[_Proposal]:
     found: dict[Key, _Proposal] = {}
     for sample, workload in samples:
-        ground = sample_baseline_key(sample)
+        ground = make_sample_key(sample)
         for values in sample.values():
             key = (ground.workload, ground.sku, ground.family, values.name)
             spec = workload.metrics[values.name]
@@ -283,16 +285,16 @@ def _of_baseline(line: ExportedBaseline, workload: Workload) -> _Proposal:
     return _Proposal(key, spec, line.accepted, line.sources, line.origin)
 
 
-def _approved(session: Session, **filters: Any) -> list[BaselineRow]:
+def _approved_baselines(session: Session, **filters: Any) -> list[BaselineRow]:
     listed = partial(baselines.list_baselines, session)
     found = (row for part in pages(listed, state="approved", **filters) for row in part.items)
     return sorted(found, key=lambda r: (r.workload, r.sku, r.family, r.metric))
 
 
-def _line(row: BaselineRow) -> dict[str, Any]:
+def _to_line(row: BaselineRow) -> dict[str, Any]:
     assert row.decided_by is not None  # noqa: S101 - it is approved
     assert row.decided_at is not None  # noqa: S101
-    return baseline_line(
+    return make_baseline_line(
         msgspec.structs.replace(Baseline.from_json(row.body), version=row.version),
         approved_by=row.decided_by,
         approved_at=row.decided_at.strftime(MOMENT),

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from compatgate.canary.judge.baseline import Baseline, distribution
+from compatgate.canary.judge.baseline import Baseline, describe_distribution
 from compatgate.canary.judge.statistics import median
-from compatgate.kit.http.links import api, link
+from compatgate.kit.http.links import api_link, link
 from compatgate.kit.http.replies import Filter
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
-    Empty,
-    Listing,
-    LongListing,
-    found_by,
+    EmptyNotice,
+    PagedTableQuery,
+    TableQuery,
+    list_rows,
+    make_list_table,
     make_table,
-    table_of,
 )
 from compatgate.service.baselines.repository import BaselineRow
 from compatgate.service.baselines.schemas import BaselineState
 from compatgate.service.baselines.service import BaselineDetail
-from compatgate.service.runs.inspection import signed
+from compatgate.service.runs.inspection import format_change
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.service.web.route import LARGEST
 
@@ -42,16 +42,16 @@ _COLUMNS = (
     Column("proposed", "Proposed", "time"),
     Column("decided", "Decided", "time"),
 )
-_EMPTY = Empty(
+_EMPTY = EmptyNotice(
     "No baselines yet.",
     "The first valid run of a workload on a GPU proposes one. After a person approves it, later "
     "runs are judged against it. Samples can start one: canary baselines import.",
     "compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4",
 )
-_NONE = Empty("No matches.", "Remove a filter.")
+_NO_DATA = EmptyNotice("No matches.", "Remove a filter.")
 
 
-class BaselinesQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class BaselinesQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of baselines."""
 
     workload: Filter | None = None
@@ -65,10 +65,10 @@ class BaselinesQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_on
 def show_baselines(ask: PageRequest[BaselinesQuery]) -> HtmlPage:
     """Show every version, newest first, and above them the versions that wait for approval."""
     query = ask.query
-    found = found_by(ask.gate.baselines.list, query)
+    found = list_rows(ask.gate.baselines.list, query)
     rows = [_row(row) for row in found.items]
-    table = table_of("baselines", _COLUMNS, rows, found, query, _EMPTY, unfit=_NONE)
-    context = {"filters": _filters(ask), **_proposed(ask)}
+    table = make_list_table("baselines", _COLUMNS, rows, found, query, _EMPTY, unfit=_NO_DATA)
+    context = {"filters": _filters(ask), **_proposed_section(ask)}
     return HtmlPage("baselines.html", "Baselines", context, table)
 
 
@@ -92,10 +92,10 @@ def _filters(ask: PageRequest[BaselinesQuery]) -> list[tuple[str, str, Any, list
     ]
 
 
-def _proposed(ask: PageRequest[Any]) -> dict[str, Any]:
+def _proposed_section(ask: PageRequest[Any]) -> dict[str, Any]:
     waiting = ask.gate.baselines.list(state="proposed", limit=_PROPOSED)
     return {
-        "waiting": [_waiting(ask, row) for row in waiting.items],
+        "waiting": [_proposed_row(ask, row) for row in waiting.items],
         "more": waiting.next is not None,
     }
 
@@ -120,11 +120,11 @@ def _row(row: BaselineRow) -> tuple[Any, ...]:
     )
 
 
-def _waiting(ask: PageRequest[Any], row: BaselineRow) -> dict[str, Any]:
+def _proposed_row(ask: PageRequest[Any], row: BaselineRow) -> dict[str, Any]:
     """Return a proposed version, and its distance from the approved one."""
     learnt = Baseline.from_json(row.body)
     middle = median(learnt.samples.values)
-    before = _approved(ask, row)
+    before = _approved_baseline(ask, row)
     old = median(Baseline.from_json(before.body).samples.values) if before else None
     return {
         "row": row,
@@ -132,11 +132,11 @@ def _waiting(ask: PageRequest[Any], row: BaselineRow) -> dict[str, Any]:
         "workload": row.workload.partition("@")[0],
         "median": middle,
         "before": before,
-        "change": signed(middle / old - 1) if old else None,
+        "change": format_change(middle / old - 1) if old else None,
     }
 
 
-def _approved(ask: PageRequest[Any], row: BaselineRow) -> BaselineRow | None:
+def _approved_baseline(ask: PageRequest[Any], row: BaselineRow) -> BaselineRow | None:
     found = ask.gate.baselines.list(
         workload=row.workload,
         sku=row.sku,
@@ -161,8 +161,8 @@ _VERSIONS = (
 )
 
 
-@page(f"/baselines/<int(max={LARGEST['big']}):id>", nav="baselines", query=Listing)
-def show_baseline(ask: PageRequest[Listing]) -> HtmlPage:
+@page(f"/baselines/<int(max={LARGEST['big']}):id>", nav="baselines", query=TableQuery)
+def show_baseline(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show a version: its values, the runs that gave them, and earlier versions."""
     detail = ask.gate.baselines.show(ask.args["id"])
     row = detail.row
@@ -173,11 +173,11 @@ def show_baseline(ask: PageRequest[Listing]) -> HtmlPage:
         "versions",
         _VERSIONS,
         [_version(one, row.id) for one in versions],
-        Empty("No versions."),
+        EmptyNotice("No versions."),
         sort=ask.query.sort,
         label="versions",
     )
-    waiting = _waiting(ask, row)
+    waiting = _proposed_row(ask, row)
     context = {
         "row": row,
         "baseline": detail.baseline,
@@ -186,14 +186,14 @@ def show_baseline(ask: PageRequest[Listing]) -> HtmlPage:
         "runs": _runs(ask, detail),
         "before": waiting["before"],
         "change": waiting["change"] if row.state == "proposed" else None,
-        "api": api("baselines", row.id),
+        "api": api_link("baselines", row.id),
     }
     title = f"{row.metric} of {context['workload']}"
     return HtmlPage("baseline.html", title, context, table)
 
 
 def _version(row: BaselineRow, shown: int) -> tuple[Any, ...]:
-    spread = distribution(Baseline.from_json(row.body))
+    spread = describe_distribution(Baseline.from_json(row.body))
     here = "this one" if row.id == shown else ""
     return (
         Cell(row.version, link("baselines", row.id), note=here),

@@ -11,7 +11,15 @@ from sqlalchemy import Index, Integer, Text, UniqueConstraint, insert, select, u
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.errors import Conflict, NotFound
-from compatgate.kit.database.tables import DEFAULT, Base, BigKey, Page, UtcTime, page, to_plain
+from compatgate.kit.database.tables import (
+    DEFAULT_LIMIT,
+    Base,
+    BigKey,
+    Page,
+    UtcTime,
+    page,
+    to_plain,
+)
 
 
 class Baseline(Base):
@@ -64,14 +72,16 @@ Key = tuple[str, str, str, str]
 """Workload, SKU, stack family, metric."""
 
 
-def latest(session: Session, key: Key) -> BaselineRow | None:
+def latest_version(session: Session, key: Key) -> BaselineRow | None:
     """Return the last version of a metric's baseline, in any state."""
-    query = select(*_COLUMNS).where(*_is(key)).order_by(Baseline.version.desc()).limit(1)
+    query = select(*_COLUMNS).where(*_has_key(key)).order_by(Baseline.version.desc()).limit(1)
     found = session.execute(query).first()
     return _row(found) if found else None
 
 
-def approved(session: Session, *, workload: str, sku: str, family: str) -> dict[str, BaselineRow]:
+def approved_baselines(
+    session: Session, *, workload: str, sku: str, family: str
+) -> dict[str, BaselineRow]:
     """Return the approved baselines of a workload, SKU and family, by metric."""
     query = select(*_COLUMNS).where(
         Baseline.workload == workload,
@@ -82,7 +92,7 @@ def approved(session: Session, *, workload: str, sku: str, family: str) -> dict[
     return {row.metric: row for row in map(_row, session.execute(query))}
 
 
-def approved_elsewhere(session: Session, key: Key) -> dict[str, BaselineRow]:
+def approved_by_family(session: Session, key: Key) -> dict[str, BaselineRow]:
     """Return the approved baselines of the metric's other families, by family."""
     workload, sku, family, metric = key
     query = select(*_COLUMNS).where(
@@ -95,7 +105,9 @@ def approved_elsewhere(session: Session, key: Key) -> dict[str, BaselineRow]:
     return {row.family: row for row in map(_row, session.execute(query))}
 
 
-def propose(session: Session, key: Key, body: dict[str, Any], *, by: str, at: datetime) -> int:
+def propose_version(
+    session: Session, key: Key, body: dict[str, Any], *, by: str, at: datetime
+) -> int:
     """Propose a version, or renew the proposed one; return its id.
 
     Args:
@@ -105,7 +117,7 @@ def propose(session: Session, key: Key, body: dict[str, Any], *, by: str, at: da
         by: who proposes: a run, or a user.
         at: now.
     """
-    last = latest(session, key)
+    last = latest_version(session, key)
     text = _encode(body).decode()
     if last is not None and last.state == "proposed":
         renewed = update(Baseline).where(Baseline.id == last.id)
@@ -121,12 +133,12 @@ def propose(session: Session, key: Key, body: dict[str, Any], *, by: str, at: da
         "proposed_by": by,
     }
     session.execute(insert(Baseline), [values])
-    made = latest(session, key)
+    made = latest_version(session, key)
     assert made is not None  # noqa: S101 - it was just made
     return made.id
 
 
-def find(session: Session, number: int) -> BaselineRow:
+def find_baseline(session: Session, number: int) -> BaselineRow:
     """Return a baseline by its id.
 
     Raises:
@@ -139,39 +151,39 @@ def find(session: Session, number: int) -> BaselineRow:
     return _row(found)
 
 
-def approve(session: Session, number: int, *, by: str, at: datetime) -> BaselineRow:
+def approve_version(session: Session, number: int, *, by: str, at: datetime) -> BaselineRow:
     """Approve a proposed version.
 
     Raises:
         NotFound: there is no such baseline.
         Conflict: the version is no longer proposed.
     """
-    row = find(session, number)
+    row = find_baseline(session, number)
     if row.state != "proposed":
         by_whom = f" by {row.decided_by}" if row.decided_by else ""
         what = f"the baseline {number} is {row.state}{by_whom}"
         raise Conflict(what, field="baseline", value=number)
     key = (row.workload, row.sku, row.family, row.metric)
-    before = update(Baseline).where(*_is(key), Baseline.state == "approved")
+    before = update(Baseline).where(*_has_key(key), Baseline.state == "approved")
     session.execute(before.values(state="replaced"))
     mine = update(Baseline).where(Baseline.id == number)
     session.execute(mine.values(state="approved", decided_by=by, decided_at=at))
-    return find(session, number)
+    return find_baseline(session, number)
 
 
-def refuse(session: Session, number: int, *, by: str, at: datetime) -> BaselineRow:
+def refuse_version(session: Session, number: int, *, by: str, at: datetime) -> BaselineRow:
     """Refuse a proposed version, or retire an approved one.
 
     Raises:
         NotFound: there is no such baseline.
         Conflict: the version has another state.
     """
-    row = find(session, number)
+    row = find_baseline(session, number)
     if row.state not in ("proposed", "approved"):
         raise Conflict(f"the baseline {number} is {row.state}", field="baseline", value=number)
     mine = update(Baseline).where(Baseline.id == number)
     session.execute(mine.values(state="refused", decided_by=by, decided_at=at))
-    return find(session, number)
+    return find_baseline(session, number)
 
 
 def list_baselines(
@@ -183,7 +195,7 @@ def list_baselines(
     metric: str | None = None,
     state: str | None = None,
     cursor: str | None = None,
-    limit: int = DEFAULT,
+    limit: int = DEFAULT_LIMIT,
 ) -> Page[BaselineRow]:
     """Return versions of baselines, newest first."""
     query = select(*_COLUMNS)
@@ -199,7 +211,7 @@ def list_baselines(
     return page(session, query, Baseline.id, _row, cursor=cursor, limit=limit, descending=True)
 
 
-def _is(key: Key) -> tuple[Any, ...]:
+def _has_key(key: Key) -> tuple[Any, ...]:
     columns = (Baseline.workload, Baseline.sku, Baseline.family, Baseline.metric)
     return tuple(column == value for column, value in zip(columns, key, strict=True))
 

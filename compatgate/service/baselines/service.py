@@ -14,12 +14,12 @@ from compatgate.canary.judge.baseline import (
     Baseline,
     Distribution,
     RunValues,
-    distribution,
+    describe_distribution,
+    find_nearest_family,
     learn,
-    nearest_family,
 )
+from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.judge.units import conversion
 from compatgate.canary.workload import MetricSpec
 from compatgate.errors import BadInput
 from compatgate.kit import clock
@@ -30,7 +30,7 @@ from compatgate.service.baselines import repository as baselines
 from compatgate.service.baselines.repository import BaselineRow, Key
 
 
-class Nearest(Struct, frozen=True):
+class NearestFamily(Struct, frozen=True):
     """The approved baseline of the most similar stack family; for comparison only.
 
     Attributes:
@@ -55,7 +55,7 @@ class BaselineDetail(Struct, frozen=True):
     row: BaselineRow
     baseline: Baseline
     distribution: Distribution
-    nearest: Nearest | None = None
+    nearest: NearestFamily | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -63,14 +63,14 @@ class BaselineDetail(Struct, frozen=True):
         names = ("better", "tolerance", "runs", "discarded", "source")
         parts = {name: learnt[name] for name in names}
         return {
-            **summary(self.row),
+            **summarize(self.row),
             **parts,
             "distribution": msgspec.to_builtins(self.distribution),
             "nearest": msgspec.to_builtins(self.nearest),
         }
 
 
-def summary(row: BaselineRow) -> dict[str, Any]:
+def summarize(row: BaselineRow) -> dict[str, Any]:
     """Return a version as lists show it."""
     body = row.to_json()
     learnt = body.pop("body")
@@ -87,7 +87,7 @@ class BaselineService:
     def approved(self, ground: BaselineKey) -> Mapping[str, Samples]:
         """See `Baselines`."""
         with self._database.reading() as session:
-            found = baselines.approved(
+            found = baselines.approved_baselines(
                 session, workload=ground.workload, sku=ground.sku, family=ground.family
             )
         return {metric: Baseline.from_json(row.body).samples for metric, row in found.items()}
@@ -105,7 +105,7 @@ class BaselineService:
             return
         with self._database.writing() as session:
             for samples in known:
-                _offer(session, ground, metrics[samples.name], run, samples)
+                _propose_metric(session, ground, metrics[samples.name], run, samples)
 
     def list(self, **filters: Any) -> Page[BaselineRow]:
         """Return versions, newest first; filters of `list_baselines`."""
@@ -119,7 +119,7 @@ class BaselineService:
             NotFound: there is none of that id.
         """
         with self._database.reading() as session:
-            return _detail(session, baselines.find(session, number))
+            return _detail(session, baselines.find_baseline(session, number))
 
     def approve(self, number: int, *, by: str) -> BaselineDetail:
         """Approve a proposed version for future runs.
@@ -128,7 +128,7 @@ class BaselineService:
             NotFound: there is none of that id.
             Conflict: the version is no longer proposed.
         """
-        return self._decide("approve", baselines.approve, number, by)
+        return self._decide("approve", baselines.approve_version, number, by)
 
     def refuse(self, number: int, *, by: str) -> BaselineDetail:
         """Refuse a proposed version, or retire an approved one; the next is learnt without it.
@@ -137,7 +137,7 @@ class BaselineService:
             NotFound: there is none of that id.
             Conflict: it is neither proposed nor approved.
         """
-        return self._decide("refuse", baselines.refuse, number, by)
+        return self._decide("refuse", baselines.refuse_version, number, by)
 
     def _decide(
         self, what: str, decide: Callable[..., BaselineRow], number: int, by: str
@@ -156,29 +156,29 @@ class BaselineService:
             return _detail(session, row)
 
 
-def _offer(
+def _propose_metric(
     session: Session, ground: BaselineKey, spec: MetricSpec, run: str, samples: Samples
 ) -> None:
     key: Key = (ground.workload, ground.sku, ground.family, samples.name)
-    last = baselines.latest(session, key)
-    if last is not None and run in _runs(last):
+    last = baselines.latest_version(session, key)
+    if last is not None and run in _learning_runs(last):
         return
-    own = _own(session, key, last) if last else []
+    own = _learning_samples(session, key, last) if last else []
     accepted = [(r.run, Samples(samples.name, spec.unit, (r.values,))) for r in own]
     version = 1 if last is None else last.version + (last.state != "proposed")
     try:
         learnt = learn(*key, spec, [*accepted, (run, samples)], version=version)
     except BadInput:
         return  # it gives nothing to learn from: too few values, or none that are numbers
-    baselines.propose(session, key, learnt.to_json(), by=run, at=clock.now())
+    baselines.propose_version(session, key, learnt.to_json(), by=run, at=clock.now())
 
 
-def _runs(row: BaselineRow) -> set[str]:
+def _learning_runs(row: BaselineRow) -> set[str]:
     known = Baseline.from_json(row.body)
     return {run.run for run in known.runs} | {run.run for run in known.discarded}
 
 
-def _own(session: Session, key: Key, last: BaselineRow) -> list[RunValues]:
+def _learning_samples(session: Session, key: Key, last: BaselineRow) -> list[RunValues]:
     """Return the runs that a new version is learnt from, without the current run.
 
     Nothing of a version that was refused; and samples only start a baseline: from the first own run
@@ -187,32 +187,36 @@ def _own(session: Session, key: Key, last: BaselineRow) -> list[RunValues]:
     workload, sku, family, metric = key
     base: BaselineRow | None = last
     if last.state == "refused":
-        approved = baselines.approved(session, workload=workload, sku=sku, family=family)
+        approved = baselines.approved_baselines(session, workload=workload, sku=sku, family=family)
         base = approved.get(metric)
     return [r for r in Baseline.from_json(base.body).runs if r.sample is None] if base else []
 
 
 def _detail(session: Session, row: BaselineRow) -> BaselineDetail:
     baseline = Baseline.from_json(row.body)
-    figures = distribution(baseline)
-    return BaselineDetail(row, baseline, figures, _nearest(session, row, baseline, figures.median))
+    figures = describe_distribution(baseline)
+    return BaselineDetail(
+        row, baseline, figures, _nearest_family(session, row, baseline, figures.median)
+    )
 
 
-def _nearest(
+def _nearest_family(
     session: Session, row: BaselineRow, baseline: Baseline, median: float
-) -> Nearest | None:
-    own = baselines.approved(session, workload=row.workload, sku=row.sku, family=row.family)
+) -> NearestFamily | None:
+    own = baselines.approved_baselines(
+        session, workload=row.workload, sku=row.sku, family=row.family
+    )
     if row.metric in own:
         return None
     key: Key = (row.workload, row.sku, row.family, row.metric)
-    known = baselines.approved_elsewhere(session, key)
-    family = nearest_family(row.family, known)
+    known = baselines.approved_by_family(session, key)
+    family = find_nearest_family(row.family, known)
     if family is None:
         return None
     other = Baseline.from_json(known[family].body)
-    factor = conversion(other.unit, baseline.unit)
+    factor = find_conversion(other.unit, baseline.unit)
     if factor is None:
         return None
-    theirs = distribution(other).median * factor
+    theirs = describe_distribution(other).median * factor
     change = median / theirs - 1 if theirs else None
-    return Nearest(known[family].id, family, theirs, change)
+    return NearestFamily(known[family].id, family, theirs, change)

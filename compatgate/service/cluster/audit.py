@@ -9,23 +9,28 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from compatgate.core.matrix import Waiver
-from compatgate.core.verdict import Verdict
+from compatgate.core.rule import Verdict
 from compatgate.documents.specs import TargetSpec
 from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit.kubernetes import read_labels, read_list, read_mapping, read_text
 from compatgate.service.admission import review
-from compatgate.service.admission.fields import items, mapping, text, texts
 from compatgate.service.admission.kinds import Kinds, PodKind
-from compatgate.service.admission.placement import PRODUCT, STRATEGY, Known
+from compatgate.service.admission.placement import PRODUCT, STRATEGY, PlacementMatrix
 from compatgate.service.admission.pods import gpu_containers, pods_of
-from compatgate.service.admission.questions import Exemption, Question, exempt, questions_of
-from compatgate.service.admission.service import Unmatched
-from compatgate.service.cluster.connection import Api
+from compatgate.service.admission.questions import (
+    Exemption,
+    Question,
+    check_exemption,
+    make_questions,
+)
+from compatgate.service.admission.service import UnmatchedPolicy
+from compatgate.service.cluster.connection import ClusterApi
 
 POD = PodKind("Pod", "pods", pod=True)
-_OVER = ("Succeeded", "Failed")
-_SELECTOR = ",".join(f"status.phase!={phase}" for phase in _OVER)
+_ENDED_PHASES = ("Succeeded", "Failed")
+_SELECTOR = ",".join(f"status.phase!={phase}" for phase in _ENDED_PHASES)
 _PULLED = re.compile(r"(?:[a-z-]+://)?([^@\s]+@sha256:[0-9a-f]{64})")
-_ABSENT = "\0"
+_ABSENT_VALUE = "\0"
 """A value that no label has."""
 _KEPT = ("nodeSelector", "affinity", "resourceClaims", "runtimeClassName", "volumes")
 _LISTS = {
@@ -49,8 +54,8 @@ class RunningPod(Struct, frozen=True):
     document: Mapping[str, Any]
 
 
-def running_pods(
-    api: Api, kinds: Kinds, namespace: str | None = None, excluded: Collection[str] = ()
+def list_running_pods(
+    api: ClusterApi, kinds: Kinds, namespace: str | None = None, excluded: Collection[str] = ()
 ) -> list[RunningPod]:
     """Return the GPU pods of a cluster, or of one namespace, by namespace and name.
 
@@ -76,17 +81,17 @@ def running_pods(
 
 def pod_of(body: Mapping[str, Any], kinds: Kinds) -> RunningPod | None:
     """Read a running GPU pod from a Pod object; None: it does not run, or uses no GPU."""
-    metadata, spec = mapping(body.get("metadata")), mapping(body.get("spec"))
-    status, node = mapping(body.get("status")), text(spec.get("nodeName"))
-    if not node or status.get("phase") in _OVER:
+    metadata, spec = read_mapping(body.get("metadata")), read_mapping(body.get("spec"))
+    status, node = read_mapping(body.get("status")), read_text(spec.get("nodeName"))
+    if not node or status.get("phase") in _ENDED_PHASES:
         return None
     document = {
-        "metadata": {"annotations": texts(metadata.get("annotations"))},
-        "spec": _pulled(spec, status),
+        "metadata": {"annotations": read_labels(metadata.get("annotations"))},
+        "spec": _use_pulled_images(spec, status),
     }
     if not _uses_gpus(document, kinds):
         return None
-    namespace, name, uid = (text(metadata.get(key)) for key in ("namespace", "name", "uid"))
+    namespace, name, uid = (read_text(metadata.get(key)) for key in ("namespace", "name", "uid"))
     return RunningPod(namespace, name, uid, node, document)
 
 
@@ -97,7 +102,7 @@ def _uses_gpus(document: Mapping[str, Any], kinds: Kinds) -> bool:
         return True
 
 
-def placed(
+def place_on_node(
     pod: RunningPod, labels: Mapping[str, str] | None, keys: Iterable[str]
 ) -> Mapping[str, Any]:
     """Return the pod, placed on its node: the node's labels replace its node selector.
@@ -109,23 +114,23 @@ def placed(
     """
     if labels is None:
         return pod.document
-    selected = {key: labels.get(key, _ABSENT) for key in keys}
+    selected = {key: labels.get(key, _ABSENT_VALUE) for key in keys}
     spec = {**pod.document["spec"], "nodeSelector": selected, "affinity": {}}
     return {**pod.document, "spec": spec}
 
 
-def _pulled(spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+def _use_pulled_images(spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
     """Return the spec with the running images by digest, if the node reports them."""
     whole = {key: spec[key] for key in _KEPT if key in spec}
     for part, told in _LISTS.items():
         pulled = {
-            text(one.get("name")): found[1]
-            for one in map(mapping, items(status.get(told)))
-            if (found := _PULLED.fullmatch(text(one.get("imageID"))))
+            read_text(one.get("name")): found[1]
+            for one in map(read_mapping, read_list(status.get(told)))
+            if (found := _PULLED.fullmatch(read_text(one.get("imageID"))))
         }
-        containers = [mapping(container) for container in items(spec.get(part))]
+        containers = [read_mapping(container) for container in read_list(spec.get(part))]
         whole[part] = [
-            {**c, "image": pulled.get(text(c.get("name")), text(c.get("image")))}
+            {**c, "image": pulled.get(read_text(c.get("name")), read_text(c.get("image")))}
             for c in containers
         ]
     return whole
@@ -135,7 +140,7 @@ Outcome = Literal["pass", "fail", "warn", "error", "skip"]
 """Outcomes of a PolicyReport."""
 _NOT_ASKED = (401, 403)
 """Statuses of a refusal that does not depend on the question."""
-_UNMATCHED: dict[Unmatched, Outcome] = {"allow": "skip", "warn": "warn", "deny": "fail"}
+_UNMATCHED: dict[UnmatchedPolicy, Outcome] = {"allow": "skip", "warn": "warn", "deny": "fail"}
 
 
 class Gatekeeper(Protocol):
@@ -169,11 +174,11 @@ class AuditOptions(Struct, frozen=True):
     """
 
     kinds: Kinds
-    unmatched: Unmatched = "warn"
+    unmatched: UnmatchedPolicy = "warn"
     exemptions: tuple[Exemption, ...] = ()
 
 
-class Result(Struct, frozen=True):
+class PodResult(Struct, frozen=True):
     """The result of an audit of containers of a pod on one target.
 
     Attributes:
@@ -194,13 +199,13 @@ class Result(Struct, frozen=True):
     scored: bool = True
 
 
-def audit(
+def audit_pods(
     pods: Iterable[RunningPod],
     labels: Mapping[str, Mapping[str, str]],
     decider: Gatekeeper,
     options: AuditOptions,
     today: str,
-) -> list[Result]:
+) -> list[PodResult]:
     """Decide about every pod; equal containers share one question.
 
     Args:
@@ -214,32 +219,32 @@ def audit(
         CompatgateError: nothing can be decided, or the caller lacks the scope; no result is made
             for any pod.
     """
-    matrix = Known(decider.targets(), decider.waivers(), today)
+    matrix = PlacementMatrix(decider.targets(), decider.waivers(), today)
     stated = {key for spec in matrix.targets.values() for key in spec.match.node_labels}
     keys = {PRODUCT, STRATEGY, *stated}
     known: dict[bytes, Verdict | CompatgateError] = {}
-    found: list[Result] = []
+    found: list[PodResult] = []
     for pod in pods:
-        document = placed(pod, labels.get(pod.node), keys)
+        document = place_on_node(pod, labels.get(pod.node), keys)
         try:
-            asked = questions_of(document, POD, pod.namespace, options.kinds, lambda: matrix)
+            asked = make_questions(document, POD, pod.namespace, options.kinds, lambda: matrix)
         except CompatgateError as error:
-            found.append(_unasked(pod, error.detail))
+            found.append(_result_without_question(pod, error.detail))
             continue
         for question in asked.asked:
-            answer = _answer(question, decider, known)
+            answer = _answer_question(question, decider, known)
             found.append(_weigh(pod, question, answer, options, matrix))
     return found
 
 
-def _answer(
+def _answer_question(
     question: Question, decider: Gatekeeper, known: dict[bytes, Verdict | CompatgateError]
 ) -> Verdict | CompatgateError | None:
     if not question.is_asked:
         return None
     if question.key not in known:
         try:
-            known[question.key] = _decided(question.body, decider.decide)
+            known[question.key] = _decide(question.body, decider.decide)
         except CompatgateError as error:
             if error.status >= 500 or error.status in _NOT_ASKED:
                 raise
@@ -247,12 +252,12 @@ def _answer(
     return known[question.key]
 
 
-def _decided(body: dict[str, Any], decide: Callable[[dict[str, Any]], Verdict]) -> Verdict:
+def _decide(body: dict[str, Any], decide: Callable[[dict[str, Any]], Verdict]) -> Verdict:
     """Return the verdict; an unreadable image leaves the stack open, and so unknown."""
     try:
         return decide(body)
     except CompatgateError as error:
-        away = error.status >= 500 and not _of_image(error)
+        away = error.status >= 500 and not _is_image_problem(error)
         if "image" not in body or away or error.status in _NOT_ASKED:
             raise
         stack = body.get("stack", {})
@@ -261,7 +266,7 @@ def _decided(body: dict[str, Any], decide: Callable[[dict[str, Any]], Verdict]) 
         return decide({**rest, "stack": {**stack, "open": left}})
 
 
-def _of_image(error: CompatgateError) -> bool:
+def _is_image_problem(error: CompatgateError) -> bool:
     return (error.field or "").startswith("image")
 
 
@@ -270,37 +275,43 @@ def _weigh(
     question: Question,
     answer: Verdict | CompatgateError | None,
     options: AuditOptions,
-    matrix: Known,
-) -> Result:
+    matrix: PlacementMatrix,
+) -> PodResult:
     finding = question.finding
     if finding is not None and finding.outcome != "fail":
-        said = review.placed(question, finding).removeprefix("compatgate ")
+        said = review.placement_warning(question, finding).removeprefix("compatgate ")
         return _result(pod, question, "warn", said.removeprefix("compatgate: "))
     if isinstance(answer, CompatgateError):
-        return _result(pod, question, "error", f"{review.about(question)}: {answer.detail}")
+        return _result(
+            pod, question, "error", f"{review.describe_containers(question)}: {answer.detail}"
+        )
     if answer is not None and answer.allowed:
-        return _allowed(pod, question, answer)
-    found = exempt(
+        return _allowed_result(pod, question, answer)
+    found = check_exemption(
         question, answer, pod.namespace, options.exemptions, matrix.waivers, matrix.today
     )
     if found.waiver:
-        said = review.exempted(question, found.waiver, answer).removeprefix("compatgate: ")
+        said = review.exemption_message(question, found.waiver, answer).removeprefix("compatgate: ")
         return _result(pod, question, "skip", said, answer)
     if finding is not None:
-        return _result(pod, question, "fail", review.misplaced(question, finding, found.why_not))
+        return _result(
+            pod, question, "fail", review.placement_denial(question, finding, found.why_not)
+        )
     if answer is None:
-        said = review.unmatched(question, (), found.why_not)
+        said = review.unmatched_message(question, (), found.why_not)
         return _result(pod, question, _UNMATCHED[options.unmatched], said)
-    said = review.denial(question, answer, "", found.why_not)
+    said = review.denial_message(question, answer, "", found.why_not)
     return _result(pod, question, "error" if answer.verdict == "unknown" else "fail", said, answer)
 
 
-def _allowed(pod: RunningPod, question: Question, verdict: Verdict) -> Result:
+def _allowed_result(pod: RunningPod, question: Question, verdict: Verdict) -> PodResult:
     """Return a pass, or a finding that the target's mode admits."""
     if verdict.verdict == "pass":
-        said = f"{review.about(question)} may run on {verdict.target}"
+        said = f"{review.describe_containers(question)} may run on {verdict.target}"
         return _result(pod, question, "pass", said, verdict)
-    said = "; ".join(review.warnings(question, verdict)) or f"the verdict is {verdict.verdict}"
+    said = (
+        "; ".join(review.verdict_warnings(question, verdict)) or f"the verdict is {verdict.verdict}"
+    )
     return _result(pod, question, "warn", said.removeprefix("compatgate "), verdict)
 
 
@@ -310,9 +321,9 @@ def _result(
     outcome: Outcome,
     message: str,
     verdict: Verdict | None = None,
-) -> Result:
-    finding = review.leading(verdict) if verdict else question.finding
-    return Result(
+) -> PodResult:
+    finding = review.leading_finding(verdict) if verdict else question.finding
+    return PodResult(
         pod,
         question.containers,
         question.image,
@@ -326,5 +337,5 @@ def _result(
     )
 
 
-def _unasked(pod: RunningPod, why: str) -> Result:
-    return Result(pod, (), "", "", "error", "", why)
+def _result_without_question(pod: RunningPod, why: str) -> PodResult:
+    return PodResult(pod, (), "", "", "error", "", why)

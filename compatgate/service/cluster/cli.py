@@ -16,7 +16,7 @@ from compatgate.kit.cli.parser import add_actions, run_action
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.service.cluster.connection import Api
+    from compatgate.service.cluster.connection import ClusterApi
 
 _EXAMPLES = """\
 examples:
@@ -86,18 +86,18 @@ def add_name(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def connect_cluster(args: argparse.Namespace) -> Iterator[Api]:
+def connect_cluster(args: argparse.Namespace) -> Iterator[ClusterApi]:
     """Connect to the API server that the options name.
 
     Raises:
         BadInput: they contradict each other.
     """
     from compatgate.kit.kubernetes import ClusterAccess
-    from compatgate.service.cluster.connection import Api
+    from compatgate.service.cluster.connection import ClusterApi
 
     if args.in_cluster and (args.kubeconfig or args.context):
         raise BadInput("use --kubeconfig and --context, or --in-cluster", field="--in-cluster")
-    api = Api(ClusterAccess(args.kubeconfig, args.context, args.in_cluster))
+    api = ClusterApi(ClusterAccess(args.kubeconfig, args.context, args.in_cluster))
     try:
         yield api
     finally:
@@ -181,9 +181,9 @@ def run_manifests(args: argparse.Namespace) -> int:
     elif watched:
         found = []
     else:
-        from compatgate.canary.executors.kubernetes.access import worker_objects
+        from compatgate.canary.executors.kubernetes.objects import make_worker_objects
 
-        found = worker_objects(namespace)
+        found = make_worker_objects(namespace)
     if watched:
         found += watching_manifests(args, namespace)
     _advise(args, advice)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from compatgate.errors import Unavailable
 from compatgate.kit.cli.options import add_format, read_interval, repeat
-from compatgate.service.cli.gate import add_place, ask, gate_of
+from compatgate.kit.cli.output import print_json, print_table
+from compatgate.kit.cli.terminal import strip_controls
 from compatgate.service.cluster.cli import add_cluster, add_name, check_name, connect_cluster
+from compatgate.service.gate_client import add_place, ask, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -15,10 +21,10 @@ if TYPE_CHECKING:
 
     from compatgate.client import Client
     from compatgate.core.matrix import Waiver
-    from compatgate.core.verdict import Verdict
+    from compatgate.core.rule import Verdict
     from compatgate.documents.specs import TargetSpec
-    from compatgate.service.cluster.audit import AuditOptions, Result
-    from compatgate.service.cluster.connection import Api
+    from compatgate.service.cluster.audit import AuditOptions, PodResult
+    from compatgate.service.cluster.connection import ClusterApi
     from compatgate.service.cluster.policy_reports import WriteCounts
 
 _PATIENCE_S = 120.0
@@ -70,12 +76,11 @@ def run(args: argparse.Namespace) -> int:
     exemptions = parse_exemptions(args.exempt, "--exempt")
     options = AuditOptions(load_kinds(args.kinds), args.unmatched, exemptions)
     if args.every is None:
-        return _once(args, options)
-    return repeat(lambda: _once(args, options), read_interval(args.every))
+        return _audit_once(args, options)
+    return repeat(lambda: _audit_once(args, options), read_interval(args.every))
 
 
-def _once(args: argparse.Namespace, options: AuditOptions) -> int:
-    from compatgate.service.cluster.cli_text import print_results
+def _audit_once(args: argparse.Namespace, options: AuditOptions) -> int:
 
     with connect_cluster(args) as api, gate_of(args, patience_s=_PATIENCE_S) as gate:
         results, nodes = _results(args, options, api, gate)
@@ -90,18 +95,18 @@ def _once(args: argparse.Namespace, options: AuditOptions) -> int:
 
 
 def _results(
-    args: argparse.Namespace, options: AuditOptions, api: Api, gate: Client
-) -> tuple[list[Result], list[Any]]:
+    args: argparse.Namespace, options: AuditOptions, api: ClusterApi, gate: Client
+) -> tuple[list[PodResult], list[Any]]:
     from compatgate.kit.clock import today
     from compatgate.service.admission.manifests import SYSTEM
-    from compatgate.service.cluster.audit import audit, running_pods
-    from compatgate.service.cluster.connection import live_nodes
+    from compatgate.service.cluster.audit import audit_pods, list_running_pods
+    from compatgate.service.cluster.connection import list_nodes
 
-    nodes = live_nodes(api)
+    nodes = list_nodes(api)
     labels = {node.name: node.labels for node in nodes}
     excluded = {*SYSTEM, *args.exclude_namespace}
-    pods = running_pods(api, options.kinds, args.namespace, excluded)
-    return audit(pods, labels, _Previews(gate), options, today().isoformat()), nodes
+    pods = list_running_pods(api, options.kinds, args.namespace, excluded)
+    return audit_pods(pods, labels, _Previews(gate), options, today().isoformat()), nodes
 
 
 class _Previews:
@@ -127,7 +132,7 @@ class _Previews:
         from msgspec import ValidationError, convert
 
         from compatgate.client.operations import Operations
-        from compatgate.core.verdict import Verdict
+        from compatgate.core.rule import Verdict
 
         try:
             return convert(ask(self._gate, Operations.preview, body), Verdict)
@@ -148,16 +153,16 @@ def _nodes(args: argparse.Namespace, nodes: list[Any], gate: Client) -> list[dic
 
 def _write(
     args: argparse.Namespace,
-    api: Api,
-    results: list[Result],
+    api: ClusterApi,
+    results: list[PodResult],
     nodes: list[dict[str, Any]] | None,
 ) -> WriteCounts:
     """Write reports of namespaces with results; remove own reports of other namespaces."""
     from compatgate.kit.clock import now
     from compatgate.service.cluster.policy_reports import (
         ReportWriter,
-        by_namespace,
-        of_node,
+        group_by_namespace,
+        node_entry,
         report_object,
         write_all,
     )
@@ -165,10 +170,65 @@ def _write(
     at = now()
     writer = ReportWriter(api)
     standing = writer.ours(args.namespace)
-    found = by_namespace(results)
+    found = group_by_namespace(results)
     reports = [(writer, report_object(found[name], name, at)) for name in sorted(found)]
     if nodes is not None:
         whole = ReportWriter(api, cluster_wide=True)
         whole.ours()
-        reports.append((whole, report_object(map(of_node, nodes), None, at)))
+        reports.append((whole, report_object(map(node_entry, nodes), None, at)))
     return write_all(reports, [(writer, name) for name in sorted(standing - set(found))])
+
+
+_COLUMNS = ("result", "namespace", "pod", "target", "rule", "why")
+_MAX_FAILURES = 10
+_WRITE_COUNTS = ("made", "changed", "unchanged", "removed")
+_SHOWN_OUTCOMES = ("fail", "error", "warn", "skip")
+
+
+def print_results(
+    results: Sequence[PodResult],
+    nodes: Sequence[dict[str, Any]] | None,
+    written: WriteCounts | None,
+    form: str,
+) -> None:
+    """Print every result that is not a pass, and the counts."""
+    if form == "json":
+        body: dict[str, Any] = {"results": [_result_json(result) for result in results]}
+        body |= {"nodes": list(nodes)} if nodes is not None else {}
+        body |= {"written": msgspec.to_builtins(written)} if written else {}
+        print_json(body)
+        return
+    told = sorted(
+        (r for r in results if r.outcome in _SHOWN_OUTCOMES),
+        key=lambda r: _SHOWN_OUTCOMES.index(r.outcome),
+    )
+    rows = [
+        (r.outcome, r.pod.namespace, r.pod.name, r.target, r.rule, strip_controls(r.message))
+        for r in told
+    ]
+    print_table(_COLUMNS, rows, empty="admission would admit every running GPU pod")
+    counts = {name: sum(r.outcome == name for r in results) for name in ("pass", *_SHOWN_OUTCOMES)}
+    said = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    pods = len({(r.pod.namespace, r.pod.name) for r in results})
+    print(f"{pods} GPU pods: {said or 'none'}", file=sys.stderr)
+    if nodes is not None:
+        states = [node["driver_state"] for node in nodes]
+        named = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+        print(f"{len(states)} GPU nodes: {named or 'none'}", file=sys.stderr)
+    if written is not None:
+        counts = {name: getattr(written, name) for name in _WRITE_COUNTS}
+        made = ", ".join(f"{count} {name}" for name, count in counts.items())
+        print(f"reports: {made}, {len(written.failed)} failed", file=sys.stderr)
+        for why in written.failed[:_MAX_FAILURES]:
+            print(strip_controls(f"error: {why}"), file=sys.stderr)
+
+
+def _result_json(result: PodResult) -> dict[str, Any]:
+    fields = ("outcome", "target", "rule", "message", "verdict", "mode", "image")
+    return {
+        "namespace": result.pod.namespace,
+        "pod": result.pod.name,
+        "node": result.pod.node,
+        "containers": list(result.containers),
+        **{name: getattr(result, name) for name in fields},
+    }

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format
-from compatgate.service.cli.gate import add_place, ask, gate_of
 from compatgate.service.cluster.cli import add_cluster, add_name, check_name, connect_cluster
+from compatgate.service.gate_client import add_place, ask, gate_of
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.client import Client
-    from compatgate.service.cluster.connection import Api, ClusterNode
+    from compatgate.service.cluster.connection import ClusterApi, ClusterNode
     from compatgate.service.cluster.labels import Plan
 
 LARGEST = 512 * 1024 * 1024
@@ -63,17 +63,17 @@ def run_nodes(args: argparse.Namespace) -> int:
         CompatgateError: the cluster or the gate refuses.
     """
     from compatgate.kit.cli.output import print_json
-    from compatgate.service.cluster.labels import parse_cap
+    from compatgate.service.cluster.labels import parse_taint_limit
 
     check_name(args)
-    cap = parse_cap(args.max_tainted, "--max-tainted")
+    cap = parse_taint_limit(args.max_tainted, "--max-tainted")
     if "max_tainted" in vars(args).get("_given", ()) and not args.suggest:
         raise BadInput("goes with --suggest", field="--max-tainted")
     nodes = [node for node in _read_nodes(args) if node.has_gpus]
     with gate_of(args) as gate:
         shown = decide_nodes(gate, nodes, args.cluster, dry_run=not args.report)
     if args.suggest:
-        from compatgate.service.cluster.cli_text import print_plans
+        from compatgate.service.cluster.labels import print_plans
 
         return print_plans(plan_nodes(nodes, shown), cap, args.format)
     if args.format == "json":
@@ -90,10 +90,10 @@ def decide_nodes(
 ) -> list[dict[str, Any]]:
     """Return the nodes as the gate shows them; report them first, except in a dry run."""
     from compatgate.client.operations import Operations
-    from compatgate.service.cluster.connection import reports
+    from compatgate.service.cluster.connection import make_reports
 
     report, found = Operations.report_nodes, []
-    for part in reports(nodes, cluster):
+    for part in make_reports(nodes, cluster):
         answer = ask(gate, report, part["nodes"], cluster=part["cluster"], dry_run=dry_run)
         found += answer["nodes"]
     return found
@@ -101,11 +101,11 @@ def decide_nodes(
 
 def plan_nodes(nodes: list[ClusterNode], shown: list[dict[str, Any]]) -> list[Plan]:
     """Plan the changes of each node from the gate's answer."""
-    from compatgate.service.cluster.labels import NodeDecision, plan
+    from compatgate.service.cluster.labels import NodeDecision, plan_change
 
     by_name = {node["name"]: node for node in shown}
     return [
-        plan(
+        plan_change(
             node,
             NodeDecision(
                 by_name[node.name]["driver_state"],
@@ -120,15 +120,15 @@ def plan_nodes(nodes: list[ClusterNode], shown: list[dict[str, Any]]) -> list[Pl
 
 
 def _read_nodes(args: argparse.Namespace) -> list[ClusterNode]:
-    from compatgate.service.cluster.connection import live_nodes, printed_nodes
+    from compatgate.service.cluster.connection import list_nodes, parse_nodes
 
     if args.file is None:
         with connect_cluster(args) as api:
-            return live_nodes(api)
+            return list_nodes(api)
     from compatgate.kit.cli.output import read_bytes
 
     origin = "standard input" if args.file == "-" else args.file
-    return printed_nodes(read_bytes(args.file, "--file", LARGEST), origin)
+    return parse_nodes(read_bytes(args.file, "--file", LARGEST), origin)
 
 
 def add_reconcile_arguments(parser: argparse.ArgumentParser) -> None:
@@ -156,34 +156,32 @@ def run_reconcile(args: argparse.Namespace) -> int:
     Raises:
         CompatgateError: the cluster or the gate refuses.
     """
-    from compatgate.service.cluster.cli_text import print_plans
-    from compatgate.service.cluster.connection import live_nodes
-    from compatgate.service.cluster.labels import parse_cap, too_many
+    from compatgate.service.cluster.connection import list_nodes
+    from compatgate.service.cluster.labels import exceeded_limits, parse_taint_limit, print_plans
 
     check_name(args)
-    cap = parse_cap(args.max_tainted, "--max-tainted")
+    cap = parse_taint_limit(args.max_tainted, "--max-tainted")
     with connect_cluster(args) as api:
-        nodes = [node for node in live_nodes(api) if node.has_gpus]
+        nodes = [node for node in list_nodes(api) if node.has_gpus]
         with gate_of(args) as gate:
             found = plan_nodes(nodes, decide_nodes(gate, nodes, args.cluster, dry_run=True))
-        if not args.apply or too_many(found, cap):
+        if not args.apply or exceeded_limits(found, cap):
             return print_plans(found, cap, args.format)
         return _apply(api, found, args.format)
 
 
-def _apply(api: Api, found: list[Plan], form: str) -> int:
+def _apply(api: ClusterApi, found: list[Plan], form: str) -> int:
     from compatgate.kit.cli.output import print_json
-    from compatgate.kit.cli.terminal import printable
-    from compatgate.service.cluster.cli_text import print_summary
-    from compatgate.service.cluster.labels import apply
+    from compatgate.kit.cli.terminal import strip_controls
+    from compatgate.service.cluster.labels import apply_plans, print_summary
 
     outcomes = []
-    for outcome in apply(api, found):
+    for outcome in apply_plans(api, found):
         outcomes.append(outcome)
         name, state = outcome.plan.node.name, outcome.plan.decided.state
         if form == "text":
             said = f": {outcome.why}" if outcome.why else ""
-            print(printable(f"{name}: {outcome.done} ({state}){said}"))
+            print(strip_controls(f"{name}: {outcome.done} ({state}){said}"))
     if form == "json":
         print_json([
             {"node": o.plan.node.name, "driver_state": o.plan.decided.state, "done": o.done,

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from compatgate.errors import BadInput, CompatgateError, Forbidden, Infrastructure
+from compatgate.errors import BadInput, CompatgateError, Forbidden, InfrastructureError
 from compatgate.kit import kubernetes
 from compatgate.kit.kubernetes import (
+    RETRY_HINT,
     RETRY_PAUSES,
-    TRY_AGAIN,
     ClusterAccess,
     ObjectExists,
     ObjectMissing,
@@ -27,12 +27,15 @@ from compatgate.kit.kubernetes import (
     api_client,
     busy_error,
     error_text,
+    read_labels,
+    read_list,
+    read_mapping,
+    read_text,
     retry_request,
 )
-from compatgate.service.admission.fields import items, mapping, text, texts
 from compatgate.service.admission.matching import TARGET
 from compatgate.service.nodes import schemas as report
-from compatgate.strict_json import NOT_JSON
+from compatgate.strict_json import DECODE_ERRORS
 
 T = TypeVar("T")
 PAGE = 500
@@ -43,7 +46,7 @@ _LISTS = 3
 _APIS = {"core": "CoreV1Api", "custom": "CustomObjectsApi"}
 
 
-class Api:
+class ClusterApi:
     """A connection to the API server, which retries while the server is busy.
 
     Args:
@@ -72,7 +75,7 @@ class Api:
         """
 
         def once() -> dict[str, Any]:
-            with _translated():
+            with _translate_errors():
                 method = getattr(self._api(api), operation)
                 response = method(
                     *args, **params, _preload_content=False, _request_timeout=_TIMEOUT_S
@@ -150,7 +153,7 @@ class Api:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     from urllib3.exceptions import HTTPError
 
     refused = kubernetes.kubernetes_client().ApiException
@@ -158,7 +161,7 @@ def _translated() -> Iterator[None]:
         yield
     except refused as error:
         raise _refusal(error) from error
-    except (HTTPError, OSError, EOFError, *NOT_JSON) as error:
+    except (HTTPError, OSError, EOFError, *DECODE_ERRORS) as error:
         what = " ".join(str(error).split()) or type(error).__name__
         hint = "check that its API server runs and is reachable from here"
         raise ServerBusy(f"the cluster does not answer: {what}", hint=hint) from error
@@ -182,11 +185,11 @@ def _refusal(error: Any) -> CompatgateError:
             return Forbidden(f"the cluster does not allow it: {what}", hint=hint)
         case 0:
             return CompatgateError(f"the cluster's certificate is not trusted: {error.reason}")
-        case status if status in TRY_AGAIN:
+        case status if status in RETRY_HINT:
             return busy_error(f"the cluster failed: {what}", error)
         case status if status < 500:
             return BadInput(f"the cluster refuses: {what}")
-    return Infrastructure(f"the cluster failed: {error.status} {what}")
+    return InfrastructureError(f"the cluster failed: {error.status} {what}")
 
 
 _LARGEST_REPORT = 512 * 1024
@@ -194,7 +197,7 @@ _LARGEST_REPORT = 512 * 1024
 _GPU = re.compile(r"nvidia\.com/(gpu|mig-[A-Za-z0-9.-]+)(\.shared)?")
 _LEFT_OUT = re.compile(r"feature\.node\.kubernetes\.io/(?!pci-|rdma|network)|beta\.kubernetes\.io/")
 """NFD labels about processor and kernel, which compatgate does not read."""
-_FIRST = ("nvidia.com/", "compatgate.dev/", "kubernetes.io/", "topology.kubernetes.io/")
+_FIRST_LABELS = ("nvidia.com/", "compatgate.dev/", "kubernetes.io/", "topology.kubernetes.io/")
 """Prefixes of labels that a report keeps first if a node has too many."""
 _KEY, _VALUE = re.compile(report.KEY_PATTERN), re.compile(report.VALUE_PATTERN)
 _NAME, _TARGET = re.compile(report.NAME_PATTERN), re.compile(report.TARGET_PATTERN)
@@ -236,12 +239,12 @@ class ClusterNode(Struct, frozen=True):
         return body
 
 
-def live_nodes(api: Api) -> list[ClusterNode]:
+def list_nodes(api: ClusterApi) -> list[ClusterNode]:
     """Return the nodes of a cluster; raise as `Api.ask`."""
     return api.listed("core", "list_node", keep=node_of)
 
 
-def printed_nodes(raw: bytes, origin: str) -> list[ClusterNode]:
+def parse_nodes(raw: bytes, origin: str) -> list[ClusterNode]:
     """Parse the output of ``kubectl get nodes -o json``, or one node of it.
 
     Raises:
@@ -250,11 +253,11 @@ def printed_nodes(raw: bytes, origin: str) -> list[ClusterNode]:
     hint = "use the output of kubectl get nodes -o json"
     try:
         document = msgspec.json.decode(raw)
-    except NOT_JSON as error:
+    except DECODE_ERRORS as error:
         raise BadInput(f"is not JSON: {error}", field=origin, hint=hint) from None
-    whole = mapping(document)
-    listed = items(whole.get("items")) if "items" in whole else [whole]
-    found = [node for item in listed if (node := node_of(mapping(item)))]
+    whole = read_mapping(document)
+    listed = read_list(whole.get("items")) if "items" in whole else [whole]
+    found = [node for item in listed if (node := node_of(read_mapping(item)))]
     if not found:
         raise BadInput("holds no node", field=origin, hint=hint)
     return found
@@ -262,22 +265,22 @@ def printed_nodes(raw: bytes, origin: str) -> list[ClusterNode]:
 
 def node_of(body: Mapping[str, Any]) -> ClusterNode | None:
     """Read a Node object; None: it is not a node, or has no valid name."""
-    metadata, spec = mapping(body.get("metadata")), mapping(body.get("spec"))
-    name = text(metadata.get("name"))
+    metadata, spec = read_mapping(body.get("metadata")), read_mapping(body.get("spec"))
+    name = read_text(metadata.get("name"))
     if body.get("kind", "Node") != "Node" or not _NAME.fullmatch(name):
         return None
-    allocatable = mapping(body.get("status")).get("allocatable")
+    allocatable = read_mapping(body.get("status")).get("allocatable")
     return ClusterNode(
         name,
-        texts(metadata.get("labels")),
-        texts(metadata.get("annotations")),
+        read_labels(metadata.get("labels")),
+        read_labels(metadata.get("annotations")),
         dict(_resources(allocatable)) if isinstance(allocatable, dict) else None,
-        tuple(mapping(taint) for taint in items(spec.get("taints"))),
-        text(metadata.get("resourceVersion")),
+        tuple(read_mapping(taint) for taint in read_list(spec.get("taints"))),
+        read_text(metadata.get("resourceVersion")),
     )
 
 
-def reports(nodes: Iterable[ClusterNode], cluster: str) -> Iterator[dict[str, Any]]:
+def make_reports(nodes: Iterable[ClusterNode], cluster: str) -> Iterator[dict[str, Any]]:
     """Split nodes into reports that are small enough to send."""
     batch: list[dict[str, Any]] = []
     size = 0
@@ -308,4 +311,4 @@ def _is_label(key: str, value: str) -> bool:
 
 
 def _rank(label: tuple[str, str]) -> tuple[bool, str]:
-    return (not label[0].startswith(_FIRST), label[0])
+    return (not label[0].startswith(_FIRST_LABELS), label[0])

@@ -1,4 +1,4 @@
-"""Label and taint nodes whose driver is not blessed.
+"""Label and taint nodes whose driver is not blessed, and print the changes.
 
 An annotation records what compatgate has set. Nothing else is ever changed or removed: a label or
 taint that somebody else has set stays, even under compatgate's own name.
@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from compatgate.core.matrix import DriverState
+from compatgate.core.request import DriverState
 from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit.cli.output import print_json
+from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.kubernetes import ObjectExists, ObjectMissing
-from compatgate.service.cluster.connection import Api, ClusterNode, node_of
+from compatgate.service.cluster.connection import ClusterApi, ClusterNode, node_of
 
 LABEL = "compatgate.dev/driver"
 TAINT = "compatgate.dev/driver-not-blessed"
-SET = "compatgate.dev/driver-set"
+SET_ANNOTATION = "compatgate.dev/driver-set"
 """Annotation with the values that compatgate has set, ``label=not-blessed taint=550.54.15``."""
 EFFECT = "NoSchedule"
 _SHARE = re.compile(r"(\d{1,3})%|(\d{1,6})")
@@ -73,18 +76,18 @@ class Plan(Struct, frozen=True):
     @property
     def remembered(self) -> str:
         """Return the value of the annotation after the change."""
-        label = self.label or _set(self.node).get("label")
+        label = self.label or _recorded_values(self.node).get("label")
         parts = {"label": label, "taint": self.taint}
         return " ".join(f"{key}={value}" for key, value in parts.items() if value)
 
 
-def plan(node: ClusterNode, decided: NodeDecision) -> Plan:
+def plan_change(node: ClusterNode, decided: NodeDecision) -> Plan:
     """Plan the change of a node.
 
     A driver that became unknown keeps compatgate's taint: a missing report does not bless a
     driver.
     """
-    ours, notes = _set(node), []
+    ours, notes = _recorded_values(node), []
     label: str | None = decided.state
     there = node.labels.get(LABEL)
     if there == decided.state:
@@ -107,7 +110,7 @@ def plan(node: ClusterNode, decided: NodeDecision) -> Plan:
 def json_patch(plan: Plan) -> list[dict[str, Any]]:
     """Return the change as a JSON patch, which the API server refuses for a changed node."""
     node = plan.node
-    annotations = {**node.annotations, SET: plan.remembered}
+    annotations = {**node.annotations, SET_ANNOTATION: plan.remembered}
     labels = {**node.labels, **({LABEL: plan.label} if plan.label else {})}
     taints = [dict(t) for t in node.taints if not _is_ours(t, plan.had)]
     if plan.taint is not None:
@@ -116,7 +119,7 @@ def json_patch(plan: Plan) -> list[dict[str, Any]]:
     if node.version:
         version = {"op": "replace", "path": "/metadata/resourceVersion", "value": node.version}
         ops.append(version)
-    ops.append(_member("annotations", SET, annotations, node.annotations))
+    ops.append(_member("annotations", SET_ANNOTATION, annotations, node.annotations))
     if plan.label:
         ops.append(_member("labels", LABEL, labels, node.labels))
     if plan.taint != plan.had:
@@ -124,11 +127,11 @@ def json_patch(plan: Plan) -> list[dict[str, Any]]:
     return ops
 
 
-def commands(plan: Plan) -> list[str]:
+def kubectl_commands(plan: Plan) -> list[str]:
     """Return the change as commands of kubectl, for a shell."""
     taint = plan.taint != plan.had
     actions = [
-        ("annotate", f"{SET}={plan.remembered}", True),
+        ("annotate", f"{SET_ANNOTATION}={plan.remembered}", True),
         ("label", f"{LABEL}={plan.label}" if plan.label else "", True),
         ("taint", f"{TAINT}={plan.had}:{EFFECT}-" if plan.had is not None and taint else "", False),
         (
@@ -144,7 +147,7 @@ def commands(plan: Plan) -> list[str]:
     ]
 
 
-class Cap(Struct, frozen=True):
+class TaintLimit(Struct, frozen=True):
     """The limit of tainted nodes of one target: a share, or a number."""
 
     text: str
@@ -156,7 +159,7 @@ class Cap(Struct, frozen=True):
         return self.count if self.percent is None else nodes * self.percent // 100
 
 
-def parse_cap(text: str, field: str) -> Cap:
+def parse_taint_limit(text: str, field: str) -> TaintLimit:
     """Read ``10%`` or ``3``.
 
     Raises:
@@ -164,13 +167,13 @@ def parse_cap(text: str, field: str) -> Cap:
     """
     found = _SHARE.fullmatch(text) if text.isascii() else None
     if found and found[1] and int(found[1]) <= 100:
-        return Cap(text, percent=int(found[1]))
+        return TaintLimit(text, percent=int(found[1]))
     if found and found[2]:
-        return Cap(text, count=int(found[2]))
+        return TaintLimit(text, count=int(found[2]))
     raise BadInput(f"{text!r} is not a number of nodes", field=field, value=text, hint="10% or 3")
 
 
-def too_many(plans: Sequence[Plan], cap: Cap) -> list[str]:
+def exceeded_limits(plans: Sequence[Plan], cap: TaintLimit) -> list[str]:
     """Return a sentence for each target whose taint limit would be exceeded.
 
     Only new taints count: existing taints stay, and may be removed.
@@ -189,9 +192,9 @@ def too_many(plans: Sequence[Plan], cap: Cap) -> list[str]:
     return said
 
 
-def _set(node: ClusterNode) -> dict[str, str]:
+def _recorded_values(node: ClusterNode) -> dict[str, str]:
     """Return the values that compatgate has set, from the annotation."""
-    parts = (part.partition("=") for part in node.annotations.get(SET, "").split())
+    parts = (part.partition("=") for part in node.annotations.get(SET_ANNOTATION, "").split())
     return {key: value for key, _, value in parts}
 
 
@@ -210,7 +213,7 @@ def _member(
     return {"op": "add", "path": f"/metadata/{part}/{escaped}", "value": whole[key]}
 
 
-def summary(plans: Iterable[Plan]) -> dict[str, int]:
+def count_states(plans: Iterable[Plan]) -> dict[str, int]:
     """Count nodes by state."""
     counts: dict[str, int] = {}
     for one in plans:
@@ -223,7 +226,7 @@ MANAGER = "compatgate"
 _TRIES = 5
 
 
-class Outcome(Struct, frozen=True):
+class ApplyOutcome(Struct, frozen=True):
     """The result for a node."""
 
     plan: Plan
@@ -231,29 +234,76 @@ class Outcome(Struct, frozen=True):
     why: str = ""
 
 
-def apply(api: Api, plans: Iterable[Plan]) -> Iterator[Outcome]:
+def apply_plans(api: ClusterApi, plans: Iterable[Plan]) -> Iterator[ApplyOutcome]:
     """Apply the planned changes; a failed node does not stop the others."""
     for one in plans:
         if one.changes:
-            yield _apply(api, one)
+            yield _apply_plan(api, one)
 
 
-def _apply(api: Api, wanted: Plan) -> Outcome:
+def _apply_plan(api: ClusterApi, wanted: Plan) -> ApplyOutcome:
     try:
         for _ in range(_TRIES):
             try:
                 body = json_patch(wanted)
                 api.ask("core", "patch_node", wanted.node.name, body, field_manager=MANAGER)
-                return Outcome(wanted, "changed")
+                return ApplyOutcome(wanted, "changed")
             except ObjectExists:  # the kubelet writes to its node all the time
                 found = node_of(api.ask("core", "read_node", wanted.node.name))
                 if found is None:
-                    return Outcome(wanted, "gone")
-                wanted = plan(found, wanted.decided)
+                    return ApplyOutcome(wanted, "gone")
+                wanted = plan_change(found, wanted.decided)
                 if not wanted.changes:
-                    return Outcome(wanted, "changed")
+                    return ApplyOutcome(wanted, "changed")
     except ObjectMissing:
-        return Outcome(wanted, "gone")
+        return ApplyOutcome(wanted, "gone")
     except CompatgateError as error:
-        return Outcome(wanted, "failed", error.detail)
-    return Outcome(wanted, "failed", "other writers keep changing it")
+        return ApplyOutcome(wanted, "failed", error.detail)
+    return ApplyOutcome(wanted, "failed", "other writers keep changing it")
+
+
+def print_plans(plans: Sequence[Plan], cap: TaintLimit, form: str) -> int:
+    """Print the planned changes, as kubectl commands or as JSON patches.
+
+    Returns:
+        The exit status: 1 if the taint limit is exceeded; no command is printed then.
+    """
+    refused = exceeded_limits(plans, cap)
+    changing = [one for one in plans if one.changes]
+    if form == "json":
+        print_json({
+            "refused": refused,
+            "nodes": [] if refused else [_plan_json(one) for one in changing],
+        })  # fmt: skip
+    elif not refused:
+        for one in changing:
+            print(f"# {strip_controls(one.node.name)}: {strip_controls(one.decided.why)}")
+            for command in kubectl_commands(one):
+                print(command)
+    print_summary(plans, refused)
+    return 1 if refused else 0
+
+
+def print_summary(plans: Sequence[Plan], refused: Sequence[str]) -> None:
+    """Print counts, notes and refusals on standard error."""
+    counts = ", ".join(f"{count} {state}" for state, count in count_states(plans).items())
+    changing = sum(one.changes for one in plans)
+    print(f"{len(plans)} GPU nodes ({counts or 'none'}), {changing} to change", file=sys.stderr)
+    for one in plans:
+        for note in one.notes:
+            print(strip_controls(f"note: {one.node.name}: {note}"), file=sys.stderr)
+    for why in refused:
+        print(strip_controls(f"error: {why}"), file=sys.stderr)
+    if refused:
+        hint = "check the entries and 'compatgate nodes list' first"
+        print(f"nothing is changed, not even labels: {hint}", file=sys.stderr)
+
+
+def _plan_json(one: Plan) -> dict[str, Any]:
+    return {
+        "node": one.node.name,
+        "driver": one.decided.driver,
+        "driver_state": one.decided.state,
+        "why": one.decided.why,
+        "patch": json_patch(one),
+    }

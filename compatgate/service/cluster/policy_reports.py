@@ -17,19 +17,18 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.errors import CompatgateError, Conflict, NotFound, Unavailable
-from compatgate.kit.kubernetes import ObjectExists, ObjectMissing
-from compatgate.service.admission.fields import one_line
-from compatgate.service.cluster.audit import Outcome, Result
-from compatgate.service.cluster.connection import Api
+from compatgate.kit.kubernetes import ObjectExists, ObjectMissing, to_one_line
+from compatgate.service.cluster.audit import Outcome, PodResult
+from compatgate.service.cluster.connection import ClusterApi
 
 GROUP, VERSION = "wgpolicyk8s.io", "v1alpha2"
 NAME = "compatgate"
 LABELS = {"app.kubernetes.io/managed-by": NAME}
 """Label of compatgate's reports; others are never changed."""
-LEFT_OUT = "compatgate.dev/results-left-out"
+OMITTED_ANNOTATION = "compatgate.dev/results-left-out"
 """Annotation: number of dropped results; the summary counts them too."""
-MOST_RESULTS = 2000
-LARGEST = 768 * 1024
+MAX_RESULTS = 2000
+MAX_REPORT_BYTES = 768 * 1024
 """Bytes of results; the API server refuses objects beyond 1.5 MiB (etcd)."""
 _LONGEST_MESSAGE = 500
 _ORDER: tuple[Outcome, ...] = ("fail", "error", "warn", "skip", "pass")
@@ -47,7 +46,7 @@ class ReportEntry(Struct, frozen=True):
     properties: dict[str, str]
 
 
-def of_pod(result: Result) -> ReportEntry:
+def pod_entry(result: PodResult) -> ReportEntry:
     """Return a result of the audit of pods."""
     pod = result.pod
     properties = {
@@ -66,7 +65,7 @@ def of_pod(result: Result) -> ReportEntry:
     )
 
 
-def of_node(node: Mapping[str, Any]) -> ReportEntry:
+def node_entry(node: Mapping[str, Any]) -> ReportEntry:
     """Return the results about a node: its driver first, then its other differences.
 
     Args:
@@ -101,17 +100,17 @@ def report_object(
     ordered = sorted(entries, key=lambda e: (_ORDER.index(e.outcome), sorted(e.subject.items())))
     kept: list[dict[str, Any]] = []
     size = 0
-    for entry in ordered[:MOST_RESULTS]:
+    for entry in ordered[:MAX_RESULTS]:
         result = _result(entry, at)
         size += len(msgspec.json.encode(result))
-        if size > LARGEST:
+        if size > MAX_REPORT_BYTES:
             break
         kept.append(result)
     metadata: dict[str, Any] = {"name": NAME, "labels": dict(LABELS)}
     if namespace is not None:
         metadata["namespace"] = namespace
     if left := len(ordered) - len(kept):
-        metadata["annotations"] = {LEFT_OUT: str(left)}
+        metadata["annotations"] = {OMITTED_ANNOTATION: str(left)}
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "ClusterPolicyReport" if namespace is None else "PolicyReport",
@@ -121,13 +120,13 @@ def report_object(
     }
 
 
-def is_ours(report: Mapping[str, Any]) -> bool:
+def is_own_report(report: Mapping[str, Any]) -> bool:
     """Return whether compatgate wrote a report."""
     labels = (report.get("metadata") or {}).get("labels") or {}
     return all(labels.get(key) == value for key, value in LABELS.items())
 
 
-def with_known_times(new: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+def keep_times(new: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
     """Return a report whose known results keep their first time.
 
     Args:
@@ -142,9 +141,11 @@ def with_known_times(new: dict[str, Any], old: Mapping[str, Any]) -> dict[str, A
     return {**new, "results": results}
 
 
-def says_the_same(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+def is_unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     """Return whether both reports say the same."""
-    annotations = [(one["metadata"].get("annotations") or {}).get(LEFT_OUT) for one in (new, old)]
+    annotations = [
+        (one["metadata"].get("annotations") or {}).get(OMITTED_ANNOTATION) for one in (new, old)
+    ]
     return annotations[0] == annotations[1] and all(
         new[part] == old.get(part) for part in ("summary", "results")
     )
@@ -162,9 +163,9 @@ def _result(entry: ReportEntry, at: datetime) -> dict[str, Any]:
         "category": "GPU compatibility",
         "result": entry.outcome,
         "scored": entry.scored,
-        "message": one_line(entry.message, _LONGEST_MESSAGE),
+        "message": to_one_line(entry.message, _LONGEST_MESSAGE),
         "resources": [entry.subject],
-        "properties": {k: one_line(v, 256) for k, v in entry.properties.items() if v},
+        "properties": {k: to_one_line(v, 256) for k, v in entry.properties.items() if v},
         "timestamp": {"seconds": int(at.timestamp()), "nanos": 0},
     }
     if entry.rule:
@@ -174,11 +175,11 @@ def _result(entry: ReportEntry, at: datetime) -> dict[str, Any]:
     return result
 
 
-def by_namespace(results: Sequence[Result]) -> dict[str, list[ReportEntry]]:
+def group_by_namespace(results: Sequence[PodResult]) -> dict[str, list[ReportEntry]]:
     """Group results of pods by namespace."""
     found: dict[str, list[ReportEntry]] = {}
     for result in results:
-        found.setdefault(result.pod.namespace, []).append(of_pod(result))
+        found.setdefault(result.pod.namespace, []).append(pod_entry(result))
     return found
 
 
@@ -205,7 +206,7 @@ class ReportWriter:
         cluster_wide: ClusterPolicyReports, instead of those of namespaces.
     """
 
-    def __init__(self, api: Api, *, cluster_wide: bool = False) -> None:
+    def __init__(self, api: ClusterApi, *, cluster_wide: bool = False) -> None:
         self._api = api
         self._plural = "clusterpolicyreports" if cluster_wide else "policyreports"
         self._scope = "cluster" if cluster_wide else "namespaced"
@@ -267,7 +268,7 @@ class ReportWriter:
     def remove(self, namespace: str | None) -> WriteCounts:
         """Remove compatgate's report, if it exists."""
         try:
-            if not is_ours(self._ask("get", namespace, NAME)):
+            if not is_own_report(self._ask("get", namespace, NAME)):
                 return WriteCounts()
             self._ask("delete", namespace, NAME)
         except ObjectMissing:
@@ -277,14 +278,14 @@ class ReportWriter:
     def _replace(
         self, namespace: str | None, report: dict[str, Any], old: Mapping[str, Any]
     ) -> WriteCounts:
-        if not is_ours(old):
+        if not is_own_report(old):
             where = namespace or "the cluster"
             hint = f"rename it, or label it {_SELECTOR.replace('=', ': ')}"
             raise Conflict(
                 f"{where} has a policy report {NAME} that compatgate did not write", hint=hint
             )
-        new = with_known_times(report, old)
-        if says_the_same(new, old):
+        new = keep_times(report, old)
+        if is_unchanged(new, old):
             return WriteCounts(unchanged=1)
         version = (old.get("metadata") or {}).get("resourceVersion", "")
         metadata = {**new["metadata"], "resourceVersion": version}
@@ -306,8 +307,8 @@ def write_all(
     Raises:
         Unavailable: the cluster does not answer.
     """
-    parts = [_tried(partial(writer.write, report)) for writer, report in reports]
-    parts += [_tried(partial(writer.remove, namespace)) for writer, namespace in outdated]
+    parts = [_try_write(partial(writer.write, report)) for writer, report in reports]
+    parts += [_try_write(partial(writer.remove, namespace)) for writer, namespace in outdated]
     counts = {
         name: sum(getattr(part, name) for part in parts)
         for name in ("made", "changed", "unchanged", "removed")
@@ -315,7 +316,7 @@ def write_all(
     return WriteCounts(**counts, failed=tuple(why for part in parts for why in part.failed))
 
 
-def _tried(act: Callable[[], WriteCounts]) -> WriteCounts:
+def _try_write(act: Callable[[], WriteCounts]) -> WriteCounts:
     try:
         return act()
     except Unavailable:

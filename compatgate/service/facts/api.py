@@ -13,15 +13,15 @@ from compatgate.catalog import browse
 from compatgate.catalog.sources import title
 from compatgate.core.rule import Rule
 from compatgate.core.rules import BY_ID, RULES
-from compatgate.documents.sources import did_you_mean
+from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
-from compatgate.kit.http.replies import Filter, Paged, Reply, Search, page, slice_page
+from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply, slice_page
 from compatgate.service.facts.schemas import FactRecord, FactsBody, FactTable, RuleBody
 from compatgate.service.web.call import Call, Service
 from compatgate.service.web.route import NoQuery, Returns, route
 
 
-class FactFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class FactFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of records."""
 
     part: Annotated[Filter, Meta(description="list of the table")] | None = None
@@ -38,7 +38,7 @@ class FactFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def list_tables(call: Call[NoQuery]) -> Reply:
     """List the tables of facts."""
     facts = call.gate.facts
-    return Reply(FactsBody(facts.digest, list(facts.overlays), tables(call.service)))
+    return Reply(FactsBody(facts.digest, list(facts.overlays), read_tables(call.service)))
 
 
 @route(
@@ -55,10 +55,10 @@ def list_facts(call: Call[FactFilters]) -> Reply:
     wanted, part = (call.query.search or "").lower(), call.query.part
     found = [
         record
-        for record in records(call.service, call.args["table"])
+        for record in read_records(call.service, call.args["table"])
         if wanted in record.name.lower() and part in (None, record.part)
     ]
-    return page(slice_page(found, call.query), lambda record: record)
+    return page_reply(slice_page(found, call.query), lambda record: record)
 
 
 @route(
@@ -71,51 +71,51 @@ def list_facts(call: Call[FactFilters]) -> Reply:
 )
 def show_fact(call: Call[NoQuery]) -> Reply:
     """Show the records of a key: a version, a series, or any spelling of a GPU."""
-    source = _source(call.service, call.args["table"])
+    source = _find_source(call.service, call.args["table"])
     document = call.service.facts.document(source)
     try:
-        return Reply(browse.find(source, document, call.args["key"]))
+        return Reply(browse.find_records(source, document, call.args["key"]))
     except BadInput as error:
-        raise _missing(error) from None
+        raise _not_found(error) from None
 
 
-def tables(service: Service) -> list[FactTable]:
+def read_tables(service: Service) -> list[FactTable]:
     """Return every table, with the number of its records."""
     found = []
     for name in service.facts.names:
         document = service.facts.document(name)
-        parts = {part: len(document[part]) for part in browse.lists(name, document)}
+        parts = {part: len(document[part]) for part in browse.keyed_lists(name, document)}
         found.append(FactTable(title(name), parts))
     return found
 
 
-def records(service: Service, table: str) -> list[FactRecord]:
+def read_records(service: Service, table: str) -> list[FactRecord]:
     """Return the records of a table.
 
     Raises:
         NotFound: there is no such table; suggests similar names.
     """
-    source = _source(service, table)
+    source = _find_source(service, table)
     document = service.facts.document(source)
     return [
-        FactRecord(part, browse.name_of(record, key), record)
-        for part, key in browse.lists(source, document).items()
+        FactRecord(part, browse.record_name(record, key), record)
+        for part, key in browse.keyed_lists(source, document).items()
         for record in document[part]
     ]
 
 
-def _source(service: Service, table: str) -> str:
+def _find_source(service: Service, table: str) -> str:
     try:
-        return browse.source_of(table, service.facts.names)
+        return browse.find_source(table, service.facts.names)
     except BadInput as error:
-        raise _missing(error) from None
+        raise _not_found(error) from None
 
 
-def _missing(error: BadInput) -> NotFound:
+def _not_found(error: BadInput) -> NotFound:
     return NotFound(error.problem, field=error.field, value=error.value, hint=error.hint)
 
 
-def _body(rule: Rule) -> RuleBody:
+def _rule_body(rule: Rule) -> RuleBody:
     return RuleBody(rule.id, rule.name, rule.about_facts, rule.documentation)
 
 
@@ -124,12 +124,12 @@ def _body(rule: Rule) -> RuleBody:
     "/rules",
     scope="read",
     tag="facts",
-    query=Paged,
+    query=ListQuery,
     returns=Returns(RuleBody, "A page of rules", paged=True, etag=True),
 )
-def list_rules(call: Call[Paged]) -> Reply:
+def list_rules(call: Call[ListQuery]) -> Reply:
     """List the rules, each with its documentation."""
-    return page(slice_page(RULES, call.query), _body)
+    return page_reply(slice_page(RULES, call.query), _rule_body)
 
 
 @route(
@@ -144,6 +144,6 @@ def show_rule(call: Call[NoQuery]) -> Reply:
     """Show what a rule checks, why, and how to fix its findings."""
     rule_id: str = call.args["id"].upper()
     if rule_id not in BY_ID:
-        hint = did_you_mean(rule_id, BY_ID)
+        hint = suggest_name(rule_id, BY_ID)
         raise NotFound(f"there is no rule {rule_id}", field="id", value=rule_id, hint=hint)
-    return Reply(_body(BY_ID[rule_id]))
+    return Reply(_rule_body(BY_ID[rule_id]))

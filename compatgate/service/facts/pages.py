@@ -11,29 +11,29 @@ from markupsafe import Markup
 from msgspec import Meta
 
 from compatgate.core.rules import BY_ID, RULES
-from compatgate.documents.sources import did_you_mean
+from compatgate.documents.sources import suggest_name
 from compatgate.errors import NotFound
 from compatgate.kit.http.links import link
-from compatgate.kit.ui.filters import compact
-from compatgate.kit.ui.tables import Cell, Column, Empty, Listing, make_table
-from compatgate.service.facts.api import records, tables
+from compatgate.kit.ui.filters import format_compact
+from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, TableQuery, make_table
+from compatgate.service.facts.api import read_records, read_tables
 from compatgate.service.facts.schemas import FactRecord
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 _LONGEST = 200
 _URL = re.compile(r"https?://[^\s'\"<>;,)]+")
-_NOTHING = Empty("No matches.", "A record must contain every word.")
+_NO_MATCHES = EmptyNotice("No matches.", "A record must contain every word.")
 
 
-class FactsQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class FactsQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of records."""
 
     q: Annotated[str, Meta(max_length=200)] = ""
     part: Annotated[str, Meta(max_length=100)] = ""
 
 
-@page("/facts", nav="facts", query=Listing)
-def show_tables(ask: PageRequest[Listing]) -> HtmlPage:
+@page("/facts", nav="facts", query=TableQuery)
+def show_tables(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show the tables of facts, and the digest of all facts."""
     columns = (
         Column("table", "Table", "code"),
@@ -46,9 +46,9 @@ def show_tables(ask: PageRequest[Listing]) -> HtmlPage:
             sum(table.records.values()),
             ", ".join(f"{part} ({count})" for part, count in table.records.items()),
         )
-        for table in tables(ask.service)
+        for table in read_tables(ask.service)
     ]
-    table = make_table("facts", columns, rows, _NOTHING, sort=ask.query.sort, label="tables")
+    table = make_table("facts", columns, rows, _NO_MATCHES, sort=ask.query.sort, label="tables")
     return HtmlPage("facts.html", "Facts", {"facts": ask.gate.facts}, table)
 
 
@@ -56,7 +56,7 @@ def show_tables(ask: PageRequest[Listing]) -> HtmlPage:
 def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
     """Show the records of a table."""
     name, query = ask.args["table"], ask.query
-    known = records(ask.service, name)
+    known = read_records(ask.service, name)
     words = query.q.casefold().split()
     found = [
         one
@@ -70,8 +70,8 @@ def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
         Column("says", "Statement"),
         Column("source", "Source"),
     )
-    rows = [_row(name, one) for one in found]
-    table = make_table(name, columns, rows, _NOTHING, sort=query.sort, label="records")
+    rows = [_record_row(name, one) for one in found]
+    table = make_table(name, columns, rows, _NO_MATCHES, sort=query.sort, label="records")
     parts = sorted({one.part for one in known})
     context = {"name": name, "query": query, "parts": parts}
     return HtmlPage("fact-table.html", f"Facts: {name}", context, table)
@@ -81,7 +81,7 @@ def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
 def show_record(ask: PageRequest[Any]) -> HtmlPage:
     """Show the records with a name."""
     table, name = ask.args["table"], ask.args["name"]
-    found = [one for one in records(ask.service, table) if one.name == name]
+    found = [one for one in read_records(ask.service, table) if one.name == name]
     if not found:
         problem = f"there is no record {name!r} in {table}"
         raise NotFound(
@@ -91,45 +91,45 @@ def show_record(ask: PageRequest[Any]) -> HtmlPage:
         "table_name": table,
         "name": name,
         "found": found,
-        "plain": _plain,
-        "sources": _sources,
+        "plain": _drop_sources,
+        "sources": _list_sources,
     }
     return HtmlPage("fact.html", f"{name}", context)
 
 
-def _row(table: str, one: FactRecord) -> tuple[Any, ...]:
-    plain = {key: value for key, value in _plain(one.record).items() if value != one.name}
-    says = _short(compact(plain))
-    sources = _sources(one.record)
+def _record_row(table: str, one: FactRecord) -> tuple[Any, ...]:
+    plain = {key: value for key, value in _drop_sources(one.record).items() if value != one.name}
+    says = _shorten(format_compact(plain))
+    sources = _list_sources(one.record)
     title, url = sources[0] if sources else ("", None)
     name = Cell(one.name, link("facts", table, one.name))
-    return (name, one.part, says, Cell(_short(title), url))
+    return (name, one.part, says, Cell(_shorten(title), url))
 
 
-def _plain(record: dict[str, Any]) -> dict[str, Any]:
+def _drop_sources(record: dict[str, Any]) -> dict[str, Any]:
     """Return a record without its sources."""
     return {key: value for key, value in record.items() if "source" not in key}
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = str(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _sources(record: dict[str, Any]) -> list[tuple[str, str | None]]:
+def _list_sources(record: dict[str, Any]) -> list[tuple[str, str | None]]:
     """Return the sources of a record, each with its first URL."""
     said = [value for key, value in record.items() if "source" in key]
     texts = [str(one) for value in said for one in (value if isinstance(value, list) else [value])]
-    return [(text, _address(text)) for text in texts]
+    return [(text, _find_url(text)) for text in texts]
 
 
-def _address(text: str) -> str | None:
+def _find_url(text: str) -> str | None:
     found = _URL.search(text)
     return found[0].rstrip(".") if found else None
 
 
-@page("/rules", nav="rules", query=Listing)
-def show_rules(ask: PageRequest[Listing]) -> HtmlPage:
+@page("/rules", nav="rules", query=TableQuery)
+def show_rules(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show all rules."""
     columns = (
         Column("id", "Rule", "code"),
@@ -147,7 +147,7 @@ def show_rules(ask: PageRequest[Listing]) -> HtmlPage:
         for rule in RULES
     ]
     table = make_table(
-        "rules", columns, rows, Empty("No rules."), sort=ask.query.sort, label="rules"
+        "rules", columns, rows, EmptyNotice("No rules."), sort=ask.query.sort, label="rules"
     )
     return HtmlPage("listing.html", "Rules", table=table)
 
@@ -157,15 +157,15 @@ def show_rule(ask: PageRequest[Any]) -> HtmlPage:
     """Show what a rule checks, why, and how to fix its findings."""
     rule = BY_ID.get(ask.args["id"].upper())
     if rule is None:
-        hint = did_you_mean(ask.args["id"].upper(), BY_ID)
+        hint = suggest_name(ask.args["id"].upper(), BY_ID)
         name = ask.args["id"]
         raise NotFound(f"there is no rule {name}", field="id", value=name, hint=hint)
-    context = {"rule": rule, "text": Markup(_markdown().render(rule.documentation))}  # noqa: S704
+    context = {"rule": rule, "text": Markup(_make_markdown().render(rule.documentation))}  # noqa: S704
     return HtmlPage("rule.html", f"{rule.id} {rule.name}", context)
 
 
 @cache
-def _markdown() -> MarkdownIt:
+def _make_markdown() -> MarkdownIt:
     """Return a Markdown renderer that escapes HTML, also in this project's docstrings."""
     return MarkdownIt("commonmark", {"html": False})
 

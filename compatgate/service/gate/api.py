@@ -10,18 +10,18 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from compatgate.core.matrix import ANY_TARGET, Status
+from compatgate.core.matrix import ANY_TARGET, EntryStatus
+from compatgate.core.rule import Outcome, Verdict
 from compatgate.core.stack import parse_stack_text
-from compatgate.core.verdict import Outcome, Verdict
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit import clock
 from compatgate.kit.clock import parse_moment
-from compatgate.kit.http.replies import Filter, Paged, Reply, page
+from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import Since, Until
 from compatgate.kit.ui.assets import BADGE_MEDIA, Badge, Look, draw_badge
 from compatgate.service.gate.schemas import (
-    QUESTIONS,
-    WHAT_IF,
+    QUESTION_EXAMPLES,
+    WHAT_IF_EXAMPLES,
     DecisionBody,
     GateRequest,
     VerdictBody,
@@ -33,7 +33,7 @@ from compatgate.service.web.asgi import answer_here
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
-_QUESTION = Body(GateRequest, examples=QUESTIONS)
+_QUESTION = Body(GateRequest, examples=QUESTION_EXAMPLES)
 _VERDICT = Returns(VerdictBody, "The verdict; denials also return 200")
 _LARGEST_REVISION = 2**31 - 1
 
@@ -60,7 +60,7 @@ def ask(call: Call[NoQuery]) -> Reply:
     return Reply(answer_here(call.raw(), call.principal, call.service))
 
 
-class When(Struct, frozen=True, forbid_unknown_fields=True):
+class PreviewOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Options of a preview."""
 
     at: Annotated[
@@ -77,20 +77,20 @@ class When(Struct, frozen=True, forbid_unknown_fields=True):
     "/gate/preview",
     scope="gate",
     tag="gate",
-    query=When,
+    query=PreviewOptions,
     body=_QUESTION,
     returns=_VERDICT,
     errors=(404, 502, 503, 504),
 )
-def preview(call: Call[When]) -> Reply:
+def preview(call: Call[PreviewOptions]) -> Reply:
     """Decide a question without logging it, now or with an older matrix."""
     question: dict[str, Any] = call.document()
     if call.query.at is None:
         return Reply(call.gate.preview(question).to_json())
-    return Reply(call.gate.what_would(question, at=moment_of(call.query.at)).to_json())
+    return Reply(call.gate.what_would(question, at=parse_matrix_time(call.query.at)).to_json())
 
 
-def moment_of(text: str) -> int | datetime:
+def parse_matrix_time(text: str) -> int | datetime:
     """Return the revision or the time that ``at`` names.
 
     Raises:
@@ -108,7 +108,7 @@ def moment_of(text: str) -> int | datetime:
     "/what-if",
     scope="gate",
     tag="gate",
-    body=Body(WhatIfRequest, examples=WHAT_IF),
+    body=Body(WhatIfRequest, examples=WHAT_IF_EXAMPLES),
     returns=Returns(WhatIfBody, "Lost and gained stacks; denials also return 200"),
     errors=(404,),
 )
@@ -136,7 +136,7 @@ def show_verdict(call: Call[NoQuery]) -> Reply:
     return Reply(call.gate.show_verdict(call.args["id"]))
 
 
-class DecisionFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class DecisionFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of decisions."""
 
     target: Filter | None = None
@@ -162,7 +162,9 @@ class DecisionFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 )
 def list_decisions(call: Call[DecisionFilters]) -> Reply:
     """List decisions, newest first."""
-    return page(call.gate.history.list_decisions(**call.query.filters()), lambda r: r.to_json())
+    return page_reply(
+        call.gate.history.list_decisions(**call.query.filters()), lambda r: r.to_json()
+    )
 
 
 @route(
@@ -179,13 +181,13 @@ def show_decision(call: Call[NoQuery]) -> Reply:
 
 
 _BADGE = Returns(str, "The badge", media=(BADGE_MEDIA,), etag=True)
-_VERDICTS: dict[Outcome, Look] = {
+_VERDICT_LOOKS: dict[Outcome, Look] = {
     "pass": "good",
     "warn": "doubtful",
     "unknown": "neutral",
     "fail": "bad",
 }
-_STATUSES: dict[Status, Look] = {
+_STATUS_LOOKS: dict[EntryStatus, Look] = {
     "blessed": "good",
     "deprecated": "doubtful",
     "candidate": "neutral",
@@ -204,7 +206,7 @@ def stack_badge(call: Call[NoQuery]) -> Reply:
     """
     target = call.args["target"]
     question: dict[str, Any] = {"target": target, "stack": parse_stack_text(call.args["stack"])}
-    return Reply(draw_badge(_of_verdict(call.gate.preview(question), target)), media=BADGE_MEDIA)
+    return Reply(draw_badge(_verdict_badge(call.gate.preview(question), target)), media=BADGE_MEDIA)
 
 
 @route(
@@ -224,17 +226,17 @@ def entry_badge(call: Call[NoQuery]) -> Reply:
     if entry is None or not {target, ANY_TARGET} & set(entry.targets):
         raise NotFound(f"there is no entry {name!r} for {target}", field="entry", value=name)
     title = f"entry {name} on {target}: {entry.status}"
-    badge = Badge(f"{target}: {name}", entry.status, _STATUSES[entry.status], title)
+    badge = Badge(f"{target}: {name}", entry.status, _STATUS_LOOKS[entry.status], title)
     return Reply(draw_badge(badge), media=BADGE_MEDIA)
 
 
-def _of_verdict(verdict: Verdict, target: str) -> Badge:
+def _verdict_badge(verdict: Verdict, target: str) -> Badge:
     word: str = verdict.verdict
     if verdict.allowed and word in ("fail", "unknown"):
         word = f"{word}, not enforced"
-    stack = ",".join(f"{name}={_shown(value)}" for name, value in verdict.stack.items())
-    return Badge(target, word, _VERDICTS[verdict.verdict], f"{stack} on {target}: {word}")
+    stack = ",".join(f"{name}={_format_value(value)}" for name, value in verdict.stack.items())
+    return Badge(target, word, _VERDICT_LOOKS[verdict.verdict], f"{stack} on {target}: {word}")
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)

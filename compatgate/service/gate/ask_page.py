@@ -17,13 +17,12 @@ from msgspec.structs import replace
 from werkzeug.datastructures import MultiDict
 
 from compatgate.catalog import read_source
-from compatgate.core.components import COMPONENTS, in_order, is_framework, label_of
+from compatgate.core.components import COMPONENTS, is_framework, label_of, sort_components
+from compatgate.core.entry_evidence import known_versions
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.facts.packages import Packages
-from compatgate.core.matrix import Target
-from compatgate.core.representative import known_versions
-from compatgate.core.request import parse_request
+from compatgate.core.request import Target, parse_request
 from compatgate.core.stack import Stack, parse_stack_text
 from compatgate.core.versions import Version
 from compatgate.discovery.lockfiles.platform import Platform
@@ -35,18 +34,18 @@ from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.http.requests import parse_query
-from compatgate.service.gate.api import moment_of
-from compatgate.service.gate.deciding import asked_target
+from compatgate.service.gate.api import parse_matrix_time
+from compatgate.service.gate.decider import resolve_target
 from compatgate.service.gate.question_links import (
     Question,
-    as_ci_step,
-    as_command,
-    as_curl,
-    stack_text,
+    format_ci_step,
+    format_command,
+    format_curl,
+    format_stack,
 )
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
-MOST = 48
+MOST_VERSIONS = 48
 """Versions in the list, the newest; a user can type older ones."""
 
 
@@ -65,7 +64,7 @@ class Choice(Struct, frozen=True):
     chosen: bool
 
 
-def choices(
+def list_choices(
     facts: Facts, target: Target, stack: Stack, component: str, now: datetime
 ) -> tuple[Choice, ...]:
     """Return versions of a component, newest first.
@@ -82,26 +81,26 @@ def choices(
     """
     others = {name: v for name, v in stack.components.items() if name != component}
     rest = replace(stack, components=others)
-    wrong = set(_failing(facts, target, rest, now)) if others or stack.arch else set()
+    wrong = set(_list_failures(facts, target, rest, now)) if others or stack.arch else set()
     stated = stack.get(component)
     found = []
-    for version in _offered(facts, component, stated):
+    for version in _list_versions(facts, component, stated):
         tried = replace(stack, components={**others, component: version})
-        failing = _failing(facts, target, tried, now)
+        failing = _list_failures(facts, target, tried, now)
         new = [message for rule, message in failing.items() if rule not in wrong]
         chosen = stated is not None and version.key == stated.key
         found.append(Choice(version.text, not new, new[0] if new else "", chosen))
     return tuple(found)
 
 
-def _offered(facts: Facts, component: str, stated: Version | None) -> Sequence[Version]:
-    newest = sorted(known_versions(facts, component), reverse=True)[:MOST]
+def _list_versions(facts: Facts, component: str, stated: Version | None) -> Sequence[Version]:
+    newest = sorted(known_versions(facts, component), reverse=True)[:MOST_VERSIONS]
     if stated is not None and all(version.key != stated.key for version in newest):
         return [stated, *newest]
     return newest
 
 
-def _failing(facts: Facts, target: Target, stack: Stack, now: datetime) -> dict[str, str]:
+def _list_failures(facts: Facts, target: Target, stack: Stack, now: datetime) -> dict[str, str]:
     verdict = evaluate(stack, target, facts=facts, now=now, with_fixes=False)
     return {f.rule: f.message for f in verdict.findings if f.outcome == "fail"}
 
@@ -121,7 +120,7 @@ _HINT = (
 )
 
 
-class Pasted(Struct, frozen=True):
+class PastedText(Struct, frozen=True):
     """The content of pasted text.
 
     Attributes:
@@ -139,7 +138,7 @@ class Pasted(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def recognise(text: str, facts: Facts, platform: Platform = _LINUX) -> Pasted:
+def read_pasted(text: str, facts: Facts, platform: Platform = _LINUX) -> PastedText:
     """Recognise and read pasted text.
 
     Args:
@@ -155,50 +154,53 @@ def recognise(text: str, facts: Facts, platform: Platform = _LINUX) -> Pasted:
     if not given:
         raise BadInput("nothing was pasted", field="pasted", hint=_HINT)
     if "\n" not in given and _IMAGE.fullmatch(given):
-        return Pasted("an image reference", image=given.removeprefix("docker://"))
+        return PastedText("an image reference", image=given.removeprefix("docker://"))
     if "\n" not in given and _STACK.fullmatch(given):
-        return Pasted("versions", parse_stack_text(given))
+        return PastedText("versions", parse_stack_text(given))
     if '"compatgate"' in given and given.startswith("{"):
         document = read_probe(given, origin=_NAME)
-        return Pasted("a probe", document["stack"], tuple(document["pools"]))
+        return PastedText("a probe", document["stack"], tuple(document["pools"]))
     if _SMI.search(given):
-        return _of_host("nvidia-smi output", probe_output(text, facts, origin=_NAME))
+        return _from_probe("nvidia-smi output", probe_output(text, facts, origin=_NAME))
     if _SBOM.search(given):
-        return _bill(text, platform, facts.packages)
+        return _read_bill(text, platform, facts.packages)
     if _LABELS.search(given):
-        return _of_host("node labels", probe_labels(text, facts, origin=_NAME))
-    return _lock(text, platform, facts.packages)
+        return _from_probe("node labels", probe_labels(text, facts, origin=_NAME))
+    return _read_lock(text, platform, facts.packages)
 
 
-def _of_host(kind: str, probe: Probe) -> Pasted:
-    notes = [*_texts(probe.host.get("notes")), *(conflict.message for conflict in probe.conflicts)]
-    return Pasted(kind, pools=tuple(pool.to_body() for pool in probe.pools), notes=tuple(notes))
+def _from_probe(kind: str, probe: Probe) -> PastedText:
+    notes = [
+        *_to_texts(probe.host.get("notes")),
+        *(conflict.message for conflict in probe.conflicts),
+    ]
+    return PastedText(kind, pools=tuple(pool.to_body() for pool in probe.pools), notes=tuple(notes))
 
 
-def _texts(value: object) -> list[str]:
+def _to_texts(value: object) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list | tuple) else []
 
 
-def _bill(text: str, platform: Platform, known: Packages) -> Pasted:
+def _read_bill(text: str, platform: Platform, known: Packages) -> PastedText:
     from compatgate.discovery.sbom.read import read_sbom
 
     signals = read_source("image_signals")
     reading = read_sbom(_NAME, text.encode(), known=known, signals=signals, platform=platform)
-    return Pasted("a bill of materials", _stack(reading.observations, reading, ()))
+    return PastedText("a bill of materials", _settle_stack(reading.observations, reading, ()))
 
 
-def _lock(text: str, platform: Platform, known: Packages) -> Pasted:
+def _read_lock(text: str, platform: Platform, known: Packages) -> PastedText:
     try:
         reading = read_lockfile(_NAME, text.encode(), known=known, platform=platform)
     except BadInput as error:
         if error.field == _NAME:
             error.field, error.hint = "pasted", _HINT
         raise
-    stack = _stack(reading.observations, reading, reading.arch)
-    return Pasted("a lockfile", attach_wheels(stack, reading.wheels))
+    stack = _settle_stack(reading.observations, reading, reading.arch)
+    return PastedText("a lockfile", attach_wheels(stack, reading.wheels))
 
 
-def _stack(observations: Any, reading: Any, arch: Any) -> dict[str, Any]:
+def _settle_stack(observations: Any, reading: Any, arch: Any) -> dict[str, Any]:
     stack, disagreements = settle(observations, arch)
     said: tuple[Conflict, ...] = (*reading.conflicts, *disagreements)
     return attach_remarks(stack, reading.open, said)
@@ -243,13 +245,13 @@ def _answered_page(
     try:
         if question.is_complete:
             body = question.body()
-            verdict = _answer(ask, question, body)
-        picked = _picked(ask, question)
+            verdict = _decide_question(ask, question, body)
+        picked = _list_component_choices(ask, question)
     except CompatgateError as problem:
         error = error or problem
     snapshot = ask.gate.snapshot()
     base = ask.service.settings.public_url or request.host_url.rstrip("/")
-    command = as_command(body, base) if verdict else None
+    command = format_command(body, base) if verdict else None
     context = {
         "question": question,
         "verdict": verdict,
@@ -258,26 +260,28 @@ def _answered_page(
         "picked": picked,
         "targets": sorted(snapshot.documents),
         "gpus": sorted(ask.gate.facts.gpus.gpus),
-        "curl": as_curl(body, base) if verdict else None,
+        "curl": format_curl(body, base) if verdict else None,
         "command": command,
-        "step": as_ci_step(command) if command else None,
+        "step": format_ci_step(command) if command else None,
         "fix": question.with_fix,
         "choose": question.with_component,
     }
     return HtmlPage("ask.html", "Ask", context, status=error.status if error else 200)
 
 
-def _answer(ask: PageRequest[Any], question: Question, body: dict[str, Any]) -> dict[str, Any]:
+def _decide_question(
+    ask: PageRequest[Any], question: Question, body: dict[str, Any]
+) -> dict[str, Any]:
     """Return the verdict now, or with an older matrix."""
     if not question.at.strip():
         return ask.gate.preview(body).to_json()
-    return ask.gate.what_would(body, at=moment_of(question.at.strip())).to_json()
+    return ask.gate.what_would(body, at=parse_matrix_time(question.at.strip())).to_json()
 
 
-def _picked(ask: PageRequest[Any], question: Question) -> list[ComponentChoice]:
+def _list_component_choices(ask: PageRequest[Any], question: Question) -> list[ComponentChoice]:
     """Return the components to choose from; the picked one has its versions."""
     stated = question.stack_body() if question.stack.strip() else {}
-    names = [name for name in in_order(COMPONENTS) if name != "driver"]
+    names = [name for name in sort_components(COMPONENTS) if name != "driver"]
     frameworks = [n for n in names if is_framework(n)]
     known = [n for n in frameworks if ask.gate.facts.framework(n)]
     found = []
@@ -290,22 +294,22 @@ def _picked(ask: PageRequest[Any], question: Question) -> list[ComponentChoice]:
             question.link(pick=name),
         )
         if question.pick == name:
-            here = _with_choices(ask, question, here)
+            here = _add_choices(ask, question, here)
         found.append(here)
     return found
 
 
-def _with_choices(
+def _add_choices(
     ask: PageRequest[Any], question: Question, picked: ComponentChoice
 ) -> ComponentChoice:
-    target, stack = _asked(ask, question)
+    target, stack = _resolve_question(ask, question)
     if target is None:
         return picked
-    found = choices(ask.gate.facts, target, stack, picked.name, clock.now())
+    found = list_choices(ask.gate.facts, target, stack, picked.name, clock.now())
     return ComponentChoice(picked.name, picked.label, picked.version, picked.href, found)
 
 
-def _asked(ask: PageRequest[Any], question: Question) -> tuple[Target | None, Any]:
+def _resolve_question(ask: PageRequest[Any], question: Question) -> tuple[Target | None, Any]:
     """Return the target and the stack of a question; the stack may be empty."""
     if not (question.target or question.driver or question.gpu):
         return None, None
@@ -315,10 +319,10 @@ def _asked(ask: PageRequest[Any], question: Question) -> tuple[Target | None, An
     body.setdefault("stack", {"arch": ""})
     snapshot = ask.gate.snapshot()
     asked = parse_request(body, snapshot.facts.gpus)
-    return asked_target(asked, snapshot), _empty(asked.stack) if empty else asked.stack
+    return resolve_target(asked, snapshot), _empty_stack(asked.stack) if empty else asked.stack
 
 
-def _empty(stack: Any) -> Any:
+def _empty_stack(stack: Any) -> Any:
     return type(stack)({})
 
 
@@ -328,26 +332,26 @@ def paste_question(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     text = ask.form.get("pasted", "")[:_LONGEST_PASTE]
     question = Question(target=ask.form.get("target", ""), stack=ask.form.get("stack", ""))
     try:
-        found = recognise(text, ask.gate.facts)
+        found = read_pasted(text, ask.gate.facts)
     except CompatgateError as error:
         return _answered_page(ask, question, error=error, pasted=text)
-    return Redirect(_filled(ask.form, found), _error_text(found))
+    return Redirect(_fill_form(ask.form, found), _describe_paste(found))
 
 
-def _filled(form: dict[str, str], found: Pasted) -> str:
+def _fill_form(form: dict[str, str], found: PastedText) -> str:
     fields = {name: form.get(name, "") for name in ("target", "driver", "gpu", "stack", "image")}
     if found.pools:
         pool = found.pools[0]
         fields |= {"target": "", "driver": str(pool.get("driver") or "")}
         fields |= {"gpu": str(pool.get("gpu") or ""), "os": str(pool.get("os") or "")}
     if found.stack:
-        fields["stack"] = stack_text(found.stack)
+        fields["stack"] = format_stack(found.stack)
     if found.image:
         fields["image"] = found.image
     return link("ask", **fields)
 
 
-def _error_text(found: Pasted) -> str:
+def _describe_paste(found: PastedText) -> str:
     more = f"; used the first of {len(found.pools)} pools" if found.pools[1:] else ""
     notes = "".join(f"; {note}" for note in found.notes[:3])
     return f"Read as {found.kind}{more}{notes}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.kit.cli.options import add_database, add_format
 from compatgate.kit.cli.output import print_json
-from compatgate.service.cli.gate import open_gate
+from compatgate.service.gate_client import open_gate
 
 if TYPE_CHECKING:
     import argparse
@@ -59,7 +59,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from compatgate.service.gate.bundle import load_bundle
+    from compatgate.service.gate.snapshot import load_bundle
 
     bundle = load_bundle(args.file)
     payload = bundle.payload

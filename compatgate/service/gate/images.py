@@ -29,11 +29,11 @@ from compatgate.core.facts import Facts
 from compatgate.core.request import parse_request
 from compatgate.discovery.image.read import read_image
 from compatgate.discovery.image.reading import ImageReading
+from compatgate.discovery.registry.image_spec import Reference, parse_reference
 from compatgate.discovery.registry.limits import ImageOptions
-from compatgate.discovery.registry.reference import Reference, parse_reference
-from compatgate.discovery.stated_stack import prefer_shown
-from compatgate.errors import BadInput, TimedOut, Unavailable
-from compatgate.service.gate.deciding import CompletedQuestion, asked_target
+from compatgate.discovery.stated_stack import prefer_detected
+from compatgate.errors import BadInput, RegistryTimeout, Unavailable
+from compatgate.service.gate.decider import CompletedQuestion, resolve_target
 from compatgate.service.gate.snapshot import Snapshot
 
 
@@ -58,7 +58,7 @@ class RegistryPlace(Struct, frozen=True):
         return not self.path or f"{name.repository}/".startswith(f"{self.path}/")
 
 
-def allowed(name: Reference, places: Iterable[RegistryPlace]) -> bool:
+def is_allowed(name: Reference, places: Iterable[RegistryPlace]) -> bool:
     """Tell whether an image is in one of the places."""
     return any(place.holds(name) for place in places)
 
@@ -73,7 +73,7 @@ def parse_places(texts: Sequence[str], field: str) -> tuple[RegistryPlace, ...]:
     Raises:
         BadInput: an item is not ``HOST[:PORT][/PREFIX]``.
     """
-    return tuple(dict.fromkeys(_parse(item, field) for item in _items(texts)))
+    return tuple(dict.fromkeys(_parse_place(item, field) for item in _split_items(texts)))
 
 
 def parse_indexes(texts: Sequence[str], field: str) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def parse_indexes(texts: Sequence[str], field: str) -> tuple[str, ...]:
         BadInput: an item is not an index URL; the error leaves out a password.
     """
     found = []
-    for item in _items(texts):
+    for item in _split_items(texts):
         try:
             parts = urlsplit(item)
             fits = parts.scheme in ("https", "http") and parts.hostname and parts.port != 0
@@ -112,7 +112,7 @@ def parse_networks(texts: Sequence[str], field: str) -> tuple[IPv4Network | IPv6
         BadInput: an item is not a network.
     """
     found = []
-    for item in _items(texts):
+    for item in _split_items(texts):
         try:
             found.append(ip_network(item))
         except ValueError as error:
@@ -121,11 +121,11 @@ def parse_networks(texts: Sequence[str], field: str) -> tuple[IPv4Network | IPv6
     return tuple(dict.fromkeys(found))
 
 
-def _items(texts: Sequence[str]) -> list[str]:
+def _split_items(texts: Sequence[str]) -> list[str]:
     return [item for text in texts for item in re.split(r"[,\s]+", text.strip()) if item]
 
 
-def _parse(item: str, field: str) -> RegistryPlace:
+def _parse_place(item: str, field: str) -> RegistryPlace:
     host, _, path = item.rstrip("/").partition("/")
     wrong = not re.search(r"[.:]|^localhost$", host)
     try:
@@ -138,16 +138,16 @@ def _parse(item: str, field: str) -> RegistryPlace:
     return RegistryPlace(name.registry, path)
 
 
-LONGEST_S = 900.0
+LONGEST_READING_S = 900.0
 """Longest reading in seconds, also if no question waits for it."""
-_REMEMBERED = 512
-_KEPT_FREE = 2
+_MOST_KNOWN_READINGS = 512
+_RESERVED_READINGS = 2
 """Readings that one registry alone cannot use up."""
-Key = tuple[str, str]
+ReadingKey = tuple[str, str]
 """Reference and platform."""
 
 
-class _Flight:
+class _RunningReading:
     """A running reading; any number of questions wait for it."""
 
     def __init__(self, registry: str) -> None:
@@ -157,7 +157,7 @@ class _Flight:
         self.over = False
 
 
-class Readings:
+class ImageReader:
     """A background reader of images.
 
     Args:
@@ -183,8 +183,8 @@ class Readings:
         self._most_waiting = waiting
         self._waiting = 0
         self._changed = threading.Condition()
-        self._flights: dict[Key, _Flight] = {}
-        self._known: OrderedDict[Key, ImageReading] = OrderedDict()
+        self._flights: dict[ReadingKey, _RunningReading] = {}
+        self._known: OrderedDict[ReadingKey, ImageReading] = OrderedDict()
 
     def read(
         self, name: Reference, platform: str, facts: Facts, wait_s: float | None = None
@@ -221,10 +221,12 @@ class Readings:
         assert flight.reading is not None  # noqa: S101 - ended without error
         return flight.reading
 
-    def _wait(self, key: Key, name: Reference, facts: Facts, wait_s: float) -> _Flight:
+    def _wait(
+        self, key: ReadingKey, name: Reference, facts: Facts, wait_s: float
+    ) -> _RunningReading:
         """Wait for the reading, and start it once there is room."""
         end = time.monotonic() + wait_s
-        flight: _Flight | None = None
+        flight: _RunningReading | None = None
         while flight is None or not flight.over:
             flight = flight or self._flights.get(key)
             if flight is None and self._has_room(name):
@@ -238,11 +240,11 @@ class Readings:
     def _has_room(self, name: Reference) -> bool:
         """Tell whether another reading may start; one slow registry must not block the others."""
         same = sum(flight.registry == name.registry for flight in self._flights.values())
-        most = max(1, self._at_once - _KEPT_FREE)
+        most = max(1, self._at_once - _RESERVED_READINGS)
         return len(self._flights) < self._at_once and same < most
 
-    def _begin(self, key: Key, name: Reference, facts: Facts) -> _Flight:
-        flight = _Flight(name.registry)
+    def _begin(self, key: ReadingKey, name: Reference, facts: Facts) -> _RunningReading:
+        flight = _RunningReading(name.registry)
         thread = threading.Thread(target=self._read, args=(flight, key, name, facts), daemon=True)
         try:
             thread.start()
@@ -251,13 +253,15 @@ class Readings:
         self._flights[key] = flight
         return flight
 
-    def _read(self, flight: _Flight, key: Key, name: Reference, facts: Facts) -> None:
+    def _read(
+        self, flight: _RunningReading, key: ReadingKey, name: Reference, facts: Facts
+    ) -> None:
         try:
             flight.reading = read_image(
                 str(name),
                 signals=self._signals,
                 platform=key[1],
-                deadline_s=LONGEST_S,
+                deadline_s=LONGEST_READING_S,
                 options=replace(self._options, arch_facts=facts.arch, packages=facts.packages),
             )
         except BaseException as error:  # raised by the waiting questions
@@ -267,7 +271,7 @@ class Readings:
             del self._flights[key]
             if flight.reading and name.digest:
                 self._known[key] = flight.reading
-                if len(self._known) > _REMEMBERED:
+                if len(self._known) > _MOST_KNOWN_READINGS:
                     self._known.popitem(last=False)
             self._changed.notify_all()
 
@@ -275,9 +279,9 @@ class Readings:
     def _signals(self) -> dict[str, Any]:
         return read_source("image_signals", self._overlays)
 
-    def _timeout(self, name: Reference, wait_s: float, *, begun: bool) -> TimedOut:
+    def _timeout(self, name: Reference, wait_s: float, *, begun: bool) -> RegistryTimeout:
         what = "reading" if begun else f"{self._at_once} other images are being read; reading"
-        return TimedOut(
+        return RegistryTimeout(
             f"{what} {name} took longer than {wait_s:.3g} seconds",
             field="image",
             hint="the reading continues: ask again, or serve with a longer --image-deadline",
@@ -286,7 +290,7 @@ class Readings:
 
 SETTING = "compatgate serve --registry (COMPATGATE_REGISTRIES)"
 DEADLINE_S = 10.0
-_NOT_YET = {"open": ["the image is yet to be read"]}
+_UNREAD_STACK = {"open": ["the image is yet to be read"]}
 _PLATFORMS = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
 
 
@@ -322,7 +326,7 @@ class Images:
         hosts = frozenset(place.host for place in settings.registries)
         # Redirects and token services are the registry's choice: they lead to public addresses.
         options = replace(settings.options, registries=hosts, internal=False)
-        self._readings = Readings(
+        self._readings = ImageReader(
             options, overlays, settings.deadline_s, settings.at_once, settings.waiting
         )
 
@@ -332,7 +336,7 @@ class Images:
         """Return a question completed with the stack of its image.
 
         Args:
-            body: of the question, as for `compatgate.service.gate.deciding.decide`.
+            body: of the question, as for `compatgate.service.gate.decider.decide`.
             snapshot: with the target; its CPU selects an image of an index.
             wait_s: seconds to wait for the image, at most the operator's deadline; None: the
                 deadline.
@@ -356,20 +360,20 @@ class Images:
         stated = body.get("stack")
         name, why = self._allowed_image(image, stated is not None)
         if name is None:
-            noted = [*_remarks(stated), why]
+            noted = [*_list_remarks(stated), why]
             known = isinstance(stated, Mapping)
             return CompletedQuestion(
                 {**body, "stack": {**stated, "unread": noted}} if known else body
             )
         # Reject a malformed question before contacting a registry.
         request = parse_request(
-            {**body, "stack": _NOT_YET if stated is None else stated}, snapshot.facts.gpus
+            {**body, "stack": _UNREAD_STACK if stated is None else stated}, snapshot.facts.gpus
         )
-        cpus: set[str] = {pool.cpu for pool in asked_target(request, snapshot).pools}
+        cpus: set[str] = {pool.cpu for pool in resolve_target(request, snapshot).pools}
         cpu = "aarch64" if cpus == {"aarch64"} else "x86_64"
         reading = self._readings.read(name, _PLATFORMS[cpu], snapshot.facts, wait_s)
-        shown = _of_platform(reading, cpus)
-        stack = prefer_shown(shown, stated or {}, "the image")
+        shown = _stack_of_reading(reading, cpus)
+        stack = prefer_detected(shown, stated or {}, "the image")
         body = {**body, "stack": stack, "image": reading.pinned}
         return CompletedQuestion(body, read=True, alone=stack == shown)
 
@@ -385,7 +389,7 @@ class Images:
             if not stated:
                 raise
             return None, "the image was not read: its name is no reference to a registry"
-        if allowed(name, self._settings.registries):
+        if is_allowed(name, self._settings.registries):
             return name, ""
         where = f"images of {name.registry} are not read here"
         if stated:
@@ -395,12 +399,12 @@ class Images:
         raise BadInput(where, field="image", value=image, hint=hint)
 
 
-def _remarks(stated: Any) -> list[str]:
+def _list_remarks(stated: Any) -> list[str]:
     before = stated.get("unread") if isinstance(stated, Mapping) else None
     return before if isinstance(before, list) else []
 
 
-def _of_platform(reading: ImageReading, cpus: set[str]) -> dict[str, Any]:
+def _stack_of_reading(reading: ImageReading, cpus: set[str]) -> dict[str, Any]:
     """Return the stack of an image; an image of an index covers one kind of CPU."""
     shown = reading.to_request()
     if reading.index and len(cpus) > 1:

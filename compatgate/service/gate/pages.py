@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 from flask import request
 from msgspec import Meta
 
+from compatgate.core.entry_evidence import known_versions
 from compatgate.core.facts import Facts
-from compatgate.core.representative import known_versions
+from compatgate.core.rule import EXIT_NO_DECISION, Finding, Outcome, exit_code
 from compatgate.core.rules import BY_ID
-from compatgate.core.verdict import EXIT_NO_DECISION, Finding, Outcome, exit_code
 from compatgate.core.whatif_result import EntryChange, PoolChange, WhatIf
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
@@ -21,21 +21,21 @@ from compatgate.kit.http.links import link
 from compatgate.kit.http.replies import Filter
 from compatgate.kit.http.requests import Since, Until
 from compatgate.kit.ui.tables import (
-    NOTHING_FITS,
+    NO_MATCHES,
     Cell,
     Column,
-    Empty,
-    Listing,
-    LongListing,
+    EmptyNotice,
+    PagedTableQuery,
     Table,
-    found_by,
+    TableQuery,
     is_narrowed,
+    list_rows,
     make_table,
 )
-from compatgate.service.gate.question_links import Question, stack_text
+from compatgate.service.gate.question_links import Question, format_stack
 from compatgate.service.gate.repository import DecisionRow
 from compatgate.service.gate.what_if import what_if
-from compatgate.service.waivers.service import begun_from
+from compatgate.service.waivers.service import draft_waiver_form
 from compatgate.service.web.call import base_url, verdict_link
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
@@ -51,7 +51,7 @@ _DECISION_COLUMNS = (
     Column("revision", "Revision", "number"),
     Column("took", "Duration, ms", "number"),
 )
-_NO_DECISIONS = Empty(
+_NO_DECISIONS = EmptyNotice(
     "No decisions yet.",
     "The log holds every question to the gate, with its answer.",
     "compatgate check --target NAME --stack cuda=12.4,torch=2.4.1",
@@ -59,7 +59,7 @@ _NO_DECISIONS = Empty(
 YesOrNo = Literal["yes", "no"]
 
 
-class DecisionQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class DecisionQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of decisions."""
 
     target: Filter | None = None
@@ -77,7 +77,7 @@ class DecisionQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_onl
 def show_decisions(ask: PageRequest[DecisionQuery]) -> HtmlPage:
     """Show the log, newest first, below a bar chart of the last two weeks."""
     query, history = ask.query, ask.gate.history
-    found = found_by(
+    found = list_rows(
         history.list_decisions,
         query,
         allowed=None if query.allowed is None else query.allowed == "yes",
@@ -98,7 +98,7 @@ def decision_table(rows: Any, *, sort: str | None = None, following: str | None 
         "decisions",
         _DECISION_COLUMNS,
         lines,
-        NOTHING_FITS if is_narrowed() else _NO_DECISIONS,
+        NO_MATCHES if is_narrowed() else _NO_DECISIONS,
         sort=sort,
         following=following,
         label="decisions",
@@ -131,14 +131,14 @@ def answer_cell(row: DecisionRow) -> Cell:
     return Cell("denied")
 
 
-_LATEST = 20
-_WORDS = {
+_MOST_DECISIONS = 20
+_OUTCOME_TEXTS = {
     "pass": "The stack may run.",
     "warn": "The stack may run; read the warnings first.",
     "unknown": "It is not known whether the stack can run.",
     "fail": "The stack cannot run without a change.",
 }
-_BASES = {
+_BASIS_TEXTS = {
     "image": "read from the image",
     "stated": "stated by the client",
     "what-if": "changed by a what-if question",
@@ -150,45 +150,45 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage:
     """Show a verdict as first given, and the decisions with it."""
     verdict_id = ask.args["verdict_id"]
     verdict = ask.gate.show_verdict(verdict_id)
-    given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_LATEST)
+    given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_MOST_DECISIONS)
     until = verdict.get("valid_until")
     context = {
         "verdict": verdict,
-        "says": _WORDS[verdict["verdict"]],
-        "answer": _answer(verdict),
-        "basis": _BASES.get(verdict.get("basis", "")),
-        "passed": _rules(verdict["checked"]["passed"]),
-        "not_applicable": _rules(verdict["checked"]["not_applicable"]),
+        "says": _OUTCOME_TEXTS[verdict["verdict"]],
+        "answer": _decision_badge(verdict),
+        "basis": _BASIS_TEXTS.get(verdict.get("basis", "")),
+        "passed": _name_rules(verdict["checked"]["passed"]),
+        "not_applicable": _name_rules(verdict["checked"]["not_applicable"]),
         "over": until is not None and clock.is_past(clock.from_iso(until)),
-        "links": _links(ask, verdict),
+        "links": _make_links(ask, verdict),
     }
     table = decision_table(given.items, following=None)
     title = f"{verdict['target'] or 'A pool'}: {verdict['verdict']}"
     return HtmlPage("verdict.html", title, {**context, "more": given.next is not None}, table=table)
 
 
-def _links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str | None]:
+def _make_links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str | None]:
     verdict_id = ask.args["verdict_id"]
     base, path = base_url(ask.service), f"{API}/verdicts/{verdict_id}"
     signed = ask.service.settings.signing.make is not None and verdict.get("basis") != "what-if"
     api = f"{request.script_root}{path}"
     return {
-        "ask": _ask_again(verdict),
-        "waive": _waive(verdict),
+        "ask": _question_link(verdict),
+        "waive": _waiver_link(verdict),
         "decisions": link("decisions", verdict_id=verdict_id),
         "api": api,
         "attestation": f"{api}/attestation" if signed else None,
-        "curl": as_curl(f"{base}{path}"),
+        "curl": make_curl_command(f"{base}{path}"),
         "permanent": verdict_link(base, verdict_id),
     }
 
 
-def as_curl(url: str) -> str:
+def make_curl_command(url: str) -> str:
     """Return a shell command that reads a URL of the API."""
     return f'curl -s {shlex.quote(url)} \\\n  -H "Authorization: Bearer $COMPATGATE_TOKEN"'
 
 
-def _answer(verdict: dict[str, Any]) -> tuple[str, str]:
+def _decision_badge(verdict: dict[str, Any]) -> tuple[str, str]:
     """Return the decision of the policy: a badge and its text."""
     if verdict["allowed"]:
         return "allowed", "allowed"
@@ -197,23 +197,23 @@ def _answer(verdict: dict[str, Any]) -> tuple[str, str]:
     return "denied", "denied"
 
 
-def _rules(ids: list[str]) -> list[tuple[str, str]]:
+def _name_rules(ids: list[str]) -> list[tuple[str, str]]:
     """Return rule ids with names; a rule that this version does not know has no name."""
     return [(one, BY_ID[one].name if one in BY_ID else "") for one in sorted(ids)]
 
 
-def _ask_again(verdict: dict[str, Any]) -> str:
+def _question_link(verdict: dict[str, Any]) -> str:
     where: dict[str, str] = {"target": verdict["target"]} if verdict["target"] else {}
     if not where and verdict["pools"]:
         pool = verdict["pools"][0]
         where = {key: pool[key] for key in ("driver", "gpu", "os", "cpu") if pool.get(key)}
-    stack = stack_text({k: v for k, v in verdict["stack"].items() if k != "measured"})
+    stack = format_stack({k: v for k, v in verdict["stack"].items() if k != "measured"})
     return Question(stack=stack, image=verdict["image"] or "", **where).link()  # type: ignore[arg-type]
 
 
-def _waive(verdict: dict[str, Any]) -> str | None:
+def _waiver_link(verdict: dict[str, Any]) -> str | None:
     """Return a link to the form for a waiver of the failing rules; None: not possible."""
-    begun = begun_from(verdict)
+    begun = draft_waiver_form(verdict)
     return link("new-waiver", **begun) if begun["targets"] and begun["rules"] else None
 
 
@@ -228,14 +228,14 @@ _CHANGE_COLUMNS = (
     Column("why", "Why"),
     Column("fix", "Fix"),
 )
-_NO_CHANGES = Empty(
+_NO_CHANGES = EmptyNotice(
     "No entries in use on this target.",
     "Blessed and deprecated entries are evaluated before and after the change.",
     "compatgate matrix import entries.yaml --reason 'what runs today'",
 )
 
 
-class WhatIfQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class WhatIfQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The target, and the changes to it."""
 
     target: _Text = ""
@@ -263,11 +263,11 @@ def show_what_if(ask: PageRequest[WhatIfQuery]) -> HtmlPage:
         "targets": sorted(snapshot.documents),
         "target": target,
         "gpus": sorted(ask.gate.facts.gpus.gpus),
-        "drivers": list(_drivers(ask.gate.facts)),
-        "cudas": _series(ask.gate.facts),
+        "drivers": list(_list_drivers(ask.gate.facts)),
+        "cudas": _list_series(ask.gate.facts),
         "found": found,
         "problem": problem,
-        "tally": _tally(found) if found else {},
+        "tally": _count_changes(found) if found else {},
         "pick": lambda **more: _what_if_link(query, **more),
     }
     table = _change_table(query, found) if found else None
@@ -279,7 +279,7 @@ def _what_if_link(query: WhatIfQuery, **changes: str) -> str:
     return link("what-if", **{**given, **changes})
 
 
-def _drivers(facts: Facts) -> Iterator[tuple[str, str]]:
+def _list_drivers(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield the newest driver of each supported branch, newest first, with a note."""
     branches = facts.driver_branches.branches
     for number in sorted(branches, reverse=True):
@@ -289,12 +289,12 @@ def _drivers(facts: Facts) -> Iterator[tuple[str, str]]:
             yield branch.last.text, f"branch {number}{until}"
 
 
-def _series(facts: Facts) -> list[str]:
+def _list_series(facts: Facts) -> list[str]:
     pairs = {version.major_minor for version in known_versions(facts, "cuda")}
     return [f"{major}.{minor}" for major, minor in sorted(pairs, reverse=True)]
 
 
-def _tally(found: WhatIf) -> dict[str, int]:
+def _count_changes(found: WhatIf) -> dict[str, int]:
     return {change: len(found.of(change)) for change in ("breaks", "worsens", "same", "improves")}
 
 
@@ -318,7 +318,7 @@ def _change_rows(query: WhatIfQuery, entry: EntryChange) -> Iterator[tuple[Any, 
             pool.before.verdict,
             pool.after.verdict,
             Cell(pool.change, tone=_CHANGE_TONES.get(pool.change, "")),
-            _why(pool),
+            _explain_change(pool),
             "; ".join(fix.message for f in pool.lost for fix in f.fixes[:1]),
         )
 
@@ -326,7 +326,7 @@ def _change_rows(query: WhatIfQuery, entry: EntryChange) -> Iterator[tuple[Any, 
 _CHANGE_TONES = {"breaks": "fail", "worsens": "warn", "improves": "pass", "same": "muted"}
 
 
-def _why(pool: PoolChange) -> str:
+def _explain_change(pool: PoolChange) -> str:
     if pool.lost:
         return "; ".join(_finding_text(finding) for finding in pool.lost)
     return f"resolved: {'; '.join(_finding_text(f) for f in pool.gained)}" if pool.gained else ""

@@ -13,15 +13,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from compatgate.core.representative import EntryStacks, represent
+from compatgate.core.entry_evidence import EntryStacks, represent
 from compatgate.core.request import POOL_CHANGES, parse_changes_text
+from compatgate.core.rule import Verdict, fix_value
 from compatgate.core.stack import parse_stack_text
-from compatgate.core.verdict import Verdict, asked_value
 from compatgate.errors import BadInput
 from compatgate.kit.http.links import link
-from compatgate.service.matrix.heatmap import Pair
+from compatgate.service.matrix.pairs import Pair
 from compatgate.service.web.page import PageRequest
-from compatgate.strict_json import NOT_JSON, KeyTwice, decode_once
+from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
 _Text = Annotated[str, Meta(max_length=6000)]
 
@@ -87,18 +87,18 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """
         text = self.stack.strip()
         if not text.startswith("{"):
-            return _at("stack", text)
+            return _parse_stack("stack", text)
         try:
-            found: dict[str, Any] = decode_once(text.encode())
-        except KeyTwice as error:
+            found: dict[str, Any] = decode_strict(text.encode())
+        except DuplicateKeyError as error:
             raise BadInput(str(error), field=f"stack.{error.key}", hint="state it once") from None
-        except (*NOT_JSON, UnicodeEncodeError) as error:
+        except (*DECODE_ERRORS, UnicodeEncodeError) as error:
             raise BadInput(f"is not JSON: {error}", field="stack", value=text) from None
         return found
 
     def with_component(self, name: str, value: str) -> str:
         """Return the link to this question with another version of a component."""
-        return self.link(stack=stack_text({**self.stack_body(), name: value}), pick=name)
+        return self.link(stack=format_stack({**self.stack_body(), name: value}), pick=name)
 
     def with_fix(self, changes: Mapping[str, Any]) -> str:
         """Return the link to this question with a fix applied."""
@@ -106,7 +106,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         stack = self.stack_body() if self.stack.strip() else None
         more: dict[str, Any] = parse_changes_text(self.set)
         for name, value in changes.items():
-            shown = asked_value(value)
+            shown = fix_value(value)
             if name in POOL_CHANGES and not self.target and value is not None:
                 fields[name] = shown
             elif name not in POOL_CHANGES and stack is not None and not self.image:
@@ -115,11 +115,11 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             else:
                 more[name] = None if value is None else shown
         if stack is not None:
-            fields["stack"] = stack_text(stack)
-        return self.link(**fields, set=stack_text(more))
+            fields["stack"] = format_stack(stack)
+        return self.link(**fields, set=format_stack(more))
 
 
-def stack_text(values: Mapping[str, Any]) -> str:
+def format_stack(values: Mapping[str, Any]) -> str:
     """Return versions as text, ``cuda=12.4,arch=sm_80+sm_90``; as JSON if text cannot hold them."""
     plain = {
         n: "+".join(v) if isinstance(v, list) and n == "arch" else v for n, v in values.items()
@@ -129,7 +129,7 @@ def stack_text(values: Mapping[str, Any]) -> str:
     return msgspec.json.encode(values).decode()
 
 
-def as_curl(body: dict[str, Any], base: str) -> str:
+def format_curl(body: dict[str, Any], base: str) -> str:
     """Return the question as a curl command."""
     shown = shlex.quote(msgspec.json.encode(body).decode())
     return (
@@ -140,22 +140,22 @@ def as_curl(body: dict[str, Any], base: str) -> str:
     )
 
 
-def as_command(body: dict[str, Any], base: str) -> str | None:
+def format_command(body: dict[str, Any], base: str) -> str | None:
     """Return the question as ``compatgate check``; None: its options cannot state the stack."""
-    stack = stack_text(body.get("stack", {}))
+    stack = format_stack(body.get("stack", {}))
     if stack.startswith("{"):
         return None
-    where = body["target"] if "target" in body else stack_text(body["pool"])
+    where = body["target"] if "target" in body else format_stack(body["pool"])
     words = ["compatgate", "check", "--server", base]
     words += ["--target" if "target" in body else "--pool", where]
     for option, value in (("--stack", stack), ("--image", body.get("image", ""))):
         words += [option, value] if value else []
-    if changes := stack_text(body.get("set", {})):
+    if changes := format_stack(body.get("set", {})):
         words += ["--set", changes]
     return shlex.join(words)
 
 
-def as_ci_step(command: str) -> str:
+def format_ci_step(command: str) -> str:
     """Return the command as a GitHub workflow step."""
     lines = [
         "- name: Check GPU compatibility",
@@ -167,7 +167,7 @@ def as_ci_step(command: str) -> str:
     return "\n".join(lines)
 
 
-def _at(field: str, text: str) -> dict[str, Any]:
+def _parse_stack(field: str, text: str) -> dict[str, Any]:
     try:
         return parse_stack_text(text)
     except BadInput as error:
@@ -202,5 +202,5 @@ def preview_represented(
     return {
         "verdict": verdict.to_json() if verdict else None,
         "stack": stack,
-        "ask": Question(target=target, stack=stack_text(stack)).link(),
+        "ask": Question(target=target, stack=format_stack(stack)).link(),
     }

@@ -1,23 +1,47 @@
-"""Store verdicts by content, and list decisions: who asked, when, and the answer.
+"""Store verdicts by content, and list and summarise decisions: who asked, when, and the answer.
 
-`compatgate.service.gate.decision_writer` writes them.
+`compatgate.service.gate.decision_log` writes them. Each summary reads a bounded number of rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
-from sqlalchemy import Boolean, ForeignKey, Index, Integer, Text, func, select
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Subquery,
+    Text,
+    and_,
+    case,
+    func,
+    not_,
+    select,
+    type_coerce,
+)
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.errors import NotFound
 from compatgate.kit.clock import iso
-from compatgate.kit.database.tables import DEFAULT, Base, BigKey, Page, UtcTime, page, to_plain
+from compatgate.kit.database.tables import (
+    DEFAULT_LIMIT,
+    Base,
+    BigKey,
+    Page,
+    UtcTime,
+    page,
+    to_plain,
+)
+from compatgate.service.gate.decider import NewDecision
 
 
 class Verdict(Base):
@@ -77,33 +101,18 @@ class DecisionRow(Struct, frozen=True):
 _encode = msgspec.json.Encoder().encode
 
 
-class NewDecision(Struct, frozen=True):
-    """A decision before it has a number."""
-
-    verdict_id: str
-    decided_at: datetime
-    target: str | None
-    outcome: str
-    allowed: bool
-    matrix_revision: int
-    image: str | None
-    asked_by: str
-    source: str
-    duration_us: int
-
-
-def line(number: int, decision: NewDecision) -> list[Any]:
+def decision_line(number: int, decision: NewDecision) -> list[Any]:
     """Return a decision as the stored and hashed values, in the order of the columns."""
     verdict_id, decided_at, *others = astuple(decision)
     return [number, verdict_id, iso(decided_at), *others]
 
 
-def encode_lines(lines: Sequence[Sequence[Any]]) -> bytes:
+def encode_decision_lines(lines: Sequence[Sequence[Any]]) -> bytes:
     """Return lines as JSON; the audit chain holds the digest of these bytes."""
     return _encode(lines)
 
 
-def verdict(session: Session, verdict_id: str) -> str:
+def find_verdict(session: Session, verdict_id: str) -> str:
     """Return the JSON of a verdict as first given.
 
     Raises:
@@ -119,14 +128,14 @@ def verdict(session: Session, verdict_id: str) -> str:
     return body
 
 
-def confirmed_at(session: Session, verdict_id: str) -> datetime | None:
+def last_given_at(session: Session, verdict_id: str) -> datetime | None:
     """Return the time when a verdict was last given; None: its decisions were deleted."""
     query = select(func.max(Decision.decided_at)).where(Decision.verdict_id == verdict_id)
     last: datetime | None = session.execute(query).scalar()
     return last
 
 
-def show(session: Session, number: int) -> DecisionRow:
+def show_decision(session: Session, number: int) -> DecisionRow:
     """Return one decision.
 
     Raises:
@@ -135,15 +144,15 @@ def show(session: Session, number: int) -> DecisionRow:
     row = session.execute(select(Decision.__table__).where(Decision.id == number)).first()
     if row is None:
         raise NotFound(f"there is no decision {number}", field="id", value=number)
-    return _row(row)
+    return _to_row(row)
 
 
-def stored_lines(session: Session) -> Iterator[list[Any]]:
+def read_decision_lines(session: Session) -> Iterator[list[Any]]:
     """Yield every stored decision as a `line`, in order."""
     query = select(*(getattr(Decision, name) for name in ("id", *NewDecision.__struct_fields__)))
     rows = session.execute(query.order_by(Decision.id).execution_options(yield_per=2000))
     for number, *values in rows:
-        yield line(number, NewDecision(*values))
+        yield decision_line(number, NewDecision(*values))
 
 
 def list_decisions(
@@ -159,7 +168,7 @@ def list_decisions(
     since: datetime | None = None,
     until: datetime | None = None,
     cursor: str | None = None,
-    limit: int = DEFAULT,
+    limit: int = DEFAULT_LIMIT,
 ) -> Page[DecisionRow]:
     """Return decisions, newest first.
 
@@ -194,8 +203,235 @@ def list_decisions(
         query = query.where(Decision.decided_at >= since)
     if until:
         query = query.where(Decision.decided_at <= until)
-    return page(session, query, Decision.id, _row, cursor=cursor, limit=limit, descending=True)
+    return page(session, query, Decision.id, _to_row, cursor=cursor, limit=limit, descending=True)
 
 
-def _row(row: Any) -> DecisionRow:
+def _to_row(row: Any) -> DecisionRow:
     return DecisionRow(**row._mapping)
+
+
+MOST_DECISIONS = 200_000
+"""Most decisions that a summary reads; a chart does not need more."""
+_CLOCK_DISORDER = 1000
+"""Numbers may run ahead of the clock by so many: threads write at the same time."""
+
+
+class DayRow(Struct, frozen=True):
+    """Decisions of one day, in UTC.
+
+    Attributes:
+        undecided: the verdict was unknown, and the policy did not allow it.
+    """
+
+    day: date
+    allowed: int = 0
+    denied: int = 0
+    undecided: int = 0
+
+
+class DecisionCounts(Struct, frozen=True):
+    """Numbers of decisions by day.
+
+    Attributes:
+        days: in order; days without decisions are missing.
+        complete: all decisions count; else only the newest `MOST`.
+    """
+
+    days: tuple[DayRow, ...]
+    complete: bool
+
+
+def count_by_day(
+    session: Session, since: datetime, *, target: str | None = None, most: int = MOST_DECISIONS
+) -> DecisionCounts:
+    """Count decisions by day.
+
+    Args:
+        session: to read from.
+        since: earliest time.
+        target: only decisions on this target.
+        most: most decisions to count, the newest.
+    """
+    newest = _select_newest(session, since, target, most)
+    if newest is None:
+        return DecisionCounts((), complete=True)
+    day = _day_column(session, newest.c.decided_at).label("day")
+    query = select(day, *_count_columns(newest)).group_by(day).order_by(day)
+    rows = session.execute(query).all()
+    days = tuple(DayRow(date.fromisoformat(row[0]), *map(int, row[1:])) for row in rows)
+    return DecisionCounts(days, sum(d.allowed + d.denied + d.undecided for d in days) < most)
+
+
+def count_stopped_by_target(
+    session: Session, since: datetime, *, most: int = MOST_DECISIONS
+) -> dict[str, int]:
+    """Count the decisions that did not allow the stack, by target; targets without any are missing.
+
+    Args:
+        session: to read from.
+        since: earliest time.
+        most: most decisions to read, the newest.
+    """
+    newest = _select_newest(session, since, None, most)
+    if newest is None:
+        return {}
+    query = select(newest.c.target, func.count()).where(not_(newest.c.allowed))
+    rows = session.execute(query.group_by(newest.c.target)).all()
+    return {target: count for target, count in rows if target is not None}
+
+
+def _select_newest(
+    session: Session, since: datetime, target: str | None, most: int
+) -> Subquery | None:
+    """Return a query of the newest decisions since a moment; None: there are none."""
+    first = find_first_since(session, since)
+    if first is None:
+        return None
+    wanted = select(Decision.decided_at, Decision.allowed, Decision.outcome, Decision.target)
+    wanted = wanted.where(Decision.id >= first, Decision.decided_at >= since)
+    if target is not None:
+        wanted = wanted.where(Decision.target == target)
+    return wanted.order_by(Decision.id.desc()).limit(most).subquery()
+
+
+def _count_columns(newest: Subquery) -> list[ColumnElement[int]]:
+    """Return columns that count allowed, denied and undecided decisions."""
+    allowed, unknown = newest.c.allowed, newest.c.outcome == "unknown"
+    wanted = (allowed, and_(not_(allowed), not_(unknown)), and_(not_(allowed), unknown))
+    return [func.sum(case((condition, 1), else_=0)) for condition in wanted]
+
+
+def find_first_since(session: Session, since: datetime) -> int | None:
+    """Return the smallest decision number since a moment; None: there is none.
+
+    Queries filter by number, since every index ends in it.
+    """
+    early = select(Decision.id).where(Decision.decided_at >= since)
+    early = early.order_by(Decision.decided_at).limit(_CLOCK_DISORDER)
+    found: int | None = session.execute(select(func.min(early.subquery().c.id))).scalar()
+    return found
+
+
+def _day_column(session: Session, at: ColumnElement[datetime]) -> ColumnElement[str]:
+    """Return an expression for the day in UTC, ``2026-11-03``."""
+    if session.get_bind().dialect.name == "sqlite":
+        return func.substr(type_coerce(at, String), 1, 10)
+    return func.to_char(func.timezone("UTC", at), "YYYY-MM-DD")
+
+
+class DeniedRow(Struct, frozen=True):
+    """A verdict that denied.
+
+    Attributes:
+        count: decisions with this verdict.
+        image: of one of the decisions.
+    """
+
+    verdict_id: str
+    target: str | None
+    outcome: str
+    count: int
+    last: datetime
+    image: str | None
+
+
+def list_most_denied(session: Session, since: datetime, *, limit: int) -> list[DeniedRow]:
+    """Return the verdicts that denied most often.
+
+    Args:
+        session: to read from.
+        since: earliest time; of more than `MOST` decisions, the newest count.
+        limit: most rows.
+    """
+    first = find_first_since(session, since)
+    if first is None:
+        return []
+    columns = (
+        Decision.verdict_id,
+        Decision.target,
+        Decision.outcome,
+        Decision.decided_at,
+        Decision.image,
+    )
+    denied = select(*columns).where(Decision.id >= first, Decision.decided_at >= since)
+    denied = denied.where(Decision.allowed.is_(False))
+    newest = denied.order_by(Decision.id.desc()).limit(MOST_DECISIONS).subquery()
+    count = func.count().label("count")
+    key = (newest.c.verdict_id, newest.c.target, newest.c.outcome)
+    last = func.max(newest.c.decided_at).label("last")
+    query = select(*key, count, last, func.max(newest.c.image).label("image")).group_by(*key)
+    rows = session.execute(query.order_by(count.desc(), newest.c.verdict_id).limit(limit))
+    return [DeniedRow(*row) for row in rows]
+
+
+MOST_VERDICTS = 5000
+"""Most verdicts that a summary reads, the latest."""
+_VERDICTS_PER_QUERY = 500
+
+
+class AskedStack(Struct, frozen=True):
+    """A verdict and the decisions that gave it.
+
+    Attributes:
+        body: the verdict as first given.
+        count: decisions with the verdict.
+    """
+
+    verdict_id: str
+    target: str
+    body: dict[str, Any]
+    count: int
+    first: datetime
+    last: datetime
+
+
+class AskedStacks(Struct, frozen=True):
+    """Verdicts on targets.
+
+    Attributes:
+        found: the latest first.
+        decisions: number of their decisions.
+        complete: all decisions since the moment were read; else only the newest.
+    """
+
+    found: tuple[AskedStack, ...] = ()
+    decisions: int = 0
+    complete: bool = True
+
+
+def list_asked_stacks(
+    session: Session, targets: Sequence[str], since: datetime, *, most: int
+) -> AskedStacks:
+    """Return the verdicts on some targets.
+
+    Args:
+        session: to read from.
+        targets: their names.
+        since: earliest time.
+        most: most decisions to read, the newest.
+    """
+    first = find_first_since(session, since)
+    if first is None or not targets:
+        return AskedStacks()
+    wanted = select(Decision.verdict_id, Decision.target, Decision.decided_at).where(
+        Decision.id >= first, Decision.decided_at >= since, Decision.target.in_(targets)
+    )
+    newest = wanted.order_by(Decision.id.desc()).limit(most).subquery()
+    key = (newest.c.verdict_id, newest.c.target)
+    last = func.max(newest.c.decided_at)
+    query = select(*key, func.count(), func.min(newest.c.decided_at), last).group_by(*key)
+    rows = session.execute(query.order_by(last.desc()).limit(MOST_VERDICTS + 1)).all()
+    decisions = sum(row[2] for row in rows)
+    kept = rows[:MOST_VERDICTS]
+    bodies = _read_bodies(session, [row[0] for row in kept])
+    found = tuple(AskedStack(row[0], row[1], bodies[row[0]], *row[2:]) for row in kept)
+    return AskedStacks(found, decisions, decisions < most and len(rows) == len(kept))
+
+
+def _read_bodies(session: Session, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for start in range(0, len(ids), _VERDICTS_PER_QUERY):
+        some = ids[start : start + _VERDICTS_PER_QUERY]
+        rows = session.execute(select(Verdict.id, Verdict.body).where(Verdict.id.in_(some)))
+        found.update((row[0], msgspec.json.decode(row[1])) for row in rows)
+    return found

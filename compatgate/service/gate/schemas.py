@@ -1,4 +1,4 @@
-"""Define questions to the gate, verdicts, what-if answers and decisions as REST carries them."""
+"""Define questions, verdicts, what-if answers, decisions, facts and rules as REST carries them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from compatgate.core.limits import (
-    LONGEST_IMAGE,
-    LONGEST_NAME,
-    LONGEST_REQUIRE,
-    MOST_ALTERNATIVES,
-    MOST_ARCHITECTURES,
-    MOST_KEYS,
-    MOST_REMARKS,
+from compatgate.core.components import (
+    MAX_ALTERNATIVES,
+    MAX_ARCHITECTURES,
+    MAX_IMAGE_LENGTH,
+    MAX_KEYS,
+    MAX_NAME_LENGTH,
+    MAX_REMARKS,
+    MAX_REQUIRE_LENGTH,
 )
-from compatgate.core.matrix import Mode
-from compatgate.core.verdict import Basis, FindingOutcome, Outcome
+from compatgate.core.request import Mode
+from compatgate.core.rule import Basis, FindingOutcome, Outcome
 from compatgate.core.whatif_result import Cause, Change
 
 Text = Annotated[str, Meta(min_length=1)]
 StackValue = str | int | bool | list[str] | dict[str, dict[str, Any] | str] | None
-_NUMBER = (
+_STACK_VALUES = (
     "version as text; `arch` and `require` are lists; `disable-require` is true or false; "
     "`cuda-compat-use` is always, newer or tried; `open`, `conflicts` and `unread` are sentences; "
     "`wheels` has `file`, `sha256` and `index` by name; `measured` is the content of a package's "
@@ -30,16 +30,16 @@ _NUMBER = (
     "package has no record. A version may state its GPU code: "
     "`2.8.3[sm_90]`"
 )
-_BOUNDS = (
-    f"`require` has at most {MOST_ALTERNATIVES} alternatives and {LONGEST_REQUIRE} characters in "
-    f"total, `arch` {MOST_ARCHITECTURES} items, a list of sentences {MOST_REMARKS}"
+_STACK_LIMITS = (
+    f"`require` has at most {MAX_ALTERNATIVES} alternatives and {MAX_REQUIRE_LENGTH} characters in "
+    f"total, `arch` {MAX_ARCHITECTURES} items, a list of sentences {MAX_REMARKS}"
 )
 StackBody = Annotated[
     dict[str, StackValue],
     Meta(
         min_length=1,
-        max_length=MOST_KEYS,
-        description=f"component or package of the index to {_NUMBER}. {_BOUNDS}",
+        max_length=MAX_KEYS,
+        description=f"component or package of the index to {_STACK_VALUES}. {_STACK_LIMITS}",
         examples=[{"cuda": "12.4", "cudnn": "9.1.0", "arch": ["sm_80", "compute_90"]}],
     ),
 ]
@@ -71,7 +71,7 @@ class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A question: either `target` or `pool`, and `stack`, `image` or both."""
 
     target: Annotated[
-        Text | None, Meta(description=f"name of a target, at most {LONGEST_NAME} characters")
+        Text | None, Meta(description=f"name of a target, at most {MAX_NAME_LENGTH} characters")
     ] = None
     pools: Annotated[
         Annotated[list[Text], Meta(min_length=1)] | None,
@@ -86,14 +86,14 @@ class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
         Text | None,
         Meta(
             description="read from its registry if the operator allows the registry; otherwise a "
-            f"label of the stated stack; at most {LONGEST_IMAGE} characters"
+            f"label of the stated stack; at most {MAX_IMAGE_LENGTH} characters"
         ),
     ] = None
     set: (
         Annotated[
             dict[str, StackValue],
             Meta(
-                max_length=MOST_KEYS,
+                max_length=MAX_KEYS,
                 description="what-if changes: component or package, or `driver gpu os cpu`, to "
                 "value; null removes the component",
             ),
@@ -274,7 +274,7 @@ class WhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
     facts: str
 
 
-WHAT_IF: dict[str, Any] = {
+WHAT_IF_EXAMPLES: dict[str, Any] = {
     "driver": {"target": "prod-a100", "set": {"driver": "580.95.05"}},
     "gpu": {"target": "prod-a100", "pool": "a100-80", "set": {"gpu": "H100-SXM5-80GB"}},
     "node": {
@@ -301,7 +301,7 @@ class DecisionBody(Struct, frozen=True, forbid_unknown_fields=True):
     matrix_revision: int
 
 
-QUESTIONS: dict[str, Any] = {
+QUESTION_EXAMPLES: dict[str, Any] = {
     "pool": {
         "pool": {"driver": "535.104.05", "gpu": "A100-SXM4-80GB", "os": "linux"},
         "stack": {"cuda": "12.4", "cudnn": "9.1.0", "arch": ["sm_80", "compute_80"]},

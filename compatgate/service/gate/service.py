@@ -20,32 +20,38 @@ import msgspec
 
 from compatgate.core.evaluate import format_moment
 from compatgate.core.facts import Facts
-from compatgate.core.verdict import Verdict
+from compatgate.core.rule import Verdict
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
-from compatgate.kit.database import schema
+from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.service import History
-from compatgate.service.baselines.exchange import Exchange
+from compatgate.service.baselines.exchange import BaselineExchange
 from compatgate.service.baselines.service import BaselineService
-from compatgate.service.gate import deciding
+from compatgate.service.gate import decider
 from compatgate.service.gate import repository as decisions
-from compatgate.service.gate.bundle import seal
-from compatgate.service.gate.deciding import CompletedQuestion, Decider, SnapshotCache, decide
-from compatgate.service.gate.decision_log import Answer, Decided, DecisionLog, decision_of
-from compatgate.service.gate.decision_writer import Commit
-from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.gate.decider import (
+    Answer,
+    AnswerRecord,
+    CompletedQuestion,
+    Decider,
+    SnapshotCache,
+    decide,
+    make_decision,
+)
+from compatgate.service.gate.decision_log import CommitMode, DecisionLog
+from compatgate.service.gate.snapshot import Snapshot, seal_bundle
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.service import MatrixService
 from compatgate.service.nodes.service import Nodes
 from compatgate.service.runs import evidence
-from compatgate.service.runs.service import Runs, library
+from compatgate.service.runs.service import Runs, load_library
 from compatgate.service.tokens.service import BrowserSessions, Tokens
 
 if TYPE_CHECKING:
     from compatgate.service.gate.images import Images, ImageSettings
-    from compatgate.service.gate.wheels import Wheels, WheelSettings
+    from compatgate.service.gate.wheels import WheelMeasurer, WheelSettings
 
 
 class Gate:
@@ -69,24 +75,24 @@ class Gate:
         *,
         overlays: Sequence[str] | None = None,
         images: ImageSettings | None = None,
-        commit: Commit = "sync",
+        commit: CommitMode = "sync",
         wheels: WheelSettings | None = None,
     ) -> None:
         self.database = database
         self.facts = facts
         self._overlays = overlays
-        self._images = _reader(images, overlays) if images else None
+        self._images = _make_images(images, overlays) if images else None
         self.snapshots = Snapshots(database, facts)
-        self._wheels = _measurer(wheels, self.snapshots) if wheels and wheels.indexes else None
+        self._wheels = _make_wheels(wheels, self.snapshots) if wheels and wheels.indexes else None
         self.matrix = MatrixService(database, facts, self.snapshots)
         self.tokens = Tokens(database)
         self.sessions = BrowserSessions(database, self.tokens)
         self.history = History(database)
-        self.runs = Runs(database, facts, self.snapshots, library)
+        self.runs = Runs(database, facts, self.snapshots, load_library)
         self.baselines = BaselineService(database)
-        self.exchange = Exchange(database, lambda: self.runs.catalogue(), facts)
+        self.exchange = BaselineExchange(database, lambda: self.runs.catalogue(), facts)
         self.nodes = Nodes(database, facts, self.snapshots)
-        self._commit: Commit = commit
+        self._commit: CommitMode = commit
         self._log = DecisionLog(database, commit)
         self._answers: SnapshotCache[Answer] = SnapshotCache()
         self._decider = Decider()
@@ -115,7 +121,7 @@ class Gate:
         from compatgate.catalog import load_facts
 
         opened = Database.open(database)
-        schema.prepare(opened)
+        tables.prepare_schema(opened)
         return cls(opened, load_facts(overlays), overlays=overlays, images=images)
 
     @property
@@ -148,7 +154,7 @@ class Gate:
 
     def evaluate(
         self, question: bytes, *, asked_by: str, source: str, image_s: float | None = None
-    ) -> Decided:
+    ) -> AnswerRecord:
         """Decide without logging; `submit` logs what this returns.
 
         Args:
@@ -169,17 +175,17 @@ class Gate:
         snapshot = self.snapshots.current()
         found = self._answers.get(question, snapshot)
         if found is not None:
-            return _timed(found.at(format_moment(now)), now, began, asked_by, source)
-        body, read, alone = self._complete(deciding.decode(question), snapshot, image_s)
+            return _record_answer(found.at(format_moment(now)), now, began, asked_by, source)
+        body, read, alone = self._complete(decider.decode_question(question), snapshot, image_s)
         if read:  # that may have taken seconds
             now, snapshot = clock.now(), self.snapshots.current()
         verdict, lasts = self._decide(body, snapshot, now, by_image=alone)
         answer = Answer.of(verdict)
         if lasts and not read:  # a tag may be another image by the next time
             self._answers.put(question, snapshot, answer, answer.verdict.valid_until, now)
-        return _timed(answer, now, began, asked_by, source)
+        return _record_answer(answer, now, began, asked_by, source)
 
-    def known(self, question: bytes, *, asked_by: str, source: str) -> Decided | None:
+    def known(self, question: bytes, *, asked_by: str, source: str) -> AnswerRecord | None:
         """Return what `evaluate` would, where memory alone has it; never wait."""
         began = time.perf_counter_ns()
         snapshot = self.snapshots.at_hand()
@@ -187,9 +193,9 @@ class Gate:
         if found is None:
             return None
         now = clock.now()
-        return _timed(found.at(format_moment(now)), now, began, asked_by, source)
+        return _record_answer(found.at(format_moment(now)), now, began, asked_by, source)
 
-    def submit(self, decided: Sequence[Decided]) -> Future[None]:
+    def submit(self, decided: Sequence[AnswerRecord]) -> Future[None]:
         """Log decisions without waiting.
 
         Each answer may leave once the returned future is done.
@@ -201,7 +207,7 @@ class Gate:
 
     def decide(self, body: Mapping[str, Any], *, asked_by: str, source: str) -> Verdict:
         """Decide a parsed question and log the decision, as `answer` does."""
-        return self.answer(deciding.encode(body), asked_by=asked_by, source=source).verdict
+        return self.answer(decider.encode_question(body), asked_by=asked_by, source=source).verdict
 
     def preview(self, body: Mapping[str, Any], *, image_s: float | None = None) -> Verdict:
         """Return the verdict of `answer` without logging it."""
@@ -242,8 +248,8 @@ class Gate:
         if isinstance(at, datetime):
             now = at
             with self.database.reading() as session:
-                number = revisions.revision_at(session, at)
-                known = evidence.latest_at(session, at)
+                number = revisions.find_revision_at(session, at)
+                known = evidence.latest_number_at(session, at)
             snapshot = self.snapshots.at(number, known)
         else:
             now = clock.now()
@@ -258,7 +264,7 @@ class Gate:
             NotFound: this gate never gave that verdict.
         """
         with self.database.reading() as session:
-            body = decisions.verdict(session, verdict_id)
+            body = decisions.find_verdict(session, verdict_id)
         stored: dict[str, Any] = msgspec.json.decode(body)
         return stored
 
@@ -272,7 +278,7 @@ class Gate:
         return {
             "database": self.url,
             "decision_commit": self._commit,
-            "schema": schema.current(self.database),
+            "schema": tables.current_version(self.database),
             "revision": snapshot.revision,
             "evidence": snapshot.evidence,
             "targets": len(snapshot.targets),
@@ -294,10 +300,10 @@ class Gate:
         Raises:
             NotFound: there is no such revision.
         """
-        from compatgate.service.gate.snapshot_reader import make_payload
+        from compatgate.service.gate.snapshot_reader import make_bundle_payload
 
         with self.database.reading() as session:
-            return seal(make_payload(session, self.facts, self._overlays, revision))
+            return seal_bundle(make_bundle_payload(session, self.facts, self._overlays, revision))
 
     def _clear_caches(self, _: Snapshot) -> None:
         self._answers.clear()
@@ -317,18 +323,22 @@ class Gate:
         self.database.close()
 
 
-def _timed(answer: Answer, now: datetime, began_ns: int, asked_by: str, source: str) -> Decided:
+def _record_answer(
+    answer: Answer, now: datetime, began_ns: int, asked_by: str, source: str
+) -> AnswerRecord:
     took_us = (time.perf_counter_ns() - began_ns) // 1000
-    return Decided(answer, decision_of(answer.verdict, now, asked_by, source, took_us))
+    return AnswerRecord(answer, make_decision(answer.verdict, now, asked_by, source, took_us))
 
 
-def _measurer(wheels: WheelSettings, snapshots: Snapshots) -> Wheels:
-    from compatgate.service.gate.wheels import Wheels  # a client for indexes: not for every command
+def _make_wheels(wheels: WheelSettings, snapshots: Snapshots) -> WheelMeasurer:
+    from compatgate.service.gate.wheels import (
+        WheelMeasurer,  # a client for indexes: not for every command
+    )
 
-    return Wheels(wheels, snapshots.know)
+    return WheelMeasurer(wheels, snapshots.know)
 
 
-def _reader(images: ImageSettings, overlays: Sequence[str] | None) -> Images:
+def _make_images(images: ImageSettings, overlays: Sequence[str] | None) -> Images:
     from compatgate.service.gate.images import (
         Images,  # a client for registries: not for every command
     )
@@ -342,7 +352,7 @@ REUSED_SECONDS = 1.0
 _HINT = "the database or its disk has stalled; the check continues, ask again"
 
 
-class _Check:
+class _ReadinessCheck:
     """A check that is running, or that ended with a state or an error."""
 
     def __init__(self) -> None:
@@ -377,7 +387,7 @@ class Readiness:
     def __init__(self, check: Callable[[], dict[str, Any]]) -> None:
         self._check = check
         self._choosing = threading.Lock()
-        self._latest: _Check | None = None
+        self._latest: _ReadinessCheck | None = None
         self._process = os.getpid()
 
     def state(self) -> dict[str, Any]:
@@ -395,13 +405,13 @@ class Readiness:
             raise copy.copy(latest.error)
         return latest.state
 
-    def _recent(self) -> _Check:
+    def _recent(self) -> _ReadinessCheck:
         """Return the running check, a recent one, or a new one."""
         with self._choosing:
             if self._process != os.getpid():  # the parent's check never ends in this process
                 self._latest, self._process = None, os.getpid()
             if self._latest is None or not self._latest.is_recent:
-                new = _Check()
+                new = _ReadinessCheck()
                 thread = threading.Thread(
                     target=new.run, args=(self._check,), name="readiness", daemon=True
                 )

@@ -1,34 +1,53 @@
-"""Hold the matrix and the evidence in memory, immutable and indexed for answers.
+"""Hold the matrix and the evidence in memory, immutable and indexed; carry them in a bundle.
 
 Of all judged runs only the latest of each kind counts. Memory grows with the number of tested
 stacks, not with the number of runs.
+
+A bundle is one file to decide offline. The file is a DSSE envelope (``payloadType``, ``payload``
+in base64, ``signatures``) with the SHA-256 of its payload; ``signatures`` is empty until bundles
+are signed. The payload is JSON with sorted keys and no time of export: the same matrix and
+evidence make the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import base64
+import binascii
+import hashlib
+import os
+import shutil
+import weakref
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix, Target, Waiver
-from compatgate.documents.convert import many_objects, to_entry, to_target, to_waiver
-from compatgate.documents.sources import did_you_mean
-from compatgate.documents.specs import Document, EntryDoc, Kind, TargetDoc, WaiverDoc
+from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix, Waiver
+from compatgate.core.request import Target
+from compatgate.core.versions import parse_version
+from compatgate.documents.convert import pause_garbage_collection, to_entry, to_target, to_waiver
+from compatgate.documents.sources import suggest_name
+from compatgate.documents.specs import Document, EntryDoc, Kind, TargetDoc, WaiverDoc, key_of
 from compatgate.errors import BadInput, NotFound, Unavailable
+from compatgate.strict_json import DECODE_ERRORS
 
 EvidenceKind = tuple[str, str, str, bool, tuple[tuple[str, str], ...]]
 """Suite, SKU, driver, whether for development, and the components: what rules compare."""
 
 
-def kind_of(run: Evidence) -> EvidenceKind:
+def evidence_kind(run: Evidence) -> EvidenceKind:
     """Return the kind of a run, which does not depend on its outcome."""
     components = tuple(sorted((name, version.text) for name, version in run.components.items()))
     return (run.suite, run.sku, run.driver.text, run.development, components)
 
 
-def newest(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:
+def keep_newest(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:
     """Return the latest judged run of each kind.
 
     Rules look for the latest run on a stack, and all runs of one kind are about the same stacks.
@@ -38,11 +57,11 @@ def newest(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Ev
         runs: in the order of their arrival.
         known: earlier runs.
     """
-    found: dict[EvidenceKind, Evidence] = {kind_of(run): run for run in known}
+    found: dict[EvidenceKind, Evidence] = {evidence_kind(run): run for run in known}
     for run in runs:
         if run.outcome == "inconclusive":
             continue
-        kind = kind_of(run)
+        kind = evidence_kind(run)
         latest = found.get(kind)
         if latest is None or run.finished >= latest.finished:
             found.pop(kind, None)
@@ -50,7 +69,7 @@ def newest(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Ev
     return tuple(found.values())
 
 
-Version = tuple[Kind, str, Document | None, int]
+DocumentVersion = tuple[Kind, str, Document | None, int]
 """Kind, name and content of a document (None: deleted), and the revision of that version."""
 
 
@@ -87,12 +106,12 @@ class Snapshot(Struct, frozen=True):
             return found
         if why := self.unusable.get(name):
             raise Unavailable(f"the target {name!r} cannot be used: {why}", field="target")
-        hint = did_you_mean(name, self.targets)
+        hint = suggest_name(name, self.targets)
         raise NotFound(f"there is no target {name!r}", field="target", value=name, hint=hint)
 
 
 def build(
-    versions: Iterable[Version],
+    versions: Iterable[DocumentVersion],
     facts: Facts,
     revision: int,
     evidence: tuple[Evidence, ...] = (),
@@ -106,10 +125,12 @@ def build(
         evidence: judged runs.
     """
     nothing = Snapshot(0, facts, Matrix(evidence=evidence))
-    return advance(nothing, versions, revision)
+    return advance_snapshot(nothing, versions, revision)
 
 
-def advance(snapshot: Snapshot, versions: Iterable[Version], revision: int) -> Snapshot:
+def advance_snapshot(
+    snapshot: Snapshot, versions: Iterable[DocumentVersion], revision: int
+) -> Snapshot:
     """Return the snapshot of a later revision; only changed documents are resolved again.
 
     Args:
@@ -126,9 +147,9 @@ def advance(snapshot: Snapshot, versions: Iterable[Version], revision: int) -> S
         waivers=dict(snapshot.waivers),
         unusable=dict(snapshot.unusable),
     )
-    with many_objects():
+    with pause_garbage_collection():
         for version in versions:
-            _set(new, *version)
+            _set_document(new, *version)
         matrix = Matrix(
             revision,
             EntryIndex(new.entries.values()),
@@ -138,7 +159,7 @@ def advance(snapshot: Snapshot, versions: Iterable[Version], revision: int) -> S
     return replace(new, matrix=matrix)
 
 
-def with_evidence(snapshot: Snapshot, runs: Iterable[Evidence], number: int) -> Snapshot:
+def add_evidence(snapshot: Snapshot, runs: Iterable[Evidence], number: int) -> Snapshot:
     """Return the snapshot with more judged runs.
 
     Args:
@@ -147,12 +168,14 @@ def with_evidence(snapshot: Snapshot, runs: Iterable[Evidence], number: int) -> 
         number: of the last run.
     """
     old = snapshot.matrix
-    found = newest(runs, old.evidence)
+    found = keep_newest(runs, old.evidence)
     matrix = Matrix(old.revision, old.entries, old.waivers, found)
     return replace(snapshot, matrix=matrix, evidence=number)
 
 
-def _set(new: Snapshot, kind: Kind, name: str, document: Document | None, revision: int) -> None:
+def _set_document(
+    new: Snapshot, kind: Kind, name: str, document: Document | None, revision: int
+) -> None:
     if kind == "Target":
         new.targets.pop(name, None)
         new.unusable.pop(name, None)
@@ -171,3 +194,206 @@ def _set(new: Snapshot, kind: Kind, name: str, document: Document | None, revisi
                 new.targets[name] = to_target(document, new.facts.gpus)
             except BadInput as error:
                 new.unusable[name] = error.detail
+
+
+BUNDLE_TYPE = "application/vnd.compatgate.bundle+json"
+BUNDLE_FORMAT = 1
+LARGEST_BUNDLE = 1024 * 1024 * 1024
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class BundledDocument(Struct, frozen=True):
+    """A document, and the revision of its version."""
+
+    document: TargetDoc | EntryDoc | WaiverDoc
+    revision: int
+
+
+class BundledRun(Struct, frozen=True):
+    """A judged run, as `compatgate.core.matrix.Evidence` in text."""
+
+    id: str
+    suite: str
+    sku: str
+    driver: str
+    components: dict[str, str]
+    outcome: Literal["passed", "failed", "inconclusive"]
+    finished: int
+    development: bool = False
+
+
+class Overlay(Struct, frozen=True):
+    """An operator's fact file."""
+
+    name: str
+    content: str
+
+
+class Payload(Struct, frozen=True):
+    """The content of a bundle.
+
+    Attributes:
+        format: version of the file format.
+        revision: of the matrix.
+        made_at: time of the revision; None: the matrix is empty.
+        facts: digest of the exporting gate's facts.
+        overlays: applied to the shipped facts, in this order.
+    """
+
+    format: int
+    revision: int
+    made_at: str | None
+    facts: str
+    overlays: tuple[Overlay, ...]
+    documents: tuple[BundledDocument, ...]
+    evidence: tuple[BundledRun, ...] = ()
+
+
+class Envelope(Struct, frozen=True, rename="camel"):
+    """The file: a DSSE envelope with the digest of its payload."""
+
+    payload_type: str
+    payload: str
+    sha256: str
+    signatures: tuple[dict[str, Any], ...] = ()
+
+
+class Bundle:
+    """A verified bundle."""
+
+    def __init__(self, payload: Payload, sha256: str) -> None:
+        self.payload = payload
+        self.sha256 = sha256
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Return this program's facts with the bundle's overlays."""
+        from compatgate.catalog import load_facts
+
+        if not self.payload.overlays:
+            return load_facts([])
+        folder = mkdtemp(prefix="compatgate-bundle-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        paths = []
+        for index, overlay in enumerate(self.payload.overlays):
+            path = Path(folder) / str(index) / os.path.basename(overlay.name)
+            path.parent.mkdir()
+            path.write_text(overlay.content)
+            paths.append(str(path))
+        return load_facts(paths)
+
+    @property
+    def facts_match(self) -> bool:
+        """Tell whether this program and the exporting gate have the same facts."""
+        return self.facts.digest == self.payload.facts
+
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot to decide on."""
+        stored = (
+            (*key_of(item.document), item.document, item.revision)
+            for item in self.payload.documents
+        )
+        evidence = tuple(_read_evidence(run) for run in self.payload.evidence)
+        return build(stored, self.facts, self.payload.revision, evidence)
+
+
+def seal_bundle(payload: Payload) -> bytes:
+    """Return a bundle as bytes; equal payloads give equal bytes."""
+    content = _encode(payload)
+    envelope = Envelope(
+        BUNDLE_TYPE, base64.b64encode(content).decode(), hashlib.sha256(content).hexdigest()
+    )
+    return msgspec.json.format(_encode(envelope), indent=1) + b"\n"
+
+
+def load_bundle(path: str | Path) -> Bundle:
+    """Read a bundle.
+
+    Raises:
+        BadInput: the file cannot be read, is not a bundle, is damaged, or has another format.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            content = stream.read(LARGEST_BUNDLE + 1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise _bundle_error(f"cannot read {path}: {reason}", path) from None
+    if len(content) > LARGEST_BUNDLE:
+        raise _bundle_error(f"{path} is larger than {LARGEST_BUNDLE} bytes", path)
+    return open_bundle(content, str(path))
+
+
+def open_bundle(content: bytes, name: str) -> Bundle:
+    """Read a bundle from bytes.
+
+    Raises:
+        BadInput: as for `load_bundle`.
+    """
+    try:
+        envelope = msgspec.json.decode(content, type=Envelope)
+    except (msgspec.MsgspecError, *DECODE_ERRORS) as error:
+        raise _bundle_error(f"{name} is not a bundle, or is truncated: {error}", name) from None
+    if envelope.payload_type != BUNDLE_TYPE:
+        raise _bundle_error(f"{name} is not a bundle: it holds {envelope.payload_type}", name)
+    try:
+        payload = base64.b64decode(envelope.payload, validate=True)
+    except (binascii.Error, ValueError):
+        raise _bundle_error(f"{name} is damaged: its payload is not base64", name) from None
+    if hashlib.sha256(payload).hexdigest() != envelope.sha256:
+        raise _bundle_error(
+            f"{name} is damaged or was tampered with: its digest does not match", name
+        )
+    return Bundle(_read_payload(payload, name), envelope.sha256)
+
+
+def _read_payload(content: bytes, name: str) -> Payload:
+    try:
+        stated = msgspec.json.decode(content, type=_PayloadFormat).format
+        if stated != BUNDLE_FORMAT:
+            hint = "use the version of compatgate that wrote the bundle, or a newer one"
+            raise BadInput(
+                f"{name} has format {stated}, expected {BUNDLE_FORMAT}", field="bundle", hint=hint
+            )
+        return msgspec.json.decode(content, type=Payload)
+    except (msgspec.MsgspecError, *DECODE_ERRORS) as error:
+        raise _bundle_error(f"{name} is not a valid bundle: {error}", name) from None
+
+
+class _PayloadFormat(Struct):
+    format: int
+
+
+def bundle_evidence(evidence: Sequence[Evidence]) -> tuple[BundledRun, ...]:
+    """Return judged runs in the form of a bundle, sorted by id."""
+    runs = [
+        BundledRun(
+            run.id,
+            run.suite,
+            run.sku,
+            run.driver.text,
+            {name: version.text for name, version in run.components.items()},
+            run.outcome,
+            run.finished,
+            run.development,
+        )
+        for run in evidence
+    ]
+    return tuple(sorted(runs, key=lambda run: run.id))
+
+
+def _read_evidence(run: BundledRun) -> Evidence:
+    return Evidence(
+        run.id,
+        run.suite,
+        run.sku,
+        parse_version("driver", run.driver),
+        {name: parse_version(name, text) for name, text in run.components.items()},
+        run.outcome,
+        run.finished,
+        run.development,
+    )
+
+
+def _bundle_error(problem: str, value: object) -> BadInput:
+    hint = "create one with: compatgate bundle export"
+    return BadInput(problem, field="bundle", value=str(value), hint=hint)

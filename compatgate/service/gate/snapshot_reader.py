@@ -20,21 +20,25 @@ from compatgate.core.facts.records import Record
 from compatgate.documents.specs import KINDS, key_of
 from compatgate.kit.clock import iso
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.bundle import (
-    FORMAT,
+from compatgate.service.gate.snapshot import (
+    BUNDLE_FORMAT,
     BundledDocument,
     Overlay,
     Payload,
+    Snapshot,
+    add_evidence,
+    advance_snapshot,
+    build,
     bundle_evidence,
+    keep_newest,
 )
-from compatgate.service.gate.snapshot import Snapshot, advance, build, newest, with_evidence
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix import revisions
 from compatgate.service.runs import evidence
 
 CHECK_SECONDS = 0.25
 """How old the latest known revision and evidence may be, in seconds."""
-_KEPT_PAST = 4
+_MOST_PAST_SNAPSHOTS = 4
 
 
 class Snapshots:
@@ -108,7 +112,7 @@ class Snapshots:
     def _refresh(self) -> Snapshot:
         began = time.monotonic()
         with self._database.reading() as session:
-            latest = evidence.with_revision(session)
+            latest = evidence.revision_and_number(session)
             if self._current is None or latest != (self._current.revision, self._current.evidence):
                 self._current = self._read(session, *latest)
                 self.on_new(self._current)
@@ -119,14 +123,16 @@ class Snapshots:
         old = self._current
         if old is None or old.revision > latest or old.evidence > number:
             # the first snapshot, or the database was replaced by an older one
-            new, known = build(documents.versions(session), self._facts, latest), 0
+            new, known = build(documents.read_versions(session), self._facts, latest), 0
         else:
             new, known = old, old.evidence
             if latest != old.revision:
-                new = advance(old, revisions.versions_since(session, old.revision), latest)
+                new = advance_snapshot(
+                    old, revisions.read_versions_since(session, old.revision), latest
+                )
         if number == known:
             return new
-        return with_evidence(new, evidence.load(session, after=known, until=number), number)
+        return add_evidence(new, evidence.load_evidence(session, after=known, until=number), number)
 
     def at(self, revision: int, number: int | None = None) -> Snapshot:
         """Return the snapshot of an older revision, with today's facts.
@@ -149,18 +155,18 @@ class Snapshots:
                 return self._past[key]
         with self._database.reading() as session:
             if revision != 0:
-                revisions.require(session, revision)
-            snapshot = build(revisions.versions_at(session, revision), self._facts, revision)
-            runs = evidence.load(session, until=number)
-            snapshot = with_evidence(snapshot, runs, number)
+                revisions.require_revision(session, revision)
+            snapshot = build(revisions.read_versions_at(session, revision), self._facts, revision)
+            runs = evidence.load_evidence(session, until=number)
+            snapshot = add_evidence(snapshot, runs, number)
         with self._refreshing:
             self._past[key] = snapshot
-            if len(self._past) > _KEPT_PAST:
+            if len(self._past) > _MOST_PAST_SNAPSHOTS:
                 self._past.popitem(last=False)
         return snapshot
 
 
-def make_payload(
+def make_bundle_payload(
     session: Session, facts: Facts, overlays: Sequence[str] | None, revision: int | None
 ) -> Payload:
     """Return the content of a bundle.
@@ -174,15 +180,15 @@ def make_payload(
     Raises:
         NotFound: there is no such revision.
     """
-    number = revisions.latest(session) if revision is None else revision
-    made_at = iso(revisions.require(session, number).made_at) if number else None
+    number = revisions.latest_revision(session) if revision is None else revision
+    made_at = iso(revisions.require_revision(session, number).made_at) if number else None
     found = [
         BundledDocument(document, made)
-        for document, made in revisions.documents_at(session, number)
+        for document, made in revisions.read_documents_at(session, number)
     ]
     found.sort(key=lambda item: (KINDS.index(key_of(item.document)[0]), key_of(item.document)[1]))
     return Payload(
-        format=FORMAT,
+        format=BUNDLE_FORMAT,
         revision=number,
         made_at=made_at,
         facts=facts.digest,
@@ -191,5 +197,5 @@ def make_payload(
             for overlay in open_library(overlays).overlays
         ),
         documents=tuple(found),
-        evidence=bundle_evidence(newest(evidence.load(session))),
+        evidence=bundle_evidence(keep_newest(evidence.load_evidence(session))),
     )

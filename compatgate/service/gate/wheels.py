@@ -22,26 +22,26 @@ from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.records import Record
 from compatgate.core.package_finder import OpenPackage, open_packages, release_of
+from compatgate.core.rule import Verdict
 from compatgate.core.rules.packages import package_open
 from compatgate.core.stack import parse_stack
-from compatgate.core.verdict import Verdict
 from compatgate.discovery.registry.limits import ImageOptions
-from compatgate.discovery.wheels.measure import MeasureOptions, toolkits_of_ptx
+from compatgate.discovery.wheels.measure import MeasureOptions, list_ptx_toolkits
 from compatgate.discovery.wheels.on_demand import (
     MeasureResult,
     WheelSources,
+    build_request,
     explain_failure,
-    find_known,
-    find_or_measure,
-    request_of,
+    find_or_measure_package,
+    find_record,
 )
 from compatgate.errors import CompatgateError
 
 _FIRST_PAUSE_S = 30.0
 _LONGEST_PAUSE_S = 3600.0
-_MOST_FAILED = 1024
-_MEASURING = "its wheel is being measured: ask again"
-_FULL = "other wheels are being measured: ask again later"
+_MOST_FAILURES = 1024
+_MEASURING_TEXT = "its wheel is being measured: ask again"
+_QUEUE_FULL_TEXT = "other wheels are being measured: ask again later"
 _log = logging.getLogger("compatgate.gate")
 
 
@@ -85,7 +85,7 @@ class _Failure(Struct):
     until: float
 
 
-class Wheels:
+class WheelMeasurer:
     """A background measurer of wheels; any number of threads may use it.
 
     Args:
@@ -137,9 +137,9 @@ class Wheels:
     def _state(self, package: OpenPackage) -> Record | str:
         """Return a stored record of this or another process, or why there is none."""
         try:
-            known = find_known(request_of(package), self._sources, self._options, aged=False)
+            known = find_record(build_request(package), self._sources, self._options, aged=False)
         except CompatgateError as error:
-            return explain_failure(error, request_of(package))
+            return explain_failure(error, build_request(package))
         except ValueError:  # the version cannot exist on an index
             known = None
         if known:
@@ -155,14 +155,14 @@ class Wheels:
             if package in self._under_way:
                 if not self._threads:
                     self._start_thread()
-                return _MEASURING
+                return _MEASURING_TEXT
             if len(self._waiting) >= self._settings.waiting:
-                return _FULL
+                return _QUEUE_FULL_TEXT
             self._under_way.add(package)
             self._waiting.append(package)
             if self._threads < self._settings.at_once:
                 self._start_thread()
-        return _MEASURING
+        return _MEASURING_TEXT
 
     def _start_thread(self) -> None:
         """Start one more thread, if the system has one."""
@@ -181,7 +181,7 @@ class Wheels:
                     self._threads -= 1
                     return
                 package = self._waiting.popleft()
-            found = find_or_measure(request_of(package), self._sources, self._options)
+            found = find_or_measure_package(build_request(package), self._sources, self._options)
             try:
                 if found.record is not None:
                     self._know([found.record])
@@ -201,7 +201,7 @@ class Wheels:
                 longest = _LONGEST_PAUSE_S
                 until = time.monotonic() + (min(pause, longest) if found.transient else longest)
                 self._failed[package] = _Failure(found.why, tries, until)
-                if len(self._failed) > _MOST_FAILED:
+                if len(self._failed) > _MOST_FAILURES:
                     self._failed.popitem(last=False)
 
     @cached_property
@@ -212,5 +212,5 @@ class Wheels:
 
     @property
     def _options(self) -> MeasureOptions:
-        toolkits = toolkits_of_ptx(self._toolkits) if self._toolkits else {}
+        toolkits = list_ptx_toolkits(self._toolkits) if self._toolkits else {}
         return MeasureOptions(toolkits=toolkits, cache=self._settings.cache)

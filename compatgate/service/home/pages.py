@@ -13,7 +13,7 @@ from flask import request
 from msgspec import Meta, Struct
 
 from compatgate.core.evaluate import evaluate
-from compatgate.core.matrix import Pool, Target
+from compatgate.core.request import Pool, Target
 from compatgate.core.rules import RULES
 from compatgate.core.rules.driver import driver_branch_eol
 from compatgate.core.stack import Stack
@@ -21,24 +21,23 @@ from compatgate.errors import NotFound
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.matrix.fits import Fits, fits_of
-from compatgate.service.runs.freshness import freshness
+from compatgate.service.matrix.pairs import FitCache, shared_fit_cache
+from compatgate.service.runs.evidence import assess_freshness
 from compatgate.service.runs.models import RunRow
-from compatgate.service.waivers.service import countdowns
-from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
-from compatgate.service.web.rendering import NAVIGATION
+from compatgate.service.waivers.service import list_countdowns
+from compatgate.service.web.page import NAVIGATION, HtmlPage, PageRequest, Redirect, page
 
 Level = Literal["fail", "warn"]
-About = Literal["target", "entry", "waiver", "run", "baseline", "drift"]
+NoticeSubject = Literal["target", "entry", "waiver", "run", "baseline", "drift"]
 _LEVELS: tuple[Level, ...] = ("fail", "warn")
-_LATELY = timedelta(days=1)
-_RUNS: dict[str, Level] = {
+_RUN_AGE = timedelta(days=1)
+_RUN_LEVELS: dict[str, Level] = {
     "failed": "fail",
     "inconclusive": "warn",
     "error": "warn",
     "timeout": "warn",
 }
-_ENDED = {
+_RUN_TEXTS = {
     "failed": "failed",
     "inconclusive": "was inconclusive",
     "error": "could not be run",
@@ -57,12 +56,12 @@ class Notice(Struct, frozen=True):
     """
 
     level: Level
-    about: About
+    about: NoticeSubject
     name: str
     message: str
 
 
-def attention(snapshot: Snapshot, fits: Fits, now: datetime, seconds: float) -> list[Notice]:
+def list_notices(snapshot: Snapshot, fits: FitCache, now: datetime, seconds: float) -> list[Notice]:
     """Return the notices of matrix, evidence and facts, worst first.
 
     Args:
@@ -74,27 +73,29 @@ def attention(snapshot: Snapshot, fits: Fits, now: datetime, seconds: float) -> 
     found = [
         *(Notice("fail", "target", name, f"cannot be used: {why}")
           for name, why in snapshot.unusable.items()),
-        *_evidence(snapshot, now),
-        *_broken(snapshot, fits, now, seconds),
-        *_waivers(snapshot, now.date()),
-        *_drivers(snapshot, now),
+        *_evidence_notices(snapshot, now),
+        *_entry_notices(snapshot, fits, now, seconds),
+        *_waiver_notices(snapshot, now.date()),
+        *_driver_notices(snapshot, now),
     ]  # fmt: skip
     return sorted(found, key=lambda notice: _LEVELS.index(notice.level))
 
 
-def _evidence(snapshot: Snapshot, now: datetime) -> Iterator[Notice]:
+def _evidence_notices(snapshot: Snapshot, now: datetime) -> Iterator[Notice]:
     """Yield notices on required evidence that failed, is stale or is missing."""
     for target in snapshot.targets.values():
         if not target.policy.canary.require:
             continue
-        for one in freshness(target, snapshot.matrix.evidence, now.timestamp()):
+        for one in assess_freshness(target, snapshot.matrix.evidence, now.timestamp()):
             if one.required and one.state != "passed":
                 level: Level = "fail" if one.state == "failed" else "warn"
                 where = f"suite {one.suite} on {one.sku}, driver {one.driver}"
                 yield Notice(level, "target", target.name, f"{where}: {one.why}")
 
 
-def _broken(snapshot: Snapshot, fits: Fits, now: datetime, seconds: float) -> Iterator[Notice]:
+def _entry_notices(
+    snapshot: Snapshot, fits: FitCache, now: datetime, seconds: float
+) -> Iterator[Notice]:
     """Yield notices on blessed entries that the vendors' facts fail."""
     deadline = time.monotonic() + seconds
     for target in snapshot.targets.values():
@@ -116,24 +117,26 @@ def _broken(snapshot: Snapshot, fits: Fits, now: datetime, seconds: float) -> It
                     break
 
 
-def _waivers(snapshot: Snapshot, today: date) -> Iterator[Notice]:
-    for one in countdowns(snapshot.matrix.waivers, today):
+def _waiver_notices(snapshot: Snapshot, today: date) -> Iterator[Notice]:
+    for one in list_countdowns(snapshot.matrix.waivers, today):
         if one.state == "soon":
             end = "today" if one.days == 0 else f"in {one.days} days"
             message = f"ends {end}; owner: {one.waiver.owner}"
             yield Notice("warn", "waiver", one.waiver.name, message)
 
 
-def _drivers(snapshot: Snapshot, now: datetime) -> Iterator[Notice]:
+def _driver_notices(snapshot: Snapshot, now: datetime) -> Iterator[Notice]:
     """Yield notices on driver branches at or near their end of life."""
     said: dict[tuple[str, str], str | None] = {}
     for target in snapshot.targets.values():
-        messages = dict.fromkeys(_of_pool(snapshot, pool, now, said) for pool in target.pools)
+        messages = dict.fromkeys(
+            _driver_warning(snapshot, pool, now, said) for pool in target.pools
+        )
         for message in filter(None, messages):
             yield Notice("warn", "target", target.name, message)
 
 
-def _of_pool(
+def _driver_warning(
     snapshot: Snapshot, pool: Pool, now: datetime, said: dict[tuple[str, str], str | None]
 ) -> str | None:
     key = (pool.driver.text if pool.driver else "", pool.os)
@@ -149,7 +152,7 @@ def _of_pool(
     return said[key]
 
 
-def of_runs(runs: Iterable[RunRow], now: datetime) -> Iterator[Notice]:
+def run_notices(runs: Iterable[RunRow], now: datetime) -> Iterator[Notice]:
     """Yield notices on runs of the last day that did not pass and were not repeated since.
 
     Args:
@@ -172,16 +175,16 @@ def of_runs(runs: Iterable[RunRow], now: datetime) -> Iterator[Notice]:
         if run.state == "cancelled" or key in seen:
             continue
         seen.add(key)
-        level = _RUNS.get(run.state)
-        if level and run.finished_at and now - run.finished_at <= _LATELY:
+        level = _RUN_LEVELS.get(run.state)
+        if level and run.finished_at and now - run.finished_at <= _RUN_AGE:
             where = run.target or run.on_host or run.host or "its host"
             reason = f": {run.reason}" if run.reason else ""
             yield Notice(
-                level, "run", run.id, f"{run.suite} on {where} {_ENDED[run.state]}{reason}"
+                level, "run", run.id, f"{run.suite} on {where} {_RUN_TEXTS[run.state]}{reason}"
             )
 
 
-def counted(notices: Iterable[Notice]) -> dict[Level, int]:
+def count_levels(notices: Iterable[Notice]) -> dict[Level, int]:
     """Count notices by level."""
     levels = [notice.level for notice in notices]
     return {level: levels.count(level) for level in _LEVELS}
@@ -191,11 +194,11 @@ _SECONDS = 0.05
 _DAYS = 14
 _WEEK = 7
 _MOST_NOTICES = 8
-_LOOKED_AT = 60
+_MOST_VERDICTS = 60
 _LATEST_RUNS = 60
 """Most finished runs to check, the newest."""
-_SHOWN, _MOST_SHOWN = 25, 1000
-_ROOMS = {
+_USUAL_NOTICES, _ALL_NOTICES = 25, 1000
+_SUBJECT_PATHS = {
     "target": "targets",
     "entry": "entries",
     "waiver": "waivers",
@@ -214,53 +217,53 @@ class HomeQuery(Struct, frozen=True, forbid_unknown_fields=True):
 def show_home(ask: PageRequest[HomeQuery]) -> HtmlPage:
     """Show the home page."""
     snapshot, now = ask.gate.snapshot(), clock.now()
-    notices = attention(snapshot, fits_of(ask.gate.facts), now, _SECONDS)
-    notices = [*_of_runs(ask), *notices, *_of_nodes(ask)]
+    notices = list_notices(snapshot, shared_fit_cache(ask.gate.facts), now, _SECONDS)
+    notices = [*_staging_notices(ask), *notices, *_node_notices(ask)]
     notices.sort(key=lambda one: one.level != "fail")
-    shown = _MOST_SHOWN if ask.query.all else _SHOWN
+    shown = _ALL_NOTICES if ask.query.all else _USUAL_NOTICES
     statuses = [entry.status for entry in snapshot.entries.values()]
     days = ask.gate.history.decisions_per_day(_DAYS)
     context = {
         "notices": notices[:shown],
         "everything": ask.query.all,
         "more": max(0, len(notices) - shown),
-        "levels": counted(notices),
-        "place": _place,
+        "levels": count_levels(notices),
+        "place": _notice_link,
         "targets": len(snapshot.documents),
         "nodes": sum(pool.count for t in snapshot.targets.values() for pool in t.pools),
         "statuses": {name: statuses.count(name) for name in ("blessed", "candidate", "deprecated")},
         "entries": len(statuses),
         "counted": days,
         "today": days.days[-1],
-        "denied": _denied(ask),
+        "denied": _list_denied_stacks(ask),
         "week": _WEEK,
     }
     return HtmlPage("home.html", "Home", context)
 
 
-def _place(notice: Notice) -> str:
+def _notice_link(notice: Notice) -> str:
     if notice.about == "drift":
         return link("drift", target=notice.name)
-    return link(_ROOMS[notice.about], notice.name)
+    return link(_SUBJECT_PATHS[notice.about], notice.name)
 
 
-def _of_nodes(ask: PageRequest[Any]) -> Iterator[Notice]:
+def _node_notices(ask: PageRequest[Any]) -> Iterator[Notice]:
     """Yield notices on drifted nodes, at most a minute old."""
     for one in ask.gate.nodes.lately.drifted()[:_MOST_NOTICES]:
         yield Notice("warn", "drift", one.target, one.brief)
 
 
-def _of_runs(ask: PageRequest[Any]) -> Iterator[Notice]:
+def _staging_notices(ask: PageRequest[Any]) -> Iterator[Notice]:
     """Yield notices on runs that contradict entries, failed runs, and proposed baselines."""
     for warning in ask.gate.runs.warnings():
         yield Notice("fail", "entry", warning.entry, f"{warning.message} ({warning.run})")
-    yield from of_runs(ask.gate.runs.list(state="ended", limit=_LATEST_RUNS).items, clock.now())
+    yield from run_notices(ask.gate.runs.list(state="ended", limit=_LATEST_RUNS).items, clock.now())
     for one in ask.gate.baselines.list(state="proposed", limit=_MOST_NOTICES).items:
         message = f"{one.metric} of {one.workload} on {one.sku} needs approval"
         yield Notice("warn", "baseline", str(one.id), message)
 
 
-class Denied(Struct, frozen=True):
+class DeniedStack(Struct, frozen=True):
     """A denied stack on a target, in any image.
 
     Attributes:
@@ -275,10 +278,10 @@ class Denied(Struct, frozen=True):
     why: str
 
 
-def _denied(ask: PageRequest[Any]) -> list[Denied]:
+def _list_denied_stacks(ask: PageRequest[Any]) -> list[DeniedStack]:
     """Return the most denied stacks of the week; images with the same stack count together."""
-    found: dict[bytes, Denied] = {}
-    for row in ask.gate.history.most_denied(_WEEK, limit=_LOOKED_AT):
+    found: dict[bytes, DeniedStack] = {}
+    for row in ask.gate.history.most_denied(_WEEK, limit=_MOST_VERDICTS):
         try:
             verdict = ask.gate.show_verdict(row.verdict_id)
         except NotFound:  # deleted since
@@ -288,7 +291,7 @@ def _denied(ask: PageRequest[Any]) -> list[Denied]:
         key = msgspec.json.encode([row.target, verdict["stack"], verdict["pools"]])
         known = found.get(key)
         count = row.count + (known.count if known else 0)
-        found[key] = Denied(count, row.target, verdict["stack"], row.verdict_id, why)
+        found[key] = DeniedStack(count, row.target, verdict["stack"], row.verdict_id, why)
     return sorted(found.values(), key=lambda one: -one.count)[:_MOST_NOTICES]
 
 
@@ -315,11 +318,11 @@ class SearchHit(Struct, frozen=True):
 def search(ask: PageRequest[SearchQuery]) -> HtmlPage | Redirect:
     """Search pages, targets, entries, waivers, nodes, runs, verdicts and rules."""
     word = ask.query.q.strip()
-    found = list(_matching(ask, word)) if word else []
+    found = list(_find_hits(ask, word)) if word else []
     return HtmlPage("search.html", "Search", {"word": word, "found": found})
 
 
-def _matching(ask: PageRequest[Any], word: str) -> Iterator[SearchHit]:
+def _find_hits(ask: PageRequest[Any], word: str) -> Iterator[SearchHit]:
     if _VERDICT.fullmatch(word):
         yield SearchHit(word, "verdict", link("verdicts", word))
     if _RUN.fullmatch(word):
@@ -332,7 +335,7 @@ def _matching(ask: PageRequest[Any], word: str) -> Iterator[SearchHit]:
         for item in group.items
         if ask.principal.may(item.scope)
     ]
-    yield from _first((one for one in pages if folded in one.name.casefold()), _MOST_HITS)
+    yield from _take_first((one for one in pages if folded in one.name.casefold()), _MOST_HITS)
     for kind, names in (
         ("targets", snapshot.documents),
         ("entries", snapshot.entries),
@@ -350,10 +353,10 @@ def _matching(ask: PageRequest[Any], word: str) -> Iterator[SearchHit]:
         for rule in RULES
         if folded in f"{rule.id} {rule.name}".casefold()
     )
-    yield from _first(rules, _MOST_HITS)
+    yield from _take_first(rules, _MOST_HITS)
 
 
-def _first(found: Iterable[SearchHit], most: int) -> list[SearchHit]:
+def _take_first(found: Iterable[SearchHit], most: int) -> list[SearchHit]:
     return [one for one, _ in zip(found, range(most), strict=False)]
 
 

@@ -1,33 +1,26 @@
-"""Run ``compatgate matrix``: import, export, compare and show the blessed matrix.
+"""Run ``compatgate matrix``: describe its actions; list, show and delete documents; show revisions.
 
-``packages-report`` shows the decisions and entries that ``packages: enforce`` would stop.
+Importing, exporting and comparing files, and the packages report, are in `cli_files`.
 """
 
 from __future__ import annotations
 
-import sys
+import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from compatgate.core.verdict import EXIT_ALLOWED, EXIT_DENIED, EXIT_NO_DECISION
-from compatgate.kit.cli.options import add_authorship, add_format, add_limit, read_moment
-from compatgate.kit.cli.output import print_json, seconds, table
-from compatgate.kit.cli.parser import positive
-from compatgate.kit.cli.terminal import printable, width_of, wrap
-from compatgate.service.cli.gate import add_place, perform
+from compatgate.errors import BadInput, NotFound
+from compatgate.kit.cli.options import add_authorship, add_format, add_limit, read_moment, reason_of
+from compatgate.kit.cli.output import format_json_time, print_json, print_table
+from compatgate.kit.cli.parser import positive_count
+from compatgate.kit.cli.terminal import strip_controls
+from compatgate.service.gate_client import Body, add_place, ask, ask_all, run_action
 from compatgate.service.matrix.schemas import DAYS, DECISIONS
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
     from compatgate.client import Client
-    from compatgate.service.matrix.schemas import (
-        OpenPackageBody,
-        PackagesReportBody,
-        PackagesTargetBody,
-    )
 
 _EXAMPLES = """\
 examples:
@@ -39,7 +32,7 @@ examples:
   compatgate matrix export --at 41 -o matrix.yaml
 """
 _KINDS = ("entry", "waiver", "target")
-_FILES = 'YAML or JSON files, folders of them, or "-" for standard input'
+_FILES_HELP = 'YAML or JSON files, folders of them, or "-" for standard input'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _import_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE|DIR|-", help=_FILES)
+    parser.add_argument("files", nargs="+", metavar="FILE|DIR|-", help=_FILES_HELP)
     parser.add_argument("--dry-run", action="store_true", help="show what would change")
     add_authorship(parser)
     add_format(parser)
@@ -88,7 +81,7 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _diff_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="*", metavar="FILE|DIR|-", help=f"{_FILES}; or --from")
+    parser.add_argument("files", nargs="*", metavar="FILE|DIR|-", help=f"{_FILES_HELP}; or --from")
     parser.add_argument(
         "--from", dest="older", metavar="REVISION|TIME", help="older revision or time"
     )
@@ -153,21 +146,21 @@ def run(args: argparse.Namespace) -> int:
         NotFound: there is no such document or revision.
         Conflict: other documents name the target to delete.
     """
-    from compatgate.service.matrix import cli_files, cli_views
-    from compatgate.service.matrix.cli import run_packages
+    from compatgate.service.matrix import cli_files
+    from compatgate.service.matrix.cli_files import run_packages
 
     if args.action == "example":
-        return cli_files.example()
-    return perform(
+        return cli_files.print_example()
+    return run_action(
         args,
         {
             "import": cli_files.import_files,
-            "export": cli_files.export,
-            "diff": cli_files.diff,
-            "list": cli_views.show_list,
-            "show": cli_views.show,
-            "delete": cli_views.delete,
-            "log": cli_views.log,
+            "export": cli_files.export_matrix,
+            "diff": cli_files.diff_matrix,
+            "list": show_list,
+            "show": show_document,
+            "delete": delete_document,
+            "log": show_log,
             "packages-report": run_packages,
         },
         making=["import"],
@@ -196,7 +189,7 @@ def add_packages_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--decisions",
-        type=positive,
+        type=positive_count,
         metavar="N",
         default=DECISIONS,
         help=f"check at most N decisions, the newest (default: {DECISIONS})",
@@ -204,81 +197,223 @@ def add_packages_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
 
 
-def run_packages(args: argparse.Namespace, gate: Client) -> int:
-    """Print the report.
+_RUN_MEMBERS = ("warnings", "promotion")
+"""Members of an entry that come from canary runs."""
+_STORAGE_MEMBERS = ("revision", "created_at", "updated_at", *_RUN_MEMBERS)
+"""Members of an answer that do not belong to the document."""
+_FILTERS = {
+    "entries": ("target", "status", "component", "search"),
+    "targets": ("search",),
+    "waivers": ("target", "owner", "search"),
+}
 
-    Returns:
-        0: enforce would stop nothing; 1: it would stop something; 3: unknown.
 
-    Raises:
-        BadInput: ``--since`` is not a time.
-        NotFound: there is no such target.
-    """
-    since = read_moment(args.since, "--since")
-    found = gate.packages_report(target=args.target, since=since, decisions=args.decisions)
+def show_list(args: argparse.Namespace, gate: Client) -> int:
+    """Run ``matrix list``."""
+    from compatgate.client.operations import Operations
+
+    listing: Any = {
+        "entries": Operations.list_entries,
+        "targets": Operations.list_targets,
+        "waivers": Operations.list_waivers,
+    }[args.kind]
+    found = ask_all(gate, args.limit, listing, **_read_filters(args))
     if args.format == "json":
-        print_json(msgspec.to_builtins(found))
+        print_json([_drop_members(_RUN_MEMBERS, body) for body in found])
+        return 0
+    head, cells = _COLUMNS[args.kind]
+    print_table(head, map(cells, found), empty=f"no {args.kind}")
+    return 0
+
+
+def _read_filters(args: argparse.Namespace) -> dict[str, Any]:
+    filters: dict[str, Any] = {}
+    for name in ("target", "status", "component", "owner", "search"):
+        value = getattr(args, name)
+        if value is None:
+            continue
+        if name not in _FILTERS[args.kind]:
+            hint = f"filter {args.kind} by {', '.join(_FILTERS[args.kind])}"
+            raise BadInput(f"{args.kind} have no {name}", field=f"--{name}", value=value, hint=hint)
+        filters[name] = _canonical_name(value) if name == "component" else value
+    return filters
+
+
+def _canonical_name(component: str) -> str:
+    from compatgate.core.components import resolve_component
+
+    try:
+        return resolve_component(component).component.name
+    except BadInput as error:
+        error.field = "--component"
+        raise
+
+
+def _drop_members(names: Iterable[str], body: Body) -> Body:
+    return {name: value for name, value in body.items() if name not in names}
+
+
+def drop_storage_members(body: Body) -> Body:
+    """Return the document of an answer in the form of files."""
+    return _drop_members(_STORAGE_MEMBERS, body)
+
+
+def _document_name(body: Body) -> str:
+    return str(body["metadata"]["name"])
+
+
+def _entry_row(entry: Body) -> tuple[object, ...]:
+    spec = entry["spec"]
+    components = " ".join(f"{name} {text}" for name, text in spec["components"].items())
+    return (
+        _document_name(entry),
+        spec["status"],
+        ",".join(spec["targets"]),
+        entry["revision"],
+        components,
+    )
+
+
+def _target_row(target: Body) -> tuple[object, ...]:
+    spec = target["spec"]
+    pools = " ".join(f"{pool['gpu']}/{pool['driver']}" for pool in spec["pools"])
+    return (_document_name(target), spec["policy"]["mode"], target["revision"], pools)
+
+
+def _waiver_row(waiver: Body) -> tuple[object, ...]:
+    spec = waiver["spec"]
+    rules, targets = ",".join(spec["rules"]), ",".join(spec["targets"])
+    return (
+        _document_name(waiver),
+        rules,
+        targets,
+        spec["owner"],
+        spec["expires"],
+        waiver["revision"],
+    )
+
+
+_COLUMNS = {
+    "entries": (("entry", "status", "targets", "revision", "components"), _entry_row),
+    "targets": (("target", "mode", "revision", "pools"), _target_row),
+    "waivers": (("waiver", "rules", "targets", "owner", "expires", "revision"), _waiver_row),
+}
+
+
+def show_document(args: argparse.Namespace, gate: Client) -> int:
+    """Run ``matrix show``."""
+    import msgspec
+
+    from compatgate.documents.text import to_yaml
+    from compatgate.service.runs.promotion import EntryRemarks
+
+    found = _find_documents(args, gate)
+    if args.format == "json":
+        print_json(found)
+        return 0
+    print(to_yaml(map(drop_storage_members, found)), end="")
+    for body in found:
+        for line in msgspec.convert(body, EntryRemarks).lines():
+            print(f"# {strip_controls(line)}")
+    return 0
+
+
+def delete_document(args: argparse.Namespace, gate: Client) -> int:
+    """Run ``matrix delete``."""
+    from compatgate.client.operations import Operations
+
+    found = _find_documents(args, gate)
+    if len(found) > 1:
+        kinds = " and ".join(body["kind"] for body in found)
+        what = f"{args.name!r} names several documents: {kinds}"
+        raise BadInput(what, field="name", value=args.name, hint="choose one with --kind")
+    kind, name = found[0]["kind"], _document_name(found[0])
+    delete = {
+        "Entry": Operations.delete_entry,
+        "Waiver": Operations.delete_waiver,
+        "Target": Operations.delete_target,
+    }[kind]
+    revision = ask(gate, delete, name, reason=reason_of(args, f"matrix delete {name}"))["revision"]
+    if args.format == "json":
+        print_json({"kind": kind, "name": name, "revision": revision})
     else:
-        print("\n".join(_packages_text(found, args.target, width_of(sys.stdout))))
-    return _packages_status(found)
+        print(f"- {kind} {name}\nrevision {revision}: 1 deleted")
+    return 0
 
 
-def _packages_status(found: PackagesReportBody) -> int:
-    if any(target.stopped or target.stopped_entries for target in found.targets):
-        return EXIT_DENIED
-    unseen = any(target.open or _saw_nothing(target) for target in found.targets)
-    return EXIT_NO_DECISION if unseen or not found.complete else EXIT_ALLOWED
+def _find_documents(args: argparse.Namespace, gate: Client) -> list[Body]:
+    from compatgate.client.operations import Operations
+
+    show: dict[str, Any] = {
+        "entry": Operations.show_entry,
+        "waiver": Operations.show_waiver,
+        "target": Operations.show_target,
+    }
+    if args.kind:
+        return [ask(gate, show[args.kind], args.name)]
+    found, hints = [], []
+    for kind in _KINDS:
+        try:
+            found.append(ask(gate, show[kind], args.name))
+        except NotFound as error:
+            hints.append(error.hint)
+    if not found:
+        hint = next((hint for hint in hints if hint.startswith("did you mean")), "")
+        what = f"there is no entry, waiver or target {args.name!r}"
+        raise NotFound(what, field="name", value=args.name, hint=hint)
+    return found
 
 
-def _saw_nothing(target: PackagesTargetBody) -> bool:
-    return not (target.decisions or target.entries)
+def show_log(args: argparse.Namespace, gate: Client) -> int:
+    """Run ``matrix log``."""
+    from compatgate.client.operations import Operations
 
-
-def _packages_text(found: PackagesReportBody, asked: str | None, width: int) -> Iterator[str]:
-    if not found.targets:
-        yield f"{asked or 'every target'} enforces packages: nothing to report"
-        return
-    for target in found.targets:
-        yield from _target(target, width)
-        yield ""
-    which = "every decision" if found.complete else "the newest decisions, not every one,"
-    yield f"{which} since {seconds(found.since)}; matrix revision {found.matrix_revision}"
-
-
-def _target(target: PackagesTargetBody, width: int) -> Iterator[str]:
-    head = f"{printable(target.target)} (mode {target.mode}): "
-    if _saw_nothing(target):
-        yield from wrap(head + "no decisions and no entries to check", width)
-    else:
-        entries = f"{len(target.stopped_entries)} of {_entries(target.entries)}"
-        decisions = f"{target.stopped} of {target.decisions} decisions"
-        yield from wrap(f"{head}enforce would stop {decisions} and {entries}", width)
-    for reason in target.open:
-        yield from _indented(f"not checked: {reason}", width, "  ")
-    for package in target.packages:
-        yield ""
-        yield from _package(package, width)
-
-
-def _entries(count: int) -> str:
-    return f"{count} entr{'y' if count == 1 else 'ies'}"
-
-
-def _package(package: OpenPackageBody, width: int) -> Iterator[str]:
-    yield f"  {printable(package.package)} {printable(package.version)}  {', '.join(package.rules)}"
-    yield from _indented(package.message, width, "    ")
-    rows: list[tuple[str, Any]] = [
-        ("decisions", f"{package.decisions}, of which enforce would stop {package.stopped}"),
-        ("first seen", seconds(package.first)),
-        ("last seen", seconds(package.last)),
-        ("verdicts", ", ".join(package.verdicts)),
-        ("entries", ", ".join(package.entries)),
+    if args.revision is not None:
+        return _show_revision(args, gate)
+    found = ask_all(
+        gate,
+        args.limit,
+        Operations.list_revisions,
+        name=args.name,
+        since=read_moment(args.since, "--since"),
+        until=read_moment(args.until, "--until", end_of_day=True),
+    )
+    if args.format == "json":
+        print_json(found)
+        return 0
+    keys = ("number", "made_at", "author", "action", "count", "reason")
+    rows = [
+        [format_json_time(row[key]) if key == "made_at" else row[key] for key in keys]
+        for row in found
     ]
-    shown = [(name, printable(str(value))) for name, value in rows if value]
-    yield from (f"    {line}" for line in table(shown[0], shown[1:]).splitlines())
-    for way in package.todo:
-        yield from _indented(f"to do: {way}", width, "    ")
+    head = ("revision", "made", "author", "action", "documents", "reason")
+    print_table(head, rows, empty="no revisions")
+    return 0
 
 
-def _indented(text: str, width: int, indent: str) -> Iterator[str]:
-    return (f"{indent}{line}" for line in wrap(printable(text), max(width - len(indent), 30)))
+def _show_revision(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+
+    row = ask(gate, Operations.show_revision, args.revision)
+    if args.format == "json":
+        print_json(row)
+        return 0
+    made = format_json_time(row["made_at"])
+    print(f"revision {row['number']}, {made}, {row['author']}: {row['reason']}")
+    print_changes(row["changes"])
+    return 0
+
+
+_ACTION_SIGNS = {"create": "+", "change": "~", "delete": "-"}
+
+
+def print_changes(changes: Iterable[Body]) -> None:
+    """Print changes as text: one line per document, one line per field."""
+    for change in changes:
+        print(f"{_ACTION_SIGNS[change['action']]} {change['kind']} {change['name']}")
+        for field in change["fields"]:
+            print(f"    {field['path']}: {_to_text(field['before'])} -> {_to_text(field['after'])}")
+
+
+def _to_text(value: Any) -> str:
+    return "(none)" if value is None else json.dumps(value, ensure_ascii=False)

@@ -1,40 +1,49 @@
-"""Import, export and compare files of the matrix.
+"""Import, export and compare files of the matrix; report packages.
 
 All files are sent as one text, so that they make one revision; mistakes name file and line.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
+from compatgate.core.rule import EXIT_ALLOWED, EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.documents.sources import DocumentProblem, Problems, Source, read_paths
-from compatgate.documents.text import as_yaml, read_nodes, to_json, to_yaml
+from compatgate.documents.text import convert_json, read_nodes, to_json, to_yaml
 from compatgate.errors import BadInput, CompatgateError, ManyProblems
-from compatgate.kit.cli.options import reason_of, revision_or_time
-from compatgate.kit.cli.output import print_json, write_output
-from compatgate.service.cli.gate import Body, ask
+from compatgate.kit.cli.options import read_moment, reason_of, revision_or_time
+from compatgate.kit.cli.output import format_table, format_time, print_json, write_output
+from compatgate.kit.cli.terminal import strip_controls, width_of, wrap
+from compatgate.service.gate_client import Body, ask
+from compatgate.service.matrix.cli import print_changes
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
     from datetime import datetime
 
     from compatgate.client import Client
+    from compatgate.service.matrix.schemas import (
+        OpenPackageBody,
+        PackagesReportBody,
+        PackagesTargetBody,
+    )
 
-FILE = "<files>"
+JOINED_NAME = "<files>"
 """Name of the joined text in errors of the gate."""
-_PLACE = re.compile(re.escape(FILE) + r":(\d+)")
-_BEGUN = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*(---(?:\s|$)|%)")
+_LINE_REFERENCE = re.compile(re.escape(JOINED_NAME) + r":(\d+)")
+_DOCUMENT_START = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*(---(?:\s|$)|%)")
 """The start of a text that has its own document marker."""
 
 
-class Together(Struct, frozen=True):
+class JoinedFiles(Struct, frozen=True):
     """Several files, joined to one text.
 
     Attributes:
@@ -46,14 +55,14 @@ class Together(Struct, frozen=True):
     text: str
     files: tuple[str, ...]
     starts: tuple[int, ...]
-    file: str = FILE
+    file: str = JOINED_NAME
 
     def locate_errors(self, error: ManyProblems) -> ManyProblems:
         """Return the error with the files and lines of its mistakes."""
         return ManyProblems(error.problem, [self._locate(problem) for problem in error.problems])
 
     def _locate(self, problem: CompatgateError) -> CompatgateError:
-        if not isinstance(problem, DocumentProblem) or problem.file != FILE:
+        if not isinstance(problem, DocumentProblem) or problem.file != JOINED_NAME:
             return problem
         file, line = self.locate_line(problem.line or 1)
         moved = DocumentProblem(
@@ -73,32 +82,32 @@ class Together(Struct, frozen=True):
         return self.files[index], line - self.starts[index] + 1
 
     def _locate_text(self, text: str) -> str:
-        return _PLACE.sub(lambda m: ":".join(map(str, self.locate_line(int(m[1])))), text)
+        return _LINE_REFERENCE.sub(lambda m: ":".join(map(str, self.locate_line(int(m[1])))), text)
 
 
-def join(sources: Sequence[Source]) -> Together:
+def join_files(sources: Sequence[Source]) -> JoinedFiles:
     """Join several files to one text; each file starts a new document.
 
     Raises:
         ManyProblems: syntax errors, which would hide mistakes in later files.
     """
-    _check(sources)
+    _check_syntax(sources)
     parts: list[str] = []
     starts: list[int] = []
     line = 1
     for source in sources:
-        text = as_yaml(source.text)
+        text = convert_json(source.text)
         if parts:
-            between = "\n...\n" if _BEGUN.match(text) else "\n...\n---\n"
+            between = "\n...\n" if _DOCUMENT_START.match(text) else "\n...\n---\n"
             parts.append(between)
             line += between.count("\n")
         starts.append(line)
         parts.append(text)
         line += text.count("\n")
-    return Together("".join(parts), tuple(source.file for source in sources), tuple(starts))
+    return JoinedFiles("".join(parts), tuple(source.file for source in sources), tuple(starts))
 
 
-def _check(sources: Sequence[Source]) -> None:
+def _check_syntax(sources: Sequence[Source]) -> None:
     problems = Problems()
     for source in sources:
         for _ in read_nodes(source, problems):
@@ -106,24 +115,21 @@ def _check(sources: Sequence[Source]) -> None:
     problems.raise_if_any()
 
 
-_SIGNS = {"create": "+", "change": "~", "delete": "-"}
-
-
 def import_files(args: argparse.Namespace, gate: Client) -> int:
     """Run ``matrix import``."""
     try:
-        result = _import(args, gate)
+        result = _import_joined(args, gate)
     except ManyProblems as error:
         if args.format != "json":
             raise
-        print_json({"error": error.problem, "problems": [_problem(p) for p in error.problems]})
+        print_json({"error": error.problem, "problems": [_problem_body(p) for p in error.problems]})
         return error.exit_code
     if args.format == "json":
         print_json({**result, "dry_run": args.dry_run})
         return 0
     changes, unchanged = result["changes"], result["unchanged"]
     print_changes(changes)
-    _note_ended(changes)
+    _note_expired(changes)
     if result["revision"] is not None:
         print(f"revision {result['revision']}: {len(changes)} changed, {unchanged} unchanged")
     elif changes:
@@ -133,12 +139,12 @@ def import_files(args: argparse.Namespace, gate: Client) -> int:
     return 0
 
 
-def _import(args: argparse.Namespace, gate: Client) -> Body:
+def _import_joined(args: argparse.Namespace, gate: Client) -> Body:
     """Import files as one revision; mistakes name their files."""
     from compatgate.client.operations import Operations
 
     why = reason_of(args, f"matrix import {' '.join(args.files)}")
-    whole = join(read_paths(args.files))
+    whole = join_files(read_paths(args.files))
     try:
         return ask(
             gate,
@@ -152,7 +158,7 @@ def _import(args: argparse.Namespace, gate: Client) -> Body:
         raise whole.locate_errors(error) from None
 
 
-def _note_ended(changes: Iterable[Body]) -> None:
+def _note_expired(changes: Iterable[Body]) -> None:
     """Warn about expired waivers: a wrong year would otherwise show up as a denial."""
     from compatgate.kit.clock import today
 
@@ -164,7 +170,7 @@ def _note_ended(changes: Iterable[Body]) -> None:
             print(text, file=sys.stderr)
 
 
-def example() -> int:
+def print_example() -> int:
     """Run ``matrix example``."""
     from compatgate.resources import matrix_dir
 
@@ -174,16 +180,16 @@ def example() -> int:
     return 0
 
 
-def export(args: argparse.Namespace, gate: Client) -> int:
+def export_matrix(args: argparse.Namespace, gate: Client) -> int:
     """Run ``matrix export``."""
-    revision = _revision(gate, args.at, "--at") if args.at else None
+    revision = _find_revision(gate, args.at, "--at") if args.at else None
     bodies = gate.export_matrix(revision=revision)
     text = to_yaml(bodies) if args.format == "yaml" else to_json(bodies)
     write_output(args.output, text.encode())
     return 0
 
 
-def diff(args: argparse.Namespace, gate: Client) -> int:
+def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
     """Run ``matrix diff``."""
     if bool(args.files) == bool(args.older) or (args.files and args.newer):
         hint = "matrix diff FILE..., or matrix diff --from N [--to N]"
@@ -191,9 +197,9 @@ def diff(args: argparse.Namespace, gate: Client) -> int:
     if args.files:
         changes = _diff_files(args.files, gate)
     else:
-        older = _revision(gate, args.older, "--from")
-        newer = _revision(gate, args.newer, "--to") if args.newer else _latest(gate)
-        changes = _diff(older, newer, gate)
+        older = _find_revision(gate, args.older, "--from")
+        newer = _find_revision(gate, args.newer, "--to") if args.newer else _latest_revision(gate)
+        changes = _diff_revisions(older, newer, gate)
     if args.format == "json":
         print_json(changes)
     else:
@@ -203,7 +209,7 @@ def diff(args: argparse.Namespace, gate: Client) -> int:
     return 1 if changes and args.exit_code else 0
 
 
-def _diff(older: int, newer: int, gate: Client) -> list[Body]:
+def _diff_revisions(older: int, newer: int, gate: Client) -> list[Body]:
     from compatgate.client.operations import Operations
 
     found: list[Body] = ask(gate, Operations.diff_revisions, newer, older=older)["changes"]
@@ -215,42 +221,111 @@ def _diff_files(paths: Sequence[str], gate: Client) -> list[Body]:
     import msgspec
 
     from compatgate.catalog import load_facts
-    from compatgate.documents.read import read_documents
-    from compatgate.documents.specs import TYPES, compare
+    from compatgate.documents.specs import TYPES, compare_documents
+    from compatgate.documents.validation import read_documents
 
     sources = read_paths(paths)
     known = gate.export_matrix()
     names = [body["metadata"]["name"] for body in known if body["kind"] == "Target"]
     wanted = read_documents(sources, load_facts().gpus, names)
     stored = [msgspec.convert(body, TYPES[body["kind"]]) for body in known]
-    return [change.to_json() for change in compare(stored, wanted)]
+    return [change.to_json() for change in compare_documents(stored, wanted)]
 
 
-def print_changes(changes: Iterable[Body]) -> None:
-    """Print changes as text: one line per document, one line per field."""
-    for change in changes:
-        print(f"{_SIGNS[change['action']]} {change['kind']} {change['name']}")
-        for field in change["fields"]:
-            print(f"    {field['path']}: {_value(field['before'])} -> {_value(field['after'])}")
-
-
-def _value(value: Any) -> str:
-    return "(none)" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def _problem(problem: CompatgateError) -> dict[str, Any]:
+def _problem_body(problem: CompatgateError) -> dict[str, Any]:
     if isinstance(problem, DocumentProblem):
         return problem.to_json()
     return {"problem": problem.problem, "field": problem.field, "hint": problem.hint or None}
 
 
-def _revision(gate: Client, text: str, option: str) -> int:
+def _find_revision(gate: Client, text: str, option: str) -> int:
     """Return the number of a revision, given by its number or by a time."""
     which = revision_or_time(text, option)
-    return which if isinstance(which, int) else _latest(gate, until=which)
+    return which if isinstance(which, int) else _latest_revision(gate, until=which)
 
 
-def _latest(gate: Client, until: datetime | None = None) -> int:
+def _latest_revision(gate: Client, until: datetime | None = None) -> int:
     """Return the number of the latest revision, now or at a time; 0 before the first."""
     rows = gate.list_revisions(until=until).page(size=1).items
     return rows[0].number if rows else 0
+
+
+def run_packages(args: argparse.Namespace, gate: Client) -> int:
+    """Print the report.
+
+    Returns:
+        0: enforce would stop nothing; 1: it would stop something; 3: unknown.
+
+    Raises:
+        BadInput: ``--since`` is not a time.
+        NotFound: there is no such target.
+    """
+    since = read_moment(args.since, "--since")
+    found = gate.packages_report(target=args.target, since=since, decisions=args.decisions)
+    if args.format == "json":
+        print_json(msgspec.to_builtins(found))
+    else:
+        print("\n".join(_packages_text(found, args.target, width_of(sys.stdout))))
+    return _packages_status(found)
+
+
+def _packages_status(found: PackagesReportBody) -> int:
+    if any(target.stopped or target.stopped_entries for target in found.targets):
+        return EXIT_DENIED
+    unseen = any(target.open or _saw_nothing(target) for target in found.targets)
+    return EXIT_NO_DECISION if unseen or not found.complete else EXIT_ALLOWED
+
+
+def _saw_nothing(target: PackagesTargetBody) -> bool:
+    return not (target.decisions or target.entries)
+
+
+def _packages_text(found: PackagesReportBody, asked: str | None, width: int) -> Iterator[str]:
+    if not found.targets:
+        yield f"{asked or 'every target'} enforces packages: nothing to report"
+        return
+    for target in found.targets:
+        yield from _target_text(target, width)
+        yield ""
+    which = "every decision" if found.complete else "the newest decisions, not every one,"
+    yield f"{which} since {format_time(found.since)}; matrix revision {found.matrix_revision}"
+
+
+def _target_text(target: PackagesTargetBody, width: int) -> Iterator[str]:
+    head = f"{strip_controls(target.target)} (mode {target.mode}): "
+    if _saw_nothing(target):
+        yield from wrap(head + "no decisions and no entries to check", width)
+    else:
+        entries = f"{len(target.stopped_entries)} of {_count_entries(target.entries)}"
+        decisions = f"{target.stopped} of {target.decisions} decisions"
+        yield from wrap(f"{head}enforce would stop {decisions} and {entries}", width)
+    for reason in target.open:
+        yield from _indent(f"not checked: {reason}", width, "  ")
+    for package in target.packages:
+        yield ""
+        yield from _package_text(package, width)
+
+
+def _count_entries(count: int) -> str:
+    return f"{count} entr{'y' if count == 1 else 'ies'}"
+
+
+def _package_text(package: OpenPackageBody, width: int) -> Iterator[str]:
+    name = strip_controls(f"{package.package} {package.version}")
+    yield f"  {name}  {', '.join(package.rules)}"
+    yield from _indent(package.message, width, "    ")
+    rows: list[tuple[str, Any]] = [
+        ("decisions", f"{package.decisions}, of which enforce would stop {package.stopped}"),
+        ("first seen", format_time(package.first)),
+        ("last seen", format_time(package.last)),
+        ("verdicts", ", ".join(package.verdicts)),
+        ("entries", ", ".join(package.entries)),
+    ]
+    shown = [(name, strip_controls(str(value))) for name, value in rows if value]
+    yield from (f"    {line}" for line in format_table(shown[0], shown[1:]).splitlines())
+    for way in package.todo:
+        yield from _indent(f"to do: {way}", width, "    ")
+
+
+def _indent(text: str, width: int, indent: str) -> Iterator[str]:
+    return (f"{indent}{line}" for line in wrap(strip_controls(text), max(width - len(indent), 30)))

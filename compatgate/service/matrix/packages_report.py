@@ -13,19 +13,19 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.entry_evidence import StackSamples
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Pair
-from compatgate.core.matrix import PackagesMode, Target
-from compatgate.core.representative import StackSamples
+from compatgate.core.request import PackagesMode, Target
+from compatgate.core.rule import Finding, Verdict
 from compatgate.core.rules.packages import package_open
 from compatgate.core.stack import Stack, parse_stack
-from compatgate.core.verdict import Finding, Verdict
-from compatgate.core.versions import show
-from compatgate.core.whatif import IN_USE
-from compatgate.documents.sources import did_you_mean
+from compatgate.core.versions import format_parts
+from compatgate.core.whatif import STATUSES_IN_USE
+from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
-from compatgate.service.gate.decision_summaries import AskedStack, AskedStacks
+from compatgate.service.gate.repository import AskedStack, AskedStacks
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.matrix.schemas import (
     OpenPackageBody,
@@ -39,7 +39,7 @@ _SHOWN_VERDICTS = 3
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def audited_targets(snapshot: Snapshot, name: str | None = None) -> tuple[str, ...]:
+def list_audited_targets(snapshot: Snapshot, name: str | None = None) -> tuple[str, ...]:
     """Return the targets that audit packages, by name.
 
     Args:
@@ -50,7 +50,7 @@ def audited_targets(snapshot: Snapshot, name: str | None = None) -> tuple[str, .
         NotFound: there is no such target.
     """
     if name is not None and name not in snapshot.documents:
-        hint = did_you_mean(name, snapshot.documents)
+        hint = suggest_name(name, snapshot.documents)
         raise NotFound(f"there is no target {name!r}", field="target", value=name, hint=hint)
     return tuple(
         sorted(
@@ -61,7 +61,7 @@ def audited_targets(snapshot: Snapshot, name: str | None = None) -> tuple[str, .
     )
 
 
-def packages_report(
+def make_packages_report(
     snapshot: Snapshot, targets: Sequence[str], asked: AskedStacks, since: datetime, now: datetime
 ) -> PackagesReportBody:
     """Report what ``packages: enforce`` would stop.
@@ -73,8 +73,8 @@ def packages_report(
         since: time of the first decision.
         now: for ends of life, waivers and the age of evidence.
     """
-    samples, left = StackSamples(snapshot.facts, snapshot.matrix), _Budget(MOST_STACKS)
-    found = [_of_target(snapshot, name, asked.found, samples, left, now) for name in targets]
+    samples, left = StackSamples(snapshot.facts, snapshot.matrix), _StackBudget(MOST_STACKS)
+    found = [_report_target(snapshot, name, asked.found, samples, left, now) for name in targets]
     return PackagesReportBody(
         since,
         asked.decisions,
@@ -85,7 +85,7 @@ def packages_report(
     )
 
 
-class _Budget:
+class _StackBudget:
     """The number of stacks that the report may still evaluate."""
 
     def __init__(self, stacks: int) -> None:
@@ -99,12 +99,12 @@ class _Budget:
         return not self.exceeded
 
 
-def _of_target(
+def _report_target(
     snapshot: Snapshot,
     name: str,
     asked: Iterable[AskedStack],
     samples: StackSamples,
-    left: _Budget,
+    left: _StackBudget,
     now: datetime,
 ) -> PackagesTargetBody:
     target = snapshot.targets.get(name)
@@ -112,8 +112,8 @@ def _of_target(
         why = f"the target cannot be used: {snapshot.unusable.get(name, 'no pools')}"
         mode = snapshot.documents[name].spec.policy.mode
         return PackagesTargetBody(name, mode, 0, 0, 0, 0, [], [], [why])
-    tally = _Tally(target, snapshot, now)
-    for group in _by_stack(one for one in asked if one.target == name):
+    tally = _TargetCounts(target, snapshot, now)
+    for group in _group_by_stack(one for one in asked if one.target == name):
         if not left.spend():
             break
         tally.add_decisions(group)
@@ -121,7 +121,7 @@ def _of_target(
     return tally.body()
 
 
-def _by_stack(asked: Iterable[AskedStack]) -> list[list[AskedStack]]:
+def _group_by_stack(asked: Iterable[AskedStack]) -> list[list[AskedStack]]:
     """Group verdicts by stack, image and pools, without what-if questions."""
     groups: dict[bytes, list[AskedStack]] = {}
     for one in asked:
@@ -135,7 +135,7 @@ def _pools_of(asked: AskedStack) -> list[str]:
     return [pool.get("name", "") for pool in asked.body.get("pools", ())]
 
 
-class _Open(Struct):
+class _PackageCounts(Struct):
     """The counts of an open package."""
 
     message: str
@@ -153,12 +153,12 @@ class _Open(Struct):
         self.last = max(last, self.last or last)
 
 
-class _Tally:
+class _TargetCounts:
     """The counts of one target."""
 
     def __init__(self, target: Target, snapshot: Snapshot, now: datetime) -> None:
         self._target, self._snapshot, self._now = target, snapshot, now
-        self._packages: dict[tuple[str, str], _Open] = {}
+        self._packages: dict[tuple[str, str], _PackageCounts] = {}
         self._open: dict[str, None] = {}
         self._decisions = self._stacks = self._stopped = self._entries = 0
         self._stopped_entries: list[str] = []
@@ -185,7 +185,7 @@ class _Tally:
     def add_entries(self, samples: StackSamples) -> None:
         """Count the entries in use on the target."""
         for entry in self._snapshot.matrix.entries.of(self._target.name):
-            if entry.status not in IN_USE:
+            if entry.status not in STATUSES_IN_USE:
                 continue
             pools = [pool for pool in self._target.pools if entry.is_for(pool)]
             stacks, why = samples.of(entry, pools)
@@ -229,13 +229,13 @@ class _Tally:
             with_fixes=False,
         )
 
-    def _known(self, findings: Iterable[Finding], stack: Stack) -> list[_Open]:
+    def _known(self, findings: Iterable[Finding], stack: Stack) -> list[_PackageCounts]:
         """Return the counts of the findings' packages, each package once."""
-        found: dict[tuple[str, str], _Open] = {}
+        found: dict[tuple[str, str], _PackageCounts] = {}
         for finding in findings:
             version = stack.get(finding.component)
             key = (finding.component, version.text if version else "")
-            known = self._packages.setdefault(key, _Open(finding.message))
+            known = self._packages.setdefault(key, _PackageCounts(finding.message))
             known.rules[finding.rule] = None
             found[key] = known
         return list(found.values())
@@ -256,7 +256,7 @@ class _Tally:
             list(self._open),
         )
 
-    def _package(self, name: str, version: str, known: _Open) -> OpenPackageBody:
+    def _package(self, name: str, version: str, known: _PackageCounts) -> OpenPackageBody:
         code = [pool.gpu.capability for pool in self._target.pools if pool.gpu]
         return OpenPackageBody(
             name,
@@ -269,11 +269,11 @@ class _Tally:
             known.last,
             list(known.verdicts)[:_SHOWN_VERDICTS],
             list(known.entries),
-            what_to_do(self._snapshot.facts, name, version, list(known.rules), code),
+            list_remedies(self._snapshot.facts, name, version, list(known.rules), code),
         )
 
 
-def what_to_do(
+def list_remedies(
     facts: Facts, name: str, version: str, rules: Sequence[str], capabilities: Iterable[Pair]
 ) -> list[str]:
     """List the ways to settle an open package; one is enough.
@@ -288,7 +288,9 @@ def what_to_do(
     recorded = [one.text for one in facts.recorded_versions(name) if one.text != version]
     todo = [f"use {name} {recorded[-1]}, the newest release with a record"] if recorded else []
     if package_open.id in rules:
-        code = "+".join(f"sm_{show(pair).replace('.', '')}" for pair in sorted(set(capabilities)))
+        code = "+".join(
+            f"sm_{format_parts(pair).replace('.', '')}" for pair in sorted(set(capabilities))
+        )
         todo.append(
             f"measure the wheel and add its record to your facts:"
             f" compatgate facts measure {name}=={version}"

@@ -1,4 +1,4 @@
-"""Show the matrix as a heat map, list entries, and change their status."""
+"""Show entries and change their status; show revisions and the difference between two."""
 
 from __future__ import annotations
 
@@ -6,43 +6,33 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from compatgate.core.components import COMPONENTS, in_order
-from compatgate.core.matrix import Status
-from compatgate.core.representative import EntryStacks, represent
+from compatgate.core.components import COMPONENTS, sort_components
+from compatgate.core.entry_evidence import EntryStacks, represent
+from compatgate.core.matrix import EntryStatus
+from compatgate.documents.specs import KINDS, Kind
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
-from compatgate.kit.http.links import here, link
+from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.http.replies import Filter, Search
-from compatgate.kit.ui.filters import label
+from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.ui.filters import component_label
 from compatgate.kit.ui.tables import (
-    NOTHING_FITS,
+    NO_MATCHES,
     Cell,
     Column,
-    Empty,
-    Listing,
-    LongListing,
+    EmptyNotice,
+    PagedTableQuery,
     Table,
-    found_by,
+    TableQuery,
+    list_rows,
+    make_list_table,
     make_table,
-    table_of,
 )
-from compatgate.service.gate.question_links import describe_pair, preview_represented
-from compatgate.service.matrix.fits import Fits, fits_of
-from compatgate.service.matrix.heatmap import (
-    ColumnsBy,
-    HeatMap,
-    MapSection,
-    Pair,
-    RowsBy,
-    build,
-    columns,
-    of_entry,
-    pairs_of,
-    rows,
-)
-from compatgate.service.matrix.models import StoredDocument
-from compatgate.service.matrix.service import VERBS
-from compatgate.service.runs.promotion import Remarks
+from compatgate.service.gate.question_links import preview_represented
+from compatgate.service.matrix.models import RevisionRow, StoredDocument
+from compatgate.service.matrix.pairs import Pair, list_entry_pairs, shared_fit_cache
+from compatgate.service.matrix.service import STATUS_VERBS
+from compatgate.service.runs.promotion import EntryRemarks
 from compatgate.service.web.page import (
     MOST_CHOICES,
     HtmlPage,
@@ -52,120 +42,13 @@ from compatgate.service.web.page import (
     expected_revision,
     page,
 )
+from compatgate.service.web.route import LARGEST
 
-HEIGHT, WIDTH = 60, 30
-"""Rows and columns on a page: a phone can draw 1,800 cells and a slow line can carry them."""
-_SECONDS = 0.08
-_MOST_PAIRS = 40
-_Place = Annotated[int, Meta(ge=0, le=1_000_000)]
-_Word = Annotated[str, Meta(max_length=200)]
-
-
-class MatrixQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The section of the map, its filters, and the open cell."""
-
-    rows: RowsBy = "entry"
-    columns: ColumnsBy = "target"
-    q: _Word = ""
-    places: _Word = ""
-    status: Status | None = None
-    top: _Place = 0
-    left: _Place = 0
-    row: _Word | None = None
-    column: _Word | None = None
-
-
-@page("/matrix", nav="matrix", query=MatrixQuery)
-def show_matrix(ask: PageRequest[MatrixQuery]) -> HtmlPage:
-    """Show the map, and explain the open cell."""
-    query, snapshot, now = ask.query, ask.gate.snapshot(), clock.now()
-    fits = fits_of(ask.gate.facts)
-    asked = MapSection(
-        query.rows,
-        query.columns,
-        query.q,
-        query.places,
-        query.status,
-        query.top,
-        query.left,
-        HEIGHT,
-        WIDTH,
-    )
-    found = build(snapshot, asked, fits, now, _SECONDS)
-    cell = _map_cell(ask, fits) if query.row and query.column else None
-    context = {
-        "map": found,
-        "query": query,
-        "cell": cell,
-        "pages": _pages(query, found),
-        "legend": _LEGEND,
-        "letters": {status: letter for letter, status, _ in _LEGEND},
-    }
-    return HtmlPage("matrix.html", "Matrix", context, table=_map_table(ask, asked, fits))
-
-
-_LEGEND = (
-    ("b", "blessed", "blessed"),
-    ("c", "candidate", "candidate"),
-    ("d", "deprecated", "deprecated"),
-    ("r", "revoked", "revoked"),
-    ("i", "incompatible", "incompatible by the vendors' facts"),
-    ("u", "unknown", "unknown"),
-    ("e", "elsewhere", "for another driver"),
-)
-
-
-def _pages(query: MatrixQuery, found: HeatMap) -> dict[str, str | None]:
-    """Return links to the adjacent sections."""
-    top, left = query.top, query.left
-    return {
-        "up": here(top=max(0, top - HEIGHT) or None) if top else None,
-        "down": here(top=top + HEIGHT) if top + HEIGHT < found.rows_total else None,
-        "before": here(left=max(0, left - WIDTH) or None) if left else None,
-        "after": here(left=left + WIDTH) if left + WIDTH < found.columns_total else None,
-    }
-
-
-def _map_table(ask: PageRequest[MatrixQuery], asked: MapSection, fits: Fits) -> Table | None:
-    """Return the whole filtered map for export: one line per pair."""
-    if ask.query.format is None:
-        return None
-    snapshot, now = ask.gate.snapshot(), clock.now()
-    across = columns(snapshot, asked.columns, asked.places)
-    lines = [
-        (pair.entry.name, column.label, pair.status, "yes" if pair.open else "", pair.why)
-        for row in rows(snapshot, asked.rows, asked.search, asked.status)
-        for column in across
-        for pair in pairs_of(row, column, fits, now)
-    ]
-    names = ("entry", asked.columns, "status", "open", "why")
-    return make_table("matrix", [Column(n, n) for n in names], lines, Empty("nothing"))
-
-
-def _map_cell(ask: PageRequest[MatrixQuery], fits: Fits) -> dict[str, Any] | None:
-    """Explain a cell: one entry in full, several as a list."""
-    query, snapshot, now = ask.query, ask.gate.snapshot(), clock.now()
-    row = next((r for r in rows(snapshot, query.rows) if r.key == query.row), None)
-    column = next((c for c in columns(snapshot, query.columns) if c.key == query.column), None)
-    if row is None or column is None:
-        return None
-    pairs = pairs_of(row, column, fits, now)
-    single = pairs[0] if len(pairs) == 1 else None
-    return {
-        "row": row,
-        "column": column,
-        "pairs": pairs[:_MOST_PAIRS],
-        "more": len(pairs) - _MOST_PAIRS,
-        "pair": single,
-        "about": describe_pair(ask, single) if single else None,
-    }
-
-
-TARGETS = 40
+MOST_TARGETS = 40
 """Most targets on the page of an entry; the matrix shows all."""
-REVISIONS = 20
+MOST_REVISIONS = 20
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
-_COLUMNS = (
+_ENTRY_COLUMNS = (
     Column("name", "Entry"),
     Column("status", "Status", "badge"),
     Column("constraints", "Constraints", "code"),
@@ -174,18 +57,18 @@ _COLUMNS = (
     Column("replacement", "Replacement"),
     Column("changed", "Changed", "time"),
 )
-_EMPTY = Empty(
+_NO_ENTRIES = EmptyNotice(
     "No entries yet.",
     "An entry states which versions are known to work on which targets.",
     "compatgate matrix import entries.yaml --reason 'what runs today'",
 )
 
 
-class EntryQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class EntryQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of entries."""
 
     search: Search | None = None
-    status: Status | None = None
+    status: EntryStatus | None = None
     target: Filter | None = None
     component: Filter | None = None
 
@@ -194,10 +77,12 @@ class EntryQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=T
 def show_entries(ask: PageRequest[EntryQuery]) -> HtmlPage:
     """Show entries by name, with the state of their canary runs."""
     query, names = ask.query, ask.gate.snapshot().documents
-    found = found_by(ask.gate.matrix.list_entries, query)
+    found = list_rows(ask.gate.matrix.list_entries, query)
     said = ask.gate.runs.remarks(row.name for row in found.items)
     lines = [_entry_row(row, said[row.name]) for row in found.items]
-    table = table_of("entries", _COLUMNS, lines, found, query, _EMPTY, unfit=NOTHING_FITS)
+    table = make_list_table(
+        "entries", _ENTRY_COLUMNS, lines, found, query, _NO_ENTRIES, unfit=NO_MATCHES
+    )
     context = {
         "query": query,
         "statuses": _STATUSES,
@@ -207,20 +92,22 @@ def show_entries(ask: PageRequest[EntryQuery]) -> HtmlPage:
     return HtmlPage("entries.html", "Entries", context, table=table)
 
 
-def _entry_row(row: StoredDocument, remarks: Remarks) -> tuple[Any, ...]:
+def _entry_row(row: StoredDocument, remarks: EntryRemarks) -> tuple[Any, ...]:
     spec = row.document["spec"]
     return (
         Cell(row.name, href=link("entries", row.name), note=spec.get("reason", "")),
         spec["status"],
-        " · ".join(f"{name} {spec['components'][name]}" for name in in_order(spec["components"])),
+        " · ".join(
+            f"{name} {spec['components'][name]}" for name in sort_components(spec["components"])
+        ),
         ", ".join(spec["targets"]),
-        _remark(remarks),
+        _runs_cell(remarks),
         spec.get("replacement"),
         row.updated_at,
     )
 
 
-def _remark(remarks: Remarks) -> Cell:
+def _runs_cell(remarks: EntryRemarks) -> Cell:
     if remarks.warnings:
         return Cell("contradicted", tone="fail", title=remarks.warnings[0].message)
     if remarks.promotion is None:
@@ -231,8 +118,8 @@ def _remark(remarks: Remarks) -> Cell:
     return Cell(words[state], tone=tones[state])
 
 
-@page("/entries/<name>", nav="entries", query=Listing)
-def show_entry(ask: PageRequest[Listing]) -> HtmlPage:
+@page("/entries/<name>", nav="entries", query=TableQuery)
+def show_entry(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show an entry."""
     return _entry_page(ask, ask.gate.matrix.get("Entry", ask.args["name"]))
 
@@ -266,32 +153,38 @@ def _entry_page(
     pairs: list[Pair] = []
     total = 0
     if entry is not None:
-        pairs, total = of_entry(snapshot, entry, fits_of(gate.facts), now, TARGETS)
+        pairs, total = list_entry_pairs(
+            snapshot, entry, shared_fit_cache(gate.facts), now, MOST_TARGETS
+        )
     spec = row.document["spec"]
     context = {
         "row": row,
         "spec": spec,
-        "constraints": [(label(n), spec["components"][n]) for n in in_order(spec["components"])],
+        "constraints": [
+            (component_label(n), spec["components"][n]) for n in sort_components(spec["components"])
+        ],
         "replacement": spec.get("replacement"),
         "replaced_by_entry": spec.get("replacement") in snapshot.entries,
         "remarks": gate.runs.remarks([row.name])[row.name],
         "targets_total": total,
-        "targets_shown": TARGETS,
+        "targets_shown": MOST_TARGETS,
         "open": represented.open,
-        "verbs": {status: verb for status, verb in VERBS.items() if status != spec["status"]},
+        "verbs": {
+            status: verb for status, verb in STATUS_VERBS.items() if status != spec["status"]
+        },
         "names": sorted(snapshot.entries)[:MOST_CHOICES],
-        "history": gate.matrix.list_changes("Entry", row.name, limit=REVISIONS),
+        "history": gate.matrix.list_changes("Entry", row.name, limit=MOST_REVISIONS),
         "error": error,
         "typed": ask.form,
     }
     sort = getattr(ask.query, "sort", None)
-    table = _standing(ask, pairs, represented, sort)
+    table = _target_table(ask, pairs, represented, sort)
     return HtmlPage(
         "entry.html", row.name, context, table=table, status=error.status if error else 200
     )
 
 
-def _standing(
+def _target_table(
     ask: PageRequest[Any], pairs: list[Pair], represented: EntryStacks, sort: str | None
 ) -> Table:
     columns = (
@@ -316,8 +209,121 @@ def _standing(
                 Cell("ask", href=said["ask"]) if verdict and ask.principal.may("gate") else None,
             )
         )
-    empty = Empty(
+    empty = EmptyNotice(
         "No pool matches.",
         "None of the entry's targets has one of the entry's GPUs.",
     )
     return make_table("targets", columns, lines, empty, sort=sort, label="targets")
+
+
+DOCUMENTS_PER_PAGE = 50
+"""Documents with their differences on one page."""
+_REVISION_COLUMNS = (
+    Column("number", "Revision", "number"),
+    Column("made_at", "Created", "time"),
+    Column("author", "Author"),
+    Column("reason", "Reason"),
+    Column("action", "Action"),
+    Column("count", "Documents", "number"),
+)
+_NO_REVISIONS = EmptyNotice(
+    "No revisions yet.",
+    "Each change of the matrix creates one, with author and reason.",
+    "compatgate matrix import matrix/examples --reason 'a first matrix'",
+)
+RevisionNumber = Annotated[int, Meta(ge=0, le=LARGEST["int"])]
+
+
+class RevisionQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of revisions."""
+
+    author: Filter | None = None
+    kind: Kind | None = None
+    name: Filter | None = None
+    since: Since | None = None
+    until: Until | None = None
+
+
+@page("/revisions", nav="revisions", query=RevisionQuery)
+def show_revisions(ask: PageRequest[RevisionQuery]) -> HtmlPage:
+    """Show revisions, newest first, and a form to compare two."""
+    query = ask.query
+    found = list_rows(ask.gate.matrix.list_revisions, query)
+    lines = [_revision_row(row) for row in found.items]
+    table = make_list_table(
+        "revisions", _REVISION_COLUMNS, lines, found, query, _NO_REVISIONS, unfit=NO_MATCHES
+    )
+    last = ask.gate.snapshot().revision
+    context = {"query": query, "kinds": KINDS, "last": last}
+    return HtmlPage("revisions.html", "Revisions", context, table=table)
+
+
+def _revision_row(row: RevisionRow) -> tuple[Any, ...]:
+    place = link("revisions", row.number)
+    return (
+        Cell(row.number, href=place),
+        row.made_at,
+        row.author,
+        Cell(row.reason, href=place),
+        row.action,
+        row.count,
+    )
+
+
+class ChangesQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Position in a long list of changed documents."""
+
+    skip: RevisionNumber = 0
+
+
+@page("/revisions/<int:number>", nav="revisions", query=ChangesQuery)
+def show_revision(ask: PageRequest[ChangesQuery]) -> HtmlPage:
+    """Show a revision and its changes."""
+    row = ask.gate.matrix.show_revision(ask.args["number"])
+    context = {
+        "row": row,
+        **_slice_changes(row.changes, ask.query.skip),
+        "last": ask.gate.snapshot().revision,
+    }
+    return HtmlPage("revision.html", f"Revision {row.number}", context)
+
+
+class RevisionRange(ChangesQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Revisions to compare; 0 is the empty matrix before the first."""
+
+    older: RevisionNumber | None = None
+    newer: RevisionNumber | None = None
+
+
+@page("/revisions/diff", nav="revisions", query=RevisionRange)
+def show_difference(ask: PageRequest[RevisionRange]) -> HtmlPage:
+    """Show the changes between two revisions, document by document."""
+    last = ask.gate.snapshot().revision
+    newer = last if ask.query.newer is None else ask.query.newer
+    older = max(newer - 1, 0) if ask.query.older is None else ask.query.older
+    changes = ask.gate.matrix.diff(older, newer)
+    context = {
+        "older": older,
+        "newer": newer,
+        "last": last,
+        **_slice_changes(changes, ask.query.skip),
+    }
+    return HtmlPage("revisions-diff.html", f"Revision {older} to {newer}", context)
+
+
+def _slice_changes(changes: Any, skip: int) -> dict[str, Any]:
+    end = skip + DOCUMENTS_PER_PAGE
+    counts = {
+        action: sum(change.action == action for change in changes)
+        for action in ("create", "change", "delete")
+    }
+    return {
+        "changes": changes[skip:end],
+        "counts": counts,
+        "skip": skip,
+        "total": len(changes),
+        "following": current_page_link(skip=end) if end < len(changes) else None,
+        "preceding": current_page_link(skip=max(0, skip - DOCUMENTS_PER_PAGE) or None)
+        if skip
+        else None,
+    }

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, delete, exists, insert, or_, select, updat
 from sqlalchemy.orm import Session
 
 from compatgate.core.matrix import ANY_TARGET
-from compatgate.documents.sources import did_you_mean
+from compatgate.documents.sources import suggest_name
 from compatgate.documents.specs import (
     KINDS,
     Document,
@@ -29,7 +29,7 @@ from compatgate.documents.specs import (
     kind_of,
     target_refs,
 )
-from compatgate.kit.database.tables import DEFAULT, Page, page
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.matrix.models import (
     Entry,
     Pool,
@@ -47,25 +47,25 @@ _CHUNK = 500
 """Values in one ``IN (...)``: SQLite limits the parameters of a statement."""
 
 
-def get(session: Session, kind: Kind, name: str) -> StoredDocument | None:
+def get_document(session: Session, kind: Kind, name: str) -> StoredDocument | None:
     """Return a document; None: no document has that name."""
     model = MODELS[kind]
-    row = session.execute(columns(model).where(model.name == name)).first()
-    return stored(kind, row) if row else None
+    row = session.execute(select_documents(model).where(model.name == name)).first()
+    return to_stored_document(kind, row) if row else None
 
 
-def columns(model: Model) -> Any:
+def select_documents(model: Model) -> Any:
     """Return a query of the columns for `stored`."""
     return select(model.name, model.document, model.revision, model.created_at, model.updated_at)
 
 
-def stored(kind: Kind, row: Any) -> StoredDocument:
+def to_stored_document(kind: Kind, row: Any) -> StoredDocument:
     """Return a row of `columns` as a stored document."""
     document = msgspec.json.decode(row.document)
     return StoredDocument(kind, row.name, document, row.revision, row.created_at, row.updated_at)
 
 
-def load(session: Session, kind: Kind) -> Iterator[tuple[Document, int]]:
+def load_documents(session: Session, kind: Kind) -> Iterator[tuple[Document, int]]:
     """Yield every document of a kind by name, with the revision of its version."""
     model = MODELS[kind]
     query = select(model.document, model.revision).order_by(model.name)
@@ -73,14 +73,16 @@ def load(session: Session, kind: Kind) -> Iterator[tuple[Document, int]]:
         yield decode(kind, text), revision
 
 
-def versions(session: Session) -> Iterator[tuple[Kind, str, Document | None, int]]:
+def read_versions(session: Session) -> Iterator[tuple[Kind, str, Document | None, int]]:
     """Yield kind, name, content and revision of every document."""
     for kind in KINDS:
-        for document, revision in load(session, kind):
+        for document, revision in load_documents(session, kind):
             yield kind, document.metadata.name, document, revision
 
 
-def find(session: Session, keys: Collection[tuple[Kind, str]]) -> dict[tuple[Kind, str], Document]:
+def find_documents(
+    session: Session, keys: Collection[tuple[Kind, str]]
+) -> dict[tuple[Kind, str], Document]:
     """Return the documents of these kinds and names that exist."""
     found: dict[tuple[Kind, str], Document] = {}
     for kind in KINDS:
@@ -98,24 +100,24 @@ def target_names(session: Session) -> set[str]:
     return set(session.execute(select(Target.name)).scalars())
 
 
-def hint(session: Session, kind: Kind, name: str) -> str:
+def suggest_names(session: Session, kind: Kind, name: str) -> str:
     """Suggest names similar to one that does not exist."""
     if not name:
         return ""
     column = MODELS[kind].name
     near = select(column).where(column.icontains(name[:3], autoescape=True))
     known = session.execute(near).scalars().all() or session.execute(select(column)).scalars().all()
-    return did_you_mean(name, known)
+    return suggest_name(name, known)
 
 
-def uses_of(session: Session, target: str, limit: int = 10) -> list[tuple[str, str]]:
+def list_uses(session: Session, target: str, limit: int = 10) -> list[tuple[str, str]]:
     """Return kind and name of the entries and waivers that name a target."""
     query = select(TargetUse.kind, TargetUse.name).where(TargetUse.target == target)
     rows = session.execute(query.order_by(TargetUse.kind, TargetUse.name).limit(limit))
     return [(row.kind, row.name) for row in rows]
 
 
-def apply(
+def apply_edits(
     session: Session,
     edits: Sequence[tuple[Document | None, Document | None]],
     *,
@@ -126,10 +128,10 @@ def apply(
     for kind in KINDS:
         mine = [(b, a) for b, a in edits if kind_of(a or b) == kind]  # type: ignore[arg-type]
         if mine:
-            _apply_kind(session, kind, mine, revision, at)
+            _apply_kind_edits(session, kind, mine, revision, at)
 
 
-def _apply_kind(
+def _apply_kind_edits(
     session: Session,
     kind: Kind,
     edits: Sequence[tuple[Document | None, Document | None]],
@@ -137,21 +139,21 @@ def _apply_kind(
     at: datetime,
 ) -> None:
     model = MODELS[kind]
-    _forget(session, kind, [key_of(before)[1] for before, _ in edits if before])
+    _delete_references(session, kind, [key_of(before)[1] for before, _ in edits if before])
     gone = [key_of(before)[1] for before, after in edits if before and not after]
     for chunk in _chunks(gone):
         session.execute(delete(model).where(model.name.in_(chunk)))
-    rows = [(before, after, _row(after, revision, at)) for before, after in edits if after]
+    rows = [(before, after, _to_columns(after, revision, at)) for before, after in edits if after]
     made = [{**row, "created_at": at} for before, _, row in rows if before is None]
     changed = [row for before, _, row in rows if before is not None]
     if made:
         session.execute(insert(model), made)
     if changed:
         session.execute(update(model), changed)
-    _remember(session, [after for _, after, _ in rows])
+    _insert_references(session, [after for _, after, _ in rows])
 
 
-def _row(document: Document, revision: int, at: datetime) -> dict[str, Any]:
+def _to_columns(document: Document, revision: int, at: datetime) -> dict[str, Any]:
     row = {
         "name": document.metadata.name,
         "document": encode(document),
@@ -160,22 +162,22 @@ def _row(document: Document, revision: int, at: datetime) -> dict[str, Any]:
     }
     match document:
         case TargetDoc():
-            row["labels"] = spaced(f"{k}={v}" for k, v in document.metadata.labels.items())
+            row["labels"] = join_spaced(f"{k}={v}" for k, v in document.metadata.labels.items())
         case EntryDoc():
             row["status"] = document.spec.status
-            row["components"] = spaced(document.spec.components)
+            row["components"] = join_spaced(document.spec.components)
         case WaiverDoc():
             row["owner"] = document.spec.owner
             row["expires"] = document.spec.expires
     return row
 
 
-def spaced(words: Any) -> str:
+def join_spaced(words: Any) -> str:
     """Join words with spaces around each, so that a filter can find a whole word."""
     return f" {' '.join(sorted(words))} "
 
 
-def _forget(session: Session, kind: Kind, names: Sequence[str]) -> None:
+def _delete_references(session: Session, kind: Kind, names: Sequence[str]) -> None:
     for chunk in _chunks(names):
         if kind == "Target":
             session.execute(delete(Pool).where(Pool.target.in_(chunk)))
@@ -184,7 +186,7 @@ def _forget(session: Session, kind: Kind, names: Sequence[str]) -> None:
             session.execute(uses)
 
 
-def _remember(session: Session, documents: Sequence[Document]) -> None:
+def _insert_references(session: Session, documents: Sequence[Document]) -> None:
     pools = [
         {"target": document.metadata.name, **msgspec.to_builtins(pool)}
         for document in documents
@@ -219,7 +221,7 @@ def list_targets(
     driver: str | None = None,
     search: str | None = None,
     cursor: str | None = None,
-    limit: int = DEFAULT,
+    limit: int = DEFAULT_LIMIT,
 ) -> Page[StoredDocument]:
     """Return targets.
 
@@ -235,7 +237,7 @@ def list_targets(
     has = exists().where(Pool.target == Target.name)
     has = has.where(Pool.gpu == gpu) if gpu else has
     has = has.where(Pool.driver == driver) if driver else has
-    wanted = (_word(Target.labels, label), has if gpu or driver else None)
+    wanted = (_contains_word(Target.labels, label), has if gpu or driver else None)
     return _page(session, "Target", wanted, search, cursor, limit)
 
 
@@ -247,7 +249,7 @@ def list_entries(
     component: str | None = None,
     search: str | None = None,
     cursor: str | None = None,
-    limit: int = DEFAULT,
+    limit: int = DEFAULT_LIMIT,
 ) -> Page[StoredDocument]:
     """Return entries.
 
@@ -261,9 +263,9 @@ def list_entries(
         limit: most rows.
     """
     wanted = (
-        _concerns("Entry", target),
+        _names_target("Entry", target),
         Entry.status == status if status else None,
-        _word(Entry.components, component),
+        _contains_word(Entry.components, component),
     )
     return _page(session, "Entry", wanted, search, cursor, limit)
 
@@ -276,7 +278,7 @@ def list_waivers(
     active_on: date | None = None,
     search: str | None = None,
     cursor: str | None = None,
-    limit: int = DEFAULT,
+    limit: int = DEFAULT_LIMIT,
 ) -> Page[StoredDocument]:
     """Return waivers.
 
@@ -290,7 +292,7 @@ def list_waivers(
         limit: most rows.
     """
     wanted = (
-        _concerns("Waiver", target),
+        _names_target("Waiver", target),
         Waiver.owner == owner if owner else None,
         Waiver.expires >= active_on.isoformat() if active_on else None,
     )
@@ -304,7 +306,7 @@ def list_pools(
     gpu: str | None = None,
     driver: str | None = None,
     cursor: str | None = None,
-    limit: int = DEFAULT,
+    limit: int = DEFAULT_LIMIT,
 ) -> Page[PoolRow]:
     """Return the pools of all targets, by target and name; filters as for `list_targets`."""
     query = select(Pool.target, Pool.name, Pool.gpu, Pool.driver, Pool.os, Pool.cpu, Pool.count)
@@ -321,7 +323,7 @@ def list_pools(
     )
 
 
-def _concerns(kind: Kind, target: str | None) -> _Filter:
+def _names_target(kind: Kind, target: str | None) -> _Filter:
     if not target:
         return None
     return (
@@ -331,7 +333,7 @@ def _concerns(kind: Kind, target: str | None) -> _Filter:
     )
 
 
-def _word(column: Any, word: str | None) -> _Filter:
+def _contains_word(column: Any, word: str | None) -> _Filter:
     """Return a condition: the column of spaced words contains the word."""
     found: _Filter = column.contains(f" {word} ", autoescape=True) if word else None
     return found
@@ -347,7 +349,7 @@ def _page(
 ) -> Page[StoredDocument]:
     """Return the page of documents that pass every filter, by name."""
     name = MODELS[kind].name
-    query = columns(MODELS[kind]).where(*(one for one in wanted if one is not None))
+    query = select_documents(MODELS[kind]).where(*(one for one in wanted if one is not None))
     if search:
         query = query.where(name.icontains(search, autoescape=True))
-    return page(session, query, name, partial(stored, kind), cursor=cursor, limit=limit)
+    return page(session, query, name, partial(to_stored_document, kind), cursor=cursor, limit=limit)

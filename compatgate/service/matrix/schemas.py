@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from compatgate.core.matrix import Cpu, Mode, Os
+from compatgate.core.request import Cpu, Mode, Os
 from compatgate.documents.specs import (
     EntrySpec,
     Kind,

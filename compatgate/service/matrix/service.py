@@ -10,21 +10,20 @@ from msgspec import Struct
 from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Status
-from compatgate.documents.read import read_body
+from compatgate.core.matrix import EntryStatus
 from compatgate.documents.sources import Source
 from compatgate.documents.specs import Change, Document, Kind, to_body
+from compatgate.documents.validation import read_body
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
-from compatgate.service.gate.decision_summaries import asked_stacks
+from compatgate.service.gate.repository import list_asked_stacks
 from compatgate.service.gate.snapshot_reader import Snapshots
-from compatgate.service.matrix import files, packages_report, revisions
+from compatgate.service.matrix import packages_report, revisions
 from compatgate.service.matrix import repository as lists
-from compatgate.service.matrix.files import ImportResult
 from compatgate.service.matrix.models import PoolRow, RevisionRow, StoredDocument
-from compatgate.service.matrix.revisions import Edit
+from compatgate.service.matrix.revisions import Edit, ImportResult
 from compatgate.service.matrix.schemas import DAYS, DECISIONS, PackagesReportBody
 from compatgate.service.waivers import service as waiver_limits
 
@@ -44,7 +43,7 @@ class MatrixReader:
         Raises:
             NotFound: no document has that name; suggests similar names.
         """
-        return self._read(lambda session: found(session, kind, name))
+        return self._read(lambda session: require_document(session, kind, name))
 
     def export(self, *, revision: int | None = None) -> list[dict[str, Any]]:
         """Return every document, now or at a revision: targets, entries, waivers, each by name.
@@ -52,7 +51,7 @@ class MatrixReader:
         Raises:
             NotFound: there is no such revision.
         """
-        return self._read(lambda session: files.export(session, revision))
+        return self._read(lambda session: revisions.export_documents(session, revision))
 
     def diff(self, older: int, newer: int | None = None) -> list[Change]:
         """Return the changes between two revisions; None: the stored matrix.
@@ -60,7 +59,7 @@ class MatrixReader:
         Raises:
             NotFound: there is no such revision.
         """
-        return self._read(lambda session: files.diff(session, older, newer))
+        return self._read(lambda session: revisions.diff_revisions(session, older, newer))
 
     def diff_files(self, sources: Sequence[Source]) -> list[Change]:
         """Return the changes from the stored matrix to the one in files.
@@ -68,8 +67,8 @@ class MatrixReader:
         Raises:
             ManyProblems: every mistake in the files.
         """
-        read = files.read(self._database, sources, self._facts.gpus)
-        return self._read(lambda session: files.diff_files(session, read))
+        read = revisions.read_files(self._database, sources, self._facts.gpus)
+        return self._read(lambda session: revisions.diff_with_files(session, read))
 
     def list_targets(self, **filters: Any) -> Page[StoredDocument]:
         """Return targets by name; filters: `repository.list_targets`."""
@@ -101,35 +100,39 @@ class MatrixReader:
         Raises:
             NotFound: there is no such revision.
         """
-        return self._read(lambda session: revisions.show(session, number))
+        return self._read(lambda session: revisions.show_revision(session, number))
 
     def revision_at(self, when: datetime) -> int:
         """Return the latest revision at a moment; 0 before the first."""
-        return self._read(lambda session: revisions.revision_at(session, when))
+        return self._read(lambda session: revisions.find_revision_at(session, when))
 
     def _read(self, query: Callable[[Session], T]) -> T:
         with self._database.reading() as session:
             return query(session)
 
 
-def found(session: Session, kind: Kind, name: str) -> StoredDocument:
+def require_document(session: Session, kind: Kind, name: str) -> StoredDocument:
     """Return one document.
 
     Raises:
         NotFound: no document has that name; suggests similar names.
     """
-    stored = lists.get(session, kind, name)
+    stored = lists.get_document(session, kind, name)
     if stored is None:
-        hint = lists.hint(session, kind, name)
+        hint = lists.suggest_names(session, kind, name)
         raise NotFound(f"there is no {kind.lower()} {name!r}", field="name", value=name, hint=hint)
     return stored
 
 
-VERBS: dict[Status, str] = {"blessed": "Bless", "deprecated": "Deprecate", "revoked": "Revoke"}
+STATUS_VERBS: dict[EntryStatus, str] = {
+    "blessed": "Bless",
+    "deprecated": "Deprecate",
+    "revoked": "Revoke",
+}
 """Possible new statuses of an entry, with the verb for each."""
 
 
-def with_status(
+def set_status(
     document: Mapping[str, Any], status: str, reason: str, replacement: str = ""
 ) -> dict[str, Any]:
     """Return the document of an entry with another status.
@@ -145,8 +148,8 @@ def with_status(
     """
     old = document["spec"]
     name = document["metadata"]["name"]
-    if status not in VERBS:
-        hint = f"one of {', '.join(VERBS)}"
+    if status not in STATUS_VERBS:
+        hint = f"one of {', '.join(STATUS_VERBS)}"
         raise BadInput(
             "is not a status that an entry can change to", field="status", value=status, hint=hint
         )
@@ -216,11 +219,11 @@ class MatrixService(MatrixReader):
         def write(session: Session) -> StoredDocument:
             document = self._parse(session, kind, body)
             name = document.metadata.name
-            if lists.get(session, kind, name):
+            if lists.get_document(session, kind, name):
                 hint = "change the document, or choose another name"
                 raise Conflict(f"the {kind} {name!r} exists", field="name", value=name, hint=hint)
             _revise(session, Edit(None, document), by)
-            return found(session, kind, name)
+            return require_document(session, kind, name)
 
         return self._write(write)
 
@@ -250,11 +253,11 @@ class MatrixService(MatrixReader):
         by.check()
 
         def write(session: Session) -> StoredDocument:
-            before = _expected(session, kind, name, expected)
+            before = _require_revision(session, kind, name, expected)
             after = self._parse(session, kind, body, name)
             if before != after:
                 _revise(session, Edit(before, after), by)
-            return found(session, kind, name)
+            return require_document(session, kind, name)
 
         return self._write(write)
 
@@ -284,10 +287,10 @@ class MatrixService(MatrixReader):
         by.check()
 
         def write(session: Session) -> StoredDocument:
-            before = _expected(session, "Entry", name, expected)
-            body = with_status(to_body(before), status, by.reason, replacement)
+            before = _require_revision(session, "Entry", name, expected)
+            body = set_status(to_body(before), status, by.reason, replacement)
             _revise(session, Edit(before, self._parse(session, "Entry", body, name)), by)
-            return found(session, "Entry", name)
+            return require_document(session, "Entry", name)
 
         return self._write(write)
 
@@ -305,8 +308,8 @@ class MatrixService(MatrixReader):
         by.check()
 
         def write(session: Session) -> int:
-            before = _expected(session, kind, name, expected)
-            if kind == "Target" and (uses := lists.uses_of(session, name)):
+            before = _require_revision(session, kind, name, expected)
+            if kind == "Target" and (uses := lists.list_uses(session, name)):
                 named_by = ", ".join(f"{kind} {user}" for kind, user in uses)
                 raise Conflict(
                     f"the target {name!r} is named by {named_by}",
@@ -330,11 +333,11 @@ class MatrixService(MatrixReader):
             Conflict: a target that the files name was deleted meanwhile.
         """
         by.check()
-        read = files.read(self._database, sources, self._facts.gpus)
+        read = revisions.read_files(self._database, sources, self._facts.gpus)
         if dry_run:
-            return self._read(lambda session: files.plan(session, read)[0])
+            return self._read(lambda session: revisions.plan_import(session, read)[0])
         return self._write(
-            lambda session: files.apply(session, read, by.author, by.reason, clock.now())
+            lambda session: revisions.apply_import(session, read, by.author, by.reason, clock.now())
         )
 
     def packages_report(
@@ -356,15 +359,15 @@ class MatrixService(MatrixReader):
         """
         snapshot, now = self._snapshots.current(), clock.now()
         since = since or now - timedelta(days=DAYS)
-        names = packages_report.audited_targets(snapshot, target)
-        asked = self._read(lambda session: asked_stacks(session, names, since, most=decisions))
-        return packages_report.packages_report(snapshot, names, asked, since, now)
+        names = packages_report.list_audited_targets(snapshot, target)
+        asked = self._read(lambda session: list_asked_stacks(session, names, since, most=decisions))
+        return packages_report.make_packages_report(snapshot, names, asked, since, now)
 
     def _parse(
         self, session: Session, kind: Kind, body: Mapping[str, Any], name: str | None = None
     ) -> Document:
         known = lists.target_names(session) if kind != "Target" else ()
-        judge = waiver_limits.judge(session)
+        judge = waiver_limits.make_waiver_check(session)
         return read_body(body, kind, self._facts.gpus, known, name=name, judge=judge)
 
     def _write(self, change: Callable[[Session], T]) -> T:
@@ -375,14 +378,14 @@ class MatrixService(MatrixReader):
 
 
 def _revise(session: Session, edit: Edit, by: Authorship) -> int:
-    return revisions.make(
+    return revisions.make_revision(
         session, [edit], author=by.author, reason=by.reason, action=edit.action, at=clock.now()
     )
 
 
-def _expected(session: Session, kind: Kind, name: str, expected: int | None) -> Document:
+def _require_revision(session: Session, kind: Kind, name: str, expected: int | None) -> Document:
     """Return the stored document, unless its revision is not the expected one."""
-    stored = found(session, kind, name)
+    stored = require_document(session, kind, name)
     if expected is not None and stored.revision != expected:
         raise Conflict(
             f"revision {stored.revision} changed the {kind} {name!r} meanwhile",
@@ -390,4 +393,4 @@ def _expected(session: Session, kind: Kind, name: str, expected: int | None) -> 
             value=expected,
             hint="read the document again and repeat the change",
         )
-    return lists.find(session, [(kind, name)])[kind, name]
+    return lists.find_documents(session, [(kind, name)])[kind, name]

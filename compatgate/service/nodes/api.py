@@ -6,57 +6,57 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from compatgate.core.matrix import DriftKind, DriverState
-from compatgate.kit.http.replies import Filter, Paged, Reply, Search, page
+from compatgate.core.request import DriftKind, DriverState
+from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply
 from compatgate.kit.http.requests import to_struct
 from compatgate.service.nodes.schemas import EXAMPLE, DriftBody, NodeBody, NodesReported, Report
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, Returns, route
 
-Spelled = Annotated[Filter, Meta(description="in any spelling, with its MIG profile")]
-Stale = Annotated[bool, Meta(description="no report for a day")]
-Cluster = Annotated[
+GpuSpelling = Annotated[Filter, Meta(description="in any spelling, with its MIG profile")]
+StaleFilter = Annotated[bool, Meta(description="no report for a day")]
+ClusterFilter = Annotated[
     Filter, Meta(description="required if several clusters have a node with this name")
 ]
 
 
-class NodeFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class NodeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of nodes."""
 
     search: Search | None = None
     cluster: Filter | None = None
     target: Filter | None = None
-    gpu: Spelled | None = None
+    gpu: GpuSpelling | None = None
     driver: Filter | None = None
     driver_state: DriverState | None = None
     disagrees: Annotated[bool, Meta(description="its sources disagree")] | None = None
-    stale: Stale | None = None
+    stale: StaleFilter | None = None
 
 
-class DriftFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class DriftFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of drifted nodes."""
 
     cluster: Filter | None = None
     target: Filter | None = None
     what: Annotated[DriftKind, Meta(description="that differs")] | None = None
-    gpu: Spelled | None = None
-    stale: Stale | None = None
+    gpu: GpuSpelling | None = None
+    stale: StaleFilter | None = None
 
 
-class Where(Struct, frozen=True, forbid_unknown_fields=True):
+class NodeQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Query parameters that select a node of a name."""
 
-    cluster: Cluster | None = None
+    cluster: ClusterFilter | None = None
 
 
-class WhereAndWhy(Struct, frozen=True, forbid_unknown_fields=True):
+class NodeRemovalQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Query parameters of a removal: the node's cluster, and the reason."""
 
-    cluster: Cluster | None = None
+    cluster: ClusterFilter | None = None
     reason: Annotated[str, Meta(description="why; or in the header")] | None = None
 
 
-class HowReported(Struct, frozen=True, forbid_unknown_fields=True):
+class ReportQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Query parameters of a report."""
 
     dry_run: Annotated[bool, Meta(description="return the result without storing it")] = False
@@ -72,7 +72,7 @@ class HowReported(Struct, frozen=True, forbid_unknown_fields=True):
 )
 def list_nodes(call: Call[NodeFilters]) -> Reply:
     """List nodes by cluster and name, each compared with the current matrix."""
-    return page(call.gate.nodes.list(**call.query.filters()), lambda view: view.to_json())
+    return page_reply(call.gate.nodes.list(**call.query.filters()), lambda view: view.to_json())
 
 
 @route(
@@ -80,11 +80,11 @@ def list_nodes(call: Call[NodeFilters]) -> Reply:
     "/nodes",
     scope="operate",
     tag="nodes",
-    query=HowReported,
+    query=ReportQuery,
     body=Body(Report, examples={"nodes": EXAMPLE}),
     returns=Returns(NodesReported, "The current state of the reported nodes"),
 )
-def report_nodes(call: Call[HowReported]) -> Reply:
+def report_nodes(call: Call[ReportQuery]) -> Reply:
     """Report nodes: labels, the kubelet's resources, the driver's own report.
 
     A repeated report changes only the time. The node shows disagreeing sources, and the driver's
@@ -100,11 +100,11 @@ def report_nodes(call: Call[HowReported]) -> Reply:
     "/nodes/{name}",
     scope="read",
     tag="nodes",
-    query=Where,
+    query=NodeQuery,
     returns=Returns(NodeBody, "The node", etag=True),
     errors=(404, 409),
 )
-def show_node(call: Call[Where]) -> Reply:
+def show_node(call: Call[NodeQuery]) -> Reply:
     """Show a node with the report of each source."""
     return Reply(call.gate.nodes.show(call.args["name"], call.query.cluster).to_json())
 
@@ -114,12 +114,12 @@ def show_node(call: Call[Where]) -> Reply:
     "/nodes/{name}",
     scope="operate",
     tag="nodes",
-    query=WhereAndWhy,
+    query=NodeRemovalQuery,
     reason="query",
     returns=Returns(NodeBody, "The removed node"),
     errors=(404, 409),
 )
-def remove_node(call: Call[WhereAndWhy]) -> Reply:
+def remove_node(call: Call[NodeRemovalQuery]) -> Reply:
     """Remove a node that is gone; it comes back with its next report."""
     removed = call.gate.nodes.remove(call.args["name"], call.by(), call.query.cluster)
     return Reply(removed.to_json())
@@ -138,4 +138,4 @@ def list_drift(call: Call[DriftFilters]) -> Reply:
 
     An unreported value counts as a difference too; `have` is null then.
     """
-    return page(call.gate.nodes.drift(**call.query.filters()), lambda view: view.to_drift())
+    return page_reply(call.gate.nodes.drift(**call.query.filters()), lambda view: view.to_drift())

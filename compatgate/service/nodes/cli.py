@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format, add_limit
-from compatgate.kit.cli.output import print_table, second
-from compatgate.kit.cli.terminal import printable
-from compatgate.service.cli.gate import add_place, ask, ask_all, gate_of
+from compatgate.kit.cli.output import format_json_time, print_table
+from compatgate.kit.cli.terminal import strip_controls
+from compatgate.service.gate_client import add_place, ask, ask_all, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -236,11 +236,11 @@ def print_nodes(nodes: Sequence[dict[str, Any]], empty: str) -> None:
             node["cluster"],
             node["name"],
             node["driver"],
-            gpus(node),
+            format_gpus(node),
             ", ".join(node["targets"]),
             node["driver_state"],
-            second(node["seen_at"]),
-            printable("; ".join(_remarks(node))),
+            format_json_time(node["seen_at"]),
+            strip_controls("; ".join(_remarks(node))),
         )
         for node in nodes
     ]
@@ -255,10 +255,10 @@ def print_drift(nodes: Sequence[dict[str, Any]]) -> None:
             node["name"],
             one["target"],
             one["what"],
-            printable(one["have"] or "not known"),
+            strip_controls(one["have"] or "not known"),
             ", ".join(one["declared"]),
-            second(node["since"]),
-            f"{second(node['seen_at'])}{' (stale)' if node['stale'] else ''}",
+            format_json_time(node["since"]),
+            f"{format_json_time(node['seen_at'])}{' (stale)' if node['stale'] else ''}",
         )
         for node in nodes
         for one in node["differences"]
@@ -275,14 +275,14 @@ def print_node(node: dict[str, Any]) -> None:
     print(f"{node['cluster']}/{node['name']}")
     facts = {
         "driver": f"{node['driver'] or 'not known'}, {node['driver_state']}: {node['driver_why']}",
-        "GPUs": gpus(node) or "none known",
+        "GPUs": format_gpus(node) or "none known",
         "targets": ", ".join(node["targets"]) or "none",
-        "since": second(node["since"]),
-        "seen": f"{second(node['seen_at'])}{', stale' if node['stale'] else ''}"
+        "since": format_json_time(node["since"]),
+        "seen": f"{format_json_time(node['seen_at'])}{', stale' if node['stale'] else ''}"
         f", by {node['reported_by']}",
     }
     for name, value in facts.items():
-        print(f"  {name:<8} {printable(str(value))}")
+        print(f"  {name:<8} {strip_controls(str(value))}")
     for title, texts in (
         ("drift", [one["message"] for one in node["drift"]]),
         ("sources disagree", node["disagreements"]),
@@ -292,12 +292,12 @@ def print_node(node: dict[str, Any]) -> None:
         if texts:
             print(title)
             for text in texts:
-                print(f"  - {printable(text)}")
+                print(f"  - {strip_controls(text)}")
 
 
-def gpus(node: dict[str, Any]) -> str:
+def format_gpus(node: dict[str, Any]) -> str:
     """Format GPUs as ``8 x A100-SXM4-80GB``."""
-    return printable(", ".join(f"{kind['count']} x {kind['gpu']}" for kind in node["gpus"]))
+    return strip_controls(", ".join(f"{kind['count']} x {kind['gpu']}" for kind in node["gpus"]))
 
 
 def _remarks(node: dict[str, Any]) -> Iterator[str]:
@@ -310,7 +310,7 @@ def _remarks(node: dict[str, Any]) -> Iterator[str]:
 
 def _source_text(witness: dict[str, Any]) -> str:
     said = [f"driver {witness['driver']}"] if witness.get("driver") else []
-    said += [gpus(witness)] if witness.get("gpus") else []
+    said += [format_gpus(witness)] if witness.get("gpus") else []
     said += [f"{name}: {count}" for name, count in witness.get("resources", {}).items()]
     what = ", ".join(said) or "nothing"
-    return f"{witness['witness']}, {second(witness['seen_at'])}: {what}"
+    return f"{witness['witness']}, {format_json_time(witness['seen_at'])}: {what}"

@@ -13,22 +13,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 from msgspec import Struct
 
-from compatgate.core.matrix import Pool
+from compatgate.core.request import Pool
 from compatgate.service.admission.matching import TARGET
 from compatgate.service.cluster.connection import ClusterNode
-from compatgate.service.cluster.labels import LABEL, Cap, NodeDecision, commands, plan
+from compatgate.service.cluster.labels import (
+    LABEL,
+    NodeDecision,
+    TaintLimit,
+    kubectl_commands,
+    plan_change,
+)
 from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.nodes.comparison import NodeView, driver_version, find_gpu, pools_with_gpu
 from compatgate.service.nodes.reports import (
-    SHARED,
+    SHARED_SUFFIX,
     SourceKind,
     SourceReport,
-    mismatched,
-    ranked,
-    same_driver,
-    shown_gpus,
+    format_gpus,
+    is_same_driver,
+    mismatched_resources,
+    rank_sources,
 )
 from compatgate.service.nodes.repository import NodeRow
-from compatgate.service.nodes.standing import NodeView, known_gpu, pools_with, version_of
 
 ORDER: tuple[SourceKind, ...] = ("driver", "labels", "kubelet")
 
@@ -61,24 +67,26 @@ class SourceComparison(Struct, frozen=True):
     why: tuple[str, ...]
 
 
-def compare(row: NodeRow) -> SourceComparison:
+def compare_sources(row: NodeRow) -> SourceComparison:
     """Compare the reports of a node's sources."""
     heard = msgspec.convert(row.witnesses, dict[SourceKind, SourceReport])
     lines = (_driver(heard), _gpus(heard), _cuda(heard), *_resources(heard))
     there = tuple(line for line in lines if line.said)
-    return SourceComparison(tuple(heard[w] for w in ORDER if w in heard), there, tuple(_why(heard)))
+    return SourceComparison(
+        tuple(heard[w] for w in ORDER if w in heard), there, tuple(_explain_sources(heard))
+    )
 
 
 def _driver(heard: Mapping[SourceKind, SourceReport]) -> SourceLine:
     said = {who: one.driver for who, one in heard.items() if one.driver}
     labels, own = said.get("labels"), said.get("driver")
-    differ = bool(labels and own and not same_driver(labels, own))
+    differ = bool(labels and own and not is_same_driver(labels, own))
     return SourceLine("Driver", said, _first(heard, said), differ)
 
 
 def _gpus(heard: Mapping[SourceKind, SourceReport]) -> SourceLine:
     kinds = {who: one.gpus for who, one in heard.items() if one.gpus}
-    said = {who: shown_gpus(gpus) for who, gpus in kinds.items()}
+    said = {who: format_gpus(gpus) for who, gpus in kinds.items()}
     differ = len(kinds) == 2 and kinds["labels"] != kinds["driver"]
     return SourceLine("GPUs", said, _first(heard, said), differ)
 
@@ -91,38 +99,41 @@ def _cuda(heard: Mapping[SourceKind, SourceReport]) -> SourceLine:
 def _resources(heard: Mapping[SourceKind, SourceReport]) -> Iterator[SourceLine]:
     """Compare the resources expected from labels with the kubelet's."""
     labels, kubelet = heard.get("labels"), heard.get("kubelet")
-    wrong = mismatched(labels, kubelet) if labels and kubelet else {}
+    wrong = mismatched_resources(labels, kubelet) if labels and kubelet else {}
     names = {
-        name.removesuffix(SHARED) for one in (labels, kubelet) if one for name in one.resources
+        name.removesuffix(SHARED_SUFFIX)
+        for one in (labels, kubelet)
+        if one
+        for name in one.resources
     }
     for name in sorted(names):
         said: dict[SourceKind, str] = {}
         if labels and name in labels.resources:
             said["labels"] = f"{labels.resources[name]} expected"
         if kubelet:
-            said["kubelet"] = _handed_out(kubelet, name)
+            said["kubelet"] = _allocatable_text(kubelet, name)
         yield SourceLine(name, said, differ=name in wrong)
 
 
-def _handed_out(kubelet: SourceReport, name: str) -> str:
-    whole, shared = kubelet.resources.get(name, 0), kubelet.resources.get(f"{name}{SHARED}")
+def _allocatable_text(kubelet: SourceReport, name: str) -> str:
+    whole, shared = kubelet.resources.get(name, 0), kubelet.resources.get(f"{name}{SHARED_SUFFIX}")
     return f"{whole} handed out" if shared is None else f"{whole + shared} handed out, by sharing"
 
 
 def _first(
     heard: Mapping[SourceKind, SourceReport], said: Mapping[SourceKind, str]
 ) -> SourceKind | None:
-    return next((one.witness for one in ranked(heard) if one.witness in said), None)
+    return next((one.witness for one in rank_sources(heard) if one.witness in said), None)
 
 
-def _why(heard: Mapping[SourceKind, SourceReport]) -> Iterator[str]:
-    order = ranked(heard)
+def _explain_sources(heard: Mapping[SourceKind, SourceReport]) -> Iterator[str]:
+    order = rank_sources(heard)
     if not any(one.driver or one.gpus for one in order):
         yield "No source reports its driver and GPUs; the kubelet's resources do not decide."
         return
     first, second = order[0], order[1] if len(order) > 1 else None
     if second is None:
-        yield f"{_ALONE[first.witness]} its driver and GPUs."
+        yield f"{_SINGLE_SOURCE_TEXT[first.witness]} its driver and GPUs."
     elif first.witness == "driver":
         yield "The driver's own report decides about driver and GPUs."
     else:
@@ -132,11 +143,14 @@ def _why(heard: Mapping[SourceKind, SourceReport]) -> Iterator[str]:
             "the labels decide, since the driver may have been replaced."
         )
     if second and (left := [name for name, of in _PARTS if not of(first) and of(second)]):
-        yield f"{_SILENT[first.witness]} of {' and '.join(left)}: the other source decides."
+        yield f"{_NO_SOURCE_TEXT[first.witness]} of {' and '.join(left)}: the other source decides."
 
 
-_ALONE = {"labels": "Only the labels report", "driver": "Only the driver itself reports"}
-_SILENT = {"labels": "The labels say nothing", "driver": "The driver's report says nothing"}
+_SINGLE_SOURCE_TEXT = {
+    "labels": "Only the labels report",
+    "driver": "Only the driver itself reports",
+}
+_NO_SOURCE_TEXT = {"labels": "The labels say nothing", "driver": "The driver's report says nothing"}
 _PARTS: tuple[tuple[str, Callable[[SourceReport], object]], ...] = (
     ("the driver", lambda one: one.driver),
     ("GPUs", lambda one: one.gpus),
@@ -215,33 +229,33 @@ def compare_pools(view: NodeView, snapshot: Snapshot) -> tuple[PoolComparison, .
 
 
 def _compare_pool(view: NodeView, snapshot: Snapshot) -> Iterator[PoolComparison]:
-    version = version_of(view.row.driver)
-    kinds = {gpu: known_gpu(gpu, snapshot) for gpu in _skus(view)}
+    version = driver_version(view.row.driver)
+    kinds = {gpu: find_gpu(gpu, snapshot) for gpu in _skus(view)}
     for target in (snapshot.targets[t] for t in view.standing.targets if t in snapshot.targets):
-        having = {gpu: pools_with(target, kind, snapshot) for gpu, kind in kinds.items()}
+        having = {gpu: pools_with_gpu(target, kind, snapshot) for gpu, kind in kinds.items()}
         for pool in target.pools:
             gpus = tuple(gpu for gpu, pools in having.items() if pool in pools)
             same = None if version is None else pool.driver == version
             yield PoolComparison(target.name, pool, gpus, same)
 
 
-def only_pool(name: str, gpus: Iterable[str], snapshot: Snapshot) -> str | None:
+def single_pool(name: str, gpus: Iterable[str], snapshot: Snapshot) -> str | None:
     """Return the pool that the node's GPUs belong to; None: no pool or several."""
     target = snapshot.targets.get(name)
     if target is None or len(target.pools) == 1:
         return None
-    kinds = [known_gpu(gpu, snapshot) for gpu in gpus]
-    found = {pool.name for kind in kinds for pool in pools_with(target, kind, snapshot)}
+    kinds = [find_gpu(gpu, snapshot) for gpu in gpus]
+    found = {pool.name for kind in kinds for pool in pools_with_gpu(target, kind, snapshot)}
     return found.pop() if len(found) == 1 else None
 
 
-def kinds_of(view: NodeView, snapshot: Snapshot) -> tuple[GpuKind, ...]:
+def gpu_kinds(view: NodeView, snapshot: Snapshot) -> tuple[GpuKind, ...]:
     """Return the GPUs of a node, with MIG slices and whole GPUs separate."""
     return tuple(_kind(one["gpu"], one["count"], snapshot) for one in view.row.gpus)
 
 
 def _kind(text: str, count: int, snapshot: Snapshot) -> GpuKind:
-    gpu = known_gpu(text, snapshot)
+    gpu = find_gpu(text, snapshot)
     return GpuKind(gpu.name, gpu.mig, count, True) if gpu else GpuKind(text, None, count, False)
 
 
@@ -249,11 +263,11 @@ def _skus(view: NodeView) -> list[str]:
     return [kind["gpu"] for kind in view.row.gpus]
 
 
-CAP = Cap("10%", percent=10)
+DEFAULT_TAINT_LIMIT = TaintLimit("10%", percent=10)
 """Default taint limit of ``compatgate k8s reconcile``."""
 
 
-class Share(Struct, frozen=True):
+class TargetShare(Struct, frozen=True):
     """The share of a target's nodes whose driver is not blessed."""
 
     target: str
@@ -263,7 +277,7 @@ class Share(Struct, frozen=True):
     @property
     def most(self) -> int:
         """Return the number of nodes that may be tainted at once."""
-        return CAP.of(self.of)
+        return DEFAULT_TAINT_LIMIT.of(self.of)
 
 
 class Advice(Struct, frozen=True):
@@ -279,20 +293,20 @@ class Advice(Struct, frozen=True):
     says: str | None
     commands: tuple[str, ...]
     look: str
-    too_many: tuple[Share, ...]
+    too_many: tuple[TargetShare, ...]
 
 
-def shares(views: Iterable[NodeView], targets: Iterable[str]) -> tuple[Share, ...]:
+def count_shares(views: Iterable[NodeView], targets: Iterable[str]) -> tuple[TargetShare, ...]:
     """Count the nodes of each target that would be tainted."""
     counts = {name: [0, 0] for name in targets}
     for view in views:
         for name in counts.keys() & view.standing.targets:
             counts[name][0] += view.standing.driver == "not-blessed"
             counts[name][1] += 1
-    return tuple(Share(name, bad, total) for name, (bad, total) in counts.items())
+    return tuple(TargetShare(name, bad, total) for name, (bad, total) in counts.items())
 
 
-def advise(view: NodeView, beside: Iterable[Share]) -> Advice:
+def advise(view: NodeView, beside: Iterable[TargetShare]) -> Advice:
     """Advise on the label and taint of a node.
 
     Args:
@@ -309,7 +323,7 @@ def advise(view: NodeView, beside: Iterable[Share]) -> Advice:
     found: list[str] = []
     if "labels" in row.witnesses and says is None:
         node = ClusterNode(row.name, row.labels, {}, {})
-        found = commands(plan(node, _decision_on(view)))
+        found = kubectl_commands(plan_change(node, _decision_on(view)))
     return Advice(says, tuple(found), look, many if standing.driver == "not-blessed" else ())
 
 

@@ -11,11 +11,11 @@ from datetime import datetime
 
 from msgspec import Struct, field
 
-from compatgate.core.matrix import DriftKind
+from compatgate.core.request import DriftKind
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.gate.snapshot_reader import Snapshots
-from compatgate.service.nodes.details import only_pool
-from compatgate.service.nodes.standing import Difference, NodeView
+from compatgate.service.nodes.comparison import Difference, NodeView
+from compatgate.service.nodes.details import single_pool
 
 NAMED = 8
 """Maximum number of named nodes of a group."""
@@ -121,7 +121,7 @@ def drift_groups(
 
 def _key(one: Difference, view: NodeView, snapshot: Snapshot) -> _Key:
     gpus = (kind["gpu"] for kind in view.row.gpus)
-    pool = only_pool(one.target, gpus, snapshot) if one.what == "driver" else None
+    pool = single_pool(one.target, gpus, snapshot) if one.what == "driver" else None
     return one.target, one.what, one.have, one.declared, pool
 
 

@@ -6,39 +6,39 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from compatgate.core.matrix import DriftKind, DriverState
+from compatgate.core.request import DriftKind, DriverState
 from compatgate.errors import CompatgateError, NotFound
 from compatgate.kit import clock
-from compatgate.kit.http.links import here, link
+from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.http.replies import Filter, Search
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
-    Empty,
-    Listing,
-    LongListing,
+    EmptyNotice,
+    PagedTableQuery,
     Table,
-    found_by,
+    TableQuery,
+    fetch_rows,
+    list_rows,
+    make_list_table,
     make_table,
-    rows_of,
-    table_of,
 )
 from compatgate.service.gate.what_if import what_if
 from compatgate.service.matrix.models import StoredDocument
+from compatgate.service.nodes.comparison import NodeView
 from compatgate.service.nodes.details import (
     ORDER,
     PoolComparison,
     advise,
-    compare,
     compare_pools,
-    kinds_of,
-    only_pool,
-    shares,
+    compare_sources,
+    count_shares,
+    gpu_kinds,
+    single_pool,
     target_matches,
 )
 from compatgate.service.nodes.drift import DriftGroup
-from compatgate.service.nodes.reports import Gpus, shown_gpus
-from compatgate.service.nodes.standing import NodeView
+from compatgate.service.nodes.reports import GpuCount, format_gpus
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, choices, page
 
 YesOrNo = Literal["yes", "no"]
@@ -56,14 +56,14 @@ _NODE_COLUMNS = (
     Column("since", "Since", "time"),
     Column("seen", "Last seen", "time"),
 )
-_NO_NODES = Empty(
+_NO_NODES = EmptyNotice(
     "No nodes.",
     "Nodes appear here once they report: from the labels of a cluster, or from the driver itself.",
     "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
 )
 
 
-class NodeQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class NodeQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of nodes."""
 
     search: Search | None = None
@@ -76,7 +76,7 @@ class NodeQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     stale: YesOrNo | None = None
 
 
-class ClusterQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ClusterQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The cluster of a node."""
 
     cluster: Filter | None = None
@@ -92,9 +92,9 @@ def show_nodes(ask: PageRequest[NodeQuery]) -> HtmlPage:
     """Show nodes by cluster and name."""
     query, snapshot = ask.query, ask.gate.snapshot()
     answers = {"disagrees": yes_or_no(query.disagrees), "stale": yes_or_no(query.stale)}
-    found = found_by(ask.gate.nodes.list, query, **answers)
+    found = list_rows(ask.gate.nodes.list, query, **answers)
     lines = [_node_row(view) for view in found.items]
-    table = table_of("nodes", _NODE_COLUMNS, lines, found, query, _NO_NODES)
+    table = make_list_table("nodes", _NODE_COLUMNS, lines, found, query, _NO_NODES)
     context = {
         "query": query,
         "targets": choices(snapshot.documents),
@@ -112,7 +112,7 @@ def _node_row(view: NodeView) -> tuple[Any, ...]:
         node_cell(view),
         Cell(standing.driver, tone=STATES[standing.driver], title=standing.why),
         row.driver,
-        "; ".join(_short(one) for one in standing.differences),
+        "; ".join(_group_headline(one) for one in standing.differences),
         Cell(
             "disagree" if disagree else "agree" if len(row.witnesses) > 1 else "only one",
             tone="warn" if disagree else "pass" if len(row.witnesses) > 1 else "muted",
@@ -140,10 +140,10 @@ def gpus_of(view: NodeView) -> str:
     """Format GPUs as ``8 x L4``."""
     if not view.row.gpus:
         return "not known"
-    return shown_gpus(Gpus(one["gpu"], one["count"]) for one in view.row.gpus)
+    return format_gpus(GpuCount(one["gpu"], one["count"]) for one in view.row.gpus)
 
 
-def _short(one: Any) -> str:
+def _group_headline(one: Any) -> str:
     name = "GPU" if one.what == "gpu" else one.what
     return f"{name}, declared {', '.join(one.declared) or 'none'}"
 
@@ -176,9 +176,9 @@ def _node_page(
 ) -> HtmlPage:
     snapshot, standing = ask.gate.snapshot(), view.standing
     drifts = standing.driver == "not-blessed"
-    beside = shares(ask.gate.nodes.each(), standing.targets) if drifts else ()
+    beside = count_shares(ask.gate.nodes.each(), standing.targets) if drifts else ()
     skus = [kind["gpu"] for kind in view.row.gpus]
-    pool = {one.target: only_pool(one.target, skus, snapshot) for one in standing.differences}
+    pool = {one.target: single_pool(one.target, skus, snapshot) for one in standing.differences}
     context = {
         "view": view,
         "row": view.row,
@@ -186,19 +186,19 @@ def _node_page(
         "tones": STATES,
         "gpus": gpus_of(view),
         "belongings": target_matches(view, snapshot),
-        "compared": compare(view.row),
+        "compared": compare_sources(view.row),
         "order": ORDER,
-        "kinds": kinds_of(view, snapshot),
+        "kinds": gpu_kinds(view, snapshot),
         "pools": _pools(compare_pools(view, snapshot)),
         "advice": advise(view, beside),
-        "tried": lambda one: tried(one, pool[one.target]),
+        "tried": lambda one: try_node_values(one, pool[one.target]),
         "error": error,
         "typed": ask.form,
     }
     return HtmlPage("node.html", view.row.name, context, status=error.status if error else 200)
 
 
-def tried(difference: Any, pool: str | None) -> str | None:
+def try_node_values(difference: Any, pool: str | None) -> str | None:
     """Return the link to a what-if with the node's value; None: the value is not known."""
     if difference.have is None:
         return None
@@ -224,19 +224,19 @@ def _pools(found: tuple[PoolComparison, ...]) -> Table:
             one.pool.gpu.sku if one.pool.gpu else None,
             ", ".join(one.gpus) or Cell("none of these", tone="muted"),
             str(one.pool.driver) if one.pool.driver else None,
-            _same(one),
+            _driver_cell(one),
             one.pool.count,
         )
         for one in found
     ]
-    empty = Empty(
+    empty = EmptyNotice(
         "No matching target.",
         "A target selects nodes by match.nodeLabels, or by the annotation compatgate.dev/target.",
     )
     return make_table("pools", columns, lines, empty, label="pools")
 
 
-def _same(one: PoolComparison) -> Cell:
+def _driver_cell(one: PoolComparison) -> Cell:
     if one.same_driver is None:
         return Cell("not known", tone="unknown")
     if one.same_driver:
@@ -260,14 +260,14 @@ _DRIFT_COLUMNS = (
     Column("since", "Since", "time"),
     Column("seen", "Last seen", "time"),
 )
-_NO_DRIFT = Empty(
+_NO_DRIFT = EmptyNotice(
     "No drifted nodes.",
     "Only reported nodes are compared. Report the nodes of a cluster:",
     "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
 )
 
 
-class DriftQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class DriftQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of drifted nodes."""
 
     target: Filter | None = None
@@ -289,21 +289,23 @@ def show_drift(ask: PageRequest[DriftQuery]) -> HtmlPage:
     wanted: dict[str, Any] = {"target": query.target, "what": query.what, **stored}
     groups: Sequence[DriftGroup] = ()
     if query.cursor or query.format:  # the pages that follow, and a file, have the nodes alone
-        found = rows_of(nodes.drift, query.cursor, **wanted)
+        found = fetch_rows(nodes.drift, query.cursor, **wanted)
     else:
         groups, found = nodes.drift_together(**wanted)
     lines = [line for view in found.items for line in _drift_rows(view, query)]
-    table = table_of("drift", _DRIFT_COLUMNS, lines, found, query, _NO_DRIFT, label="differences")
+    table = make_list_table(
+        "drift", _DRIFT_COLUMNS, lines, found, query, _NO_DRIFT, label="differences"
+    )
     shown = groups[:MOST_GROUPS]
     context = {
         "query": query,
         "groups": shown,
         "more": len(groups) - len(shown),
-        "changed": _changed(ask, shown),
-        "lost": list(_lost(ask, shown[:_TRIED])),
+        "changed": _changed_targets(ask, shown),
+        "lost": list(_lost_entries(ask, shown[:_TRIED])),
         "targets": choices(snapshot.documents),
-        "tried": lambda one: tried(one, one.pool),
-        "among": _among,
+        "tried": lambda one: try_node_values(one, one.pool),
+        "among": _group_link,
         "node_link": node_link,
     }
     return HtmlPage("drift.html", "Drift", context, table=table)
@@ -331,7 +333,9 @@ def _drift_rows(view: NodeView, query: DriftQuery) -> list[tuple[Any, ...]]:
     ]
 
 
-def _changed(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> dict[str, StoredDocument]:
+def _changed_targets(
+    ask: PageRequest[Any], groups: Sequence[DriftGroup]
+) -> dict[str, StoredDocument]:
     """Return the targets that changed after their nodes did, by name: their drift is younger."""
     found = {}
     for one in groups:
@@ -342,7 +346,7 @@ def _changed(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> dict[str, S
     return found
 
 
-def _lost(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterator[str]:
+def _lost_entries(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterator[str]:
     """Yield, for each group, what would fail with its nodes' values; empty: not computed."""
     snapshot, now = ask.gate.snapshot(), clock.now()
     for one in groups:
@@ -355,8 +359,8 @@ def _lost(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterator[str]:
         yield said
 
 
-def _among(one: DriftGroup) -> str:
+def _group_link(one: DriftGroup) -> str:
     """Return the link to the nodes of a group."""
     if one.have is None:
-        return here(target=one.target, what=one.what, cursor=None, sort=None)
+        return current_page_link(target=one.target, what=one.what, cursor=None, sort=None)
     return link("nodes", target=one.target, **{one.what: one.have})

@@ -16,8 +16,8 @@ from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.versions import parse_version
 from compatgate.discovery.node_labels import describe_node
-from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
 from compatgate.discovery.nvidia_smi.report import Report as SmiReport
+from compatgate.discovery.nvidia_smi.report import find_disagreements, group_pools
 from compatgate.errors import BadInput
 from compatgate.kit.clock import iso
 from compatgate.service.nodes.repository import NodeRow
@@ -26,10 +26,10 @@ from compatgate.service.nodes.schemas import DriverReport, NodeReport, Report, S
 SourceKind = Literal["labels", "kubelet", "driver"]
 _GPU = "nvidia.com/gpu"
 _MIG = "nvidia.com/mig-"
-_SHARED = ".shared"
+_SHARED_PRODUCT_SUFFIX = ".shared"
 
 
-class Gpus(Struct, frozen=True, order=True):
+class GpuCount(Struct, frozen=True, order=True):
     """GPUs of one SKU on a node; ``gpu`` is unchanged if the facts do not know it."""
 
     gpu: str
@@ -49,7 +49,7 @@ class SourceReport(Struct, frozen=True):
     seen_at: datetime
     driver: str | None = None
     cuda: str | None = None
-    gpus: tuple[Gpus, ...] = ()
+    gpus: tuple[GpuCount, ...] = ()
     resources: dict[str, int] = {}
     remarks: tuple[str, ...] = ()
 
@@ -86,32 +86,32 @@ def _of_labels(labels: Mapping[str, str], at: datetime, facts: Facts) -> SourceR
     if report is None:
         return SourceReport("labels", at, remarks=tuple(remarks))
     kinds = _kinds(report, facts, remarks)
-    remarks += [conflict.message for conflict in disagreements(report, facts)]
-    expected = _expected(labels, report)
+    remarks += [conflict.message for conflict in find_disagreements(report, facts)]
+    expected = _expected_resources(labels, report)
     return SourceReport("labels", at, report.driver, report.cuda, kinds, expected, tuple(remarks))
 
 
-def _kinds(report: SmiReport, facts: Facts, remarks: list[str]) -> tuple[Gpus, ...]:
+def _kinds(report: SmiReport, facts: Facts, remarks: list[str]) -> tuple[GpuCount, ...]:
     try:
-        found = observed_pools(report, facts.gpus)
+        found = group_pools(report, facts.gpus)
     except BadInput as error:
         remarks.append(error.problem)
         return ()
     remarks += found.notes
-    return counted((SeenGpus(pool.gpu, pool.devices) for pool in found.pools), facts)
+    return count_gpus((SeenGpus(pool.gpu, pool.devices) for pool in found.pools), facts)
 
 
 def _of_driver(probe: DriverReport, at: datetime, facts: Facts) -> SourceReport:
-    return SourceReport("driver", at, probe.driver, probe.cuda, counted(probe.gpus, facts))
+    return SourceReport("driver", at, probe.driver, probe.cuda, count_gpus(probe.gpus, facts))
 
 
-def counted(seen: Iterable[SeenGpus], facts: Facts) -> tuple[Gpus, ...]:
+def count_gpus(seen: Iterable[SeenGpus], facts: Facts) -> tuple[GpuCount, ...]:
     """Add up GPUs of the same SKU, sorted by SKU."""
     counts: dict[str, int] = {}
     for one in seen:
         sku = sku_of(one.gpu, facts)
         counts[sku] = counts.get(sku, 0) + one.count
-    return tuple(sorted(Gpus(sku, count) for sku, count in counts.items()))
+    return tuple(sorted(GpuCount(sku, count) for sku, count in counts.items()))
 
 
 def sku_of(text: str, facts: Facts) -> str:
@@ -122,7 +122,7 @@ def sku_of(text: str, facts: Facts) -> str:
         return text
 
 
-def _expected(labels: Mapping[str, str], report: SmiReport) -> dict[str, int]:
+def _expected_resources(labels: Mapping[str, str], report: SmiReport) -> dict[str, int]:
     """Return the resources that a device plugin derives from the labels, with sharing."""
     found: dict[str, int] = {}
     mixed = {
@@ -147,12 +147,12 @@ def _number(text: str | None) -> int:
 
 
 def _is_gpu(resource: str) -> bool:
-    return resource.removesuffix(_SHARED) == _GPU or resource.startswith(_MIG)
+    return resource.removesuffix(_SHARED_PRODUCT_SUFFIX) == _GPU or resource.startswith(_MIG)
 
 
-OUTDATED = timedelta(days=1)
+OUTDATED_AFTER = timedelta(days=1)
 """Age difference up to which a driver's report still decides against the labels."""
-SHARED = ".shared"
+SHARED_SUFFIX = ".shared"
 """Suffix of a resource that several containers share."""
 
 
@@ -166,17 +166,17 @@ class NodeConclusion(Struct, frozen=True):
     """
 
     driver: str | None
-    gpus: tuple[Gpus, ...]
+    gpus: tuple[GpuCount, ...]
     disagreements: tuple[str, ...]
 
 
-def conclude(witnesses: Mapping[SourceKind, SourceReport]) -> NodeConclusion:
+def weigh_sources(witnesses: Mapping[SourceKind, SourceReport]) -> NodeConclusion:
     """Weigh sources: the driver's own report decides, unless it is out of date."""
     labels, own = witnesses.get("labels"), witnesses.get("driver")
-    ordered = ranked(witnesses)
+    ordered = rank_sources(witnesses)
     said: list[str] = []
     if labels and own:
-        decides = _decides(own, outdated=ordered[0] is labels)
+        decides = _deciding_text(own, outdated=ordered[0] is labels)
         said += _drivers(labels, own, decides)
         said += _gpus(labels, own, decides)
     if labels and (kubelet := witnesses.get("kubelet")):
@@ -187,24 +187,24 @@ def conclude(witnesses: Mapping[SourceKind, SourceReport]) -> NodeConclusion:
     return NodeConclusion(driver, gpus, tuple(dict.fromkeys(said)))
 
 
-def ranked(witnesses: Mapping[SourceKind, SourceReport]) -> tuple[SourceReport, ...]:
+def rank_sources(witnesses: Mapping[SourceKind, SourceReport]) -> tuple[SourceReport, ...]:
     """Rank the sources of driver and GPUs; the first one decides."""
     labels, own = witnesses.get("labels"), witnesses.get("driver")
-    outdated = bool(labels and own and labels.seen_at - own.seen_at > OUTDATED)
+    outdated = bool(labels and own and labels.seen_at - own.seen_at > OUTDATED_AFTER)
     return tuple(one for one in ((labels, own) if outdated else (own, labels)) if one)
 
 
-def mismatched(labels: SourceReport, kubelet: SourceReport) -> dict[str, tuple[int, int]]:
+def mismatched_resources(labels: SourceReport, kubelet: SourceReport) -> dict[str, tuple[int, int]]:
     """Return the resources whose number differs between kubelet and labels, by name."""
     found = {}
     for name, expected in labels.resources.items():
-        given = kubelet.resources.get(name, 0) + kubelet.resources.get(f"{name}{SHARED}", 0)
+        given = kubelet.resources.get(name, 0) + kubelet.resources.get(f"{name}{SHARED_SUFFIX}", 0)
         if given != expected:
             found[name] = (expected, given)
     return found
 
 
-def same_driver(one: str, other: str) -> bool:
+def is_same_driver(one: str, other: str) -> bool:
     """Return whether two spellings are the same driver, like ``535.54.03`` and ``535.54.3``."""
     try:
         return parse_version("driver", one) == parse_version("driver", other)
@@ -212,12 +212,12 @@ def same_driver(one: str, other: str) -> bool:
         return one == other
 
 
-def shown_gpus(gpus: Iterable[Gpus]) -> str:
+def format_gpus(gpus: Iterable[GpuCount]) -> str:
     """Format GPUs as ``8 x A100-SXM4-80GB``."""
     return ", ".join(f"{kind.count} x {kind.gpu}" for kind in gpus) or "no GPU"
 
 
-def _decides(own: SourceReport, *, outdated: bool) -> str:
+def _deciding_text(own: SourceReport, *, outdated: bool) -> str:
     if outdated:
         when = own.seen_at.strftime("%Y-%m-%d %H:%MZ")
         return f"the driver's own report is of {when}, long before the labels, which decide"
@@ -225,7 +225,7 @@ def _decides(own: SourceReport, *, outdated: bool) -> str:
 
 
 def _drivers(labels: SourceReport, own: SourceReport, decides: str) -> list[str]:
-    if not labels.driver or not own.driver or same_driver(labels.driver, own.driver):
+    if not labels.driver or not own.driver or is_same_driver(labels.driver, own.driver):
         return []
     return [f"the labels say driver {labels.driver}, the driver itself {own.driver}: {decides}"]
 
@@ -233,7 +233,7 @@ def _drivers(labels: SourceReport, own: SourceReport, decides: str) -> list[str]
 def _gpus(labels: SourceReport, own: SourceReport, decides: str) -> list[str]:
     if not labels.gpus or not own.gpus or labels.gpus == own.gpus:
         return []
-    theirs, its = shown_gpus(labels.gpus), shown_gpus(own.gpus)
+    theirs, its = format_gpus(labels.gpus), format_gpus(own.gpus)
     return [f"the labels say {theirs}, the driver itself {its}: {decides}"]
 
 
@@ -241,12 +241,12 @@ def _resources(labels: SourceReport, kubelet: SourceReport) -> list[str]:
     """Yield differences between the kubelet's resources and the labels."""
     return [
         f"the labels make {expected} of {name}, the kubelet hands out {given}"
-        for name, (expected, given) in mismatched(labels, kubelet).items()
+        for name, (expected, given) in mismatched_resources(labels, kubelet).items()
     ]
 
 
-_AHEAD = timedelta(minutes=5)
-_AGO = timedelta(days=366)
+_MAX_AHEAD = timedelta(minutes=5)
+_MAX_AGE = timedelta(days=366)
 _NAMED = 50
 """Maximum number of nodes named in an audit link."""
 
@@ -271,10 +271,10 @@ def reported_nodes(report: Report, now: datetime, facts: Facts) -> dict[str, Rep
         if node.name in found:
             field = f"nodes[{number}].name"
             raise BadInput("is twice in the report", field=field, value=node.name)
-        if at > now + _AHEAD:
+        if at > now + _MAX_AHEAD:
             field, hint = f"nodes[{number}].seen_at", "set the reporter's clock"
             raise BadInput("is in the future", field=field, value=str(at), hint=hint)
-        if at < now - _AGO:
+        if at < now - _MAX_AGE:
             field, hint = f"nodes[{number}].seen_at", "report what was seen within the last year"
             raise BadInput("is long ago", field=field, value=str(at), hint=hint)
         at = min(at, now)
@@ -282,14 +282,14 @@ def reported_nodes(report: Report, now: datetime, facts: Facts) -> dict[str, Rep
     return found
 
 
-def merged(
+def merge_nodes(
     report: Report, seen: Mapping[str, ReportedNode], known: Mapping[str, NodeRow], by: str
 ) -> list[NodeRow]:
     """Merge the nodes of a report with the stored ones."""
-    return [_merge(report.cluster, one, known.get(name), by) for name, one in seen.items()]
+    return [_merge_node(report.cluster, one, known.get(name), by) for name, one in seen.items()]
 
 
-def _merge(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) -> NodeRow:
+def _merge_node(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) -> NodeRow:
     """Merge a node with its new report; an older report does not replace a newer one."""
     before = msgspec.convert(old.witnesses if old else {}, dict[SourceKind, SourceReport])
     heard = {
@@ -298,7 +298,7 @@ def _merge(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) -> No
         if who not in before or before[who].seen_at <= witness.seen_at
     }
     witnesses = {**before, **heard}
-    concluded = conclude(witnesses)
+    concluded = weigh_sources(witnesses)
     gpus: list[dict[str, Any]] = [msgspec.to_builtins(kind) for kind in concluded.gpus]
     read = "labels" in heard
     same = old is not None and (old.driver, old.gpus) == (concluded.driver, gpus)
@@ -318,7 +318,7 @@ def _merge(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) -> No
     )
 
 
-def audit_detail(rows: list[NodeRow], known: Mapping[str, NodeRow]) -> dict[str, Any]:
+def audit_details(rows: list[NodeRow], known: Mapping[str, NodeRow]) -> dict[str, Any]:
     """Return the details for the audit log: new nodes, and changed drivers and GPUs."""
     new = [row.name for row in rows if row.name not in known]
     changed = {

@@ -64,19 +64,19 @@ _decode = msgspec.json.Decoder().decode
 _COLUMNS = tuple(getattr(Node, name) for name in NodeRow.__struct_fields__)
 
 
-def load(session: Session, cluster: str, names: Collection[str]) -> dict[str, NodeRow]:
+def load_nodes(session: Session, cluster: str, names: Collection[str]) -> dict[str, NodeRow]:
     """Return known nodes of a cluster by name."""
     query = select(*_COLUMNS).where(Node.cluster == cluster, Node.name.in_(names))
     return {row.name: row for row in map(_row, session.execute(query))}
 
 
-def named(session: Session, name: str) -> list[NodeRow]:
+def find_by_name(session: Session, name: str) -> list[NodeRow]:
     """Return the nodes of a name in all clusters, by cluster."""
     query = select(*_COLUMNS).where(Node.name == name).order_by(Node.cluster)
     return [_row(found) for found in session.execute(query)]
 
 
-def save(session: Session, rows: Sequence[NodeRow], known: Collection[str]) -> None:
+def save_nodes(session: Session, rows: Sequence[NodeRow], known: Collection[str]) -> None:
     """Store nodes of one cluster.
 
     Args:
@@ -96,7 +96,7 @@ def save(session: Session, rows: Sequence[NodeRow], known: Collection[str]) -> N
         session.execute(insert(Node), new)
 
 
-def remove(session: Session, cluster: str, name: str) -> None:
+def remove_node(session: Session, cluster: str, name: str) -> None:
     """Remove a node."""
     session.execute(delete(Node).where(Node.cluster == cluster, Node.name == name))
 

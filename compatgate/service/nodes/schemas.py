@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from compatgate.core.matrix import DriftKind, DriverState
+from compatgate.core.request import DriftKind, DriverState
 
 MOST_NODES = 500
 """Maximum number of nodes in one report; a larger cluster sends several."""

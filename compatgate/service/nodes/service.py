@@ -9,32 +9,32 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import DriftKind, DriverState
+from compatgate.core.request import DriftKind, DriverState
 from compatgate.errors import Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.tables import DEFAULT, Page, cursor_of
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, encode_cursor
 from compatgate.service.audit import repository as audit
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes import repository as nodes
+from compatgate.service.nodes.comparison import MatrixComparer, NodeView
 from compatgate.service.nodes.drift import DriftGroup, RecentDrift, drift_groups
 from compatgate.service.nodes.reports import (
     ReportedNode,
-    audit_detail,
-    merged,
+    audit_details,
+    is_same_driver,
+    merge_nodes,
     reported_nodes,
-    same_driver,
     sku_of,
 )
 from compatgate.service.nodes.repository import NodeRow
 from compatgate.service.nodes.schemas import Report
-from compatgate.service.nodes.standing import Matrix, NodeView
 
-STALE = timedelta(days=1)
+STALE_AFTER = timedelta(days=1)
 """Time without a report after which a node is stale."""
 _BATCH = 500
-_Wanted = Callable[[NodeView], bool]
+_NodeFilter = Callable[[NodeView], bool]
 
 
 class NodeViews:
@@ -44,7 +44,7 @@ class NodeViews:
         self._database = database
         self._facts = facts
         self._snapshots = snapshots
-        self._kept: Matrix | None = None
+        self._kept: MatrixComparer | None = None
 
     def show(self, name: str, cluster: str | None = None) -> NodeView:
         """Return a node.
@@ -54,19 +54,19 @@ class NodeViews:
             Conflict: several clusters have one.
         """
         with self._database.reading() as session:
-            return self._view(one_of(session, name, cluster), clock.now())
+            return self._view(pick_node(session, name, cluster), clock.now())
 
     def clusters_of(self, name: str) -> tuple[str, ...]:
         """Return the clusters that have a node of this name."""
         with self._database.reading() as session:
-            return tuple(row.cluster for row in nodes.named(session, name))
+            return tuple(row.cluster for row in nodes.find_by_name(session, name))
 
     def each(
         self, *, cluster: str | None = None, gpu: str | None = None, stale: bool | None = None
     ) -> Iterator[NodeView]:
         """Yield every node, for counters; filters as `list`."""
         now, cursor = clock.now(), None
-        filters = {"cluster": cluster, **self._sku(gpu), **_heard(stale, now)}
+        filters = {"cluster": cluster, **self._sku(gpu), **_seen_filter(stale, now)}
         while True:
             with self._database.reading() as session:
                 part = nodes.list_nodes(session, **filters, cursor=cursor, limit=_BATCH)
@@ -88,7 +88,7 @@ class NodeViews:
         disagrees: bool | None = None,
         stale: bool | None = None,
         cursor: str | None = None,
-        limit: int = DEFAULT,
+        limit: int = DEFAULT_LIMIT,
     ) -> Page[NodeView]:
         """Return nodes by cluster and name.
 
@@ -108,7 +108,7 @@ class NodeViews:
         def wanted(view: NodeView) -> bool:
             return (
                 (target is None or target in view.standing.targets)
-                and (driver is None or same_driver(view.row.driver or "", driver))
+                and (driver is None or is_same_driver(view.row.driver or "", driver))
                 and (driver_state is None or view.standing.driver == driver_state)
             )
 
@@ -124,7 +124,7 @@ class NodeViews:
         gpu: str | None = None,
         stale: bool | None = None,
         cursor: str | None = None,
-        limit: int = DEFAULT,
+        limit: int = DEFAULT_LIMIT,
     ) -> Page[NodeView]:
         """Return nodes that differ from their targets; filters as `list`.
 
@@ -137,7 +137,7 @@ class NodeViews:
             cursor: of the page.
             limit: at most so many.
         """
-        wanted = _differs(target, what)
+        wanted = _difference_filter(target, what)
         return self._list(wanted, {"cluster": cluster, **self._sku(gpu)}, stale, cursor, limit)
 
     def drift_together(
@@ -148,14 +148,14 @@ class NodeViews:
         what: DriftKind | None = None,
         gpu: str | None = None,
         stale: bool | None = None,
-        limit: int = DEFAULT,
+        limit: int = DEFAULT_LIMIT,
     ) -> tuple[Sequence[DriftGroup], Page[NodeView]]:
         """Return the first page of `drift` and the groups of all drifted nodes, in one pass.
 
         Arguments are those of `drift`.
         """
         found: list[NodeView] = []
-        wanted = _differs(target, what)
+        wanted = _difference_filter(target, what)
 
         def noted() -> Iterator[NodeView]:
             for view in self.each(cluster=cluster, gpu=gpu, stale=stale):
@@ -166,7 +166,7 @@ class NodeViews:
         groups = drift_groups(noted(), self._snapshots.current(), target=target, what=what)
         shown = tuple(found[:limit])
         more = len(found) > limit
-        end = cursor_of([shown[-1].row.cluster, shown[-1].row.name]) if more else None
+        end = encode_cursor([shown[-1].row.cluster, shown[-1].row.name]) if more else None
         return groups, Page(shown, end)
 
     def _sku(self, gpu: str | None) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class NodeViews:
 
     def _list(
         self,
-        wanted: _Wanted,
+        wanted: _NodeFilter,
         stored: Mapping[str, Any],
         stale: bool | None,
         cursor: str | None,
@@ -182,7 +182,7 @@ class NodeViews:
     ) -> Page[NodeView]:
         """Return a page; test nodes one by one, because matrix states are not columns."""
         now = clock.now()
-        filters = {**stored, **_heard(stale, now)}
+        filters = {**stored, **_seen_filter(stale, now)}
         found: list[NodeView] = []
         matrix = self._matrix()
         with self._database.reading() as session:
@@ -196,7 +196,7 @@ class NodeViews:
                     found.append(view)
                     if len(found) == limit:
                         last = number == len(part.items) - 1 and part.next is None
-                        end = None if last else cursor_of([row.cluster, row.name])
+                        end = None if last else encode_cursor([row.cluster, row.name])
                         return Page(tuple(found), end)
                 if part.next is None:
                     return Page(tuple(found))
@@ -205,21 +205,21 @@ class NodeViews:
     def _view(self, row: NodeRow, now: datetime) -> NodeView:
         return _view(row, now, self._matrix())
 
-    def _matrix(self) -> Matrix:
+    def _matrix(self) -> MatrixComparer:
         snapshot = self._snapshots.current()
         kept = self._kept
         if kept is None or kept.snapshot is not snapshot:
-            kept = self._kept = Matrix(snapshot)
+            kept = self._kept = MatrixComparer(snapshot)
         return kept
 
 
-def _view(row: NodeRow, now: datetime, matrix: Matrix) -> NodeView:
+def _view(row: NodeRow, now: datetime, matrix: MatrixComparer) -> NodeView:
     skus = [kind["gpu"] for kind in row.gpus]
     standing = matrix.standing(row.driver, skus, row.labels, row.target)
-    return NodeView(row, standing, now - row.seen_at > STALE)
+    return NodeView(row, standing, now - row.seen_at > STALE_AFTER)
 
 
-def _differs(target: str | None, what: str | None) -> _Wanted:
+def _difference_filter(target: str | None, what: str | None) -> _NodeFilter:
     def wanted(view: NodeView) -> bool:
         return any(
             (target is None or found.target == target) and (what is None or found.what == what)
@@ -229,18 +229,18 @@ def _differs(target: str | None, what: str | None) -> _Wanted:
     return wanted
 
 
-def _heard(stale: bool | None, now: datetime) -> dict[str, Any]:
-    return {} if stale is None else {"seen_before" if stale else "seen_after": now - STALE}
+def _seen_filter(stale: bool | None, now: datetime) -> dict[str, Any]:
+    return {} if stale is None else {"seen_before" if stale else "seen_after": now - STALE_AFTER}
 
 
-def one_of(session: Session, name: str, cluster: str | None) -> NodeRow:
+def pick_node(session: Session, name: str, cluster: str | None) -> NodeRow:
     """Return the node of a name.
 
     Raises:
         NotFound: there is none.
         Conflict: several clusters have one.
     """
-    found = [row for row in nodes.named(session, name) if cluster in (None, row.cluster)]
+    found = [row for row in nodes.find_by_name(session, name) if cluster in (None, row.cluster)]
     if not found:
         hint = "report nodes with: compatgate k8s nodes --report"
         raise NotFound(f"there is no node {name!r}", field="name", value=name, hint=hint)
@@ -272,8 +272,8 @@ class Nodes(NodeViews):
         seen = reported_nodes(report, now, self._facts)
         if dry_run:
             with self._database.reading() as session:
-                rows: Sequence[NodeRow] = merged(
-                    report, seen, nodes.load(session, report.cluster, seen), by
+                rows: Sequence[NodeRow] = merge_nodes(
+                    report, seen, nodes.load_nodes(session, report.cluster, seen), by
                 )
         else:
             rows = self._keep(report, seen, by, now)
@@ -289,8 +289,8 @@ class Nodes(NodeViews):
         by.check()
         now = clock.now()
         with self._database.writing() as session:
-            row = one_of(session, name, cluster)
-            nodes.remove(session, row.cluster, row.name)
+            row = pick_node(session, name, cluster)
+            nodes.remove_node(session, row.cluster, row.name)
             detail = {"driver": row.driver, "gpus": row.gpus, "reason": by.reason}
             subject = f"{row.cluster}/{row.name}"
             audit.append(
@@ -304,10 +304,10 @@ class Nodes(NodeViews):
         self, report: Report, seen: Mapping[str, ReportedNode], by: str, now: datetime
     ) -> Sequence[NodeRow]:
         with self._database.writing() as session:
-            known = nodes.load(session, report.cluster, seen)
-            rows = merged(report, seen, known, by)
-            nodes.save(session, rows, known)
-            if detail := audit_detail(rows, known):
+            known = nodes.load_nodes(session, report.cluster, seen)
+            rows = merge_nodes(report, seen, known, by)
+            nodes.save_nodes(session, rows, known)
+            if detail := audit_details(rows, known):
                 audit.append(
                     session, at=now, actor=by, action="nodes.report", subject=report.cluster,
                     detail=detail,

@@ -12,11 +12,11 @@ from compatgate.canary.run import Purpose
 from compatgate.canary.samples.sample import list_samples
 from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput
-from compatgate.kit.http.replies import Filter, Paged, Reply, page, slice_page
+from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, slice_page
 from compatgate.kit.http.requests import Since, Until, to_struct
 from compatgate.service.baselines import exchange
-from compatgate.service.runs import log_stream
-from compatgate.service.runs.logs import check_there, follow, plain
+from compatgate.service.runs import logs
+from compatgate.service.runs.logs import check_log_exists, follow, print_pieces
 from compatgate.service.runs.schemas import (
     RUN,
     EvidenceBody,
@@ -35,7 +35,7 @@ from compatgate.service.web.call import Call
 from compatgate.service.web.route import LARGEST, Body, NoQuery, Returns, route
 
 
-class RunFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RunFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of runs."""
 
     state: Annotated[StateFilter, Meta(description="or `active`, or `ended`")] | None = None
@@ -59,7 +59,7 @@ class RunFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
 )
 def list_runs(call: Call[RunFilters]) -> Reply:
     """List canary runs, newest first."""
-    return page(call.gate.runs.list(**call.query.filters()), lambda row: row.to_json())
+    return page_reply(call.gate.runs.list(**call.query.filters()), lambda row: row.to_json())
 
 
 @route(
@@ -144,7 +144,7 @@ def take_samples(call: Call[SampleOptions]) -> Reply:
     measured on the GPU that its host claims; `refused` says why.
     """
     gate, query = call.gate, call.query
-    found = exchange.take_samples(
+    found = exchange.collect_samples(
         gate.runs, gate.facts, call.args["id"], step=query.step, note=query.note
     )
     return Reply(found)
@@ -168,7 +168,7 @@ class LogOptions(Struct, frozen=True, forbid_unknown_fields=True):
     scope="read",
     tag="runs",
     query=LogOptions,
-    returns=Returns(str, "The output", media=("text/plain", log_stream.MEDIA)),
+    returns=Returns(str, "The output", media=("text/plain", logs.STREAM_MEDIA)),
     errors=(404, 410),
 )
 def show_logs(call: Call[LogOptions]) -> Reply:
@@ -179,21 +179,21 @@ def show_logs(call: Call[LogOptions]) -> Reply:
     many as the server has threads to spare are served at once.
     """
     run_id, query, runs = call.args["id"], call.query, call.gate.runs
-    check_there(runs, run_id, query.step)
+    check_log_exists(runs, run_id, query.step)
     if not query.follow:
-        text = plain(runs, run_id, after=query.after, step=query.step)
+        text = print_pieces(runs, run_id, after=query.after, step=query.step)
         return Reply((part.encode() for part in text), media="text/plain; charset=utf-8")
     after = max(query.after, _last_event())
     if request.method == "HEAD":
-        return Reply(b"", media=log_stream.MEDIA)
+        return Reply(b"", media=logs.STREAM_MEDIA)
     listeners = call.service.listeners
     listeners.enter()
-    seconds = log_stream.LONGEST_SECONDS
+    seconds = logs.MAX_STREAM_SECONDS
     events = follow(runs, run_id, after=after, step=query.step, seconds=seconds)
     return Reply(
-        log_stream.Stream(events, listeners),
+        logs.LogStream(events, listeners),
         headers={"X-Accel-Buffering": "no"},
-        media=log_stream.MEDIA,
+        media=logs.STREAM_MEDIA,
     )
 
 
@@ -204,7 +204,7 @@ def _last_event() -> int:
     return int(text)
 
 
-class EvidenceFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class EvidenceFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of evidence."""
 
     suite: Filter | None = None
@@ -225,10 +225,10 @@ class EvidenceFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 )
 def list_evidence(call: Call[EvidenceFilters]) -> Reply:
     """List judged runs that count as evidence, newest first."""
-    return page(call.gate.runs.evidence(**call.query.filters()), lambda row: row.to_json())
+    return page_reply(call.gate.runs.evidence(**call.query.filters()), lambda row: row.to_json())
 
 
-class HostFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class HostFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of hosts."""
 
     gpu: Annotated[Filter, Meta(description="SKU")] | None = None
@@ -244,7 +244,7 @@ class HostFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
 )
 def list_hosts(call: Call[HostFilters]) -> Reply:
     """List the staging hosts that workers serve, by name."""
-    return page(call.gate.runs.hosts(**call.query.filters()), lambda row: row.to_json())
+    return page_reply(call.gate.runs.hosts(**call.query.filters()), lambda row: row.to_json())
 
 
 @route(
@@ -252,10 +252,10 @@ def list_hosts(call: Call[HostFilters]) -> Reply:
     "/suites",
     scope="read",
     tag="runs",
-    query=Paged,
+    query=ListQuery,
     returns=Returns(SuiteBody, "A page of suites", paged=True, etag=True),
 )
-def list_suites(call: Call[Paged]) -> Reply:
+def list_suites(call: Call[ListQuery]) -> Reply:
     """List the suites by name."""
     found = call.gate.runs.catalogue()
     suites = [found.suites[name] for name in sorted(found.suites)]
@@ -264,7 +264,7 @@ def list_suites(call: Call[Paged]) -> Reply:
         names, gpus = list(suite.workloads), found.gpus_of(suite.name)
         return SuiteBody(suite.name, suite.description, names, gpus, found.nodes_of(suite.name))
 
-    return page(slice_page(suites, call.query), show)
+    return page_reply(slice_page(suites, call.query), show)
 
 
 @route(
@@ -272,14 +272,14 @@ def list_suites(call: Call[Paged]) -> Reply:
     "/workloads",
     scope="read",
     tag="runs",
-    query=Paged,
+    query=ListQuery,
     returns=Returns(WorkloadBody, "A page of workloads", paged=True, etag=True),
 )
-def list_workloads(call: Call[Paged]) -> Reply:
+def list_workloads(call: Call[ListQuery]) -> Reply:
     """List the workloads, by name."""
     found = call.gate.runs.catalogue().workloads
     workloads = [found[name] for name in sorted(found)]
-    return page(slice_page(workloads, call.query), _workload)
+    return page_reply(slice_page(workloads, call.query), _workload)
 
 
 def _workload(workload: Workload) -> dict[str, Any]:

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compatgate.kit.cli.output import print_json, print_table, second
-from compatgate.kit.cli.parser import positive
-from compatgate.kit.cli.terminal import printable
-from compatgate.service.cli.gate import add_place, ask, ask_all, gate_of
+from compatgate.kit.cli.output import format_json_time, print_json, print_table
+from compatgate.kit.cli.parser import positive_count
+from compatgate.kit.cli.terminal import strip_controls
+from compatgate.service.gate_client import add_place, ask, ask_all, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -103,7 +103,7 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", metavar="H", help="host")
     parser.add_argument("--purpose", choices=("request", "verification"), help="purpose")
     parser.add_argument(
-        "--limit", type=positive, default=50, metavar="N", help="number of runs (default: 50)"
+        "--limit", type=positive_count, default=50, metavar="N", help="number of runs (default: 50)"
     )
     add_place(parser)
     parser.add_argument(
@@ -151,8 +151,8 @@ def run_show(args: argparse.Namespace) -> int:
 
 
 def _print_run(run: dict[str, Any]) -> None:
-    from compatgate.kit.cli.output import print_table, second
-    from compatgate.kit.cli.terminal import printable
+    from compatgate.kit.cli.output import format_json_time, print_table
+    from compatgate.kit.cli.terminal import strip_controls
 
     print(run_line(run))
     host = run["on_host"] or run["host"]
@@ -167,17 +167,18 @@ def _print_run(run: dict[str, Any]) -> None:
         "nodes": run["nodes"] if run["nodes"] > 1 else None,
         "host": f"{host} ({run['worker']})" if host and run["worker"] else host,
         "attempt": f"{run['attempts']} of {run['max_attempts']}" if run["attempts"] else None,
-        "asked for": f"{second(run['created_at'])} by {run['asked_by']}",
-        "started": second(run["started_at"]),
-        "finished": second(run["finished_at"]),
+        "asked for": f"{format_json_time(run['created_at'])} by {run['asked_by']}",
+        "started": format_json_time(run["started_at"]),
+        "finished": format_json_time(run["finished_at"]),
     }
     for name, value in facts.items():
         if value:
-            print(f"  {name:<10} {printable(str(value))}")
+            print(f"  {name:<10} {strip_controls(str(value))}")
     if run["steps"]:
         print()
         rows = [
-            (s["name"], s["outcome"], s["exit_code"], printable(s["reason"])) for s in run["steps"]
+            (s["name"], s["outcome"], s["exit_code"], strip_controls(s["reason"]))
+            for s in run["steps"]
         ]
         print_table(("step", "outcome", "exit", "reason"), rows, empty="")
     _print_peaks(run["steps"])
@@ -185,14 +186,16 @@ def _print_run(run: dict[str, Any]) -> None:
 
 def _print_peaks(steps: list[dict[str, Any]]) -> None:
     """Print metrics with their share of published peaks; an older server sends none."""
-    from compatgate.kit.cli.terminal import printable
+    from compatgate.kit.cli.terminal import strip_controls
 
     found = [(step["name"], one) for step in steps for one in step.get("peaks", ())]
     if found:
         print()
     for step, one in found:
-        print(f"  {step} {one['metric']}: {printable(one['words'])}")
-        print(f"    source: {printable(one['source']['title'])}, {one['source']['confidence']}")
+        print(f"  {step} {one['metric']}: {strip_controls(one['words'])}")
+        print(
+            f"    source: {strip_controls(one['source']['title'])}, {one['source']['confidence']}"
+        )
 
 
 def add_logs_arguments(parser: argparse.ArgumentParser) -> None:
@@ -212,12 +215,12 @@ def run_logs(args: argparse.Namespace) -> int:
         NotFound: there is no such run.
         Gone: its log was removed.
     """
-    from compatgate.kit.cli.terminal import printable
+    from compatgate.kit.cli.terminal import strip_controls
 
     with gate_of(args) as gate:
         whole = gate.show_logs(args.run, step=args.step)
         for text in _follow_logs(gate, args) if args.follow else whole:
-            sys.stdout.write(printable(text.replace("\t", "    ")))
+            sys.stdout.write(strip_controls(text.replace("\t", "    ")))
             sys.stdout.flush()
     return 0
 
@@ -314,8 +317,8 @@ def _run_row(run: dict[str, Any]) -> tuple[object, ...]:
         run["driver"],
         state,
         run["on_host"] or run["host"],
-        second(run["created_at"]),
-        printable(run["reason"] or run["doing"]),
+        format_json_time(run["created_at"]),
+        strip_controls(run["reason"] or run["doing"]),
     )
 
 
@@ -358,12 +361,12 @@ def wait_for_runs(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
 
 def run_line(run: dict[str, Any]) -> str:
     """Return a run's state in one line."""
-    from compatgate.kit.cli.terminal import printable
+    from compatgate.kit.cli.terminal import strip_controls
 
     where = f" on {run['on_host']}" if run["on_host"] else ""
     parts = [text for text in (run["doing"], run["reason"]) if text]
     more = f": {', '.join(parts)}" if parts else ""
-    return " ".join(printable(f"{run['id']} {run['state']}{where}{more}").split())
+    return " ".join(strip_controls(f"{run['id']} {run['state']}{where}{more}").split())
 
 
 def _until_ended(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatgate.kit.cli.options import add_format
-from compatgate.kit.cli.parser import positive
-from compatgate.service.cli.gate import add_place, ask, ask_all, gate_of
+from compatgate.kit.cli.parser import positive_count
+from compatgate.service.gate_client import add_place, ask, ask_all, gate_of
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from compatgate.canary.drift import ComponentDrift, HostStack
+    from compatgate.canary.hosts import ComponentDrift, HostStack
     from compatgate.client import Client
 
 
@@ -43,14 +43,14 @@ def run_hosts(args: argparse.Namespace) -> int:
 
 
 def _row(host: dict[str, Any]) -> tuple[object, ...]:
-    from compatgate.kit.cli.output import second
+    from compatgate.kit.cli.output import format_json_time
 
     quiet = "; ".join(
         f"{','.join(q['days']) or 'daily'} {q['start']}-{q['end']} {q['timezone']}"
         for q in host["quiet"]
     )
     busy = f"{host['busy']} of {host['slots']}"
-    seen = second(host["seen_at"])
+    seen = format_json_time(host["seen_at"])
     return (
         host["name"], host["executor"], host["gpu"], host["driver"], busy, host["worker"], seen,
         quiet,
@@ -74,7 +74,7 @@ def add_drift_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="T", help="only runs for this target")
     parser.add_argument(
         "--limit",
-        type=positive,
+        type=positive_count,
         default=200,
         metavar="N",
         help="number of recent runs to read (default: 200)",
@@ -89,7 +89,7 @@ def run_drift(args: argparse.Namespace) -> int:
     Raises:
         NotFound: a given run does not exist.
     """
-    from compatgate.canary.drift import compare_hosts
+    from compatgate.canary.hosts import compare_hosts
 
     with gate_of(args) as gate:
         stacks = _stacks(gate, args)
@@ -105,7 +105,7 @@ def run_drift(args: argparse.Namespace) -> int:
 
 def _stacks(gate: Client, args: argparse.Namespace) -> list[HostStack]:
     """Return the newest measured stack of each host."""
-    from compatgate.canary.drift import host_stack
+    from compatgate.canary.hosts import host_stack
 
     found: dict[str, HostStack] = {}
     for body in _runs(gate, args, found):
@@ -157,21 +157,21 @@ def _print_json(stacks: Sequence[HostStack], found: Sequence[ComponentDrift]) ->
 def _print(stacks: Sequence[HostStack], found: Sequence[ComponentDrift]) -> None:
     import sys
 
-    from compatgate.kit.cli.output import table
-    from compatgate.kit.cli.terminal import printable
+    from compatgate.kit.cli.output import format_table
+    from compatgate.kit.cli.terminal import strip_controls
 
     if len(stacks) < 2:
         print(f"hosts with measurements: {len(stacks)}; two are needed", file=sys.stderr)
     rows = [
         (
             line.component,
-            printable(line.majority or "(no majority)"),
+            strip_controls(line.majority or "(no majority)"),
             f"{len(line.agree)}/{len(stacks) - len(line.silent)}",
-            printable(_differences(line)),
+            strip_controls(_differences(line)),
         )
         for line in found
     ]
-    print(table(("COMPONENT", "MAJORITY", "HOSTS", "DIFFERENT"), rows))
+    print(format_table(("COMPONENT", "MAJORITY", "HOSTS", "DIFFERENT"), rows))
 
 
 def _differences(line: ComponentDrift) -> str:

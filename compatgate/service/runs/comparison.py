@@ -9,13 +9,13 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.canary.judge.metric import judge_metric
+from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import MetricJudgement, Samples
 from compatgate.canary.judge.statistics import median
-from compatgate.canary.judge.units import conversion
 from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.run import Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
-from compatgate.core.components import COMPONENTS, in_order, resolve_component
+from compatgate.core.components import COMPONENTS, resolve_component, sort_components
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.versions import parse_version, same_release
@@ -60,7 +60,7 @@ def compare_parts(run: RunRow, envs: Sequence[Env], gpus: Gpus) -> list[Measured
             name = f"{device.name} MIG {device.mig}" if device.mig else device.name
             found.setdefault("gpu", {})[_sku(name, gpus)] = None
     names = {*asked, *found}
-    order = [*in_order([name for name in names if name in COMPONENTS])]
+    order = [*sort_components([name for name in names if name in COMPONENTS])]
     rest = sorted(names - {*order, "gpu"})
     return [
         _compare_part(name, asked.get(name), tuple(found.get(name, ())))
@@ -169,9 +169,9 @@ def compare_runs(a: RunDetail, b: RunDetail, specs: Specs, gpus: Gpus) -> Compar
     left, right = _by_name(a.steps), _by_name(b.steps)
     both = [name for name in left if name in right]
     return Comparison(
-        asked=_paired(_request_lines(a.run), _request_lines(b.run)),
-        measured=_paired(_measured(a, gpus), _measured(b, gpus)),
-        steps=_paired(_outcomes(left), _outcomes(right)),
+        asked=_pair_by_name(_request_lines(a.run), _request_lines(b.run)),
+        measured=_pair_by_name(_measured_values(a, gpus), _measured_values(b, gpus)),
+        steps=_pair_by_name(_outcomes(left), _outcomes(right)),
         metrics=[one for name in both for one in _metrics(left[name], right[name], specs)],
     )
 
@@ -180,7 +180,7 @@ def _by_name(steps: Iterable[StepRow]) -> dict[str, StepRow]:
     return {step.name: step for step in steps}
 
 
-def _paired(a: Mapping[str, str | None], b: Mapping[str, str | None]) -> list[ComparedValue]:
+def _pair_by_name(a: Mapping[str, str | None], b: Mapping[str, str | None]) -> list[ComparedValue]:
     names = [*a, *(name for name in b if name not in a)]
     lines = [ComparedValue(name, a.get(name), b.get(name)) for name in names]
     return [line for line in lines if line.a or line.b]
@@ -204,7 +204,7 @@ def _request_lines(run: RunRow) -> dict[str, str | None]:
     }
 
 
-def _measured(run: RunDetail, gpus: Gpus) -> dict[str, str | None]:
+def _measured_values(run: RunDetail, gpus: Gpus) -> dict[str, str | None]:
     found: list[MeasuredPart] = compare_parts(
         run.run, envs_of(step.body for step in run.steps), gpus
     )
@@ -216,17 +216,17 @@ def _outcomes(steps: Mapping[str, StepRow]) -> dict[str, str | None]:
 
 
 def _metrics(a: StepRow, b: StepRow, specs: Specs) -> list[MetricChange]:
-    before, after = _reported(a.body), _reported(b.body)
+    before, after = _reported_metrics(a.body), _reported_metrics(b.body)
     declared = {**_judged_specs(a.body), **_judged_specs(b.body)}
     declared.update(specs.get(b.body["workload"], {}))
     return [
-        _changed(b.name, declared[name], before[name], after[name])
+        _compare_metric(b.name, declared[name], before[name], after[name])
         for name in after
         if name in before and name in declared
     ]
 
 
-def _changed(step: str, spec: MetricSpec, a: Metric, b: Metric) -> MetricChange:
+def _compare_metric(step: str, spec: MetricSpec, a: Metric, b: Metric) -> MetricChange:
     samples = [Samples(metric.name, metric.unit, (metric.values,)) for metric in (a, b)]
     judged = judge_metric(a.name, spec, *samples)
     medians = _medians(a, b)
@@ -241,7 +241,7 @@ def _changed(step: str, spec: MetricSpec, a: Metric, b: Metric) -> MetricChange:
 
 
 def _medians(a: Metric, b: Metric) -> tuple[float, float | None]:
-    factor = conversion(b.unit, a.unit)
+    factor = find_conversion(b.unit, a.unit)
     return median(a.values), None if factor is None else median(b.values) * factor
 
 
@@ -249,7 +249,7 @@ def _change(before: float, after: float | None) -> float | None:
     return None if after is None or before == 0 else after / before - 1
 
 
-def _reported(body: dict[str, Any]) -> dict[str, Metric]:
+def _reported_metrics(body: dict[str, Any]) -> dict[str, Metric]:
     if not body.get("report"):
         return {}
     return {m.name: m for m in msgspec.convert(body["report"], Report).metrics if m.values}

@@ -1,14 +1,13 @@
-"""Store evidence and warnings on entries.
+"""Store evidence and warnings on entries, and tell how fresh evidence is.
 
-Evidence is numbered and only ever added. A run that fails opens a warning, one that passes
-closes it.
+Evidence is numbered and only ever added. A failed run opens a warning, and a passed run closes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -16,8 +15,17 @@ from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, Text, func, inser
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.core.matrix import Evidence
+from compatgate.core.request import Pool, Target
 from compatgate.core.versions import parse_version
-from compatgate.kit.database.tables import DEFAULT, Base, BigKey, Page, UtcTime, page, to_plain
+from compatgate.kit.database.tables import (
+    DEFAULT_LIMIT,
+    Base,
+    BigKey,
+    Page,
+    UtcTime,
+    page,
+    to_plain,
+)
 from compatgate.service.audit import repository as audit
 from compatgate.service.matrix.models import Revision
 
@@ -107,12 +115,12 @@ _EVIDENCE_COLUMNS = [getattr(EvidenceRecord, name) for name in EvidenceRow.__str
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def latest(session: Session) -> int:
+def latest_number(session: Session) -> int:
     """Return the number of the last row; 0 before the first."""
     return session.execute(select(func.max(EvidenceRecord.seq))).scalar() or 0
 
 
-def with_revision(session: Session) -> tuple[int, int]:
+def revision_and_number(session: Session) -> tuple[int, int]:
     """Return the numbers of the last revision and of the last row, in one query."""
     revision = select(func.max(Revision.number)).scalar_subquery()
     number = select(func.max(EvidenceRecord.seq)).scalar_subquery()
@@ -120,13 +128,13 @@ def with_revision(session: Session) -> tuple[int, int]:
     return found[0] or 0, found[1] or 0
 
 
-def latest_at(session: Session, when: datetime) -> int:
+def latest_number_at(session: Session, when: datetime) -> int:
     """Return the number of the last row at a moment."""
     query = select(func.max(EvidenceRecord.seq)).where(EvidenceRecord.known_at <= when)
     return session.execute(query).scalar() or 0
 
 
-def add(session: Session, run: Evidence, at: datetime) -> EvidenceRow:
+def add_evidence(session: Session, run: Evidence, at: datetime) -> EvidenceRow:
     """Store a judged run, in a writing session."""
     query = select(EvidenceRecord.seq, EvidenceRecord.known_at)
     last = session.execute(query.order_by(EvidenceRecord.seq.desc()).limit(1)).first()
@@ -152,7 +160,7 @@ def fingerprint(row: EvidenceRow) -> str:
     return audit.digest_rows([row.to_json()])
 
 
-def load(
+def load_evidence(
     session: Session,
     *,
     after: int = 0,
@@ -202,7 +210,7 @@ def list_evidence(
     since: datetime | None = None,
     until: datetime | None = None,
     cursor: str | None = None,
-    limit: int = DEFAULT,
+    limit: int = DEFAULT_LIMIT,
 ) -> Page[EvidenceRow]:
     """List evidence, newest first; ``since`` and ``until`` limit the time of storage."""
     query = select(*_EVIDENCE_COLUMNS)
@@ -220,7 +228,7 @@ def list_evidence(
     return page(session, query, key, _row, cursor=cursor, limit=limit, descending=True)
 
 
-def rows(session: Session) -> Iterator[EvidenceRow]:
+def iter_rows(session: Session) -> Iterator[EvidenceRow]:
     """Yield every row, in order."""
     query = select(*_EVIDENCE_COLUMNS).order_by(EvidenceRecord.seq)
     for found in session.execute(query.execution_options(yield_per=1000)):
@@ -239,7 +247,7 @@ def _row_of(values: dict[str, Any]) -> EvidenceRow:
 _WARNING_COLUMNS = [getattr(EntryWarning, name) for name in WarningRow.__struct_fields__]
 
 
-def opened(
+def open_warnings(
     session: Session,
     *,
     entries: Collection[str] | None = None,
@@ -262,12 +270,109 @@ def opened(
         yield WarningRow(*found)
 
 
-def open_one(session: Session, **values: Any) -> None:
+def open_warning(session: Session, **values: Any) -> None:
     """Open a warning; ``values`` are those of `WarningRow`, without ``id``."""
     session.execute(insert(EntryWarning), [values])
 
 
-def close(session: Session, ids: Collection[int], run: str, at: datetime) -> None:
+def close_warnings(session: Session, ids: Collection[int], run: str, at: datetime) -> None:
     """Close warnings after a passed run."""
     changed = update(EntryWarning).where(EntryWarning.id.in_(ids))
     session.execute(changed.values(closed_at=at, closed_by=run))
+
+
+FreshnessState = Literal["passed", "failed", "stale", "missing"]
+
+
+class Freshness(Struct, frozen=True):
+    """The newest judged run of a suite on a SKU and driver, whatever the stack.
+
+    Attributes:
+        required: the policy needs it to allow a stack; else only to bless one.
+        state: ``stale``: it passed, but too long ago or on another driver.
+        run: None: no run counts as evidence for the policy.
+        expires: end of its validity, in seconds since the epoch; None: not valid.
+        counting: runs that passed and still count, each of another stack.
+    """
+
+    suite: str
+    sku: str
+    driver: str
+    pools: tuple[str, ...]
+    required: bool
+    state: FreshnessState
+    why: str = ""
+    run: Evidence | None = None
+    expires: float | None = None
+    counting: int = 0
+
+
+def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -> list[Freshness]:
+    """Return the freshness for each suite of a target's policy.
+
+    Args:
+        target: resolved.
+        evidence: judged runs, the newest of each kind.
+        now: seconds since the epoch.
+    """
+    policy = target.policy.canary
+    suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))
+    skus = {pool.gpu.sku for pool in target.pools if pool.gpu}
+    known = [
+        run
+        for run in evidence
+        if run.suite in suites and run.sku in skus and run.counts_for(policy)
+    ]
+    return [
+        _suite_freshness(target, suite, pools, [r for r in known if r.suite == suite], now)
+        for suite in suites
+        for pools in _groups_of_pools(target.pools)
+    ]
+
+
+def _groups_of_pools(pools: Iterable[Pool]) -> Iterator[list[Pool]]:
+    """Group pools by SKU and driver, because the same runs count for them."""
+    groups: dict[tuple[str, str], list[Pool]] = {}
+    for pool in pools:
+        if pool.gpu and pool.driver:
+            groups.setdefault((pool.gpu.sku, pool.driver.text), []).append(pool)
+    yield from groups.values()
+
+
+def _suite_freshness(
+    target: Target, suite: str, pools: list[Pool], runs: list[Evidence], now: float
+) -> Freshness:
+    policy, first = target.policy.canary, pools[0]
+    assert first.gpu  # noqa: S101 - `_alike` leaves others out
+    assert first.driver  # noqa: S101
+    about = [run for run in runs if run.sku == first.gpu.sku]
+    own = [run for run in about if run.driver == first.driver]
+    newest = max(own or about, key=lambda run: run.finished, default=None)
+    state, why = _freshness_state(newest, first, policy.max_age_s, now)
+    counting = [r for r in own if r.outcome == "passed" and r.finished + policy.max_age_s >= now]
+    return Freshness(
+        suite,
+        first.gpu.sku,
+        first.driver.text,
+        tuple(pool.name for pool in pools),
+        policy.require and suite in policy.suites,
+        state,
+        why,
+        newest,
+        newest.finished + policy.max_age_s if newest and state == "passed" else None,
+        len(counting),
+    )
+
+
+def _freshness_state(
+    run: Evidence | None, pool: Pool, max_age_s: int, now: float
+) -> tuple[FreshnessState, str]:
+    if run is None:
+        return "missing", "no judged run yet"
+    if run.outcome == "failed":
+        return "failed", "the newest run failed"
+    if run.driver != pool.driver:
+        return "stale", f"it was on driver {run.driver}, the pool has {pool.driver}"
+    if run.finished + max_age_s < now:
+        return "stale", "it is older than the policy allows"
+    return "passed", ""

@@ -15,15 +15,15 @@ from msgspec.structs import replace
 
 from compatgate.canary.engine.baseline_judge import NO_GPU_SKU
 from compatgate.canary.health import Health
-from compatgate.canary.judge.baseline import Baseline, family_of
+from compatgate.canary.judge.baseline import Baseline, find_family
+from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import MetricJudgement, Numbers
 from compatgate.canary.judge.statistics import quantile
-from compatgate.canary.judge.units import conversion
 from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.peaks import Share
 from compatgate.canary.run import Check, Env, Metric, Report
 from compatgate.errors import BadInput
-from compatgate.kit.database.tables import MOST
+from compatgate.kit.database.tables import MAX_LIMIT
 from compatgate.service.baselines.repository import BaselineRow
 from compatgate.service.baselines.service import BaselineService
 from compatgate.service.runs.models import PastStep, RunRow, StepRow
@@ -36,12 +36,12 @@ _BETTER = {
 }
 
 
-def explain(metric: MetricJudgement) -> list[str]:
+def explain_judgement(metric: MetricJudgement) -> list[str]:
     """Explain a judgement: tolerance, change, confidence, warm-up and missing data."""
     lines = [f"{_BETTER[metric.better]}; a change of {_percent(metric.tolerance)} counts."]
     if metric.numbers is not None:
-        lines += [_change(metric, metric.numbers), _sure(metric, metric.numbers)]
-        lines += [_noise(metric.numbers)]
+        lines += [_change(metric, metric.numbers), _confidence_text(metric, metric.numbers)]
+        lines += [_noise_text(metric.numbers)]
         if metric.numbers.dropped:
             lines.append(f"{metric.numbers.dropped} leading values of each run were warm-up.")
     others = [a for a in metric.aspects if a.name in ("tail", "spread") and a.outcome != "ok"]
@@ -51,7 +51,7 @@ def explain(metric: MetricJudgement) -> list[str]:
     return lines
 
 
-def signed(share: float) -> str:
+def format_change(share: float) -> str:
     """Format a change as ``+12.1 %``, or as a factor if it is large."""
     return f"x {1 + share:.3g}" if share >= 9 else f"{100 * share:+.1f} %"
 
@@ -61,31 +61,33 @@ def _change(metric: MetricJudgement, found: Numbers) -> str:
     before, after = found.medians
     return (
         f"The median of {found.n[1]} values is {after:.4g}{unit}; of the baseline's {found.n[0]} "
-        f"values it is {before:.4g}{unit}: {_moved(found.ratio - 1)}."
+        f"values it is {before:.4g}{unit}: {_movement_text(found.ratio - 1)}."
     )
 
 
-def _moved(share: float) -> str:
+def _movement_text(share: float) -> str:
     if round(abs(share), 4) == 0:
         return "no change"
     return f"{_percent(abs(share))} {'higher' if share > 0 else 'lower'}"
 
 
-def _sure(metric: MetricJudgement, found: Numbers) -> str:
+def _confidence_text(metric: MetricJudgement, found: Numbers) -> str:
     low, high = found.interval
     if low is None and high is None:
         return "There are too few values for a confidence interval of the change."
     between = " and ".join(
-        signed(bound - 1) if bound is not None else "no bound" for bound in (low, high)
+        format_change(bound - 1) if bound is not None else "no bound" for bound in (low, high)
     )
     where = {True: "all of it beyond", False: "all of it within", None: "partly beyond"}
     return (
         f"With 98 % confidence the change lies between {between}, "
-        f"{where[_beyond(metric, low, high)]} the tolerance."
+        f"{where[_is_beyond_tolerance(metric, low, high)]} the tolerance."
     )
 
 
-def _beyond(metric: MetricJudgement, low: float | None, high: float | None) -> bool | None:
+def _is_beyond_tolerance(
+    metric: MetricJudgement, low: float | None, high: float | None
+) -> bool | None:
     """Return whether an interval exceeds the tolerance: True, False, or None for partly."""
     worst_up, worst_down = 1 + metric.tolerance, 1 - metric.tolerance
     up, down = metric.better != "higher", metric.better != "lower"
@@ -98,7 +100,7 @@ def _beyond(metric: MetricJudgement, low: float | None, high: float | None) -> b
     return None if reaches_up or reaches_down else False
 
 
-def _noise(found: Numbers) -> str:
+def _noise_text(found: Numbers) -> str:
     before, after = (_percent(share) for share in found.noise)
     return f"One repetition varies by {after}; in the baseline by {before}."
 
@@ -149,12 +151,12 @@ class Point(Struct, frozen=True):
 def family_of_report(report: Report) -> str | None:
     """Return the measured stack family of a step; None: not known."""
     try:
-        return family_of(report.env.versions if report.env else {})
+        return find_family(report.env.versions if report.env else {})
     except BadInput:
         return None
 
 
-def bands(
+def baseline_bands(
     rows: Iterable[BaselineRow], workload: str, digest: str | None, metrics: Sequence[Metric]
 ) -> dict[str, Band]:
     """Return the band of each metric with an approved baseline.
@@ -179,7 +181,7 @@ def bands(
 
 def _band(row: BaselineRow, unit: str, *, same: bool) -> Band | None:
     baseline = Baseline.from_json(row.body)
-    factor = conversion(baseline.unit, unit)
+    factor = find_conversion(baseline.unit, unit)
     if factor is None:
         return None
     ordered = sorted(value * factor for value in baseline.samples.values)
@@ -192,7 +194,7 @@ def _spread(ordered: Sequence[float]) -> tuple[float, float, float]:
     return quantile(ordered, _LOW), quantile(ordered, 0.5), quantile(ordered, _HIGH)
 
 
-def history(past: Iterable[PastStep], family: str | None) -> dict[str, list[Point]]:
+def metric_history(past: Iterable[PastStep], family: str | None) -> dict[str, list[Point]]:
     """Return each metric over runs of one family, oldest first, in the newest run's units.
 
     Args:
@@ -207,7 +209,7 @@ def history(past: Iterable[PastStep], family: str | None) -> dict[str, list[Poin
             continue
         said = _outcomes(step.body)
         for metric in report.metrics:
-            factor = conversion(metric.unit, units.setdefault(metric.name, metric.unit))
+            factor = find_conversion(metric.unit, units.setdefault(metric.name, metric.unit))
             if metric.values and factor is not None:
                 spread = _spread(sorted(value * factor for value in metric.values))
                 outcome = said.get(metric.name, "")
@@ -229,9 +231,9 @@ def _outcomes(body: dict[str, Any]) -> dict[str, str]:
     return {metric.name: metric.outcome for metric in judged.metrics}
 
 
-VALUES = 500
+MAX_SHOWN_VALUES = 500
 """Maximum number of shown values of a metric; the API has all values."""
-AT_ONCE = 6
+MAX_DRAWN_METRICS = 6
 """Maximum number of metrics on a run's page; with more, each step has its own page."""
 
 
@@ -271,13 +273,13 @@ class StepView(Struct, frozen=True):
     family: str | None
 
 
-def is_long(detail: RunDetail) -> bool:
+def has_many_metrics(detail: RunDetail) -> bool:
     """Return whether a run has more metrics than its page draws."""
     reports = [step.body.get("report") or {} for step in detail.steps]
-    return sum(len(report.get("metrics", ())) for report in reports) > AT_ONCE
+    return sum(len(report.get("metrics", ())) for report in reports) > MAX_DRAWN_METRICS
 
 
-def inspect(runs: Runs, baselines: BaselineService, detail: RunDetail) -> list[StepView]:
+def inspect_steps(runs: Runs, baselines: BaselineService, detail: RunDetail) -> list[StepView]:
     """Return the steps of a run, each metric with its band and its past."""
     sku = _sku(runs, detail.run)
     approved: dict[str, Sequence[BaselineRow]] = {}
@@ -286,7 +288,7 @@ def inspect(runs: Runs, baselines: BaselineService, detail: RunDetail) -> list[S
         report = msgspec.convert(step.body.get("report"), Report | None)
         family = family_of_report(report) if report else None
         if family is not None and family not in approved:
-            rows = baselines.list(sku=sku, family=family, state="approved", limit=MOST).items
+            rows = baselines.list(sku=sku, family=family, state="approved", limit=MAX_LIMIT).items
             approved[family] = rows
         one = _step(step, report, family)
         if report is not None and report.metrics:
@@ -297,7 +299,7 @@ def inspect(runs: Runs, baselines: BaselineService, detail: RunDetail) -> list[S
     return shown
 
 
-def outline(detail: RunDetail) -> list[StepView]:
+def outline_steps(detail: RunDetail) -> list[StepView]:
     """Return the steps of a run, each metric with its judgement alone."""
     shown = []
     for step in detail.steps:
@@ -334,18 +336,18 @@ def _metrics(
     declared = workload.metrics if workload else {}
     ran = (step.body.get("origin") or {}).get("digest")
     digest = ran or (workload.digest if workload else None)
-    found = bands(approved, step.body["workload"], digest, report.metrics)
-    past = history(runs.past(run, step.row.name), step.family)
+    found = baseline_bands(approved, step.body["workload"], digest, report.metrics)
+    past = metric_history(runs.past(run, step.row.name), step.family)
     said = _judgements(step)
     return [
         MetricView(
-            metric=replace(metric, values=metric.values[:VALUES]),
+            metric=replace(metric, values=metric.values[:MAX_SHOWN_VALUES]),
             description=declared[metric.name].description if metric.name in declared else "",
             judged=said.get(metric.name),
-            words=explain(said[metric.name]) if metric.name in said else [],
+            words=explain_judgement(said[metric.name]) if metric.name in said else [],
             band=found.get(metric.name),
             past=past.get(metric.name, ()),
-            more=max(0, len(metric.values) - VALUES),
+            more=max(0, len(metric.values) - MAX_SHOWN_VALUES),
         )
         for metric in report.metrics
     ]
@@ -364,5 +366,5 @@ def _judgements(step: StepView) -> dict[str, MetricJudgement]:
 
 def _sku(runs: Runs, run: RunRow) -> str:
     """Return the SKU that the run's baselines are stored for: its host's."""
-    hosts = {host.name: host.gpu for host in runs.hosts(limit=MOST).items}
+    hosts = {host.name: host.gpu for host in runs.hosts(limit=MAX_LIMIT).items}
     return run.gpu or hosts.get(run.on_host or "") or NO_GPU_SKU

@@ -16,14 +16,14 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
-from compatgate.kit.database.tables import DEFAULT, Page, page
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.models import ACTIVE, Host, HostRow, Run, RunRow, Slot
 
 _DECLARED = ("worker", "executor", "gpu", "driver", "slots", "health", "quiet")
 
 
-def register(session: Session, declared: Sequence[dict[str, Any]], at: datetime) -> None:
+def register_hosts(session: Session, declared: Sequence[dict[str, Any]], at: datetime) -> None:
     """Store hosts as declared, with the current time as last seen.
 
     Args:
@@ -38,11 +38,11 @@ def register(session: Session, declared: Sequence[dict[str, Any]], at: datetime)
             session.execute(insert(Host), [{**values, "registered_at": at}])
 
 
-def is_current(
+def are_current(
     session: Session, declared: Sequence[dict[str, Any]], at: datetime, within: timedelta
 ) -> bool:
     """Return whether all hosts are stored as declared, and were seen a moment ago."""
-    known = {host.name: host for host in load(session, [host["name"] for host in declared])}
+    known = {host.name: host for host in load_hosts(session, [host["name"] for host in declared])}
     return all(
         (stored := known.get(host["name"])) is not None
         and at - stored.seen_at < within
@@ -51,7 +51,7 @@ def is_current(
     )
 
 
-def load(session: Session, names: Collection[str] | None = None) -> list[HostRow]:
+def load_hosts(session: Session, names: Collection[str] | None = None) -> list[HostRow]:
     """Return hosts by name; None: all."""
     query = _query()
     query = query.where(Host.name.in_(names)) if names is not None else query
@@ -63,7 +63,7 @@ def list_hosts(
     *,
     gpu: str | None = None,
     cursor: str | None = None,
-    limit: int = DEFAULT,
+    limit: int = DEFAULT_LIMIT,
 ) -> Page[HostRow]:
     """Return hosts by name; ``gpu`` limits them to a SKU."""
     query = _query()
@@ -131,17 +131,17 @@ class LeaseClaim(Struct, frozen=True):
     worker: str
 
 
-def abandoned(session: Session, names: Sequence[str], at: datetime) -> RunRow | None:
+def abandoned_run(session: Session, names: Sequence[str], at: datetime) -> RunRow | None:
     """Return, locked, the run of these hosts whose worker has been silent longest."""
     query = (
-        runs.columns()
+        runs.select_runs()
         .where(Run.state.in_(ACTIVE), Run.lease_until < at, Run.on_host.in_(names))
         .order_by(Run.lease_until)
     )
-    return _first(session, query)
+    return _first_row(session, query)
 
 
-def waiting(
+def next_waiting_run(
     session: Session, offers: Sequence[Offer], at: datetime, *, but: Sequence[str] = ()
 ) -> RunRow | None:
     """Return, locked, the next run for any of some hosts, whether or not it fits now.
@@ -153,15 +153,15 @@ def waiting(
         but: ids of runs to skip.
     """
     query = (
-        runs.columns()
+        runs.select_runs()
         .where(Run.state == "queued", or_(Run.not_before.is_(None), Run.not_before <= at))
-        .where(or_(*map(_fits, offers)), Run.id.not_in(but))
+        .where(or_(*map(_matches_offer, offers)), Run.id.not_in(but))
         .order_by(Run.priority.desc(), Run.seq)
     )
-    return _first(session, query)
+    return _first_row(session, query)
 
 
-def _fits(offer: Offer) -> Any:
+def _matches_offer(offer: Offer) -> Any:
     """Return the conditions of a host; a run that names its host accepts any driver."""
     fits = [or_(Run.host.is_(None), Run.host == offer.host), Run.gpus <= offer.slots]
     fits.append(or_(Run.gpu.is_(None), Run.gpu == offer.gpu) if offer.gpu else Run.gpu.is_(None))
@@ -173,7 +173,7 @@ def _fits(offer: Offer) -> Any:
     return and_(*fits)
 
 
-def fits(run: RunRow, offer: Offer) -> bool:
+def could_take(run: RunRow, offer: Offer) -> bool:
     """Return whether a host could take a run with all slots free, as `waiting` decides."""
     if run.host not in (None, offer.host) or run.gpus > offer.slots:
         return False
@@ -198,12 +198,12 @@ def driver_key(driver: str | None) -> str | None:
         return driver
 
 
-def _first(session: Session, query: Any) -> RunRow | None:
+def _first_row(session: Session, query: Any) -> RunRow | None:
     found = session.execute(query.limit(1).with_for_update(skip_locked=True)).first()
-    return runs.row(found) if found else None
+    return runs.to_row(found) if found else None
 
 
-def has_any(session: Session, names: Sequence[str], at: datetime) -> bool:
+def has_work(session: Session, names: Sequence[str], at: datetime) -> bool:
     """Return whether any run waits or may be abandoned; cheap, to call before locking."""
     due = and_(Run.state == "queued", or_(Run.not_before.is_(None), Run.not_before <= at))
     silent = and_(Run.state.in_(ACTIVE), Run.lease_until < at, Run.on_host.in_(names))
@@ -212,7 +212,7 @@ def has_any(session: Session, names: Sequence[str], at: datetime) -> bool:
     )
 
 
-def give(
+def assign_run(
     session: Session, run: RunRow, worker: str, host: str, *, at: datetime, until: datetime
 ) -> int:
     """Assign a run to a worker; return the number of the new attempt."""
@@ -233,19 +233,19 @@ def give(
     return attempt
 
 
-def hold(session: Session, held: LeaseClaim) -> RunRow | None:
+def lock_run(session: Session, held: LeaseClaim) -> RunRow | None:
     """Return the run, locked; None: the worker has lost it."""
-    found = session.execute(runs.columns().where(*_mine(held)).with_for_update()).first()
-    return runs.row(found) if found else None
+    found = session.execute(runs.select_runs().where(*_held_by(held)).with_for_update()).first()
+    return runs.to_row(found) if found else None
 
 
-def change(session: Session, held: LeaseClaim, **values: Any) -> bool:
+def update_run(session: Session, held: LeaseClaim, **values: Any) -> bool:
     """Set columns of a run; return False if the worker has lost it."""
-    changed = session.execute(update(Run).where(*_mine(held)).values(**values))
+    changed = session.execute(update(Run).where(*_held_by(held)).values(**values))
     return bool(changed.rowcount)  # type: ignore[attr-defined]
 
 
-def _mine(held: LeaseClaim) -> Sequence[Any]:
+def _held_by(held: LeaseClaim) -> Sequence[Any]:
     return (
         Run.id == held.run,
         Run.attempts == held.attempt,
@@ -254,7 +254,7 @@ def _mine(held: LeaseClaim) -> Sequence[Any]:
     )
 
 
-def end(session: Session, run_id: str, state: str, reason: str, at: datetime) -> None:
+def end_run(session: Session, run_id: str, state: str, reason: str, at: datetime) -> None:
     """End a run in any state, and free its slots."""
     values = {
         "state": state,
@@ -267,7 +267,7 @@ def end(session: Session, run_id: str, state: str, reason: str, at: datetime) ->
     free_slots(session, run_id)
 
 
-def requeue(session: Session, run_id: str, reason: str, not_before: datetime) -> None:
+def requeue_run(session: Session, run_id: str, reason: str, not_before: datetime) -> None:
     """Queue a run again after a pause, and free its slots."""
     values = {
         "state": "queued",

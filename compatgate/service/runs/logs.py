@@ -1,20 +1,25 @@
 """Show a run's log, complete or while it grows.
 
-Nothing in a log is obeyed: control characters are replaced. A long log begins near its end.
+Control characters of a log are replaced, so no terminal obeys them. The end of a long log is shown
+first. A follower gets server-sent events and holds a thread of the server; the number of followers
+is limited. A stream ends with the run, or after some minutes. A client that has not read ``end``
+continues with ``after`` (browsers do so by ``Last-Event-ID``).
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 from msgspec import Struct
 
-from compatgate.documents.sources import did_you_mean
-from compatgate.errors import CompatgateError, Gone, NotFound
+from compatgate.documents.sources import suggest_name
+from compatgate.errors import CompatgateError, Gone, NotFound, Unavailable
 from compatgate.service.runs.models import PrunedLog
 
 if TYPE_CHECKING:
@@ -57,7 +62,7 @@ def follow(
         step: only this step's output.
         seconds: to give up after, without ``end``; None: never.
     """
-    text = Decoding()
+    text = LogDecoder()
     began = heard = time.monotonic()
     last: dict[str, Any] | None = None
     while seconds is None or time.monotonic() - began < seconds:
@@ -86,9 +91,11 @@ def follow(
             yield Event("idle")
 
 
-def plain(runs: Runs, run_id: str, *, after: int = 0, step: str | None = None) -> Iterator[str]:
+def print_pieces(
+    runs: Runs, run_id: str, *, after: int = 0, step: str | None = None
+) -> Iterator[str]:
     """Yield the current log; a heading names the step wherever it changes."""
-    text, shown = Decoding(), None
+    text, shown = LogDecoder(), None
     while True:
         _, pieces = runs.output(run_id, after=after, step=step, limit=_PIECES)
         for piece in pieces:
@@ -106,7 +113,7 @@ def heading(step: str, attempt: int) -> str:
     return f"==> {step}, attempt {attempt} <==\n"
 
 
-class Decoding:
+class LogDecoder:
     """A decoder of log pieces, which may split a character."""
 
     def __init__(self) -> None:
@@ -137,7 +144,7 @@ def _state_of(run: RunRow) -> dict[str, Any]:
 
 
 PIECES = 64
-LONGEST = 200_000
+MAX_CHARACTERS = 200_000
 """Maximum number of characters shown at once."""
 _ESCAPE = re.compile(
     "\x1b(?:"
@@ -166,7 +173,7 @@ class LogPart(Struct, frozen=True):
     pruned: PrunedLog | None = None
 
 
-def check_there(runs: Runs, run_id: str, step: str | None = None) -> None:
+def check_log_exists(runs: Runs, run_id: str, step: str | None = None) -> None:
     """Refuse to read a removed log, or the log of an unknown step.
 
     Raises:
@@ -184,11 +191,11 @@ def check_there(runs: Runs, run_id: str, step: str | None = None) -> None:
         )
     known = runs.logged_steps(run_id) if step and run.has_ended else set()
     if known and step not in known:
-        what, hint = f"the run {run_id} has no step {step!r}", did_you_mean(str(step), known)
+        what, hint = f"the run {run_id} has no step {step!r}", suggest_name(str(step), known)
         raise NotFound(what, field="step", value=step, hint=hint)
 
 
-def readable(text: str) -> str:
+def clean_text(text: str) -> str:
     """Replace characters that could control a terminal or mislead a reader.
 
     Escape sequences go, a carriage return ends a line, and every other character that is not
@@ -200,21 +207,21 @@ def readable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else _REPLACED for c in plain)
 
 
-def latest(runs: Runs, run_id: str) -> LogPart:
+def read_end(runs: Runs, run_id: str) -> LogPart:
     """Return the end of the log, up to the display limit.
 
     Raises:
         NotFound: there is no such run.
     """
     run, pieces = runs.last_output(run_id, limit=PIECES)
-    text = readable("".join(_text_of(pieces, None, Decoding())))
+    text = clean_text("".join(_text_of(pieces, None, LogDecoder())))
     after = pieces[-1].id if pieces else 0
-    cut = len(pieces) == PIECES or len(text) > LONGEST
+    cut = len(pieces) == PIECES or len(text) > MAX_CHARACTERS
     pruned = None if pieces or not run.has_ended else runs.pruned_log(run_id)
-    return LogPart(text[-LONGEST:], after, run.has_ended, cut, pruned)
+    return LogPart(text[-MAX_CHARACTERS:], after, run.has_ended, cut, pruned)
 
 
-def following(runs: Runs, run_id: str, after: int) -> LogPart:
+def read_after(runs: Runs, run_id: str, after: int) -> LogPart:
     """Return the part of the log after a piece.
 
     The piece itself is read once more: a character may begin at its end, and its step needs no
@@ -224,21 +231,98 @@ def following(runs: Runs, run_id: str, after: int) -> LogPart:
         NotFound: there is no such run.
     """
     run, pieces = runs.output(run_id, after=max(0, after - 1), limit=PIECES)
-    decoding, shown = Decoding(), None
+    decoding, shown = LogDecoder(), None
     ended = run.has_ended and len(pieces) < PIECES
     if pieces and pieces[0].id == after:
         known, *pieces = pieces
         decoding.of(known)
         shown = (known.step, known.attempt)
-    text = readable("".join(_text_of(pieces, shown, decoding)))
+    text = clean_text("".join(_text_of(pieces, shown, decoding)))
     return LogPart(text, pieces[-1].id if pieces else after, ended)
 
 
 def _text_of(
-    pieces: Iterable[OutputRow], shown: tuple[str, int] | None, decoding: Decoding
+    pieces: Iterable[OutputRow], shown: tuple[str, int] | None, decoding: LogDecoder
 ) -> Iterable[str]:
     for piece in pieces:
         if (piece.step, piece.attempt) != shown:
             shown = (piece.step, piece.attempt)
             yield heading(*shown)
         yield decoding.of(piece)
+
+
+STREAM_MEDIA = "text/event-stream"
+MAX_STREAM_SECONDS = 240.0
+"""Shorter than the server's time limit of an answer."""
+
+
+class LogListeners:
+    """The listeners of this process, limited in number because each holds a thread.
+
+    Args:
+        most: 0 allows none.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._count = 0
+        self.ending = False
+        """Set when the server stops: streams end, and clients continue at another server."""
+
+    def enter(self) -> None:
+        """Add a listener.
+
+        Raises:
+            Unavailable: too many listeners.
+        """
+        with self._lock:
+            if self._count >= self._most:
+                hint = "read it without follow, or retry later; serve --threads allows more"
+                raise Unavailable(f"{self._count} logs are followed already", hint=hint)
+            self._count += 1
+
+    def leave(self) -> None:
+        """Remove a listener."""
+        with self._lock:
+            self._count -= 1
+
+
+class LogStream:
+    """The events of one listener as bytes; the server closes it when the client is gone.
+
+    Args:
+        events: to send.
+        listeners: the listeners that count this stream.
+    """
+
+    def __init__(self, events: Iterator[Event], listeners: LogListeners) -> None:
+        self._events = events
+        self._all = listeners
+        self._listeners: LogListeners | None = listeners
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        event = next(self._events)
+        while event.name == "idle":
+            if self._all.ending:
+                raise StopIteration
+            event = next(self._events)
+        return encode_event(event)
+
+    def close(self) -> None:
+        """Remove the listener, once."""
+        listeners, self._listeners = self._listeners, None
+        if listeners is not None:
+            listeners.leave()
+
+
+def encode_event(event: Event) -> bytes:
+    """Encode an event for the stream; ``alive`` is a comment, which clients skip."""
+    if event.name == "alive":
+        return b": alive\n\n"
+    mark = "" if event.id is None else f"id: {event.id}\n"
+    head = f"event: {event.name}\n{mark}data: ".encode()
+    return head + msgspec.json.encode(event.data) + b"\n\n"

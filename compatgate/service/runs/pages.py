@@ -10,21 +10,21 @@ from msgspec import Meta, Struct
 
 from compatgate.canary.run import ENDED, Purpose
 from compatgate.core.stack import parse_stack_text
-from compatgate.documents.sources import did_you_mean
+from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
-from compatgate.kit.http.links import api, link
+from compatgate.kit.http.links import api_link, link
 from compatgate.kit.http.replies import Filter
 from compatgate.kit.http.requests import Since, Until
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
-    Empty,
-    Listing,
-    LongListing,
+    EmptyNotice,
+    PagedTableQuery,
     Table,
-    found_by,
+    TableQuery,
+    list_rows,
+    make_list_table,
     make_table,
-    table_of,
 )
 from compatgate.service.runs import logs
 from compatgate.service.runs.comparison import (
@@ -34,7 +34,12 @@ from compatgate.service.runs.comparison import (
     compare_runs,
     envs_of,
 )
-from compatgate.service.runs.inspection import inspect, is_long, outline, signed
+from compatgate.service.runs.inspection import (
+    format_change,
+    has_many_metrics,
+    inspect_steps,
+    outline_steps,
+)
 from compatgate.service.runs.models import ACTIVE, RunRow
 from compatgate.service.runs.schemas import StateFilter
 from compatgate.service.runs.service import RunDetail
@@ -54,15 +59,15 @@ _RUN_COLUMNS = (
     Column("asked", "Requested", "time"),
     Column("took", "Duration, s", "number"),
 )
-_NO_RUNS = Empty(
+_NO_RUNS = EmptyNotice(
     "No runs yet.",
     "A run executes a suite of canary workloads on a staging host, for the stack of a target.",
     "compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4",
 )
-_NO_MATCHES = Empty("No matches.", "Remove a filter.")
+_NO_MATCHES = EmptyNotice("No matches.", "Remove a filter.")
 
 
-class RunsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RunsQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of runs."""
 
     state: StateFilter | None = None
@@ -80,9 +85,9 @@ class RunsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 def show_runs(ask: PageRequest[RunsQuery]) -> HtmlPage:
     """Show every run, newest first; refresh runs in progress."""
     query = ask.query
-    found = found_by(ask.gate.runs.list, query)
+    found = list_rows(ask.gate.runs.list, query)
     rows = [_run_row(run) for run in found.items]
-    table = table_of("runs", _RUN_COLUMNS, rows, found, query, _NO_RUNS, unfit=_NO_MATCHES)
+    table = make_list_table("runs", _RUN_COLUMNS, rows, found, query, _NO_RUNS, unfit=_NO_MATCHES)
     context = {
         "filters": _filters(ask),
         "active": not all(run.has_ended for run in found.items),
@@ -114,20 +119,20 @@ def _run_row(run: RunRow) -> tuple[Any, ...]:
         Cell(run.target, link("targets", run.target) if run.target else None, note=place),
         Cell(run.gpu, note=driver),
         Cell(run.on_host or run.host, note="" if run.on_host or not run.host else "asked for"),
-        Cell(about(run)),
+        Cell(run_note(run)),
         Cell(run.created_at, note=f"by {run.asked_by}{repeated}"),
-        seconds(run),
+        run_seconds(run),
     )
 
 
-def about(run: RunRow) -> str:
+def run_note(run: RunRow) -> str:
     """Return the progress of a run, or the reason of its state."""
     if run.has_ended or not run.doing:
         return run.reason
     return run.doing if run.progress is None else f"{100 * run.progress:.0f} %: {run.doing}"
 
 
-def seconds(run: RunRow) -> float | None:
+def run_seconds(run: RunRow) -> float | None:
     """Return the duration of a run in seconds; None: it has not ended."""
     if run.started_at is None or run.finished_at is None:
         return None
@@ -213,7 +218,7 @@ def _priority(text: str) -> int:
         raise BadInput("is not a whole number", field="priority", value=text, hint=hint) from None
 
 
-_OTHERS = 20
+_MAX_COMPARABLE = 20
 
 
 @page("/runs/<id>", nav="runs")
@@ -221,36 +226,36 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
     """Show every detail of a run."""
     runs, run_id = ask.gate.runs, ask.args["id"]
     detail = runs.show(run_id)
-    run, long = detail.run, is_long(detail)
+    run, long = detail.run, has_many_metrics(detail)
     steps = [step.to_json() for step in detail.steps]
     evidence = runs.evidence(run=run_id).items
     warned = ask.gate.runs.remarks([run.entry]).get(run.entry) if run.entry else None
     context = {
         "run": run,
-        "about": about(run),
-        "took": seconds(run),
-        "stack": _stated(run.stack),
+        "about": run_note(run),
+        "took": run_seconds(run),
+        "stack": _stated_stack(run.stack),
         "measured": compare_parts(run, envs_of(steps), ask.gate.facts.gpus),
         "long": long,
-        "steps": outline(detail) if long else inspect(runs, ask.gate.baselines, detail),
-        "log": logs.latest(runs, run_id),
+        "steps": outline_steps(detail) if long else inspect_steps(runs, ask.gate.baselines, detail),
+        "log": logs.read_end(runs, run_id),
         "evidence": evidence,
         "warnings": [w for w in (warned.warnings if warned else ()) if w.run == run_id],
-        "others": _others(ask, run),
-        "api": api("runs", run_id),
-        "evidence_api": api("evidence", run=run_id),
+        "others": _comparable_runs(ask, run),
+        "api": api_link("runs", run_id),
+        "evidence_api": api_link("evidence", run=run_id),
         "fill": _repeat_link(run),
     }
     return HtmlPage("run.html", run_id, context)
 
 
-def _others(ask: PageRequest[Any], run: RunRow) -> list[RunRow]:
+def _comparable_runs(ask: PageRequest[Any], run: RunRow) -> list[RunRow]:
     """Return runs to compare with: of the same suite on the same GPU."""
     found = ask.gate.runs.list(suite=run.suite, state="ended", limit=100).items
-    return [one for one in found if one.id != run.id and one.gpu == run.gpu][:_OTHERS]
+    return [one for one in found if one.id != run.id and one.gpu == run.gpu][:_MAX_COMPARABLE]
 
 
-def _stated(stack: dict[str, Any]) -> str:
+def _stated_stack(stack: dict[str, Any]) -> str:
     return ",".join(
         f"{name}={'+'.join(value) if isinstance(value, list) else value}"
         for name, value in stack.items()
@@ -262,14 +267,16 @@ def _repeat_link(run: RunRow) -> str:
     """Return the link to the form with the values of this run."""
     names = ("suite", "target", "pool", "image", "entry", "host")
     asked = {name: getattr(run, name) for name in names}
-    return link("runs", "new", **asked, stack=_stated(run.stack), priority=run.priority or None)
+    return link(
+        "runs", "new", **asked, stack=_stated_stack(run.stack), priority=run.priority or None
+    )
 
 
 @page("/runs/<id>/state", nav="runs")
 def show_run_state(ask: PageRequest[Any]) -> HtmlPage:
     """Show the state of a run alone; its page polls this until the run ends."""
     detail = ask.gate.runs.show(ask.args["id"])
-    context = {"run": detail.run, "about": about(detail.run), "steps": outline(detail)}
+    context = {"run": detail.run, "about": run_note(detail.run), "steps": outline_steps(detail)}
     return HtmlPage("run-now.html", detail.run.id, context)
 
 
@@ -279,25 +286,25 @@ def show_run_step(ask: PageRequest[Any]) -> HtmlPage:
     detail = ask.gate.runs.show(ask.args["id"])
     wanted = [step for step in detail.steps if step.name == ask.args["name"]]
     if not wanted:
-        hint = did_you_mean(ask.args["name"], [step.name for step in detail.steps])
+        hint = suggest_name(ask.args["name"], [step.name for step in detail.steps])
         what = f"the run {detail.run.id} has no step {ask.args['name']!r}"
         raise NotFound(what, field="step", value=ask.args["name"], hint=hint)
     only = RunDetail(detail.run, tuple(wanted), detail.peaks)
-    steps = inspect(ask.gate.runs, ask.gate.baselines, only)
+    steps = inspect_steps(ask.gate.runs, ask.gate.baselines, only)
     context = {"run": detail.run, "steps": steps, "long": False}
     return HtmlPage("run-steps.html", wanted[0].name, context)
 
 
-class After(Struct, frozen=True, forbid_unknown_fields=True):
+class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Query parameters of a log: the last known piece."""
 
     after: Annotated[int, Meta(ge=0, le=LARGEST["big"])] = 0
 
 
-@page("/runs/<id>/log", nav="runs", query=After)
-def follow_log(ask: PageRequest[After]) -> Any:
+@page("/runs/<id>/log", nav="runs", query=LogQuery)
+def follow_log(ask: PageRequest[LogQuery]) -> Any:
     """Return the new part of the log, for the page that shows it."""
-    part = logs.following(ask.gate.runs, ask.args["id"], ask.query.after)
+    part = logs.read_after(ask.gate.runs, ask.args["id"], ask.query.after)
     response = jsonify({"text": part.text, "after": part.after, "ended": part.ended})
     response.headers["Cache-Control"] = "no-store"
     return response
@@ -331,10 +338,12 @@ _METRIC_COLUMNS = (
     Column("beyond", "Beyond tolerance"),
     Column("outcome", "Verdict", "badge"),
 )
-_NO_METRICS = Empty("The two runs have no metric in common.", "Compare runs of the same suite.")
+_NO_METRICS = EmptyNotice(
+    "The two runs have no metric in common.", "Compare runs of the same suite."
+)
 
 
-class RunPairQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RunPairQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The two runs; the second is compared with the first."""
 
     a: Filter | None = None
@@ -358,11 +367,11 @@ def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
             table = _metric_table(found, query.sort)
     status = context["problem"].status if context["problem"] else 200
     recent = ask.gate.runs.list(state="ended", limit=50).items
-    context |= {"query": query, "recent": recent, "swapped": _swapped(query)}
+    context |= {"query": query, "recent": recent, "swapped": _swap_link(query)}
     return HtmlPage("run-compare.html", "Compare two runs", context, table, status)
 
 
-def _swapped(query: RunPairQuery) -> str:
+def _swap_link(query: RunPairQuery) -> str:
     return link("runs", "compare", a=query.b, b=query.a)
 
 
@@ -378,7 +387,7 @@ def _metric_table(found: Comparison, sort: str | None) -> Table:
 def _metric_row(one: MetricChange) -> tuple[Any, ...]:
     judged = one.judged
     percent = None if one.change is None else round(100 * one.change, 2)
-    note = "" if one.change is None else signed(one.change)
+    note = "" if one.change is None else format_change(one.change)
     return (
         one.step,
         judged.name,

@@ -16,26 +16,27 @@ from msgspec.structs import replace
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from compatgate.core.entry_evidence import (
+    CandidateProgress,
+    RunIndex,
+    disproves,
+    find_contradiction,
+    find_places,
+    index_runs,
+    is_run_of_entry,
+    judge_candidate,
+)
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.matrix import ANY_TARGET, Entry, Evidence, Status, Target
-from compatgate.core.promotion import (
-    Index,
-    Standing,
-    contradiction,
-    disproves,
-    index,
-    places,
-    speaks_of,
-    standing,
-)
+from compatgate.core.matrix import ANY_TARGET, Entry, EntryStatus, Evidence
+from compatgate.core.request import Target
 from compatgate.core.versions import Version, parse_version
 from compatgate.documents.convert import to_entry, to_target
 from compatgate.documents.specs import EntryDoc, TargetDoc, decode
 from compatgate.errors import BadInput
 from compatgate.kit.clock import now
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.snapshot import Snapshot, newest
+from compatgate.service.gate.snapshot import Snapshot, keep_newest
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.models import Entry as EntryRow
@@ -54,20 +55,20 @@ def store_evidence(session: Session, run: Evidence, facts: Facts, at: datetime) 
         facts: to resolve GPUs with.
         at: now.
     """
-    row = store.add(session, run, at)
+    row = store.add_evidence(session, run, at)
     return {
         "evidence": row.seq,
         "sha256": store.fingerprint(row),
-        **promote(session, run, facts, at),
+        **apply_run(session, run, facts, at),
     }
 
 
 AUTHOR = "canary"
 """Author of changes that the gate makes by policy."""
-_SPOKEN_OF = ("candidate", "blessed", "deprecated")
+_SPEAKING_STATUSES = ("candidate", "blessed", "deprecated")
 
 
-def promote(session: Session, run: Evidence, facts: Facts, at: datetime) -> dict[str, list[str]]:
+def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> dict[str, list[str]]:
     """Bless, warn, revoke and close warnings as policies say.
 
     Args:
@@ -83,69 +84,71 @@ def promote(session: Session, run: Evidence, facts: Facts, at: datetime) -> dict
     edits: list[Edit] = []
     done: dict[str, list[str]] = {}
     if run.outcome == "passed":
-        done["closed"] = _close(matrix, run, at)
+        done["closed"] = _close_warnings(matrix, run, at)
     for document, entry in matrix.entries_about(run):
         targets = matrix.targets_of(entry)
-        status: Status | None = None
+        status: EntryStatus | None = None
         if run.outcome == "passed" and entry.status == "candidate":
-            status, why = _promoted(matrix, run, entry, targets, at)
+            status, why = _blessing(matrix, run, entry, targets, at)
         elif run.outcome == "failed" and entry.status != "candidate":
-            against = contradiction(run, entry, targets)
+            against = find_contradiction(run, entry, targets)
             if against is None:
                 continue
             done.setdefault("warned", []).append(entry.name)
-            _warn(session, run, entry, against.targets, at)
-            status, why = ("revoked", f"{_about(run)} failed") if against.revoke else (None, "")
+            _open_warning(session, run, entry, against.targets, at)
+            status, why = ("revoked", f"{_run_text(run)} failed") if against.revoke else (None, "")
         if status is not None:
             done.setdefault(status, []).append(entry.name)
             spec = replace(document.spec, status=status, reason=why)
             edits.append(Edit(document, replace(document, spec=spec)))
     if edits:
-        reason = f"{_about(run)} {run.outcome}"
-        revisions.make(session, edits, author=AUTHOR, reason=reason, action="change", at=at)
+        reason = f"{_run_text(run)} {run.outcome}"
+        revisions.make_revision(
+            session, edits, author=AUTHOR, reason=reason, action="change", at=at
+        )
     return {what: names for what, names in done.items() if names}
 
 
-def _promoted(
+def _blessing(
     matrix: _Matrix, run: Evidence, entry: Entry, targets: list[Target], at: datetime
-) -> tuple[Status | None, str]:
-    if not any(speaks_of(run, entry, pool) for _, pool in places(entry, targets)):
+) -> tuple[EntryStatus | None, str]:
+    if not any(is_run_of_entry(run, entry, pool) for _, pool in find_places(entry, targets)):
         return None, ""
-    found = standing(entry, targets, matrix.evidence(), at.timestamp())
+    found = judge_candidate(entry, targets, matrix.evidence(), at.timestamp())
     if found.state != "ready" or not found.automatic:
         return None, ""
-    return "blessed", f"{_about(run)} passed, the last of {', '.join(found.runs)}"
+    return "blessed", f"{_run_text(run)} passed, the last of {', '.join(found.runs)}"
 
 
-def _about(run: Evidence) -> str:
+def _run_text(run: Evidence) -> str:
     return f"run {run.id} of suite {run.suite} on {run.sku}, driver {run.driver},"
 
 
-def _warn(
+def _open_warning(
     session: Session, run: Evidence, entry: Entry, targets: Iterable[str], at: datetime
 ) -> None:
-    store.open_one(
+    store.open_warning(
         session,
         entry=entry.name,
         run=run.id,
         suite=run.suite,
         sku=run.sku,
         driver=run.driver.text,
-        message=f"{_about(run)} failed; it counts for {', '.join(targets)}",
+        message=f"{_run_text(run)} failed; it counts for {', '.join(targets)}",
         opened_at=at,
     )
 
 
-def _close(matrix: _Matrix, run: Evidence, at: datetime) -> list[str]:
+def _close_warnings(matrix: _Matrix, run: Evidence, at: datetime) -> list[str]:
     """Close the warnings that a passed run disproves; return the names of their entries."""
     session = matrix.session
-    found = list(store.opened(session, suite=run.suite, sku=run.sku))
+    found = list(store.open_warnings(session, suite=run.suite, sku=run.sku))
     if not found:
         return []
-    failed = {e.id: e for e in store.load(session, suites=[run.suite], skus=[run.sku])}
+    failed = {e.id: e for e in store.load_evidence(session, suites=[run.suite], skus=[run.sku])}
     drivers = matrix.drivers(run.sku)
     ended = [w for w in found if disproves(run, failed[w.run], drivers)]
-    store.close(session, [w.id for w in ended], run.id, at)
+    store.close_warnings(session, [w.id for w in ended], run.id, at)
     return sorted({w.entry for w in ended})
 
 
@@ -156,7 +159,7 @@ class _Matrix:
         self.session = session
         self._facts = facts
         self._all: list[Target] | None = None
-        self._evidence: Index | None = None
+        self._evidence: RunIndex | None = None
 
     def entries_about(self, run: Evidence) -> Iterator[tuple[EntryDoc, Entry]]:
         """Yield entries on targets that have the run's SKU, which evidence may change."""
@@ -166,7 +169,7 @@ class _Matrix:
             TargetUse.target.in_(having) | (TargetUse.target == ANY_TARGET),
         )
         query = select(EntryRow.document, EntryRow.revision).where(
-            EntryRow.status.in_(_SPOKEN_OF), EntryRow.name.in_(concerned)
+            EntryRow.status.in_(_SPEAKING_STATUSES), EntryRow.name.in_(concerned)
         )
         for text, revision in self.session.execute(query.order_by(EntryRow.name)).all():
             document = decode("Entry", text)
@@ -177,11 +180,11 @@ class _Matrix:
         """Return the targets that an entry names, resolved."""
         if ANY_TARGET in entry.targets:
             if self._all is None:
-                every = documents.load(self.session, "Target")
+                every = documents.load_documents(self.session, "Target")
                 self._all = self._resolved(document for document, _ in every)
             return self._all
         keys = [("Target", name) for name in entry.targets]
-        return self._resolved(documents.find(self.session, keys).values())  # type: ignore[arg-type]
+        return self._resolved(documents.find_documents(self.session, keys).values())  # type: ignore[arg-type]
 
     def _resolved(self, found: Iterable[object]) -> list[Target]:
         targets = []
@@ -193,10 +196,10 @@ class _Matrix:
                 continue  # a GPU that the facts no longer know: nothing can run there
         return targets
 
-    def evidence(self) -> Index:
+    def evidence(self) -> RunIndex:
         """Return every run that counts."""
         if self._evidence is None:
-            self._evidence = index(newest(store.load(self.session)))
+            self._evidence = index_runs(keep_newest(store.load_evidence(self.session)))
         return self._evidence
 
     def drivers(self, sku: str) -> set[Version]:
@@ -217,7 +220,7 @@ class _Matrix:
             return None
 
 
-class Remarks(Struct, frozen=True):
+class EntryRemarks(Struct, frozen=True):
     """The remarks on one entry.
 
     Attributes:
@@ -226,7 +229,7 @@ class Remarks(Struct, frozen=True):
     """
 
     warnings: tuple[WarningRow, ...] = ()
-    promotion: Standing | None = None
+    promotion: CandidateProgress | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data as members of an entry, without empty members."""
@@ -251,20 +254,23 @@ class Remarks(Struct, frozen=True):
         return found or ["not promoted: no pool of its targets has a GPU and driver that it is for"]
 
 
-def remarks(database: Database, snapshot: Snapshot, names: Iterable[str]) -> dict[str, Remarks]:
+def entry_remarks(
+    database: Database, snapshot: Snapshot, names: Iterable[str]
+) -> dict[str, EntryRemarks]:
     """Return the remarks on entries, by name."""
     wanted = list(names)
     said: dict[str, list[WarningRow]] = {}
     with database.reading() as session:
-        for warning in store.opened(session, entries=wanted):
+        for warning in store.open_warnings(session, entries=wanted):
             said.setdefault(warning.entry, []).append(warning)
-    runs = index(snapshot.matrix.evidence)
+    runs = index_runs(snapshot.matrix.evidence)
     return {
-        name: Remarks(tuple(said.get(name, ())), _standing(snapshot, name, runs)) for name in wanted
+        name: EntryRemarks(tuple(said.get(name, ())), _promotion_state(snapshot, name, runs))
+        for name in wanted
     }
 
 
-def _standing(snapshot: Snapshot, name: str, runs: Index) -> Standing | None:
+def _promotion_state(snapshot: Snapshot, name: str, runs: RunIndex) -> CandidateProgress | None:
     entry = snapshot.entries.get(name)
     if entry is None or entry.status != "candidate":
         return None
@@ -272,4 +278,4 @@ def _standing(snapshot: Snapshot, name: str, runs: Index) -> Standing | None:
         targets = list(snapshot.targets.values())
     else:
         targets = [snapshot.targets[t] for t in entry.targets if t in snapshot.targets]
-    return standing(entry, targets, runs, now().timestamp())
+    return judge_candidate(entry, targets, runs, now().timestamp())

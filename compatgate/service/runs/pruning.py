@@ -24,7 +24,7 @@ from compatgate.service.runs.evidence import EntryWarning, EvidenceRecord
 from compatgate.service.runs.models import ACTIVE, Host, PrunedLog, Run, RunOutput, RunStep, Slot
 from compatgate.service.runs.repository import NO_STEP
 
-PRUNED = "pruned_at"
+PRUNED_MEMBER = "pruned_at"
 """Member of a pruned step result: the time of removal."""
 _REPORTS = ("report", "judgement", "health")
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -34,7 +34,7 @@ def logs_before(session: Session, before: datetime) -> dict[str, int]:
     """Return log sizes in bytes by run, of runs that ended before a time; oldest first."""
     size = func.sum(func.length(RunOutput.data))
     query = select(Run.id, size).join(RunOutput, RunOutput.run == Run.id)
-    query = query.where(*_ended(before), RunOutput.step != NO_STEP)
+    query = query.where(*_ended_before(before), RunOutput.step != NO_STEP)
     query = query.group_by(Run.seq, Run.id).order_by(Run.seq)
     return {run: int(size or 0) for run, size in session.execute(query)}
 
@@ -54,19 +54,19 @@ def reports_before(session: Session, before: datetime) -> dict[str, int]:
     size = func.sum(func.length(RunStep.body))
     query = select(Run.id, size).join(RunStep, RunStep.run == Run.id)
     query = query.where(
-        *_ended(before),
+        *_ended_before(before),
         Run.seq.not_in(newest),
         Run.id.not_in(select(EvidenceRecord.run)),
         Run.id.not_in(select(EntryWarning.run)),
         Run.id.not_in(closed),
-        RunStep.body.not_like(f'%"{PRUNED}":%'),
+        RunStep.body.not_like(f'%"{PRUNED_MEMBER}":%'),
     )
-    learnt = _learnt_from(session)
+    learnt = _baseline_runs(session)
     found = session.execute(query.group_by(Run.seq, Run.id).order_by(Run.seq))
     return {run: int(size or 0) for run, size in found if run not in learnt}
 
 
-def _learnt_from(session: Session) -> set[str]:
+def _baseline_runs(session: Session) -> set[str]:
     """Return the runs that any version of a baseline used or discarded."""
     found: set[str] = set()
     for body in session.execute(select(Baseline.body)).scalars():
@@ -89,10 +89,10 @@ def drop_reports(session: Session, runs: Sequence[str], at: datetime) -> int:
     query = select(*key, RunStep.body).where(RunStep.run.in_(runs))
     for run, attempt, name, body in session.execute(query).all():
         result: dict[str, Any] = msgspec.json.decode(body)
-        if PRUNED in result:
+        if PRUNED_MEMBER in result:
             continue
         result |= {part: None for part in _REPORTS if part in result}
-        text = _encode({**result, PRUNED: at}).decode()
+        text = _encode({**result, PRUNED_MEMBER: at}).decode()
         saved += len(body.encode()) - len(text.encode())
         mine = (RunStep.run == run, RunStep.attempt == attempt, RunStep.name == name)
         session.execute(update(RunStep).where(*mine).values(body=text))
@@ -120,15 +120,15 @@ def drop_hosts(session: Session, names: Sequence[str]) -> None:
     session.execute(delete(Host).where(Host.name.in_(names)))
 
 
-def _ended(before: datetime) -> tuple[Any, ...]:
+def _ended_before(before: datetime) -> tuple[Any, ...]:
     return (Run.state.not_in(("queued", *ACTIVE)), Run.finished_at < before)
 
 
-_AT_ONCE = 50
+_RUNS_PER_TRANSACTION = 50
 """Runs per transaction; short transactions let other writers in."""
 
 
-class Ages(Struct, frozen=True):
+class PruneAges(Struct, frozen=True):
     """The minimum age of removed rows; None: keep all.
 
     Attributes:
@@ -142,7 +142,7 @@ class Ages(Struct, frozen=True):
     hosts: timedelta | None = None
 
 
-class OfRuns(Struct, frozen=True):
+class PrunedRuns(Struct, frozen=True):
     """The removed data of old runs; in a dry run, the data to remove.
 
     Attributes:
@@ -154,20 +154,20 @@ class OfRuns(Struct, frozen=True):
     bytes: int
 
 
-class OfHosts(Struct, frozen=True):
+class PrunedHosts(Struct, frozen=True):
     """The removed hosts with their last seen times; in a dry run, the hosts to remove."""
 
     before: datetime
     hosts: dict[str, datetime]
 
 
-class Pruned(Struct, frozen=True):
+class PruneReport(Struct, frozen=True):
     """The result of pruning, by kind; None: not requested."""
 
     dry_run: bool
-    logs: OfRuns | None = None
-    reports: OfRuns | None = None
-    hosts: OfHosts | None = None
+    logs: PrunedRuns | None = None
+    reports: PrunedRuns | None = None
+    hosts: PrunedHosts | None = None
 
     @property
     def nothing(self) -> bool:
@@ -181,7 +181,9 @@ class Pruned(Struct, frozen=True):
         return body
 
 
-def prune_database(database: Database, ages: Ages, *, by: str, dry_run: bool = False) -> Pruned:
+def prune_database(
+    database: Database, ages: PruneAges, *, by: str, dry_run: bool = False
+) -> PruneReport:
     """Remove old rows in short transactions, each with its link in the audit chain.
 
     Evidence, decisions, verdicts, the audit chain, the matrix, baselines and runs themselves are
@@ -196,8 +198,8 @@ def prune_database(database: Database, ages: Ages, *, by: str, dry_run: bool = F
     Raises:
         Unavailable: the database does not answer.
     """
-    removing = _Removing(database, by, clock.now(), dry_run=dry_run)
-    return Pruned(
+    removing = _Pruner(database, by, clock.now(), dry_run=dry_run)
+    return PruneReport(
         dry_run,
         removing.of_runs(ages.logs, logs_before, removing.logs),
         removing.of_runs(ages.reports, reports_before, removing.reports),
@@ -209,26 +211,26 @@ _Find = Callable[[Session, datetime], dict[str, int]]
 _Drop = Callable[[Session, datetime, Mapping[str, int]], int]
 
 
-class _Removing:
+class _Pruner:
     def __init__(self, database: Database, by: str, now: datetime, *, dry_run: bool) -> None:
         self._database = database
         self._by = by
         self._now = now
         self._dry_run = dry_run
 
-    def of_runs(self, age: timedelta | None, find: _Find, drop: _Drop) -> OfRuns | None:
+    def of_runs(self, age: timedelta | None, find: _Find, drop: _Drop) -> PrunedRuns | None:
         if age is None:
             return None
         before = self._now - age
         with self._database.reading() as session:
             sizes = find(session, before)
         if self._dry_run:
-            return OfRuns(before, len(sizes), sum(sizes.values()))
+            return PrunedRuns(before, len(sizes), sum(sizes.values()))
         freed = 0
         for some in _parts(list(sizes)):
             with self._database.writing() as session:
                 freed += drop(session, before, {run: sizes[run] for run in some})
-        return OfRuns(before, len(sizes), freed)
+        return PrunedRuns(before, len(sizes), freed)
 
     def logs(self, session: Session, before: datetime, sizes: Mapping[str, int]) -> int:
         size = sum(sizes.values())
@@ -241,19 +243,19 @@ class _Removing:
         self._note(session, "reports", before, {"runs": list(sizes), "bytes": size})
         return size
 
-    def of_hosts(self, age: timedelta | None) -> OfHosts | None:
+    def of_hosts(self, age: timedelta | None) -> PrunedHosts | None:
         if age is None:
             return None
         before = self._now - age
         if self._dry_run:
             with self._database.reading() as session:
-                return OfHosts(before, hosts_before(session, before))
+                return PrunedHosts(before, hosts_before(session, before))
         with self._database.writing() as session:
             found = hosts_before(session, before)
             if found:
                 drop_hosts(session, list(found))
                 self._note(session, "hosts", before, {"hosts": list(found)})
-        return OfHosts(before, found)
+        return PrunedHosts(before, found)
 
     def _note(self, session: Session, what: str, before: datetime, detail: dict[str, Any]) -> int:
         return audit.append(
@@ -267,5 +269,5 @@ class _Removing:
 
 
 def _parts(runs: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(runs), _AT_ONCE):
-        yield runs[start : start + _AT_ONCE]
+    for start in range(0, len(runs), _RUNS_PER_TRANSACTION):
+        yield runs[start : start + _RUNS_PER_TRANSACTION]

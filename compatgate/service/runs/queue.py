@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from compatgate.canary.engine.interface import STANDARD, Lease, LeaseLost, Order, Settings
-from compatgate.canary.hosts import CLUSTERS, Host, in_maintenance
+from compatgate.canary.engine.interface import STANDARD_SETTINGS, Lease, LeaseLost, Order, Settings
+from compatgate.canary.hosts import CLUSTERS, Host, is_in_maintenance
 from compatgate.canary.run import Outcome, Run, StepResult
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
@@ -30,7 +30,7 @@ from compatgate.kit.database.database import Database
 from compatgate.service.audit import repository as audit
 from compatgate.service.runs import leases
 from compatgate.service.runs import repository as runs
-from compatgate.service.runs.leases import LeaseClaim, Offer, driver_key, fits
+from compatgate.service.runs.leases import LeaseClaim, Offer, could_take, driver_key
 from compatgate.service.runs.models import RunRow, StepRow
 from compatgate.service.runs.promotion import store_evidence
 
@@ -48,16 +48,16 @@ def to_run(row: RunRow) -> Run:
     return msgspec.convert({name: values[name] for name in Run.__struct_fields__}, Run)
 
 
-def declare(worker: str, hosts: Sequence[Host], gpus: Gpus) -> list[dict[str, Any]]:
+def host_values(worker: str, hosts: Sequence[Host], gpus: Gpus) -> list[dict[str, Any]]:
     """Return the stored values of hosts; endpoints and credentials are not stored.
 
     Raises:
         BadInput: an invalid GPU, driver or number of slots.
     """
-    return [_declare(worker, host, gpus) for host in hosts]
+    return [_host_value(worker, host, gpus) for host in hosts]
 
 
-def _declare(worker: str, host: Host, gpus: Gpus) -> dict[str, Any]:
+def _host_value(worker: str, host: Host, gpus: Gpus) -> dict[str, Any]:
     field = f"hosts.{host.name}"
     if host.slots < 1:
         raise BadInput("a host needs at least one slot", field=f"{field}.slots", value=host.slots)
@@ -82,7 +82,7 @@ def _declare(worker: str, host: Host, gpus: Gpus) -> dict[str, Any]:
     }
 
 
-def offer_of(stored: Any) -> Offer:
+def make_offer(stored: Any) -> Offer:
     """Return the capacity of a declared or stored host."""
     host = stored if isinstance(stored, dict) else msgspec.structs.asdict(stored)
     return Offer(
@@ -102,7 +102,7 @@ class Assignment(Struct, frozen=True):
     slots: tuple[int, ...]
 
 
-def choose(
+def choose_run(
     offers: Sequence[Offer],
     taken: Mapping[str, set[int]],
     next_for: Callable[[Sequence[Offer], Sequence[str]], RunRow | None],
@@ -123,20 +123,23 @@ def choose(
         if run is None:
             return None
         able = sorted(
-            (offer for offer in open_ if fits(run, offer)),
-            key=lambda offer: (run.gpu is None and offer.gpu is not None, -_free(offer, taken)),
+            (offer for offer in open_ if could_take(run, offer)),
+            key=lambda offer: (
+                run.gpu is None and offer.gpu is not None,
+                -_count_free_slots(offer, taken),
+            ),
         )
         for offer in able:
-            if _free(offer, taken) >= run.gpus:
+            if _count_free_slots(offer, taken) >= run.gpus:
                 free = [slot for slot in range(offer.slots) if slot not in taken[offer.host]]
                 return Assignment(run, offer.host, tuple(free[: run.gpus]))
         passed.append(run.id)
-        nearest = max(able, key=lambda offer: _free(offer, taken), default=None)
+        nearest = max(able, key=lambda offer: _count_free_slots(offer, taken), default=None)
         open_ = [offer for offer in open_ if offer is not nearest]
     return None
 
 
-def _free(offer: Offer, taken: Mapping[str, set[int]]) -> int:
+def _count_free_slots(offer: Offer, taken: Mapping[str, set[int]]) -> int:
     return sum(slot not in taken[offer.host] for slot in range(offer.slots))
 
 
@@ -159,7 +162,7 @@ class DatabaseQueue:
         database: Database,
         facts: Facts,
         on_change: Callable[[], object] = lambda: None,
-        settings: Settings = STANDARD,
+        settings: Settings = STANDARD_SETTINGS,
     ) -> None:
         self._database = database
         self._facts = facts
@@ -175,14 +178,14 @@ class DatabaseQueue:
             BadInput: a host with an invalid GPU, driver, number of slots or maintenance window.
         """
         now = clock.now()
-        declared = declare(worker, served, self._facts.gpus)
+        declared = host_values(worker, served, self._facts.gpus)
         for host in served:
-            in_maintenance(host.quiet, now)
+            is_in_maintenance(host.quiet, now)
         with self._database.reading() as session:
-            if leases.is_current(session, declared, now, self._seen_every):
+            if leases.are_current(session, declared, now, self._seen_every):
                 return
         with self._database.writing() as session:
-            leases.register(session, declared, now)
+            leases.register_hosts(session, declared, now)
 
     def lease(self, worker: str, served: Sequence[Host]) -> Lease | None:
         """See `Queue`."""
@@ -192,10 +195,10 @@ class DatabaseQueue:
         now = clock.now()
         names = [host.name for host in served]
         with self._database.reading() as session:
-            if not leases.has_any(session, names, now):
+            if not leases.has_work(session, names, now):
                 return None
         with self._database.writing() as session:
-            if run := leases.abandoned(session, names, now):
+            if run := leases.abandoned_run(session, names, now):
                 slots = leases.slots_of(session, run.id)
                 return self._give(session, run, worker, run.on_host or "", slots, now)
             return self._next(session, worker, served, now)
@@ -203,11 +206,11 @@ class DatabaseQueue:
     def _next(
         self, session: Session, worker: str, served: Sequence[Host], now: datetime
     ) -> Lease | None:
-        awake = [host for host in served if not in_maintenance(host.quiet, now)]
-        offers = [offer_of(each) for each in declare(worker, awake, self._facts.gpus)]
+        awake = [host for host in served if not is_in_maintenance(host.quiet, now)]
+        offers = [make_offer(each) for each in host_values(worker, awake, self._facts.gpus)]
         taken = leases.taken_slots(session, [each.host for each in offers])
-        chosen = choose(
-            offers, taken, lambda open_, but: leases.waiting(session, open_, now, but=but)
+        chosen = choose_run(
+            offers, taken, lambda open_, but: leases.next_waiting_run(session, open_, now, but=but)
         )
         if chosen is None:
             return None
@@ -224,36 +227,38 @@ class DatabaseQueue:
         now: datetime,
     ) -> Lease:
         is_abandoned = run.state != "queued"
-        attempt = leases.give(session, run, worker, host, at=now, until=now + self._holds)
+        attempt = leases.assign_run(session, run, worker, host, at=now, until=now + self._holds)
         detail = {"attempt": attempt, "host": host, "slots": list(slots)}
         if is_abandoned:
             detail["abandoned_by"] = run.worker
         note_run(session, now, worker, "leased", run.id, detail)
-        given = to_run(runs.find(session, run.id))
+        given = to_run(runs.find_run(session, run.id))
         return Lease(given, worker, host, slots, attempt, is_abandoned)
 
     def renew(self, lease: Lease) -> Order:
         """Renew a lease, see `Queue`; an outdated lease gets ``lost``."""
         until = clock.now() + self._holds
         with self._database.working() as session:
-            run = leases.hold(session, _held(lease))
+            run = leases.lock_run(session, _lease_claim(lease))
             if run is None:
                 return "lost"
-            leases.change(session, _held(lease), lease_until=until)
+            leases.update_run(session, _lease_claim(lease), lease_until=until)
         return "cancel" if run.cancel_by else "go"
 
     def enter(self, lease: Lease, state: Literal["preparing", "running", "judging"]) -> None:
         """See `Queue`."""
         now = clock.now()
         with self._mine(lease, writing=True) as (session, _):
-            leases.change(session, _held(lease), state=state, lease_until=now + self._holds)
+            leases.update_run(
+                session, _lease_claim(lease), state=state, lease_until=now + self._holds
+            )
             note_run(session, now, lease.worker, state, lease.run.id, {"attempt": lease.attempt})
 
     def say(self, lease: Lease, doing: str, progress: float | None) -> None:
         """See `Queue`."""
         with self._database.working() as session:
-            told = {"doing": _text(doing), "progress": progress}
-            if not leases.change(session, _held(lease), **told):
+            told = {"doing": _storable_text(doing), "progress": progress}
+            if not leases.update_run(session, _lease_claim(lease), **told):
                 raise LeaseLost(lease.run.id)
 
     def write(self, lease: Lease, step: str, data: bytes) -> None:
@@ -261,7 +266,7 @@ class DatabaseQueue:
         if not data:
             return
         with self._mine(lease) as (session, _):
-            runs.write(session, lease.run.id, lease.attempt, step, data, clock.now())
+            runs.append_output(session, lease.run.id, lease.attempt, step, data, clock.now())
 
     def record(self, lease: Lease, result: StepResult) -> None:
         """See `Queue`."""
@@ -273,7 +278,7 @@ class DatabaseQueue:
     def results(self, lease: Lease) -> list[StepResult]:
         """Return the last result of each step on this host; see `Queue`."""
         with self._mine(lease) as (session, _):
-            found = runs.steps(session, lease.run.id, host=lease.host)
+            found = runs.list_steps(session, lease.run.id, host=lease.host)
         return [msgspec.convert(step.body, StepResult) for step in found]
 
     def finish(
@@ -283,8 +288,12 @@ class DatabaseQueue:
         _check_evidence(lease, outcome, evidence)
         now = clock.now()
         with self._mine(lease, writing=True) as (session, run):
-            why = f"cancelled by {run.cancel_by}" if outcome == "cancelled" else _text(reason)
-            leases.end(session, lease.run.id, outcome, why, now)
+            why = (
+                f"cancelled by {run.cancel_by}"
+                if outcome == "cancelled"
+                else _storable_text(reason)
+            )
+            leases.end_run(session, lease.run.id, outcome, why, now)
             detail: dict[str, Any] = {"attempt": lease.attempt, "reason": why}
             if evidence is not None:
                 detail |= store_evidence(session, evidence, self._facts, now)
@@ -295,21 +304,21 @@ class DatabaseQueue:
     def retry(self, lease: Lease, reason: str) -> None:
         """Queue a run again, see `Queue`; end a run that was cancelled meanwhile."""
         now = clock.now()
-        why = _text(reason)
+        why = _storable_text(reason)
         with self._mine(lease, writing=True) as (session, run):
             detail: dict[str, Any] = {"attempt": lease.attempt, "reason": why}
             if run.cancel_by:
                 state = "cancelled"
-                leases.end(session, run.id, state, f"cancelled by {run.cancel_by}", now)
+                leases.end_run(session, run.id, state, f"cancelled by {run.cancel_by}", now)
             elif lease.attempt >= run.max_attempts:
                 state = "error"
-                leases.end(
+                leases.end_run(
                     session, run.id, state, f"{why} (attempt {lease.attempt}, the last)", now
                 )
             else:
                 state = "queued"
                 pause = self._pauses[min(lease.attempt, len(self._pauses)) - 1]
-                leases.requeue(session, run.id, why, now + pause)
+                leases.requeue_run(session, run.id, why, now + pause)
                 detail["pause_s"] = pause.total_seconds()
             note_run(session, now, lease.worker, state, run.id, detail)
 
@@ -322,17 +331,17 @@ class DatabaseQueue:
         """
         opened = self._database.writing() if writing else self._database.working()
         with opened as session:
-            run = leases.hold(session, _held(lease))
+            run = leases.lock_run(session, _lease_claim(lease))
             if run is None:
                 raise LeaseLost(lease.run.id)
             yield session, run
 
 
-def _held(lease: Lease) -> LeaseClaim:
+def _lease_claim(lease: Lease) -> LeaseClaim:
     return LeaseClaim(lease.run.id, lease.attempt, lease.worker)
 
 
-def _text(text: str) -> str:
+def _storable_text(text: str) -> str:
     """Return text that a database can store and a list can show."""
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text[:_LONGEST])
 

@@ -11,7 +11,7 @@ from sqlalchemy import delete, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from compatgate.errors import NotFound
-from compatgate.kit.database.tables import DEFAULT, Page, page
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
 from compatgate.service.runs.models import (
     ACTIVE,
     OutputRow,
@@ -31,52 +31,52 @@ NO_STEP = ""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def columns() -> Any:
+def select_runs() -> Any:
     """Return a select of what `row` reads."""
     return select(*_COLUMNS)
 
 
-def row(found: Any) -> RunRow:
+def to_row(found: Any) -> RunRow:
     """Return a row of `columns`."""
     values = dict(found._mapping)
     return RunRow(**{**values, "stack": msgspec.json.decode(values["stack"])})
 
 
-def add(session: Session, values: Sequence[dict[str, Any]]) -> None:
+def add_runs(session: Session, values: Sequence[dict[str, Any]]) -> None:
     """Store new runs, in this order; ``stack`` is plain data."""
     session.execute(
         insert(Run), [{**each, "stack": _encode(each["stack"]).decode()} for each in values]
     )
 
 
-def find(session: Session, run_id: str) -> RunRow:
+def find_run(session: Session, run_id: str) -> RunRow:
     """Return a run by its id.
 
     Raises:
         NotFound: there is none.
     """
-    found = session.execute(columns().where(Run.id == run_id)).first()
+    found = session.execute(select_runs().where(Run.id == run_id)).first()
     if found is None:
         hint = "compatgate canary list shows every run"
         raise NotFound(f"there is no run {run_id!r}", field="run", value=run_id, hint=hint)
-    return row(found)
+    return to_row(found)
 
 
-def find_many(session: Session, run_ids: Sequence[str]) -> dict[str, RunRow]:
+def find_runs(session: Session, run_ids: Sequence[str]) -> dict[str, RunRow]:
     """Return the existing runs of these ids."""
     found: dict[str, RunRow] = {}
     for start in range(0, len(run_ids), _CHUNK):
         some = run_ids[start : start + _CHUNK]
-        for each in session.execute(columns().where(Run.id.in_(some))):
-            found[each.id] = row(each)
+        for each in session.execute(select_runs().where(Run.id.in_(some))):
+            found[each.id] = to_row(each)
     return found
 
 
-def of_purpose(session: Session, purpose: str, since: datetime) -> list[RunRow]:
+def list_by_purpose(session: Session, purpose: str, since: datetime) -> list[RunRow]:
     """Return the runs of a purpose that were submitted since a time, or have not ended."""
     recent = or_(Run.created_at >= since, Run.finished_at.is_(None))
-    query = columns().where(Run.purpose == purpose, recent).order_by(Run.seq)
-    return [row(found) for found in session.execute(query)]
+    query = select_runs().where(Run.purpose == purpose, recent).order_by(Run.seq)
+    return [to_row(found) for found in session.execute(query)]
 
 
 def list_runs(
@@ -92,7 +92,7 @@ def list_runs(
     since: datetime | None = None,
     until: datetime | None = None,
     cursor: str | None = None,
-    limit: int = DEFAULT,
+    limit: int = DEFAULT_LIMIT,
 ) -> Page[RunRow]:
     """Return runs, newest first.
 
@@ -110,7 +110,7 @@ def list_runs(
         cursor: of the page.
         limit: at most so many.
     """
-    query = columns()
+    query = select_runs()
     if state == "active":
         query = query.where(Run.state.in_(ACTIVE))
     elif state == "ended":
@@ -130,7 +130,7 @@ def list_runs(
             query = query.where(column == value)
     query = query.where(Run.created_at >= since) if since else query
     query = query.where(Run.created_at <= until) if until else query
-    return page(session, query, Run.seq, row, cursor=cursor, limit=limit, descending=True)
+    return page(session, query, Run.seq, to_row, cursor=cursor, limit=limit, descending=True)
 
 
 def record_step(session: Session, run_id: str, step: StepRow) -> None:
@@ -156,7 +156,7 @@ def record_step(session: Session, run_id: str, step: StepRow) -> None:
     session.execute(insert(RunStep), [values])
 
 
-def steps(session: Session, run_id: str, *, host: str | None = None) -> list[StepRow]:
+def list_steps(session: Session, run_id: str, *, host: str | None = None) -> list[StepRow]:
     """Return the last result of each step, in the order in which they were first recorded.
 
     Args:
@@ -173,20 +173,22 @@ def steps(session: Session, run_id: str, *, host: str | None = None) -> list[Ste
     return list(found.values())
 
 
-def write(session: Session, run_id: str, attempt: int, step: str, data: bytes, at: Any) -> None:
+def append_output(
+    session: Session, run_id: str, attempt: int, step: str, data: bytes, at: Any
+) -> None:
     """Append to a step's log."""
     values = {"run": run_id, "attempt": attempt, "step": step, "data": data, "at": at}
     session.execute(insert(RunOutput), [values])
 
 
-def pruned_log(session: Session, run_id: str) -> PrunedLog | None:
+def find_pruned_log(session: Session, run_id: str) -> PrunedLog | None:
     """Return the note on a run's removed log; None: the log was not removed."""
     query = select(RunOutput.data).where(RunOutput.run == run_id, RunOutput.step == NO_STEP)
     found = session.execute(query.limit(1)).scalar()
     return None if found is None else msgspec.json.decode(found, type=PrunedLog)
 
 
-def output(
+def read_output(
     session: Session,
     run_id: str,
     *,
@@ -217,7 +219,7 @@ def steps_with_output(session: Session, run_id: str) -> set[str]:
     return set(session.execute(query.distinct()).scalars())
 
 
-def last_output(session: Session, run_id: str, *, limit: int) -> list[OutputRow]:
+def read_last_output(session: Session, run_id: str, *, limit: int) -> list[OutputRow]:
     """Return the last pieces of a run's log, in order."""
     query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
     query = query.where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
@@ -225,7 +227,7 @@ def last_output(session: Session, run_id: str, *, limit: int) -> list[OutputRow]
     return [OutputRow(*found) for found in session.execute(query)][::-1]
 
 
-def past_steps(
+def list_past_steps(
     session: Session, *, suite: str, gpu: str | None, step: str, limit: int
 ) -> list[PastStep]:
     """Return the results of a step in ended runs of a suite on a SKU, newest run first.

@@ -12,10 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.canary.allowed_images import EVERY_IMAGE
-from compatgate.canary.engine.interface import STANDARD, Settings
-from compatgate.canary.peaks import Share, shares
-from compatgate.canary.run import Report
-from compatgate.canary.schedule import select_due
+from compatgate.canary.engine.interface import STANDARD_SETTINGS, Settings
+from compatgate.canary.peaks import Share, find_shares
+from compatgate.canary.run import Report, select_due
 from compatgate.canary.workloads import Library
 from compatgate.core.facts import Facts
 from compatgate.errors import CompatgateError, Conflict
@@ -26,16 +25,22 @@ from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.runs import evidence, leases
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.evidence import EvidenceRow, WarningRow
-from compatgate.service.runs.freshness import blessed, last_verifications, like_of, passed_runs
 from compatgate.service.runs.leases import driver_key
 from compatgate.service.runs.models import HostRow, OutputRow, PastStep, PrunedLog, RunRow, StepRow
-from compatgate.service.runs.promotion import Remarks, remarks
+from compatgate.service.runs.promotion import EntryRemarks, entry_remarks
 from compatgate.service.runs.queue import DatabaseQueue, note_run
-from compatgate.service.runs.submission import Submission, plan
+from compatgate.service.runs.submission import (
+    Submission,
+    blessed_evidence,
+    last_verifications,
+    plan_runs,
+    verification_candidates,
+    verification_key,
+)
 
 
 @cache
-def library() -> Library:
+def load_library() -> Library:
     """Return every suite and workload; ``COMPATGATE_WORKLOADS`` names the operator's folders.
 
     Raises:
@@ -44,7 +49,7 @@ def library() -> Library:
     return Library.open()
 
 
-def shares_of(
+def peak_shares(
     steps: Iterable[StepRow], catalogue: Callable[[], Library], facts: Facts
 ) -> dict[str, tuple[Share, ...]]:
     """Return shares of published peaks by step, as the current workloads name the peaks.
@@ -64,7 +69,7 @@ def shares_of(
         workload = workloads.get(step.body["workload"])
         report = msgspec.convert(step.body["report"], Report)
         if workload is not None:
-            found[name] = shares(workload.metrics, report, facts.gpus, facts.gpu_peaks)
+            found[name] = find_shares(workload.metrics, report, facts.gpus, facts.gpu_peaks)
     return {name: some for name, some in found.items() if some}
 
 
@@ -74,8 +79,7 @@ def _saw_a_gpu(step: StepRow) -> bool:
 
 
 _log = logging.getLogger(__name__)
-
-GONE = timedelta(hours=1)
+GONE_AFTER = timedelta(hours=1)
 """Silence after which a worker counts as gone."""
 
 
@@ -119,7 +123,7 @@ class Runs:
         self.under_test = EVERY_IMAGE
         self.queue = self.open_queue()
 
-    def open_queue(self, settings: Settings = STANDARD) -> DatabaseQueue:
+    def open_queue(self, settings: Settings = STANDARD_SETTINGS) -> DatabaseQueue:
         """Return the queue for a worker, with the worker's settings."""
         return DatabaseQueue(self._database, self._facts, self._snapshots.expire, settings)
 
@@ -140,13 +144,13 @@ class Runs:
         catalogue, snapshot = self.catalogue(), self._snapshots.refresh()
         now = clock.now()
         with self._database.writing() as session:
-            known = leases.load(session)
-            made = plan(asked, catalogue, snapshot, known, by=by, at=now, purpose=purpose)
-            runs.add(session, [_columns(run) for run in made])
+            known = leases.load_hosts(session)
+            made = plan_runs(asked, catalogue, snapshot, known, by=by, at=now, purpose=purpose)
+            runs.add_runs(session, [_columns(run) for run in made])
             for run in made:
                 detail = {"suite": run.suite, "target": run.target, "pool": run.pool}
                 note_run(session, now, by, "queued", run.id, {**detail, "image": run.image})
-            return tuple(runs.find(session, run.id) for run in made)
+            return tuple(runs.find_run(session, run.id) for run in made)
 
     def list(self, **filters: Any) -> Page[RunRow]:
         """Return runs, newest first; filters of `compatgate.service.runs.repository.list_runs`."""
@@ -160,7 +164,7 @@ class Runs:
             NotFound: there is none.
         """
         with self._database.reading() as session:
-            return runs.find(session, run_id)
+            return runs.find_run(session, run_id)
 
     def show(self, run_id: str) -> RunDetail:
         """Return a run with its steps.
@@ -169,8 +173,8 @@ class Runs:
             NotFound: there is none.
         """
         with self._database.reading() as session:
-            run, steps = runs.find(session, run_id), tuple(runs.steps(session, run_id))
-        return RunDetail(run, steps, shares_of(steps, self.catalogue, self._facts))
+            run, steps = runs.find_run(session, run_id), tuple(runs.list_steps(session, run_id))
+        return RunDetail(run, steps, peak_shares(steps, self.catalogue, self._facts))
 
     def output(
         self, run_id: str, *, after: int = 0, step: str | None = None, limit: int = 100
@@ -181,8 +185,8 @@ class Runs:
             NotFound: there is no such run.
         """
         with self._database.reading() as session:
-            found = runs.find(session, run_id)
-            return found, runs.output(session, run_id, after=after, step=step, limit=limit)
+            found = runs.find_run(session, run_id)
+            return found, runs.read_output(session, run_id, after=after, step=step, limit=limit)
 
     def last_output(self, run_id: str, *, limit: int) -> tuple[RunRow, Sequence[OutputRow]]:
         """Return a run, and the last pieces of its log; both as of one moment.
@@ -191,23 +195,27 @@ class Runs:
             NotFound: there is no such run.
         """
         with self._database.reading() as session:
-            return runs.find(session, run_id), runs.last_output(session, run_id, limit=limit)
+            return runs.find_run(session, run_id), runs.read_last_output(
+                session, run_id, limit=limit
+            )
 
     def logged_steps(self, run_id: str) -> set[str]:
         """Return the names of the steps that have ended in a run, or printed something."""
         with self._database.reading() as session:
-            ended = {step.name for step in runs.steps(session, run_id)}
+            ended = {step.name for step in runs.list_steps(session, run_id)}
             return ended | runs.steps_with_output(session, run_id)
 
     def pruned_log(self, run_id: str) -> PrunedLog | None:
         """Return the note on a run's removed log; None: the log was not removed."""
         with self._database.reading() as session:
-            return runs.pruned_log(session, run_id)
+            return runs.find_pruned_log(session, run_id)
 
     def past(self, run: RunRow, step: str, *, limit: int = 30) -> Sequence[PastStep]:
         """Return the results of a step in the latest runs of the same suite on the same SKU."""
         with self._database.reading() as session:
-            return runs.past_steps(session, suite=run.suite, gpu=run.gpu, step=step, limit=limit)
+            return runs.list_past_steps(
+                session, suite=run.suite, gpu=run.gpu, step=step, limit=limit
+            )
 
     def cancel(self, run_id: str, *, by: str) -> RunRow:
         """End a run: at once where it waits, else when its worker next says that it lives.
@@ -220,21 +228,21 @@ class Runs:
         """
         now = clock.now()
         with self._database.writing() as session:
-            run = runs.find(session, run_id)
+            run = runs.find_run(session, run_id)
             if run.has_ended:
                 what = f"the run {run_id} has ended: {run.state}"
                 raise Conflict(what, field="run", value=run_id)
             if run.state == "queued":
-                leases.end(session, run_id, "cancelled", f"cancelled by {by}", now)
+                leases.end_run(session, run_id, "cancelled", f"cancelled by {by}", now)
                 note_run(session, now, by, "cancelled", run_id, {})
-            elif run.lease_until is not None and now - run.lease_until > GONE:
+            elif run.lease_until is not None and now - run.lease_until > GONE_AFTER:
                 gone = f"its worker {run.worker} is gone, and may have left it on {run.on_host}"
-                leases.end(session, run_id, "cancelled", f"cancelled by {by}; {gone}", now)
+                leases.end_run(session, run_id, "cancelled", f"cancelled by {by}; {gone}", now)
                 note_run(session, now, by, "cancelled", run_id, {"worker": run.worker})
             elif run.cancel_by is None:
                 leases.ask_to_cancel(session, run_id, by)
                 note_run(session, now, by, "cancel", run_id, {"state": run.state})
-            return runs.find(session, run_id)
+            return runs.find_run(session, run_id)
 
     def rerun(self, run_id: str, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
         """Requeue a run, for the current state of its target.
@@ -261,7 +269,7 @@ class Runs:
     def ended(self, run_ids: Collection[str]) -> set[str]:
         """Return the known runs of some ids that have ended."""
         with self._database.reading() as session:
-            found = runs.find_many(session, sorted(run_ids))
+            found = runs.find_runs(session, sorted(run_ids))
         return {name for name, run in found.items() if run.has_ended}
 
     def verify_due(self, *, by: str, every_s: int) -> tuple[RunRow, ...]:
@@ -271,20 +279,20 @@ class Runs:
             by: who asks, the worker.
             every_s: seconds after which a blessed stack is to have been run again.
         """
-        found = list(blessed(self._snapshots.refresh()))
+        found = list(blessed_evidence(self._snapshots.refresh()))
         now = clock.now()
         with self._database.reading() as session:
-            rested_on = runs.find_many(session, [run.id for _, run in found])
+            rested_on = runs.find_runs(session, [run.id for _, run in found])
             since = now - timedelta(seconds=every_s)
-            tried = runs.of_purpose(session, "verification", since)
+            tried = runs.list_by_purpose(session, "verification", since)
         queued: Sequence[RunRow] = ()
         asked: set[bytes] = set()
         for item in select_due(
-            passed_runs(found, rested_on, last_verifications(tried)),
+            verification_candidates(found, rested_on, last_verifications(tried)),
             int(now.timestamp()),
             every_s=every_s,
         ):
-            like = like_of(rested_on[item.run])
+            like = verification_key(rested_on[item.run])
             if like in asked:
                 continue  # another entry rests on the same
             asked.add(like)
@@ -299,14 +307,14 @@ class Runs:
         with self._database.reading() as session:
             return leases.list_hosts(session, **filters)
 
-    def remarks(self, entries: Iterable[str]) -> dict[str, Remarks]:
+    def remarks(self, entries: Iterable[str]) -> dict[str, EntryRemarks]:
         """Return the remarks of runs on entries, by name."""
-        return remarks(self._database, self._snapshots.current(), entries)
+        return entry_remarks(self._database, self._snapshots.current(), entries)
 
     def warnings(self) -> tuple[WarningRow, ...]:
         """Return open warnings on entries, oldest first."""
         with self._database.reading() as session:
-            return tuple(evidence.opened(session))
+            return tuple(evidence.open_warnings(session))
 
     def evidence(self, **filters: Any) -> Page[EvidenceRow]:
         """Return evidence, newest first; filters as `list_evidence` of the evidence module."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from compatgate.canary.hosts import MaintenanceWindow, in_maintenance
+from compatgate.canary.hosts import MaintenanceWindow, is_in_maintenance
 from compatgate.canary.samples.sample import list_samples
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads import Library
@@ -19,17 +19,17 @@ from compatgate.kit.http.replies import Filter
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
-    Empty,
-    Listing,
-    LongListing,
-    found_by,
+    EmptyNotice,
+    PagedTableQuery,
+    TableQuery,
+    list_rows,
+    make_list_table,
     make_table,
-    table_of,
 )
 from compatgate.service.runs.models import HostRow
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
-SILENT = timedelta(minutes=2)
+SILENT_AFTER = timedelta(minutes=2)
 """Silence after which a host is stale; workers report their hosts every ten seconds."""
 
 
@@ -40,12 +40,12 @@ class HostState(Struct, frozen=True):
     why: str = ""
 
 
-def hours_of(host: HostRow) -> list[MaintenanceWindow]:
+def host_hours(host: HostRow) -> list[MaintenanceWindow]:
     """Return the maintenance window of a host, in which it takes no new run."""
     return msgspec.convert(host.quiet, list[MaintenanceWindow])
 
 
-def state_of(host: HostRow, now: datetime) -> HostState:
+def host_state(host: HostRow, now: datetime) -> HostState:
     """Return the state of a host.
 
     Args:
@@ -54,11 +54,11 @@ def state_of(host: HostRow, now: datetime) -> HostState:
     """
     if host.busy >= host.slots:
         return HostState("busy", "runs have all of its slots")  # a full worker says nothing new
-    if now - host.seen_at > SILENT:
+    if now - host.seen_at > SILENT_AFTER:
         why = "its worker is silent, or cannot reach it: no run begins here"
         return HostState("stale", why)
     try:
-        quiet = in_maintenance(hours_of(host), now)
+        quiet = is_in_maintenance(host_hours(host), now)
     except BadInput:
         return HostState("unknown", "its quiet hours cannot be read")
     if quiet:
@@ -66,7 +66,7 @@ def state_of(host: HostRow, now: datetime) -> HostState:
     return HostState("busy", "runs have some of its slots") if host.busy else HostState("ready")
 
 
-def in_words(quiet: MaintenanceWindow) -> str:
+def describe_hours(quiet: MaintenanceWindow) -> str:
     """Format a window as ``20:00 to 06:00 Europe/Berlin, every day``."""
     days = ", ".join(quiet.days) or "every day"
     return f"{quiet.start} to {quiet.end} {quiet.timezone}, {days}"
@@ -85,17 +85,17 @@ _HOST_COLUMNS = (
     Column("seen", "Last seen", "time"),
     Column("since", "Known since", "time"),
 )
-_NO_HOSTS = Empty(
+_NO_HOSTS = EmptyNotice(
     "No staging hosts yet.",
     "A worker registers the hosts that its file names. Start one on a machine whose GPUs are not "
     "in production.",
     'printf \'[[host]]\\nname = "staging-1"\\ngpu = "L4"\\n\' > hosts.toml\n'
     "compatgate worker --hosts hosts.toml",
 )
-_NO_MATCHES = Empty("No host has this GPU.", "Remove the filter to see all hosts.")
+_NO_MATCHES = EmptyNotice("No host has this GPU.", "Remove the filter to see all hosts.")
 
 
-class HostsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class HostsQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of hosts."""
 
     gpu: Filter | None = None
@@ -105,24 +105,26 @@ class HostsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=T
 def show_hosts(ask: PageRequest[HostsQuery]) -> HtmlPage:
     """Show the hosts and their current runs."""
     query, now = ask.query, clock.now()
-    found = found_by(ask.gate.runs.hosts, query)
+    found = list_rows(ask.gate.runs.hosts, query)
     skus = sorted({row.gpu for row in ask.gate.runs.hosts().items if row.gpu})
     rows = [_host_row(host, now) for host in found.items]
-    table = table_of("hosts", _HOST_COLUMNS, rows, found, query, _NO_HOSTS, unfit=_NO_MATCHES)
+    table = make_list_table(
+        "hosts", _HOST_COLUMNS, rows, found, query, _NO_HOSTS, unfit=_NO_MATCHES
+    )
     return HtmlPage(
         "hosts.html", "Staging hosts", {"filters": [("gpu", "GPU", query.gpu, skus)]}, table
     )
 
 
 def _host_row(host: HostRow, now: datetime) -> tuple[Any, ...]:
-    state = state_of(host, now)
+    state = host_state(host, now)
     return (
         Cell(host.name, link("runs", host=host.name), title="its runs"),
         Cell(state.name, note=state.why),
         host.gpu,
         host.driver,
         Cell(f"{host.busy} of {host.slots}", tone="" if host.busy else "muted"),
-        "; ".join(in_words(one) for one in hours_of(host)),
+        "; ".join(describe_hours(one) for one in host_hours(host)),
         host.executor,
         "watched" if host.health == "local" else "not watched",
         host.worker,
@@ -150,7 +152,7 @@ _METRIC_COLUMNS = (
     Column("repetitions", "Repetitions", "number"),
     Column("peak", "Peak", "code"),
 )
-_WRITE = Empty(
+_WRITE = EmptyNotice(
     "No workloads yet.",
     "A workload is a folder with a workload.toml and a program; the server reads the folders that "
     "COMPATGATE_WORKLOADS names.",
@@ -158,8 +160,8 @@ _WRITE = Empty(
 )
 
 
-@page("/suites", nav="suites", query=Listing)
-def show_suites(ask: PageRequest[Listing]) -> HtmlPage:
+@page("/suites", nav="suites", query=TableQuery)
+def show_suites(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show every suite with its workloads."""
     found = ask.gate.runs.catalogue()
     rows = [
@@ -184,8 +186,8 @@ def show_suites(ask: PageRequest[Listing]) -> HtmlPage:
     return HtmlPage("suites.html", "Suites", {"suites": suites}, table)
 
 
-@page("/workloads", nav="workloads", query=Listing)
-def show_workloads(ask: PageRequest[Listing]) -> HtmlPage:
+@page("/workloads", nav="workloads", query=TableQuery)
+def show_workloads(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show every workload."""
     found = ask.gate.runs.catalogue()
     rows = [_workload_row(found, found.workloads[name]) for name in sorted(found.workloads)]
@@ -213,8 +215,8 @@ def _suites(found: Library, name: str) -> list[str]:
     return [suite.name for suite in found.suites.values() if name in suite.workloads]
 
 
-@page("/workloads/<name>", nav="workloads", query=Listing)
-def show_workload(ask: PageRequest[Listing]) -> HtmlPage:
+@page("/workloads/<name>", nav="workloads", query=TableQuery)
+def show_workload(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show a workload: its metrics, checks, command and samples."""
     found = ask.gate.runs.catalogue()
     workload = found.workload(ask.args["name"])
@@ -234,7 +236,7 @@ def show_workload(ask: PageRequest[Listing]) -> HtmlPage:
         "metrics",
         _METRIC_COLUMNS,
         rows,
-        Empty("No metrics: the workload only checks."),
+        EmptyNotice("No metrics: the workload only checks."),
         sort=ask.query.sort,
         label="metrics",
     )

@@ -1,30 +1,34 @@
-"""Plan runs for a request: one for each SKU and driver of a target, or one for a host.
+"""Plan runs: for a request, and to verify blessed stacks again.
 
-A request that no staging host could run to its end is refused.
+A request asks for one run for each SKU and driver of a target, or one for a host. A request that
+no staging host could run to its end is refused.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.canary.hosts import BUILDERS, CLUSTERS
+from compatgate.canary.run import EntryVerification
 from compatgate.canary.workloads import Library
-from compatgate.canary.workloads.dockerfile import brings_image
-from compatgate.core.matrix import Pool
-from compatgate.core.stack import parse_stack
-from compatgate.discovery.registry.reference import parse_reference
-from compatgate.documents.sources import did_you_mean
+from compatgate.canary.workloads.contents import has_own_image
+from compatgate.core.matrix import Entry, Evidence
+from compatgate.core.request import Pool, Target
+from compatgate.core.stack import Stack, parse_stack
+from compatgate.discovery.registry.image_spec import parse_reference
+from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.runs.leases import driver_key, fits
+from compatgate.service.runs.leases import could_take, driver_key
 from compatgate.service.runs.models import HostRow, RunRow
-from compatgate.service.runs.queue import offer_of
+from compatgate.service.runs.queue import make_offer
 
 
 class Destination(Struct, frozen=True):
@@ -35,7 +39,7 @@ class Destination(Struct, frozen=True):
     driver: str | None
 
 
-def destinations(
+def find_destinations(
     target: str | None,
     pool: str | None,
     host: str | None,
@@ -84,7 +88,7 @@ def _host(name: str | None, hosts: Sequence[HostRow]) -> HostRow | None:
         return None
     found = {host.name: host for host in hosts}
     if name not in found:
-        hint = did_you_mean(name, found) if found else NO_HOSTS
+        hint = suggest_name(name, found) if found else NO_HOSTS_HINT
         what = f"no worker has registered the host {name!r}"
         raise NotFound(what, field="host", value=name, hint=hint)
     return found[name]
@@ -96,17 +100,17 @@ def _pools(target: str, name: str | None, snapshot: Snapshot) -> list[Pool]:
         return pools
     found = [pool for pool in pools if pool.name == name]
     if not found:
-        hint = did_you_mean(name, [pool.name for pool in pools])
+        hint = suggest_name(name, [pool.name for pool in pools])
         what = f"the target {target!r} has no pool {name!r}"
         raise NotFound(what, field="pool", value=name, hint=hint)
     return found
 
 
-NO_HOSTS = "no worker has registered any; run: compatgate worker --hosts FILE"
+NO_HOSTS_HINT = "no worker has registered any; run: compatgate worker --hosts FILE"
 _NAMED = 8
 
 
-def checked(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -> RunRow:
+def check_run(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -> RunRow:
     """Return the run if a host could run it; a missing driver is noted in the run.
 
     Args:
@@ -117,12 +121,12 @@ def checked(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -> 
     Raises:
         BadInput: no host could take the run, or no host has an image for all its workloads.
     """
-    able = [host for host in hosts if fits(replace(run, driver=None), offer_of(host))]
+    able = [host for host in hosts if could_take(replace(run, driver=None), make_offer(host))]
     if not able:
-        raise _nowhere(run, hosts)
+        raise _no_host(run, hosts)
     if imageless and run.image is None and all(host.executor in BUILDERS for host in able):
         raise _no_image(imageless, able)
-    if any(fits(run, offer_of(host)) for host in able):
+    if any(could_take(run, make_offer(host)) for host in able):
         return run
     have = ", ".join(f"{host.name} has {host.driver}" for host in able[:_NAMED])
     return replace(run, reason=f"waits for a host with driver {run.driver} ({have})")
@@ -141,28 +145,28 @@ def _no_image(workloads: Sequence[str], hosts: Sequence[HostRow]) -> BadInput:
     )
 
 
-def _nowhere(run: RunRow, hosts: Sequence[HostRow]) -> BadInput:
+def _no_host(run: RunRow, hosts: Sequence[HostRow]) -> BadInput:
     wants = [f"{run.nodes} nodes at once"] if run.nodes > 1 else []
     wants += [run.gpu or "no GPU"]
     wants += [f"{run.gpus} slots"] if run.gpus > 1 else []
     wants += [f"the host {run.host}"] if run.host else []
-    have = "; ".join(_shown(host) for host in hosts[:_NAMED])
+    have = "; ".join(_describe_host(host) for host in hosts[:_NAMED])
     return BadInput(
         f"no staging host could ever run it; it needs {', '.join(wants)}",
         field="host" if run.host else "target",
         value=run.host or run.target,
-        hint=f"there are {have}{_more(run, hosts)}" if hosts else NO_HOSTS,
+        hint=f"there are {have}{_multi_node_hint(run, hosts)}" if hosts else NO_HOSTS_HINT,
     )
 
 
-def _more(run: RunRow, hosts: Sequence[HostRow]) -> str:
+def _multi_node_hint(run: RunRow, hosts: Sequence[HostRow]) -> str:
     """Return the hint to add a cluster host for runs on several nodes, or empty text."""
-    if run.nodes == 1 or any(offer_of(host).spans for host in hosts):
+    if run.nodes == 1 or any(make_offer(host).spans for host in hosts):
         return ""
     return f"; several nodes at once take a {' or '.join(CLUSTERS)} host"
 
 
-def _shown(host: HostRow) -> str:
+def _describe_host(host: HostRow) -> str:
     driver = f", driver {host.driver}" if host.driver else ""
     slots = f", {host.slots} slots" if host.slots > 1 else ""
     return f"{host.name} ({host.gpu or 'no GPU'}{driver}{slots}, {host.executor})"
@@ -196,7 +200,7 @@ class Submission(Struct, frozen=True, forbid_unknown_fields=True):
     priority: int = 0
 
 
-class Needs(Struct, frozen=True):
+class SuiteNeeds(Struct, frozen=True):
     """The requirements of a suite on one run.
 
     Attributes:
@@ -209,7 +213,7 @@ class Needs(Struct, frozen=True):
     imageless: tuple[str, ...]
 
 
-def plan(
+def plan_runs(
     asked: Submission,
     catalogue: Library,
     snapshot: Snapshot,
@@ -229,14 +233,14 @@ def plan(
     stack = _stack(asked)
     _check(asked, snapshot)
     where = asked.target, asked.pool, asked.host
-    found = destinations(*where, snapshot, hosts, needs_gpu=bool(needs.gpus))
+    found = find_destinations(*where, snapshot, hosts, needs_gpu=bool(needs.gpus))
     made = [_queued(asked, needs, stack, place, by, at, purpose) for place in found]
-    return [checked(run, hosts, needs.imageless) for run in made]
+    return [check_run(run, hosts, needs.imageless) for run in made]
 
 
-def _needs(suite: str, catalogue: Library) -> Needs:
-    imageless = [w.name for w in catalogue.of_suite(suite) if not brings_image(w)]
-    return Needs(catalogue.gpus_of(suite), catalogue.nodes_of(suite), tuple(imageless))
+def _needs(suite: str, catalogue: Library) -> SuiteNeeds:
+    imageless = [w.name for w in catalogue.of_suite(suite) if not has_own_image(w)]
+    return SuiteNeeds(catalogue.gpus_of(suite), catalogue.nodes_of(suite), tuple(imageless))
 
 
 def _stack(asked: Submission) -> dict[str, Any]:
@@ -261,14 +265,14 @@ def _check(asked: Submission, snapshot: Snapshot) -> None:
         hint = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
         raise BadInput("out of range", field="priority", value=asked.priority, hint=hint)
     if asked.entry is not None and asked.entry not in snapshot.entries:
-        hint = did_you_mean(asked.entry, snapshot.entries)
+        hint = suggest_name(asked.entry, snapshot.entries)
         what = f"there is no entry {asked.entry!r}"
         raise NotFound(what, field="entry", value=asked.entry, hint=hint)
 
 
 def _queued(
     asked: Submission,
-    needs: Needs,
+    needs: SuiteNeeds,
     stack: dict[str, Any],
     place: Destination,
     by: str,
@@ -308,3 +312,104 @@ def _queued(
         started_at=None,
         finished_at=None,
     )
+
+
+_encode_key = msgspec.json.Encoder(order="deterministic").encode
+
+
+class LastVerification(Struct, frozen=True):
+    """The last verification of runs with the same key.
+
+    Attributes:
+        at: seconds since the epoch.
+        underway: the verification has not ended.
+    """
+
+    at: int
+    underway: bool
+
+
+def last_verifications(runs: Sequence[RunRow]) -> dict[bytes, LastVerification]:
+    """Return the last verification of each key, from verification runs in any order."""
+    found: dict[bytes, LastVerification] = {}
+    for run in runs:
+        like = verification_key(run)
+        before = found.get(like)
+        at = int(run.created_at.timestamp())
+        underway = not run.has_ended or (before is not None and before.underway)
+        found[like] = LastVerification(max(at, before.at) if before else at, underway)
+    return found
+
+
+def verification_key(run: RunRow) -> bytes:
+    """Return the key that a run shares with its verifications."""
+    return _encode_key([run.suite, run.target, run.pool, run.stack, run.image])
+
+
+def blessed_evidence(snapshot: Snapshot) -> Iterator[tuple[Entry, Evidence]]:
+    """Yield each blessed entry with its latest passed run of each suite and SKU.
+
+    Only targets whose policy asks for evidence count. An entry without a passed run has nothing to
+    repeat; CG811 reports it.
+    """
+    seen: set[tuple[str, str]] = set()
+    passed: dict[tuple[str, str], list[Evidence]] = {}
+    for run in snapshot.matrix.evidence:
+        if run.outcome == "passed":
+            passed.setdefault((run.suite, run.sku), []).append(run)
+    for target in snapshot.targets.values():
+        if not target.policy.canary.require:
+            continue
+        for pool in target.pools:
+            for entry in snapshot.matrix.entries.of(target.name):
+                if entry.status != "blessed":
+                    continue
+                for run in _supporting_runs(entry, target, pool, passed):
+                    if (entry.name, run.id) not in seen:
+                        seen.add((entry.name, run.id))
+                        yield entry, run
+
+
+def verification_candidates(
+    found: Sequence[tuple[Entry, Evidence]],
+    runs: Mapping[str, RunRow],
+    again: Mapping[bytes, LastVerification],
+) -> list[EntryVerification]:
+    """Return the candidates for `compatgate.canary.run.select_due`.
+
+    Args:
+        found: entries with their evidence, from `blessed`.
+        runs: the runs of the evidence, by id.
+        again: last verifications, from `last_verifications`.
+    """
+    made = []
+    for entry, evidence in found:
+        run = runs.get(evidence.id)
+        if run is None:
+            continue
+        last = again.get(verification_key(run))
+        made.append(
+            EntryVerification(
+                run=evidence.id,
+                entry=entry.name,
+                suite=evidence.suite,
+                sku=evidence.sku,
+                finished=evidence.finished,
+                tried=last.at if last else None,
+                underway=bool(last and last.underway),
+            )
+        )
+    return made
+
+
+def _supporting_runs(
+    entry: Entry, target: Target, pool: Pool, passed: Mapping[tuple[str, str], list[Evidence]]
+) -> Iterator[Evidence]:
+    if pool.gpu is None:
+        return
+    policy = target.policy.canary
+    for suite in policy.suites:
+        runs = [run for run in passed.get((suite, pool.gpu.sku), ()) if run.counts_for(policy)]
+        about = [run for run in runs if entry.matches(Stack(run.components), pool)]
+        if about:
+            yield max(about, key=lambda run: run.finished)

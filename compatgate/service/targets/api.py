@@ -6,14 +6,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from compatgate.kit.http.replies import Filter, Paged, Reply, Search, page
-from compatgate.service.matrix.api import document_routes
+from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply
+from compatgate.service.matrix.document_api import document_routes
 from compatgate.service.matrix.schemas import TARGET, PoolRowBody, TargetBody, TargetChange
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Returns, route
 
 
-class TargetFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class TargetFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of targets."""
 
     label: Annotated[Filter, Meta(examples=["tier=prod"])] | None = None
@@ -33,10 +33,10 @@ class TargetFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True
 def list_targets(call: Call[TargetFilters]) -> Reply:
     """List targets by name."""
     found = call.gate.matrix.list_targets(**call.query.filters())
-    return page(found, lambda row: row.to_json())
+    return page_reply(found, lambda row: row.to_json())
 
 
-documents = document_routes(
+TARGET_ROUTES = document_routes(
     "Target",
     "targets",
     scope="bless",
@@ -51,18 +51,18 @@ documents = document_routes(
     "/targets/{name}/pools",
     scope="read",
     tag="targets",
-    query=Paged,
+    query=ListQuery,
     returns=Returns(PoolRowBody, "A page of the target's pools", paged=True, etag=True),
     errors=(404,),
 )
-def list_target_pools(call: Call[Paged]) -> Reply:
+def list_target_pools(call: Call[ListQuery]) -> Reply:
     """List the pools of a target."""
     name = call.gate.matrix.get("Target", call.args["name"]).name
     found = call.gate.matrix.list_pools(target=name, **call.query.filters())
-    return page(found, lambda row: row.to_json())
+    return page_reply(found, lambda row: row.to_json())
 
 
-class PoolFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PoolFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of pools."""
 
     target: Filter | None = None
@@ -81,4 +81,4 @@ class PoolFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def list_pools(call: Call[PoolFilters]) -> Reply:
     """List the pools of all targets by target and name."""
     found = call.gate.matrix.list_pools(**call.query.filters())
-    return page(found, lambda row: row.to_json())
+    return page_reply(found, lambda row: row.to_json())

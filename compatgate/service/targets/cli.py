@@ -10,14 +10,14 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from compatgate.check.formats.text import fix_option, headline, stack_words
-from compatgate.core.verdict import exit_code
-from compatgate.errors import BadInput, Inconclusive
+from compatgate.check.formats.text import fix_option, format_stack, headline
+from compatgate.core.rule import exit_code
+from compatgate.errors import BadInput, InconclusiveInput
 from compatgate.kit.cli.options import add_authorship, add_format, add_limit, reason_of
 from compatgate.kit.cli.output import print_json, print_table
 from compatgate.kit.cli.parser import server_of
-from compatgate.kit.cli.terminal import paint, printable, wrap
-from compatgate.service.cli.gate import Body, add_place, ask, ask_all, gate_of, perform
+from compatgate.kit.cli.terminal import paint, strip_controls, wrap
+from compatgate.service.gate_client import Body, add_place, ask, ask_all, gate_of, run_action
 
 if TYPE_CHECKING:
     import argparse
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         return run_what_if(args)
     if args.action == "from":
         return run_from(args)
-    return perform(args, {"list": _list, "show": _show, "delete": _delete})
+    return run_action(args, {"list": _list, "show": _show, "delete": _delete})
 
 
 def _list(args: argparse.Namespace, gate: Client) -> int:
@@ -89,13 +89,13 @@ def _list(args: argparse.Namespace, gate: Client) -> int:
     if args.format == "json":
         print_json(found)
         return 0
-    rows = [row for target in found for row in _rows(target)]
+    rows = [row for target in found for row in _target_rows(target)]
     head = ("target", "mode", "pool", "gpu", "driver", "nodes", "revision")
     print_table(head, rows, empty="no targets")
     return 0
 
 
-def _rows(target: Body) -> list[tuple[object, ...]]:
+def _target_rows(target: Body) -> list[tuple[object, ...]]:
     spec = target["spec"]
     return [
         (
@@ -114,13 +114,13 @@ def _rows(target: Body) -> list[tuple[object, ...]]:
 def _show(args: argparse.Namespace, gate: Client) -> int:
     from compatgate.client.operations import Operations
     from compatgate.documents.text import to_yaml
-    from compatgate.service.matrix.cli_views import document_of
+    from compatgate.service.matrix.cli import drop_storage_members
 
     target = ask(gate, Operations.show_target, args.name)
     if args.format == "json":
         print_json(target)
     else:
-        print(to_yaml([document_of(target)]), end="")
+        print(to_yaml([drop_storage_members(target)]), end="")
     return 0
 
 
@@ -185,12 +185,12 @@ def run_from(args: argparse.Namespace) -> int:
     facts = load_facts()
     if args.files.count("-") > 1:
         raise BadInput("standard input can be read once", field="files")
-    texts = [(_origin(path), read_text(path, "files", LARGEST)) for path in args.files]
+    texts = [(_origin_name(path), read_text(path, "files", LARGEST)) for path in args.files]
     draft = read_drafts(texts, facts).filled(
         facts.gpus, gpu=args.gpu, driver=args.driver, cpu=args.cpu
     )
     document = draft_target(draft, args.name, facts.gpus)
-    remarks = _remarks(draft)
+    remarks = _list_remarks(draft)
     if args.format == "json":
         print("".join(f"note: {remark}\n" for remark in remarks), end="", file=sys.stderr)
         print(to_json([document]), end="")
@@ -199,7 +199,7 @@ def run_from(args: argparse.Namespace) -> int:
     sys.stdout.flush()
     missing = [f"{pool.name}: {name}" for pool in draft.pools for name in pool.missing]
     if missing:
-        raise Inconclusive(
+        raise InconclusiveInput(
             f"not known: {', '.join(missing)}",
             field=args.name,
             hint="state it with --gpu or --driver, or add a file that states it",
@@ -207,18 +207,18 @@ def run_from(args: argparse.Namespace) -> int:
     return 0
 
 
-def _remarks(draft: Draft) -> list[str]:
-    from compatgate.kit.cli.terminal import printable
+def _list_remarks(draft: Draft) -> list[str]:
+    from compatgate.kit.cli.terminal import strip_controls
 
     unknown = [
         f"pool {pool.name}: {name} is not known: {pool.why.get(name, 'nothing names it')}"
         for pool in draft.pools
         for name in pool.missing
     ]
-    return [" ".join(printable(text).split()) for text in (*unknown, *draft.notes)]
+    return [" ".join(strip_controls(text).split()) for text in (*unknown, *draft.notes)]
 
 
-def _origin(path: str) -> str:
+def _origin_name(path: str) -> str:
     return "standard input" if path == "-" else path
 
 
@@ -267,8 +267,8 @@ def run_what_if(args: argparse.Namespace) -> int:
         NotFound: there is no such target or pool, or no target fits the node.
         Unavailable: the server or the database does not answer.
     """
-    body = _question(args)
-    found = _ask(args, body)
+    body = _read_question(args)
+    found = _ask_gate(args, body)
     if args.format == "json":
         from compatgate.kit.cli.output import print_json
 
@@ -280,7 +280,7 @@ def run_what_if(args: argparse.Namespace) -> int:
     return exit_code(found["verdict"], allowed=found["allowed"])
 
 
-def _question(args: argparse.Namespace) -> dict[str, Any]:
+def _read_question(args: argparse.Namespace) -> dict[str, Any]:
     from compatgate.check.question import read_changes
 
     changes = read_changes(args.set)
@@ -288,7 +288,7 @@ def _question(args: argparse.Namespace) -> dict[str, Any]:
         raise BadInput("states no change", field="--set", hint="like --set driver=580.95.05")
     body: dict[str, Any] = {"set": changes, "target": args.name, "pool": args.pool}
     if args.node:
-        node = _node(args.node)
+        node = _read_node(args.node)
         body["node"] = {"name": node.name, "labels": node.labels}
         body["target"] = args.name or node.target or None
     elif not args.name:
@@ -296,7 +296,7 @@ def _question(args: argparse.Namespace) -> dict[str, Any]:
     return {key: value for key, value in body.items() if value is not None}
 
 
-def _node(path: str) -> Node:
+def _read_node(path: str) -> Node:
     from compatgate.discovery.node_labels import read_nodes
     from compatgate.kit.cli.output import read_text
 
@@ -307,19 +307,19 @@ def _node(path: str) -> Node:
     return nodes[0]
 
 
-def _ask(args: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
+def _ask_gate(args: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
     server_of(args)  # rejects more than one source
     if args.bundle:
-        return _of_bundle(args.bundle, body)
+        return _ask_bundle(args.bundle, body)
     with gate_of(args) as gate:
         from compatgate.client.operations import Operations
 
         return ask(gate, Operations.what_if, body)
 
 
-def _of_bundle(path: str, body: dict[str, Any]) -> dict[str, Any]:
+def _ask_bundle(path: str, body: dict[str, Any]) -> dict[str, Any]:
     from compatgate.kit import clock
-    from compatgate.service.gate.bundle import load_bundle
+    from compatgate.service.gate.snapshot import load_bundle
     from compatgate.service.gate.what_if import answer
 
     return answer(body, load_bundle(path).snapshot(), clock.now()).to_json()
@@ -342,43 +342,45 @@ def render_what_if(found: dict[str, Any], width: int, *, colour: bool) -> str:
     for remark in found["remarks"]:
         lines += wrap(f"note: {remark}", width)
     for finding in found["host"]:
-        lines += ["", *_finding(finding, width, indent="")]
+        lines += ["", *_render_finding(finding, width, indent="")]
     for entry in found["entries"]:
-        lines += ["", *_entry(entry, width, colour=colour)]
+        lines += ["", *_render_entry(entry, width, colour=colour)]
     facts = str(found["facts"])[:19]
     lines += ["", f"matrix revision {found['matrix_revision']}, facts {facts}; nothing was logged"]
     return "\n".join(lines)
 
 
-def _entry(entry: dict[str, Any], width: int, *, colour: bool) -> list[str]:
+def _render_entry(entry: dict[str, Any], width: int, *, colour: bool) -> list[str]:
     kind = "open" if entry["verdict"] == "unknown" else entry["change"]
     mark, hue = _MARKS[kind]
     shown = paint(f"{mark:<7}", "bold", hue, colour=colour)
-    lines = [f"{shown} {printable(entry['entry'])} ({entry['status']})"]
+    lines = [f"{shown} {strip_controls(entry['entry'])} ({entry['status']})"]
     for reason in entry["open"]:
         lines += [f"  {line}" for line in wrap(reason, width - 2)]
     for pool in entry["pools"]:
         text = (
-            f"{pool['pool']}: {pool['before']} -> {pool['after']}, as {stack_words(pool['stack'])}"
+            f"{pool['pool']}: {pool['before']} -> {pool['after']}, as {format_stack(pool['stack'])}"
         )
         lines += [f"  {line}" for line in wrap(text, width - 2)]
         for finding in pool["lost"]:
-            lines += _finding(finding, width, indent="    ")
+            lines += _render_finding(finding, width, indent="    ")
         for finding in pool["gained"]:
-            lines += _wrapped(f"resolved: {_said(finding)}", width, "    ")
+            lines += _wrap_indented(f"resolved: {_finding_text(finding)}", width, "    ")
     return lines
 
 
-def _finding(finding: dict[str, Any], width: int, *, indent: str) -> list[str]:
-    lines = _wrapped(f"{finding['outcome']} {_said(finding)}", width, indent)
+def _render_finding(finding: dict[str, Any], width: int, *, indent: str) -> list[str]:
+    lines = _wrap_indented(f"{finding['outcome']} {_finding_text(finding)}", width, indent)
     for fix in finding["fixes"][:1]:
-        lines += _wrapped(f"fix: {fix['message']}: {fix_option(fix['set'])}", width, f"{indent}  ")
+        lines += _wrap_indented(
+            f"fix: {fix['message']}: {fix_option(fix['set'])}", width, f"{indent}  "
+        )
     return lines
 
 
-def _said(finding: dict[str, Any]) -> str:
+def _finding_text(finding: dict[str, Any]) -> str:
     return f"{finding['rule']} {finding['name']}: {finding['message']}"
 
 
-def _wrapped(text: str, width: int, indent: str) -> list[str]:
+def _wrap_indented(text: str, width: int, indent: str) -> list[str]:
     return [f"{indent}{line}" for line in wrap(text, max(width - len(indent), 30))]

@@ -20,42 +20,46 @@ from compatgate.kit.database.tables import Page
 from compatgate.kit.http.links import link
 from compatgate.kit.http.replies import Filter, Search
 from compatgate.kit.ui.tables import (
-    NOTHING_FITS,
+    NO_MATCHES,
     Cell,
     Column,
-    Empty,
-    Listing,
-    LongListing,
+    EmptyNotice,
+    PagedTableQuery,
     Table,
-    found_by,
+    TableQuery,
+    list_rows,
+    make_list_table,
     make_table,
-    table_of,
 )
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.matrix.fits import fits_of
-from compatgate.service.matrix.heatmap import Pair, constraints_of, on_target
 from compatgate.service.matrix.models import StoredDocument
+from compatgate.service.matrix.pairs import (
+    Pair,
+    format_constraints,
+    list_target_pairs,
+    shared_fit_cache,
+)
 from compatgate.service.matrix.schemas import DAYS, PackagesTargetBody
-from compatgate.service.nodes.standing import NodeView
-from compatgate.service.runs.freshness import Freshness, freshness
-from compatgate.service.waivers.service import countdowns
+from compatgate.service.nodes.comparison import NodeView
+from compatgate.service.runs.evidence import Freshness, assess_freshness
+from compatgate.service.waivers.service import list_countdowns
 from compatgate.service.web.page import HtmlPage, PageRequest, choices, page
 
-_MODES = {
+_MODE_TEXTS = {
     "enforce": "Failing stacks are denied.",
     "warn": "Nothing is denied. Failing stacks are allowed with a warning.",
     "audit": "Nothing is denied. Failing stacks are allowed; the answer states the verdict.",
 }
-_UNKNOWN = {
+_UNKNOWN_TEXTS = {
     "fail": "Undecided stacks are stopped (no decision).",
     "warn": "Undecided stacks are allowed with a warning.",
     "allow": "Undecided stacks are allowed.",
 }
 
 
-def policy_in_words(policy: PolicySpec) -> list[str]:
+def describe_policy(policy: PolicySpec) -> list[str]:
     """Return one sentence for each setting of a policy."""
-    words = [_MODES[policy.mode]]
+    words = [_MODE_TEXTS[policy.mode]]
     words.append(
         "A stack must match an entry of the matrix."
         if policy.require_entry
@@ -65,23 +69,23 @@ def policy_in_words(policy: PolicySpec) -> list[str]:
         words.append(
             "An entry blesses a stack only if the entry names every GPU package of the stack."
         )
-    words += _canaries(policy.canary)
+    words += _describe_canary(policy.canary)
     if policy.packages == "audit":
         words.append("A package without a record is allowed with a warning.")
     if policy.mode == "enforce":
-        words.append(_UNKNOWN[policy.on_unknown])
+        words.append(_UNKNOWN_TEXTS[policy.on_unknown])
     longest = (policy.waivers or WaiverPolicySpec()).max_duration
     return [*words, f"A new waiver lasts at most {longest}."]
 
 
-def _canaries(canary: CanarySpec) -> Iterator[str]:
-    suites = _listed(canary.suites)
+def _describe_canary(canary: CanarySpec) -> Iterator[str]:
+    suites = _join_suites(canary.suites)
     if canary.require:
         yield f"A stack must have passed {suites} on staging within the last {canary.max_age}."
     else:
         yield f"No canary run is required. Candidates are measured with {suites}."
     if canary.soak:
-        yield f"Before an entry is blessed, {_listed(canary.soak)} must also have passed."
+        yield f"Before an entry is blessed, {_join_suites(canary.soak)} must also have passed."
     yield (
         "A candidate whose suites have all passed is blessed automatically."
         if canary.promote == "automatic"
@@ -93,7 +97,7 @@ def _canaries(canary: CanarySpec) -> Iterator[str]:
         yield "Runs outside a container count as evidence."
 
 
-def match_in_words(match: MatchSpec) -> list[str]:
+def describe_match(match: MatchSpec) -> list[str]:
     """Return sentences on how hooks match workloads to a target."""
     words = [
         "An object that names the target in the annotation compatgate.dev/target, unless its "
@@ -108,11 +112,11 @@ def match_in_words(match: MatchSpec) -> list[str]:
     return words
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _join_suites(names: tuple[str, ...]) -> str:
     return f"suite{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
-LATELY = 7
+RECENT_DAYS = 7
 """Days of decisions that the list counts."""
 _COLUMNS = (
     Column("name", "Target"),
@@ -125,14 +129,14 @@ _COLUMNS = (
     Column("stopped", "Denied, 7 d", "number"),
     Column("usable", "Usable", "badge"),
 )
-_EMPTY = Empty(
+_EMPTY = EmptyNotice(
     "No targets yet.",
     "A target has pools of nodes, each pool with one GPU product and one driver.",
     "compatgate matrix import matrix/examples --reason 'a first matrix'",
 )
 
 
-class TargetQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class TargetQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of targets."""
 
     search: Search | None = None
@@ -145,23 +149,23 @@ class TargetQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=
 def show_targets(ask: PageRequest[TargetQuery]) -> HtmlPage:
     """Show targets by name."""
     query, snapshot = ask.query, ask.gate.snapshot()
-    found = found_by(ask.gate.matrix.list_targets, query)
-    stopped = ask.gate.history.stopped_per_target(LATELY)
+    found = list_rows(ask.gate.matrix.list_targets, query)
+    stopped = ask.gate.history.stopped_per_target(RECENT_DAYS)
     lines = [_target_row(row, snapshot, stopped.get(row.name, 0)) for row in found.items]
-    table = table_of("targets", _COLUMNS, lines, found, query, _EMPTY, unfit=NOTHING_FITS)
+    table = make_list_table("targets", _COLUMNS, lines, found, query, _EMPTY, unfit=NO_MATCHES)
     pools = [pool for one in snapshot.documents.values() for pool in one.spec.pools]
     context = {
         "query": query,
         "gpus": choices({pool.gpu for pool in pools}),
         "drivers": choices({pool.driver for pool in pools}),
         "labels": choices(
-            {f"{k}={v}" for one in snapshot.documents.values() for k, v in _labels(one).items()}
+            {f"{k}={v}" for one in snapshot.documents.values() for k, v in _labels_of(one).items()}
         ),
     }
     return HtmlPage("targets.html", "Targets", context, table=table)
 
 
-def _labels(document: TargetDoc) -> dict[str, str]:
+def _labels_of(document: TargetDoc) -> dict[str, str]:
     return document.metadata.labels
 
 
@@ -189,45 +193,47 @@ def document_of(row: StoredDocument) -> TargetDoc:
     return found
 
 
-STOPPED_DAYS = 30
-ENTRIES = 60
+CHART_DAYS = 30
+MOST_ENTRIES = 60
 """Most entries on the page of a target; the list of entries shows all."""
-REVISIONS = 10
-DRIFTED = 20
+MOST_REVISIONS = 10
+MOST_DRIFTED_NODES = 20
 """Most drifted nodes on the page of a target."""
 
 
-@page("/targets/<name>", nav="targets", query=Listing)
-def show_target(ask: PageRequest[Listing]) -> HtmlPage:
+@page("/targets/<name>", nav="targets", query=TableQuery)
+def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show a target: pools, policy, entries, evidence, waivers, decisions, history."""
     name, gate = ask.args["name"], ask.gate
     row, snapshot, now = gate.matrix.get("Target", name), gate.snapshot(), clock.now()
     document = document_of(row)
-    pairs, total = on_target(snapshot, name, fits_of(gate.facts), now, ENTRIES)
+    pairs, total = list_target_pairs(
+        snapshot, name, shared_fit_cache(gate.facts), now, MOST_ENTRIES
+    )
     target = snapshot.targets.get(name)
-    fresh = freshness(target, snapshot.matrix.evidence, now.timestamp()) if target else []
-    history = gate.matrix.list_changes("Target", name, limit=REVISIONS)
-    waivers = countdowns(snapshot.waivers.values(), clock.today(), target=name)
+    fresh = assess_freshness(target, snapshot.matrix.evidence, now.timestamp()) if target else []
+    history = gate.matrix.list_changes("Target", name, limit=MOST_REVISIONS)
+    waivers = list_countdowns(snapshot.waivers.values(), clock.today(), target=name)
     context = {
         "row": row,
         "document": document,
-        "pools": _pools(document, snapshot),
+        "pools": _pool_table(document, snapshot),
         "unusable": snapshot.unusable.get(name),
-        "policy": policy_in_words(document.spec.policy),
-        "match": match_in_words(document.spec.match),
+        "policy": describe_policy(document.spec.policy),
+        "match": describe_match(document.spec.match),
         "entries_total": total,
-        "entries_shown": ENTRIES,
-        "freshness": _evidence(fresh),
+        "entries_shown": MOST_ENTRIES,
+        "freshness": _evidence_table(fresh),
         "waivers": [one for one in waivers if one.state != "expired"],
-        "counted": gate.history.decisions_per_day(STOPPED_DAYS, target=name),
+        "counted": gate.history.decisions_per_day(CHART_DAYS, target=name),
         "history": history,
         "reported": bool(gate.nodes.list(target=name, limit=1).items),
-        "drift": _drift(gate.nodes.drift(target=name, limit=DRIFTED), name),
+        "drift": _drift_table(gate.nodes.drift(target=name, limit=MOST_DRIFTED_NODES), name),
     }
-    return HtmlPage("target.html", name, context, table=_entries(pairs, ask.query.sort))
+    return HtmlPage("target.html", name, context, table=_entry_table(pairs, ask.query.sort))
 
 
-def _pools(document: TargetDoc, snapshot: Snapshot) -> Table:
+def _pool_table(document: TargetDoc, snapshot: Snapshot) -> Table:
     target = snapshot.targets.get(document.metadata.name)
     resolved = {pool.name: pool.gpu for pool in target.pools} if target else {}
     lines = []
@@ -253,10 +259,10 @@ def _pools(document: TargetDoc, snapshot: Snapshot) -> Table:
         Column("os", "OS"),
         Column("nodes", "Nodes", "number"),
     )
-    return make_table("pools", columns, lines, Empty("No pools."), label="pools")
+    return make_table("pools", columns, lines, EmptyNotice("No pools."), label="pools")
 
 
-def _entries(pairs: list[Pair], sort: str | None) -> Table:
+def _entry_table(pairs: list[Pair], sort: str | None) -> Table:
     columns = (
         Column("entry", "Entry"),
         Column("status", "Status", "badge"),
@@ -267,12 +273,12 @@ def _entries(pairs: list[Pair], sort: str | None) -> Table:
         (
             Cell(pair.entry.name, href=link("entries", pair.entry.name)),
             Cell(pair.status),
-            constraints_of(pair.entry),
+            format_constraints(pair.entry),
             pair.why or pair.entry.reason,
         )
         for pair in pairs
     ]
-    empty = Empty(
+    empty = EmptyNotice(
         "No entries for this target.",
         "An entry states which versions are known to work here.",
         "compatgate matrix import entries.yaml --reason 'what runs today'",
@@ -280,7 +286,7 @@ def _entries(pairs: list[Pair], sort: str | None) -> Table:
     return make_table("entries", columns, lines, empty, sort=sort, label="entries")
 
 
-def _evidence(found: list[Freshness]) -> Table:
+def _evidence_table(found: list[Freshness]) -> Table:
     columns = (
         Column("suite", "Suite"),
         Column("sku", "GPU"),
@@ -306,11 +312,11 @@ def _evidence(found: list[Freshness]) -> Table:
         )
         for one in found
     ]
-    empty = Empty("Nothing to measure.", "The target's pools name no known GPU.")
+    empty = EmptyNotice("Nothing to measure.", "The target's pools name no known GPU.")
     return make_table("evidence", columns, lines, empty, label="suites")
 
 
-def _drift(found: Page[NodeView], target: str) -> Table:
+def _drift_table(found: Page[NodeView], target: str) -> Table:
     """Return the differences between nodes and the target's declaration, one per line."""
     columns = (
         Column("node", "Node"),
@@ -335,26 +341,26 @@ def _drift(found: Page[NodeView], target: str) -> Table:
         for one in view.standing.differences
         if one.target == target
     ]
-    empty = Empty("Every reported node matches the target.")
+    empty = EmptyNotice("Every reported node matches the target.")
     return make_table("drift", columns, lines, empty, following=found.next, label="differences")
 
 
 _TONES = {"passed": "passed", "failed": "failed", "stale": "warn", "missing": "unknown"}
 
 
-@page("/targets/<name>/packages", nav="targets", query=Listing)
-def show_packages(ask: PageRequest[Listing]) -> HtmlPage:
+@page("/targets/<name>/packages", nav="targets", query=TableQuery)
+def show_packages(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show the packages without a record on a target, and the effect of enforcing."""
     name = ask.args["name"]
     row = ask.gate.matrix.get("Target", name)
     report = ask.gate.matrix.packages_report(target=name)
     found = report.targets[0] if report.targets else None
     context = {"row": row, "days": DAYS, "found": found, "complete": report.complete}
-    table = _packages(found, ask.query.sort)
+    table = _package_table(found, ask.query.sort)
     return HtmlPage("target_packages.html", f"{name}: packages", context, table=table)
 
 
-def _packages(found: PackagesTargetBody | None, sort: str | None) -> Table:
+def _package_table(found: PackagesTargetBody | None, sort: str | None) -> Table:
     columns = (
         Column("package", "Package"),
         Column("version", "Version", "code"),
@@ -384,5 +390,5 @@ def _packages(found: PackagesTargetBody | None, sort: str | None) -> Table:
         )
         for one in (found.packages if found else ())
     ]
-    empty = Empty("No unknown packages.")
+    empty = EmptyNotice("No unknown packages.")
     return make_table("packages", columns, lines, empty, sort=sort, label="packages")

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from compatgate.documents.quantities import parse_duration
 from compatgate.kit.clock import now
-from compatgate.kit.http.replies import Paged, Reply, page
+from compatgate.kit.http.replies import ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import to_struct
 from compatgate.service.tokens.schemas import SCOPES, TOKEN, NewTokenBody, TokenBody, TokenRequest
 from compatgate.service.tokens.service import check_scopes
@@ -17,7 +17,7 @@ from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
 
-class TokenFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class TokenFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of tokens."""
 
     active: Annotated[bool, Meta(description="neither revoked nor expired")] | None = None
@@ -33,7 +33,7 @@ class TokenFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True)
 )
 def list_tokens(call: Call[TokenFilters]) -> Reply:
     """List tokens by name, without secrets."""
-    return page(call.gate.tokens.list(**call.query.filters()), lambda row: row.to_json())
+    return page_reply(call.gate.tokens.list(**call.query.filters()), lambda row: row.to_json())
 
 
 @route(

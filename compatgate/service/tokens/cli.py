@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format, add_limit
-from compatgate.kit.cli.output import print_json, print_table, second
+from compatgate.kit.cli.output import format_json_time, print_json, print_table
 from compatgate.kit.cli.parser import server_of
-from compatgate.service.cli.gate import Body, add_place, ask, ask_all, open_gate, perform
+from compatgate.service.gate_client import Body, add_place, ask, ask_all, open_gate, run_action
 from compatgate.service.tokens.schemas import SCOPES
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "revoke" and args.last_admin:
         return _revoke_last(args)
     actions = {"create": _create, "list": _list, "revoke": _revoke}
-    return perform(args, actions, making=["create"], name=_WHO)
+    return run_action(args, actions, making=["create"], name=_WHO)
 
 
 def _create(args: argparse.Namespace, gate: Client) -> int:
@@ -107,9 +107,9 @@ def _list(args: argparse.Namespace, gate: Client) -> int:
             token["name"],
             token["id"],
             ",".join(token["scopes"]),
-            second(token["created_at"]),
-            second(token["expires_at"]) or "never",
-            second(token["last_used_at"]) or "never",
+            format_json_time(token["created_at"]),
+            format_json_time(token["expires_at"]) or "never",
+            format_json_time(token["last_used_at"]) or "never",
             "active" if token["active"] else "revoked" if token["revoked_at"] else "expired",
         )
         for token in found
@@ -143,5 +143,6 @@ def _print_revoked(args: argparse.Namespace, token: Body) -> int:
     if args.format == "json":
         print_json(token)
     else:
-        print(f"{token['name']} ({token['id']}) was revoked on {second(token['revoked_at'])}")
+        when = format_json_time(token["revoked_at"])
+        print(f"{token['name']} ({token['id']}) was revoked on {when}")
     return 0

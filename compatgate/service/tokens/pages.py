@@ -11,14 +11,19 @@ from msgspec import Struct
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unauthorized
 from compatgate.kit.clock import now
-from compatgate.kit.http.links import inside, link
-from compatgate.kit.ui.tables import Column, Empty, LongListing, rows_of, table_of
+from compatgate.kit.http.links import link, local_path
+from compatgate.kit.ui.tables import (
+    Column,
+    EmptyNotice,
+    PagedTableQuery,
+    fetch_rows,
+    make_list_table,
+)
 from compatgate.service.tokens.repository import TokenRow
 from compatgate.service.tokens.schemas import SCOPES
 from compatgate.service.tokens.service import NewToken
 from compatgate.service.web import auth
-from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
-from compatgate.service.web.rendering import THEME, THEMES
+from compatgate.service.web.page import THEME, THEMES, HtmlPage, PageRequest, Redirect, page
 
 _COLUMNS = (
     Column("name", "Name"),
@@ -30,11 +35,11 @@ _COLUMNS = (
     Column("used", "Last used", "time"),
     Column("id", "Id", "code"),
 )
-_EMPTY = Empty("No tokens yet.", "Changes need a token.")
+_EMPTY = EmptyNotice("No tokens yet.", "Changes need a token.")
 
 
-@page("/tokens", scope="admin", nav="tokens", query=LongListing)
-def show_tokens(ask: PageRequest[LongListing]) -> HtmlPage:
+@page("/tokens", scope="admin", nav="tokens", query=PagedTableQuery)
+def show_tokens(ask: PageRequest[PagedTableQuery]) -> HtmlPage:
     """Show every token, without its secret, and the form for a new one."""
     return _tokens_page(ask)
 
@@ -77,8 +82,8 @@ def _tokens_page(
     refused: CompatgateError | None = None,
     scopes: Sequence[str] | None = None,
 ) -> HtmlPage:
-    query = ask.query if isinstance(ask.query, LongListing) else LongListing()
-    found = rows_of(ask.gate.tokens.list, query.cursor)
+    query = ask.query if isinstance(ask.query, PagedTableQuery) else PagedTableQuery()
+    found = fetch_rows(ask.gate.tokens.list, query.cursor)
     rows = [
         (
             one.name,
@@ -92,7 +97,7 @@ def _tokens_page(
         )
         for one in found.items
     ]
-    table = table_of("tokens", _COLUMNS, rows, found, query, _EMPTY)
+    table = make_list_table("tokens", _COLUMNS, rows, found, query, _EMPTY)
     context = {
         "problem": problem,
         "made": made,
@@ -123,7 +128,7 @@ def show_sign_in(ask: PageRequest[NextPage]) -> HtmlPage:
 
 
 def _form(place: str | None, problem: str = "", status: int = 200) -> HtmlPage:
-    context = {"next": inside(place) or link(), "problem": problem}
+    context = {"next": local_path(place) or link(), "problem": problem}
     return HtmlPage("sign-in.html", "Sign in", context, status=status)
 
 
@@ -137,8 +142,8 @@ def sign_in(ask: PageRequest[Any]) -> Any:
         signed_in = ask.gate.sessions.sign_in(secret)
     except Unauthorized as error:
         return _form(place, f"{error.problem[:1].upper()}{error.problem[1:]}.", 401)
-    response = redirect(inside(place) or link(), 303)
-    auth.remember(response, signed_in)  # type: ignore[arg-type]
+    response = redirect(local_path(place) or link(), 303)
+    auth.set_session_cookie(response, signed_in)  # type: ignore[arg-type]
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -146,10 +151,10 @@ def sign_in(ask: PageRequest[Any]) -> Any:
 @page("/sign-out", scope=None, method="POST")
 def sign_out(ask: PageRequest[Any]) -> Any:
     """Close the session."""
-    if given := auth.cookie():
+    if given := auth.session_cookie():
         ask.gate.sessions.sign_out(given)
     response = redirect(link(), 303)
-    auth.forget(response)  # type: ignore[arg-type]
+    auth.clear_session_cookie(response)  # type: ignore[arg-type]
     return response
 
 
@@ -159,6 +164,6 @@ def set_theme(ask: PageRequest[Any]) -> Response | Redirect:
     chosen = ask.form.get("theme", "")
     if chosen not in THEMES:
         raise BadInput("is not a theme", field="theme", value=chosen, hint=", ".join(THEMES))
-    response = redirect(inside(ask.form.get("next")) or link(), 303)
+    response = redirect(local_path(ask.form.get("next")) or link(), 303)
     response.set_cookie(THEME, chosen, max_age=_YEAR, samesite="Lax", secure=request.is_secure)
     return response  # type: ignore[return-value]

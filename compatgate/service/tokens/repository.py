@@ -12,7 +12,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.errors import Conflict, NotFound
 from compatgate.kit.clock import is_past, now
-from compatgate.kit.database.tables import DEFAULT, Base, Page, UtcTime, page, to_plain
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Base, Page, UtcTime, page, to_plain
 from compatgate.service.audit import repository as audit
 
 
@@ -79,7 +79,7 @@ _COLUMNS = (
 )
 
 
-def create(
+def create_token(
     session: Session,
     *,
     token_id: str,
@@ -110,16 +110,16 @@ def create(
     session.execute(insert(Token), [row])
     detail = {"id": token_id, "scopes": sorted(scopes)}
     audit.append(session, at=at, actor=by, action="token.create", subject=name, detail=detail)
-    return find(session, token_id)
+    return find_token(session, token_id)
 
 
-def by_digest(session: Session, digest: str) -> TokenRow | None:
+def find_by_digest(session: Session, digest: str) -> TokenRow | None:
     """Return the token with this digest, valid or not."""
     row = session.execute(select(*_COLUMNS).where(Token.digest == digest)).first()
     return _row(row) if row else None
 
 
-def find(session: Session, id_or_name: str) -> TokenRow:
+def find_token(session: Session, id_or_name: str) -> TokenRow:
     """Return a token by its id or name.
 
     Raises:
@@ -132,23 +132,23 @@ def find(session: Session, id_or_name: str) -> TokenRow:
     return _row(row)
 
 
-def count(session: Session) -> int:
+def count_tokens(session: Session) -> int:
     """Return the number of tokens, revoked ones included."""
     return session.execute(select(func.count()).select_from(Token)).scalar_one()
 
 
-def touch(session: Session, token_id: str, at: datetime) -> None:
+def touch_token(session: Session, token_id: str, at: datetime) -> None:
     """Store the time of a token's last use."""
     session.execute(update(Token).where(Token.id == token_id).values(last_used_at=at))
 
 
-def revoke(session: Session, id_or_name: str, *, by: str) -> TokenRow:
+def revoke_token(session: Session, id_or_name: str, *, by: str) -> TokenRow:
     """Revoke a token; a revoked token stays unchanged.
 
     Raises:
         NotFound: there is none.
     """
-    token = find(session, id_or_name)
+    token = find_token(session, id_or_name)
     if token.revoked_at is None:
         at = now()
         session.execute(update(Token).where(Token.id == token.id).values(revoked_at=at))
@@ -160,7 +160,7 @@ def revoke(session: Session, id_or_name: str, *, by: str) -> TokenRow:
             subject=token.name,
             detail={"id": token.id},
         )
-    return find(session, token.id)
+    return find_token(session, token.id)
 
 
 def list_tokens(
@@ -168,7 +168,7 @@ def list_tokens(
     *,
     active: bool | None = None,
     cursor: str | None = None,
-    limit: int = DEFAULT,
+    limit: int = DEFAULT_LIMIT,
 ) -> Page[TokenRow]:
     """Return tokens by name; ``active`` picks valid (or invalid) ones."""
     query = select(*_COLUMNS)
@@ -177,7 +177,7 @@ def list_tokens(
     return page(session, query, Token.name, _row, cursor=cursor, limit=limit)
 
 
-def active(session: Session) -> list[TokenRow]:
+def active_tokens(session: Session) -> list[TokenRow]:
     """Return every valid token."""
     return [_row(row) for row in session.execute(select(*_COLUMNS).where(_is_active()))]
 
@@ -218,7 +218,7 @@ def token_of(session: Session, digest: str) -> TokenRow | None:
         .where(BrowserSession.digest == digest, BrowserSession.expires_at > now())
     )
     token_id = session.execute(query).scalar_one_or_none()
-    return find(session, token_id) if token_id else None
+    return find_token(session, token_id) if token_id else None
 
 
 def close_session(session: Session, digest: str) -> None:

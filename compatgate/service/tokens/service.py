@@ -54,7 +54,7 @@ class Principal(Struct, frozen=True):
             raise Forbidden(f"the scope {scope} is required", hint=f"{self.name} has: {have}")
 
 
-def anonymous(scopes: Collection[str]) -> Principal:
+def anonymous_principal(scopes: Collection[str]) -> Principal:
     """Return the principal of a caller without a token."""
     return Principal("anonymous", frozenset(scopes))
 
@@ -121,7 +121,7 @@ class Tokens:
             raise BadInput("is in the past", field="expires", value=str(expires_at))
         secret = _PREFIX + secrets.token_urlsafe(32)
         with self._database.writing() as session:
-            row = tokens.create(
+            row = tokens.create_token(
                 session,
                 token_id=f"tk_{secrets.token_hex(8)}",
                 name=name,
@@ -135,7 +135,7 @@ class Tokens:
     def ensure_admin(self) -> NewToken | None:
         """Create the first token at the first start; None: tokens exist. Print its secret once."""
         with self._database.reading() as session:
-            if tokens.count(session):
+            if tokens.count_tokens(session):
                 return None
         try:
             return self.create("admin", ["admin"], by="first start")
@@ -151,7 +151,7 @@ class Tokens:
         token = self._lookup(digest_of(secret))
         if token is None:
             raise Unauthorized("the token is unknown", hint="compatgate token create")
-        return principal_of(token)
+        return to_principal(token)
 
     def at_hand(self, secret: str) -> Principal | None:
         """Return the holder of a recently verified secret; None: `verify` must look it up.
@@ -162,7 +162,7 @@ class Tokens:
         cached = self._verified.get(digest_of(secret))
         if cached is None or cached[0] <= time.monotonic():
             return None
-        return principal_of(cached[1])
+        return to_principal(cached[1])
 
     def find(self, id_or_name: str) -> TokenRow:
         """Return a token.
@@ -171,14 +171,14 @@ class Tokens:
             NotFound: there is none of that id or name.
         """
         with self._database.reading() as session:
-            return tokens.find(session, id_or_name)
+            return tokens.find_token(session, id_or_name)
 
     def _lookup(self, digest: str) -> TokenRow | None:
         present = time.monotonic()
         if (cached := self._verified.get(digest)) and cached[0] > present:
             return cached[1]
         with self._database.reading() as session:
-            token = tokens.by_digest(session, digest)
+            token = tokens.find_by_digest(session, digest)
         if token is None:
             return None
         self._touch(token)
@@ -194,7 +194,7 @@ class Tokens:
             token.last_used_at is None or now - token.last_used_at > _TOUCH_EVERY
         ):
             with suppress(Unavailable), self._database.writing() as session:
-                tokens.touch(session, token.id, now)
+                tokens.touch_token(session, token.id, now)
 
     def list(
         self, *, active: bool | None = None, cursor: str | None = None, limit: int = 100
@@ -216,8 +216,8 @@ class Tokens:
             Conflict: it is the last token with the scope ``admin``.
         """
         with self._database.writing() as session:
-            token = tokens.find(session, id_or_name)
-            if not even_last_admin and _is_last_admin(token, tokens.active(session)):
+            token = tokens.find_token(session, id_or_name)
+            if not even_last_admin and _is_last_admin(token, tokens.active_tokens(session)):
                 raise Conflict(
                     f"the token {token.name} is the last one with the scope admin",
                     field="token",
@@ -225,7 +225,7 @@ class Tokens:
                     hint="create another admin token first; on the server's machine "
                     "compatgate token revoke NAME --last-admin revokes it anyway",
                 )
-            token = tokens.revoke(session, id_or_name, by=by)
+            token = tokens.revoke_token(session, id_or_name, by=by)
         with self._lock:
             self._verified.clear()
         return token
@@ -236,7 +236,7 @@ def _is_last_admin(token: TokenRow, active: Iterable[TokenRow]) -> bool:
     return admins == [token.id]
 
 
-def principal_of(token: TokenRow) -> Principal:
+def to_principal(token: TokenRow) -> Principal:
     """Return the holder of a token.
 
     Raises:
@@ -260,7 +260,7 @@ _FORMS = b"compatgate forms"
 _TOKEN_BYTES = 32
 
 
-class SignedIn(Struct, frozen=True):
+class NewBrowserSession(Struct, frozen=True):
     """A new browser session with its cookie, which is known only now."""
 
     cookie: str
@@ -277,7 +277,7 @@ class BrowserSessions:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, TokenRow]] = {}
 
-    def sign_in(self, secret: str) -> SignedIn:
+    def sign_in(self, secret: str) -> NewBrowserSession:
         """Open a session.
 
         Args:
@@ -293,7 +293,7 @@ class BrowserSessions:
         cookie = secrets.token_urlsafe(32)
         with self._database.writing() as session:
             tokens.open_session(session, digest_of(cookie), token, end)
-        return SignedIn(cookie, principal, int((end - now).total_seconds()))
+        return NewBrowserSession(cookie, principal, int((end - now).total_seconds()))
 
     def principal(self, cookie: str) -> Principal | None:
         """Return the holder of a session; None: unknown or expired session.
@@ -305,7 +305,7 @@ class BrowserSessions:
         present = time.monotonic()
         cached = self._known.get(digest)
         if cached and cached[0] > present:
-            return principal_of(cached[1])
+            return to_principal(cached[1])
         with self._database.reading() as session:
             token = tokens.token_of(session, digest)
         if token is None:
@@ -314,7 +314,7 @@ class BrowserSessions:
             if len(self._known) >= _CACHE_SIZE:
                 self._known.clear()
             self._known[digest] = (present + _CACHE_SECONDS, token)
-        return principal_of(token)
+        return to_principal(token)
 
     def sign_out(self, cookie: str) -> None:
         """Close a session; an unknown session counts as closed."""
@@ -331,7 +331,7 @@ def form_token(cookie: str) -> str:
     A new mask each time hides it from attacks on the length of compressed pages (BREACH).
     """
     mask = secrets.token_bytes(_TOKEN_BYTES)
-    return (mask + _masked(mask, _token(cookie))).hex()
+    return (mask + _mask_token(mask, _token(cookie))).hex()
 
 
 def is_form_token(cookie: str, given: str) -> bool:
@@ -343,12 +343,12 @@ def is_form_token(cookie: str, given: str) -> bool:
     mask, hidden = raw[:_TOKEN_BYTES], raw[_TOKEN_BYTES:]
     if len(hidden) != _TOKEN_BYTES:
         return False
-    return hmac.compare_digest(_masked(mask, hidden), _token(cookie))
+    return hmac.compare_digest(_mask_token(mask, hidden), _token(cookie))
 
 
 def _token(cookie: str) -> bytes:
     return hmac.digest(cookie.encode(), _FORMS, "sha256")
 
 
-def _masked(mask: bytes, token: bytes) -> bytes:
+def _mask_token(mask: bytes, token: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(mask, token, strict=True))

@@ -7,14 +7,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from compatgate.kit.http.replies import Filter, Paged, Reply, Search, page
-from compatgate.service.matrix.api import document_routes
+from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply
+from compatgate.service.matrix.document_api import document_routes
 from compatgate.service.matrix.schemas import WAIVER, WaiverBody, WaiverChange
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Returns, route
 
 
-class WaiverFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class WaiverFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of waivers."""
 
     target: Filter | None = None
@@ -36,10 +36,10 @@ class WaiverFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True
 def list_waivers(call: Call[WaiverFilters]) -> Reply:
     """List waivers by name."""
     found = call.gate.matrix.list_waivers(**call.query.filters())
-    return page(found, lambda row: row.to_json())
+    return page_reply(found, lambda row: row.to_json())
 
 
-documents = document_routes(
+WAIVER_ROUTES = document_routes(
     "Waiver",
     "waivers",
     scope="bless",

@@ -17,17 +17,23 @@ from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.http.replies import Filter, Search
 from compatgate.kit.ui.tables import (
-    NOTHING_FITS,
+    NO_MATCHES,
     Cell,
     Column,
-    Empty,
-    Listing,
+    EmptyNotice,
     Table,
+    TableQuery,
     is_narrowed,
     make_table,
 )
 from compatgate.service.matrix.models import StoredDocument
-from compatgate.service.waivers.service import Countdown, countdown, countdowns, ended, from_form
+from compatgate.service.waivers.service import (
+    Countdown,
+    count_down,
+    end_document,
+    list_countdowns,
+    parse_waiver_form,
+)
 from compatgate.service.web.page import (
     MOST_CHOICES,
     HtmlPage,
@@ -38,8 +44,8 @@ from compatgate.service.web.page import (
     page,
 )
 
-REVISIONS = 20
-USUAL_DAYS = 7
+MOST_REVISIONS = 20
+DEFAULT_DAYS = 7
 """Days until the last day that the form proposes."""
 _MOST_ENDED = 100
 _COLUMNS = (
@@ -53,17 +59,17 @@ _COLUMNS = (
     Column("owner", "Owner"),
     Column("reason", "Reason"),
 )
-_EMPTY = Empty(
+_EMPTY = EmptyNotice(
     "No waivers.",
     "A waiver accepts a finding until a date, with an owner and a reason. "
     "Import it with the matrix, or create it with the button above.",
     "compatgate matrix import waiver.yaml --reason 'until the move'",
 )
-_WORDS = {"active": "holds", "soon": "ends soon", "expired": "ended"}
-_TONES = {"active": "pass", "soon": "warn", "expired": "muted"}
+_STATE_TEXTS = {"active": "holds", "soon": "ends soon", "expired": "ended"}
+_STATE_TONES = {"active": "pass", "soon": "warn", "expired": "muted"}
 
 
-class WaiverQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class WaiverQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of waivers."""
 
     search: Search | None = None
@@ -75,7 +81,7 @@ class WaiverQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True
 def show_waivers(ask: PageRequest[WaiverQuery]) -> HtmlPage:
     """Show active waivers, the next to end first, and a list of ended waivers."""
     query, snapshot = ask.query, ask.gate.snapshot()
-    found = countdowns(
+    found = list_countdowns(
         snapshot.waivers.values(),
         clock.today(),
         target=query.target or "",
@@ -88,18 +94,20 @@ def show_waivers(ask: PageRequest[WaiverQuery]) -> HtmlPage:
     names = snapshot.documents
     context = {
         "query": query,
-        "over": _table("ended", over[:_MOST_ENDED], None),
+        "over": _waiver_table("ended", over[:_MOST_ENDED], None),
         "over_total": len(over),
         "targets": choices(names),
         "owners": sorted({waiver.owner for waiver in snapshot.waivers.values()})[:MOST_CHOICES],
     }
-    return HtmlPage("waivers.html", "Waivers", context, table=_table("waivers", wanted, query.sort))
+    return HtmlPage(
+        "waivers.html", "Waivers", context, table=_waiver_table("waivers", wanted, query.sort)
+    )
 
 
-def _table(name: str, found: Iterable[Countdown], sort: str | None) -> Table:
+def _waiver_table(name: str, found: Iterable[Countdown], sort: str | None) -> Table:
     lines = [_waiver_row(one) for one in found]
     return make_table(
-        name, _COLUMNS, lines, NOTHING_FITS if is_narrowed() else _EMPTY, sort=sort, label="waivers"
+        name, _COLUMNS, lines, NO_MATCHES if is_narrowed() else _EMPTY, sort=sort, label="waivers"
     )
 
 
@@ -108,7 +116,7 @@ def _waiver_row(one: Countdown) -> tuple[Any, ...]:
     return (
         Cell(waiver.name, href=link("waivers", waiver.name)),
         one.days,
-        Cell(_WORDS[one.state], tone=_TONES[one.state]),
+        Cell(_STATE_TEXTS[one.state], tone=_STATE_TONES[one.state]),
         waiver.expires,
         ", ".join(waiver.rules),
         ", ".join(waiver.targets),
@@ -118,7 +126,7 @@ def _waiver_row(one: Countdown) -> tuple[Any, ...]:
     )
 
 
-@page("/waivers/<name>", nav="waivers", query=Listing)
+@page("/waivers/<name>", nav="waivers", query=TableQuery)
 def show_waiver(ask: PageRequest[Any]) -> HtmlPage:
     """Show a waiver."""
     return _waiver_page(ask, ask.gate.matrix.get("Waiver", ask.args["name"]))
@@ -129,10 +137,10 @@ def _waiver_page(
 ) -> HtmlPage:
     document = decode("Waiver", msgspec.json.encode(row.document))
     assert isinstance(document, WaiverDoc)  # noqa: S101 - what was asked for
-    history = ask.gate.matrix.list_changes("Waiver", row.name, limit=REVISIONS)
+    history = ask.gate.matrix.list_changes("Waiver", row.name, limit=MOST_REVISIONS)
     context = {
         "row": row,
-        "one": countdown(to_waiver(document), clock.today()),
+        "one": count_down(to_waiver(document), clock.today()),
         "rule_names": {rule.id: rule.name for rule in RULES},
         "history": history,
         "error": error,
@@ -144,7 +152,7 @@ def _waiver_page(
 _Word = Annotated[str, Meta(max_length=2000)]
 
 
-class WaiverDraft(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class WaiverDraft(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Initial values of the form; the page of a verdict links to it with rules and targets."""
 
     rules: _Word = ""
@@ -162,12 +170,12 @@ def begin_waiver(ask: PageRequest[WaiverDraft]) -> HtmlPage:
         "targets": query.targets,
         "image": query.image,
         "components": query.components,
-        "expires": (clock.today() + timedelta(days=USUAL_DAYS)).isoformat(),
+        "expires": (clock.today() + timedelta(days=DEFAULT_DAYS)).isoformat(),
     }
-    return _form(ask, begun)
+    return _form_page(ask, begun)
 
 
-def _form(
+def _form_page(
     ask: PageRequest[Any], typed: dict[str, str], error: CompatgateError | None = None
 ) -> HtmlPage:
     context = {
@@ -184,9 +192,9 @@ def _form(
 def create_waiver(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Create a waiver."""
     try:
-        made = ask.gate.matrix.create("Waiver", from_form(ask.form), ask.by())
+        made = ask.gate.matrix.create("Waiver", parse_waiver_form(ask.form), ask.by())
     except CompatgateError as error:
-        return _form(ask, ask.form, error)
+        return _form_page(ask, ask.form, error)
     return Redirect(link("waivers", made.name), done=f"Created {made.name}.")
 
 
@@ -201,7 +209,9 @@ def end_waiver(ask: PageRequest[Any]) -> HtmlPage | Redirect:
             revision = matrix.delete("Waiver", name, by, expected=expected)
             done = f"Deleted {name} in revision {revision}."
             return Redirect(link("waivers"), done=done)
-        matrix.change("Waiver", name, ended(row.document, clock.today()), by, expected=expected)
+        matrix.change(
+            "Waiver", name, end_document(row.document, clock.today()), by, expected=expected
+        )
     except CompatgateError as error:
         return _waiver_page(ask, matrix.get("Waiver", name), error)
     return Redirect(link("waivers", name), done=f"Ended {name}.")

@@ -11,29 +11,28 @@ from msgspec import Struct
 from sqlalchemy.orm import Session
 
 from compatgate.core.components import COMPONENTS
-from compatgate.core.constraints import parse_constraint
-from compatgate.core.matrix import ANY_TARGET, Waiver
+from compatgate.core.matrix import ANY_TARGET, Waiver, parse_constraint
 from compatgate.core.versions import parse_version
 from compatgate.documents.checks import is_within_limit, waiver_limit, waiver_problems
-from compatgate.documents.read import Judge, Read
 from compatgate.documents.sources import DocumentProblem, Problems
 from compatgate.documents.specs import Document, TargetDoc, WaiverDoc, key_of, to_body
 from compatgate.documents.text import RawDocument
+from compatgate.documents.validation import DocumentCheck, ParsedDocuments
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.service.matrix import repository as documents
 
 
-def judge(session: Session) -> Judge:
+def make_waiver_check(session: Session) -> DocumentCheck:
     """Return a check of waivers against policies; stored waivers that do not change pass."""
 
-    def found(read: Read) -> Iterator[DocumentProblem]:
+    def found(read: ParsedDocuments) -> Iterator[DocumentProblem]:
         waivers = [(raw, one) for raw, one in read if isinstance(one, WaiverDoc)]
-        stored = documents.find(session, [key_of(one) for _, one in waivers])
+        stored = documents.find_documents(session, [key_of(one) for _, one in waivers])
         changed = [
             (raw, one) for raw, one in waivers if not is_within_limit(stored.get(key_of(one)), one)
         ]
-        targets = _targets(session, [one for _, one in changed], [one for _, one in read])
+        targets = _load_targets(session, [one for _, one in changed], [one for _, one in read])
         for raw, one in changed:
             yield from waiver_problems(
                 raw, one, waiver_limit(one.spec.targets, targets, clock.now())
@@ -42,7 +41,7 @@ def judge(session: Session) -> Judge:
     return found
 
 
-def check(session: Session, imported: Sequence[Document]) -> None:
+def check_waivers(session: Session, imported: Sequence[Document]) -> None:
     """Check waivers again before writing: policies may have changed since they were read.
 
     Raises:
@@ -51,29 +50,31 @@ def check(session: Session, imported: Sequence[Document]) -> None:
     found = Problems()
     read = [(RawDocument(None, to_body(d)), d) for d in imported if isinstance(d, WaiverDoc)]
     others = [(RawDocument(None, None), d) for d in imported if isinstance(d, TargetDoc)]
-    for problem in judge(session)([*read, *others]) if read else ():
+    for problem in make_waiver_check(session)([*read, *others]) if read else ():
         found.add(problem)
     found.raise_if_any()
 
 
-def _targets(
+def _load_targets(
     session: Session, waivers: Sequence[WaiverDoc], read: Sequence[Document]
 ) -> dict[str, TargetDoc]:
     """Return the targets that waivers name, with imported changes."""
     names = {name for waiver in waivers for name in waiver.spec.targets}
     if ANY_TARGET in names:
-        stored = [document for document, _ in documents.load(session, "Target")]
+        stored = [document for document, _ in documents.load_documents(session, "Target")]
     else:
-        stored = list(documents.find(session, [("Target", name) for name in names]).values())
+        stored = list(
+            documents.find_documents(session, [("Target", name) for name in names]).values()
+        )
     targets = [one for one in (*stored, *read) if isinstance(one, TargetDoc)]
     return {one.metadata.name: one for one in targets}
 
 
 SOON_DAYS = 14
 """A waiver that ends within so many days needs attention."""
-State = Literal["active", "soon", "expired"]
-_LINE = re.compile(r"([^\s:=<>~!]+)(?:\s*:\s*|\s*=(?!=)\s*|\s+|(?=[=<>~!]))(\S.*)")
-_BETWEEN = re.compile(r"[\s,;]+")
+WaiverState = Literal["active", "soon", "expired"]
+_COMPONENT_LINE = re.compile(r"([^\s:=<>~!]+)(?:\s*:\s*|\s*=(?!=)\s*|\s+|(?=[=<>~!]))(\S.*)")
+_SEPARATOR = re.compile(r"[\s,;]+")
 
 
 class Countdown(Struct, frozen=True):
@@ -84,18 +85,18 @@ class Countdown(Struct, frozen=True):
     """
 
     waiver: Waiver
-    state: State
+    state: WaiverState
     days: int
 
 
-def countdown(waiver: Waiver, today: date) -> Countdown:
+def count_down(waiver: Waiver, today: date) -> Countdown:
     """Return the state of a waiver; it holds through its last day, in UTC."""
     days = (date.fromisoformat(waiver.expires) - today).days
-    state: State = "expired" if days < 0 else "soon" if days <= SOON_DAYS else "active"
+    state: WaiverState = "expired" if days < 0 else "soon" if days <= SOON_DAYS else "active"
     return Countdown(waiver, state, days)
 
 
-def countdowns(
+def list_countdowns(
     waivers: Iterable[Waiver], today: date, *, target: str = "", owner: str = "", search: str = ""
 ) -> list[Countdown]:
     """Return waivers, the next to end first.
@@ -109,21 +110,21 @@ def countdowns(
     """
     words = search.casefold().split()
     found = [
-        countdown(waiver, today)
+        count_down(waiver, today)
         for waiver in waivers
         if (not target or target in waiver.targets or ANY_TARGET in waiver.targets)
         and (not owner or owner == waiver.owner)
-        and _has(waiver, words)
+        and _waiver_matches(waiver, words)
     ]
     return sorted(found, key=lambda one: (one.days, one.waiver.name))
 
 
-def _has(waiver: Waiver, words: Iterable[str]) -> bool:
+def _waiver_matches(waiver: Waiver, words: Iterable[str]) -> bool:
     text = f"{waiver.name} {waiver.reason} {' '.join(waiver.rules)}".casefold()
     return all(word in text for word in words)
 
 
-def from_form(form: Mapping[str, str]) -> dict[str, Any]:
+def parse_waiver_form(form: Mapping[str, str]) -> dict[str, Any]:
     """Return the document of a waiver from form fields; the matrix checks the document.
 
     Args:
@@ -136,13 +137,13 @@ def from_form(form: Mapping[str, str]) -> dict[str, Any]:
     match: dict[str, Any] = {}
     if image := form.get("image", "").strip():
         match["image"] = image
-    if components := _components(form.get("components", "")):
+    if components := _parse_components(form.get("components", "")):
         match["components"] = components
     if form.get("everything"):
         match["everything"] = True
     spec: dict[str, Any] = {
-        "rules": [rule.upper() for rule in _words(form.get("rules", ""))],
-        "targets": _words(form.get("targets", "")),
+        "rules": [rule.upper() for rule in _split_words(form.get("rules", ""))],
+        "targets": _split_words(form.get("targets", "")),
         "owner": form.get("owner", "").strip(),
         "reason": form.get("why", "").strip(),
         "expires": form.get("expires", "").strip(),
@@ -152,7 +153,7 @@ def from_form(form: Mapping[str, str]) -> dict[str, Any]:
     return {"metadata": {"name": form.get("name", "").strip()}, "spec": spec}
 
 
-def begun_from(verdict: Mapping[str, Any]) -> dict[str, str]:
+def draft_waiver_form(verdict: Mapping[str, Any]) -> dict[str, str]:
     """Return form fields for a waiver of exactly the findings that decided a verdict.
 
     Args:
@@ -162,11 +163,13 @@ def begun_from(verdict: Mapping[str, Any]) -> dict[str, str]:
     begun = {"rules": ", ".join(sorted(against)), "targets": verdict["target"] or ""}
     if verdict["image"]:
         return {**begun, "image": verdict["image"]}
-    lines = [f"{name} =={value}" for name, value in verdict["stack"].items() if _fits(name, value)]
+    lines = [
+        f"{name} =={value}" for name, value in verdict["stack"].items() if _can_match(name, value)
+    ]
     return {**begun, "components": "\n".join(lines)}
 
 
-def _fits(name: str, value: Any) -> bool:
+def _can_match(name: str, value: Any) -> bool:
     """Tell whether a waiver can match a component: its version satisfies ``==version``."""
     if name not in COMPONENTS or name == "driver" or not isinstance(value, str):
         return False
@@ -176,14 +179,14 @@ def _fits(name: str, value: Any) -> bool:
         return False
 
 
-def _words(text: str) -> list[str]:
-    return [word for word in _BETWEEN.split(text) if word]
+def _split_words(text: str) -> list[str]:
+    return [word for word in _SEPARATOR.split(text) if word]
 
 
-def _components(text: str) -> dict[str, str]:
+def _parse_components(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
-        parts = _LINE.fullmatch(line)
+        parts = _COMPONENT_LINE.fullmatch(line)
         if parts is None:
             raise BadInput(
                 "needs a version",
@@ -197,7 +200,7 @@ def _components(text: str) -> dict[str, str]:
     return found
 
 
-def ended(document: Mapping[str, Any], today: date) -> dict[str, Any]:
+def end_document(document: Mapping[str, Any], today: date) -> dict[str, Any]:
     """Return a waiver's document that ended yesterday at the latest."""
     last = min(document["spec"]["expires"], (today - timedelta(days=1)).isoformat())
     return {**document, "spec": {**document["spec"], "expires": last}}

@@ -20,7 +20,7 @@ from werkzeug.exceptions import NotFound
 from compatgate import __version__
 from compatgate.catalog import open_library
 from compatgate.errors import CompatgateError, Unauthorized
-from compatgate.kit.http import problems
+from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX as API
 from compatgate.kit.http.links import UI_PREFIX, link
 from compatgate.kit.http.replies import CSP, Envelope, Reply
@@ -28,18 +28,16 @@ from compatgate.kit.http.requests import parse_query
 from compatgate.kit.ui import assets
 from compatgate.kit.ui.tables import is_export, to_csv
 from compatgate.service.attestations.service import Attestations
-from compatgate.service.page_table import PAGES
-from compatgate.service.routes import HOOKS, ROUTES, TAGS, views
-from compatgate.service.runs import log_stream
-from compatgate.service.tokens.service import anonymous
+from compatgate.service.routes import HOOKS, PAGES, ROUTES, TAGS, views
+from compatgate.service.runs import logs
+from compatgate.service.tokens.service import anonymous_principal
 from compatgate.service.web import auth, metrics
 from compatgate.service.web.asgi import Front
 from compatgate.service.web.auth import authorize
 from compatgate.service.web.call import Service
 from compatgate.service.web.metrics import Metrics
-from compatgate.service.web.openapi import describe
-from compatgate.service.web.page import HtmlPage, Page, PageRequest, Redirect
-from compatgate.service.web.rendering import render
+from compatgate.service.web.openapi import describe_api
+from compatgate.service.web.page import HtmlPage, Page, PageRequest, Redirect, render
 from compatgate.service.web.route import make_route_view, to_response
 
 if TYPE_CHECKING:
@@ -65,7 +63,7 @@ def install_pages(app: Flask, service: Service) -> None:
     for page in PAGES:
         _add_page(app, page, service, compress)
     app.add_url_rule(f"{UI_PREFIX}/static/<digest>/<path:name>", "ui.static", _static)
-    app.add_url_rule(UI_PREFIX, "ui.begin", _begin)
+    app.add_url_rule(UI_PREFIX, "ui.begin", _home_view)
 
 
 def wants_page() -> bool:
@@ -74,7 +72,7 @@ def wants_page() -> bool:
     return best == "text/html" and "text/html" in request.accept_mimetypes.values()
 
 
-def to_home() -> AnyResponse:
+def redirect_home() -> AnyResponse:
     """Redirect from the root to the first page."""
     return redirect(f"{request.script_root}{UI_PREFIX}/", 302)
 
@@ -89,8 +87,8 @@ def _add_page(app: Flask, page: Page, service: Service, compress: Compress) -> N
     )
 
 
-def _begin() -> AnyResponse:
-    return to_home()
+def _home_view() -> AnyResponse:
+    return redirect_home()
 
 
 def _static(digest: str, name: str) -> Response:
@@ -98,7 +96,7 @@ def _static(digest: str, name: str) -> Response:
     try:
         return assets.send_asset(name)
     except CompatgateError as error:
-        found = problems.answer(error, request.environ)
+        found = replies.problem_answer(error, request.environ)
         return Response(found.body, status=found.status, headers=found.headers)
 
 
@@ -106,7 +104,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_DONE = "compatgate_done"
+_DONE_COOKIE = "compatgate_done"
 
 
 def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
@@ -115,29 +113,31 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
     def view(**args: Any) -> AnyResponse:
         principal = service.nobody
         try:
-            principal = auth.viewer(service)
+            principal = auth.page_viewer(service)
             authorize(principal, page.scope)
             form = auth.check_form() if page.method == "POST" else {}
-            query = parse_query(page.query, _given(request.args))
+            query = parse_query(page.query, _filled_fields(request.args))
             answer = page.handler(PageRequest(service, page, principal, args, query, form))
-            return finish(answer, page, principal, service)
+            return to_http(answer, page, principal, service)
         except CompatgateError as error:
-            return refuse(error, page, principal, service)
+            return refuse_page(error, page, principal, service)
         except Exception as error:
-            return refuse(problems.defect(error, request.environ), page, principal, service)
+            return refuse_page(
+                replies.unexpected_error(error, request.environ), page, principal, service
+            )
 
     return view
 
 
-def _given(args: MultiDict[str, str]) -> MultiDict[str, str]:
+def _filled_fields(args: MultiDict[str, str]) -> MultiDict[str, str]:
     """Drop the empty fields that forms send."""
     return MultiDict([(key, value) for key, value in args.items(multi=True) if value])
 
 
-def finish(answer: Any, page: Page, principal: Principal, service: Service) -> AnyResponse:
+def to_http(answer: Any, page: Page, principal: Principal, service: Service) -> AnyResponse:
     """Convert a handler's answer to HTTP."""
     if isinstance(answer, Redirect):
-        return _go(answer)
+        return _redirect(answer)
     if not isinstance(answer, HtmlPage):
         return answer  # type: ignore[no-any-return]
     if answer.table is not None and is_export():
@@ -145,28 +145,28 @@ def finish(answer: Any, page: Page, principal: Principal, service: Service) -> A
         response = Response(to_csv(answer.table), content_type="text/csv; charset=utf-8")
         response.headers["Content-Disposition"] = f"attachment; filename={name}"
     else:
-        done = unquote(request.cookies.get(_DONE, ""))[:500]
+        done = unquote(request.cookies.get(_DONE_COOKIE, ""))[:500]
         html = render(answer, page, principal, service, done)
         response = Response(html, status=answer.status, content_type="text/html; charset=utf-8")
-        auth.keep_visit(response)
+        auth.set_visit_cookie(response)
         if done:
-            response.delete_cookie(_DONE, path="/")
+            response.delete_cookie(_DONE_COOKIE, path="/")
     response.headers["Cache-Control"] = "no-store"
     response.headers[CSP] = POLICY
     return response
 
 
-def _go(answer: Redirect) -> AnyResponse:
+def _redirect(answer: Redirect) -> AnyResponse:
     response = redirect(answer.place, 303)
     if answer.done:
         response.set_cookie(
-            _DONE, quote(answer.done), max_age=60, httponly=True, samesite="Lax", path="/"
+            _DONE_COOKIE, quote(answer.done), max_age=60, httponly=True, samesite="Lax", path="/"
         )
     response.headers["Cache-Control"] = "no-store"
     return response
 
 
-def refuse(
+def refuse_page(
     error: CompatgateError, page: Page, principal: Principal, service: Service
 ) -> AnyResponse:
     """Return an error as a page, with a link to sign in for callers without access."""
@@ -176,18 +176,18 @@ def refuse(
             return Response(status=204, headers={"HX-Redirect": place})
         return redirect(place, 303)
     if error.status >= 500:
-        problems.answer(error, request.environ)  # for the log
+        replies.problem_answer(error, request.environ)  # for the log
     shown = HtmlPage(
         "error.html",
         error.slug.replace("-", " ").capitalize(),
-        {"error": error, "problem": problems.to_problem(error)},
+        {"error": error, "problem": replies.to_problem(error)},
         status=error.status,
     )
-    return finish(shown, page, principal, service)
+    return to_http(shown, page, principal, service)
 
 
 JWKS = "/.well-known/jwks.json"
-_ID = re.compile(r"vd_[0-9a-f]{32}")
+_VERDICT_ID = re.compile(r"vd_[0-9a-f]{32}")
 
 
 def install_short_links(app: Flask, service: Service) -> None:
@@ -195,7 +195,7 @@ def install_short_links(app: Flask, service: Service) -> None:
 
     def verdict(id: str) -> Response:  # noqa: A002 - the name in the path
         """Redirect to the page or route of a verdict, which checks access."""
-        if not _ID.fullmatch(id):
+        if not _VERDICT_ID.fullmatch(id):
             raise NotFound
         below = urlsplit(service.settings.public_url).path.rstrip("/")  # a proxy's prefix
         place = f"{below}{UI_PREFIX if wants_page() else API}/verdicts/{id}"
@@ -220,7 +220,6 @@ _INDEX = {
     "health": ["/healthz", "/readyz", "/metrics"],
     "keys": JWKS,
 }
-
 EXTENSION = "compatgate"
 """Key of the `Service` in a Flask application's extensions."""
 
@@ -239,13 +238,13 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         gate,
         settings,
         Metrics(),
-        anonymous(settings.anonymous),
+        anonymous_principal(settings.anonymous),
         open_library(settings.overlays),
         _description(),
-        log_stream.Listeners(settings.max_listeners),
+        logs.LogListeners(settings.max_listeners),
         Attestations(gate.database, settings.signing),
     )
-    problems.install(app)
+    replies.install_problems(app)
     metrics.install_health(app, service)
     install_short_links(app, service)
     for route in ROUTES:
@@ -256,7 +255,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         _add_route(app, hook.method, hook.prefix + hook.flask_rule, hook.name, view)
     _add_route(app, "GET", "/", "index", _index)
     install_pages(app, service)
-    app.after_request(_counting(service.metrics))
+    app.after_request(_make_counter(service.metrics))
     app.extensions[EXTENSION] = service
     app.wsgi_app = Envelope(app.wsgi_app)  # type: ignore[method-assign]
     return app
@@ -280,7 +279,7 @@ def create_front(
 @cache
 def _description() -> bytes:
     """Return the OpenAPI document, made once per process."""
-    return msgspec.json.encode(describe((*ROUTES, *HOOKS), TAGS))
+    return msgspec.json.encode(describe_api((*ROUTES, *HOOKS), TAGS))
 
 
 def _add_route(
@@ -291,10 +290,10 @@ def _add_route(
 
 def _index() -> AnyResponse:
     """Answer programs with the main addresses; redirect browsers to the pages."""
-    return to_home() if wants_page() else to_response(Reply(_INDEX))
+    return redirect_home() if wants_page() else to_response(Reply(_INDEX))
 
 
-def _counting(metrics: Metrics) -> Callable[[Response], Response]:
+def _make_counter(metrics: Metrics) -> Callable[[Response], Response]:
     def count(response: Response) -> Response:
         metrics.requested(request.method, request.endpoint or "none", response.status_code)
         return response

@@ -20,14 +20,15 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import CompatgateError, Unavailable
-from compatgate.kit.http import connection, problems, replies
+from compatgate.kit.http import connection, replies
 from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX
 from compatgate.kit.http.requests import check_depth
 from compatgate.kit.http.wsgi import Body, Lane, receive_body, send_whole
-from compatgate.service.admission.api import LARGEST
-from compatgate.service.gate.decision_log import PATIENCE_SECONDS, Decided, late
-from compatgate.service.web.auth import authenticate, authorize, known_sender
-from compatgate.service.web.metrics import ALIVE
+from compatgate.service.admission.api import MAX_BODY_BYTES
+from compatgate.service.gate.decider import AnswerRecord
+from compatgate.service.gate.decision_log import PATIENCE_SECONDS, late_log_error
+from compatgate.service.web.auth import authenticate, authorize, cached_sender
+from compatgate.service.web.metrics import ALIVE_BODY
 from compatgate.service.web.route import JSON
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Front:
         self._hooks = Lane(app, "hooks", threads)
         self._questions = Lane(app, "questions", threads)
         self._health = Lane(app, "health", _HEALTH_THREADS)
-        self._asking = Questions(service, self._questions)
+        self._asking = QuestionApp(service, self._questions)
         self._parent = parent or os.getppid()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,7 +80,7 @@ class Front:
         if body is None:
             return
         plain = path == QUESTION_PATH and body.rest == "none" and len(body.data) <= most
-        if plain and _is_plain(scope, fields, len(body.data)):
+        if plain and _is_plain_question(scope, fields, len(body.data)):
             await self._asking.answer(fields, body.data, send)
         else:
             await lane.answer(scope, body, receive, send)
@@ -90,7 +91,7 @@ class Front:
         if path in _HEALTH:
             return self._health, most
         if path.startswith(f"{HOOKS_PREFIX}/"):
-            return self._hooks, max(most, LARGEST)
+            return self._hooks, max(most, MAX_BODY_BYTES)
         return (self._questions if path.startswith(QUESTION_PATH) else self._rest), most
 
     async def _alive(self, fields: Fields, send: Send) -> None:
@@ -99,7 +100,7 @@ class Front:
             [("Content-Type", JSON), ("Cache-Control", "no-store")], number
         )
         self._service.metrics.requested("GET", "healthz", 200)
-        await send_whole(send, 200, sent, ALIVE)
+        await send_whole(send, 200, sent, ALIVE_BODY)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """Begin and end with the server."""
@@ -142,7 +143,7 @@ async def _receive(scope: Scope, receive: Receive, most: int, *, drains: bool) -
     stated = dict(scope["headers"]).get(b"content-length", b"")
     if stated.isdigit() and int(stated) > most and not drains:
         return Body(b"", "unread")
-    seconds = None if scope.get(connection.WHOLE) else connection.RECEIVE_SECONDS
+    seconds = None if scope.get(connection.BODY_ARRIVED) else connection.RECEIVE_SECONDS
     body = await receive_body(receive, most, seconds)
     if body is not None and body.rest == "unread" and drains:
         await _drain(receive)
@@ -159,7 +160,7 @@ async def _drain(receive: Receive) -> None:
                 left -= len(message.get("body", b""))
 
 
-def _is_plain(scope: Scope, fields: Fields, size: int) -> bool:
+def _is_plain_question(scope: Scope, fields: Fields, size: int) -> bool:
     """Return whether a question is plain JSON of this size, without unusual headers."""
     stated = fields.get(b"content-length", b"")
     return (
@@ -189,7 +190,7 @@ def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
     return answer.body
 
 
-class Questions:
+class QuestionApp:
     """The ASGI application that answers questions.
 
     Args:
@@ -200,7 +201,7 @@ class Questions:
     def __init__(self, service: Service, lane: Lane) -> None:
         self._service = service
         self._lane = lane
-        self._logging = _Logging()
+        self._logging = _LogWaiters()
 
     async def answer(self, fields: Mapping[bytes, bytes], question: bytes, send: Send) -> None:
         """Answer a question, or say why not.
@@ -219,12 +220,12 @@ class Questions:
         try:
             body = await self._decide(environ.get("HTTP_AUTHORIZATION"), question)
         except CompatgateError as error:
-            found = problems.answer(error, environ)
+            found = replies.problem_answer(error, environ)
         except Exception as error:
-            found = problems.answer(problems.defect(error, environ), environ)
+            found = replies.problem_answer(replies.unexpected_error(error, environ), environ)
         else:
             self._service.metrics.requested("POST", "ask", 200)
-            await send(_start(body, number))
+            await send(_response_start(body, number))
             await send({"type": "http.response.body", "body": body})
             return
         self._service.metrics.requested("POST", "ask", found.status)
@@ -234,21 +235,21 @@ class Questions:
 
     async def _decide(self, header: str | None, question: bytes) -> bytes:
         began = perf_counter()
-        decided: Decided | None = self._known(header, question)
+        decided: AnswerRecord | None = self._known(header, question)
         if decided is None:
             decided = await self._lane.run(self._evaluate, header, question)
         await self._logging.wait_for(self._service.gate.submit((decided,)))
         self._service.metrics.decided(decided.answer.verdict, SOURCE, perf_counter() - began)
         return decided.answer.body
 
-    def _known(self, header: str | None, question: bytes) -> Decided | None:
-        sender = known_sender(header, self._service)
+    def _known(self, header: str | None, question: bytes) -> AnswerRecord | None:
+        sender = cached_sender(header, self._service)
         if sender is None:
             return None
         authorize(sender, "gate")
         return self._service.gate.known(question, asked_by=sender.name, source=SOURCE)
 
-    def _evaluate(self, header: str | None, question: bytes) -> Decided:
+    def _evaluate(self, header: str | None, question: bytes) -> AnswerRecord:
         """Evaluate in a thread of the lane; logging needs none."""
         sender = authenticate(header, self._service)
         authorize(sender, "gate")
@@ -256,7 +257,7 @@ class Questions:
         return self._service.gate.evaluate(question, asked_by=sender.name, source=SOURCE)
 
 
-class _Logging:
+class _LogWaiters:
     """The callers that wait for a batch of decisions; all wake at once."""
 
     def __init__(self) -> None:
@@ -284,7 +285,7 @@ class _Logging:
         await waiter
 
     def _wake(self, batch: Future[None]) -> None:
-        error = batch.exception() if batch.done() else late()
+        error = batch.exception() if batch.done() else late_log_error()
         for waiter in self._waiting.pop(batch, ()):
             if waiter.cancelled():
                 continue
@@ -295,21 +296,21 @@ class _Logging:
                 waiter.set_result(None)
 
 
-_FIXED = [
+_FIXED_HEADERS = [
     (name.lower().encode(), value.encode())
     for name, value in [
         ("Content-Type", JSON),
         ("Cache-Control", "no-store"),
         *replies.SECURITY,
-        replies.NOTHING_ACTIVE,
+        replies.STATIC_CSP,
     ]
 ]
 
 
-def _start(body: bytes, number: str) -> dict[str, Any]:
+def _response_start(body: bytes, number: str) -> dict[str, Any]:
     """Return the start of an answer, with the fixed headers."""
     own = [
         (b"content-length", str(len(body)).encode()),
         (replies.REQUEST_ID.lower().encode(), number.encode()),
     ]
-    return {"type": "http.response.start", "status": 200, "headers": [*_FIXED, *own]}
+    return {"type": "http.response.start", "status": 200, "headers": [*_FIXED_HEADERS, *own]}

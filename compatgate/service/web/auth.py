@@ -9,7 +9,7 @@ from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
 from compatgate.errors import CompatgateError, Forbidden, Unauthorized
-from compatgate.service.tokens.service import SignedIn, form_token, is_form_token
+from compatgate.service.tokens.service import NewBrowserSession, form_token, is_form_token
 
 if TYPE_CHECKING:
     from compatgate.service.tokens.service import Principal
@@ -33,7 +33,7 @@ def authenticate(header: str | None, service: Service) -> Principal:
     return service.gate.tokens.verify(_secret(header))
 
 
-def known_sender(header: str | None, service: Service) -> Principal | None:
+def cached_sender(header: str | None, service: Service) -> Principal | None:
     """Return the sender from memory; None: `authenticate` must look it up.
 
     Raises:
@@ -71,10 +71,10 @@ def authorize(principal: Principal, scope: str | None) -> None:
 
 
 _NAME = "compatgate_session"
-_VISIT = "compatgate_visit"
+_VISIT_COOKIE = "compatgate_visit"
 FIELD = "form_token"
-_LONGEST = 256
-_OWN = ("same-origin", "none")
+_MAX_LENGTH = 256
+_SAME_SITE = ("same-origin", "none")
 
 
 def _cookie_name(name: str = _NAME) -> str:
@@ -82,17 +82,17 @@ def _cookie_name(name: str = _NAME) -> str:
     return f"__Host-{name}" if request.is_secure else name
 
 
-def cookie() -> str:
+def session_cookie() -> str:
     """Return the session cookie; empty if the browser has none."""
-    return request.cookies.get(_cookie_name(), "")[:_LONGEST]
+    return request.cookies.get(_cookie_name(), "")[:_MAX_LENGTH]
 
 
 def _binding() -> str:
     """Return what forms are bound to: the session, or the visit before signing in."""
-    return cookie() or request.cookies.get(_cookie_name(_VISIT), "")[:_LONGEST]
+    return session_cookie() or request.cookies.get(_cookie_name(_VISIT_COOKIE), "")[:_MAX_LENGTH]
 
 
-def viewer(service: Service) -> Principal:
+def page_viewer(service: Service) -> Principal:
     """Return the caller of a page.
 
     Raises:
@@ -100,7 +100,7 @@ def viewer(service: Service) -> Principal:
     """
     if header := request.environ.get("HTTP_AUTHORIZATION"):
         return authenticate(header, service)
-    if given := cookie():
+    if given := session_cookie():
         try:
             return service.gate.sessions.principal(given) or service.nobody
         except Unauthorized:  # revoked since: nobody, until they sign in again
@@ -108,7 +108,7 @@ def viewer(service: Service) -> Principal:
     return service.nobody
 
 
-def reader(service: Service) -> Principal:
+def json_reader(service: Service) -> Principal:
     """Return the caller of a JSON route, which may be a browser that follows a page's link.
 
     A browser session counts only for reading, and only from this site or a typed address.
@@ -117,8 +117,8 @@ def reader(service: Service) -> Principal:
         Unauthorized: a bearer token that opens nothing.
     """
     reads = request.method in ("GET", "HEAD")
-    if reads and request.headers.get("Sec-Fetch-Site", "none") in _OWN:
-        return viewer(service)
+    if reads and request.headers.get("Sec-Fetch-Site", "none") in _SAME_SITE:
+        return page_viewer(service)
     return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
 
 
@@ -129,17 +129,17 @@ def is_bearer() -> bool:
 
 def form_field() -> str:
     """Return the form token of this browser; the first page with a form starts a visit."""
-    if not _binding() and _VISIT not in g:
-        setattr(g, _VISIT, secrets.token_urlsafe(32))
-    return form_token(_binding() or g.get(_VISIT))
+    if not _binding() and _VISIT_COOKIE not in g:
+        setattr(g, _VISIT_COOKIE, secrets.token_urlsafe(32))
+    return form_token(_binding() or g.get(_VISIT_COOKIE))
 
 
-def keep_visit(response: Response) -> None:
+def set_visit_cookie(response: Response) -> None:
     """Set the cookie of a visit that began with this page."""
-    if _VISIT in g:
+    if _VISIT_COOKIE in g:
         response.set_cookie(
-            _cookie_name(_VISIT),
-            g.get(_VISIT),
+            _cookie_name(_VISIT_COOKIE),
+            g.get(_VISIT_COOKIE),
             path="/",
             secure=request.is_secure,
             httponly=True,
@@ -154,7 +154,7 @@ def check_form() -> dict[str, str]:
         Forbidden: the form is of another site or session.
         BadInput: the body is not a form.
     """
-    if request.headers.get("Sec-Fetch-Site", "none") not in _OWN:
+    if request.headers.get("Sec-Fetch-Site", "none") not in _SAME_SITE:
         raise Forbidden("another site sent this form", hint="open the page and try again")
     try:
         form = request.form.to_dict()
@@ -168,12 +168,12 @@ def check_form() -> dict[str, str]:
 
 
 def _too_large(error: HTTPException) -> CompatgateError:
-    from compatgate.kit.http.problems import HttpError
+    from compatgate.kit.http.replies import HttpError
 
     return HttpError(error.code or 400, "bad-form", f"the form cannot be read: {error.name}")
 
 
-def remember(response: Response, signed_in: SignedIn) -> None:
+def set_session_cookie(response: Response, signed_in: NewBrowserSession) -> None:
     """Set the session cookie."""
     response.set_cookie(
         _cookie_name(),
@@ -186,6 +186,6 @@ def remember(response: Response, signed_in: SignedIn) -> None:
     )
 
 
-def forget(response: Response) -> None:
+def clear_session_cookie(response: Response) -> None:
     """Clear the session cookie."""
     response.delete_cookie(_cookie_name(), path="/", secure=request.is_secure, httponly=True)

@@ -14,12 +14,12 @@ from msgspec import Struct, field
 
 from compatgate.errors import Conflict, PreconditionFailed
 from compatgate.kit.http import requests as bodies
-from compatgate.kit.http.replies import Reply, remarked
+from compatgate.kit.http.replies import Reply, etag_with_remarks
 from compatgate.kit.http.requests import REASON_HEADER as REASON
-from compatgate.kit.http.requests import given_reason
+from compatgate.kit.http.requests import read_reason
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.service import AdmissionOptions
-from compatgate.service.attestations.service import Signing
+from compatgate.service.attestations.service import SigningOptions
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.webhooks.signatures import Secret
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from compatgate.catalog.library import Library
     from compatgate.service.attestations.service import Attestations
     from compatgate.service.gate.service import Gate
-    from compatgate.service.runs.log_stream import Listeners
+    from compatgate.service.runs.logs import LogListeners
     from compatgate.service.tokens.service import Principal
     from compatgate.service.web.metrics import Metrics
     from compatgate.service.web.route import Route
@@ -60,7 +60,7 @@ class Settings(Struct, frozen=True):
     admission: AdmissionOptions = field(default_factory=lambda: AdmissionOptions(load_kinds()))
     hook_secrets: tuple[Secret, ...] = ()
     public_url: str = ""
-    signing: Signing = Signing()
+    signing: SigningOptions = SigningOptions()
 
 
 Q = TypeVar("Q", bound=Struct)
@@ -78,7 +78,7 @@ class Service(Struct, frozen=True):
     """The fact files, overlays laid over them."""
     description: bytes
     """The OpenAPI document."""
-    listeners: Listeners
+    listeners: LogListeners
     """The listeners that follow a log."""
     attestations: Attestations
     """Signs verdicts."""
@@ -134,10 +134,10 @@ class Call(Struct, Generic[Q]):
             other = (self.parsed or {}).get("reason")
         elif self.route.reason == "query":
             other = getattr(self.query, "reason", None)
-        return Authorship(self.principal.name, given_reason(request.headers.get(REASON), other))
+        return Authorship(self.principal.name, read_reason(request.headers.get(REASON), other))
 
 
-def stored(
+def document_reply(
     row: Any,
     *,
     status: int = 200,
@@ -146,14 +146,14 @@ def stored(
 ) -> Reply:
     """Return a stored document, with an entity tag of its revision and its remarks."""
     body = {**row.to_json(), **(remarks or {})}
-    etag = remarked(row.etag, remarks) if remarks else row.etag
+    etag = etag_with_remarks(row.etag, remarks) if remarks else row.etag
     return Reply(body, status=status, headers=headers or {}, etag=etag)
 
 
 T = TypeVar("T")
 
 
-def guarded(call: Call[Any], kind: Any, change: Callable[[int | None], T]) -> T:
+def change_document(call: Call[Any], kind: Any, change: Callable[[int | None], T]) -> T:
     """Change a document if ``If-Match`` names its current revision.
 
     Args:

@@ -29,15 +29,14 @@ from compatgate.service.web.auth import authenticate, authorize
 from compatgate.service.web.call import Service
 
 if TYPE_CHECKING:
-    from compatgate.core.verdict import Verdict
+    from compatgate.core.rule import Verdict
     from compatgate.service.gate.service import Gate
 
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
-
 _log = logging.getLogger("compatgate.web")
 
 
-class _NeverInTheWay:
+class _LogErrors:
     """A context that logs errors of counting, so that they never stop an answer."""
 
     def __enter__(self) -> None:
@@ -78,12 +77,12 @@ class Metrics:
 
     def decided(self, verdict: Verdict, source: str, seconds: float) -> None:
         """Count a decision."""
-        with _NeverInTheWay():
+        with _LogErrors():
             self._decided(verdict, source, seconds)
 
     def requested(self, method: str, route: str, status: int) -> None:
         """Count a request."""
-        with _NeverInTheWay():
+        with _LogErrors():
             self._requested(method, route, status)
 
     def _decided(self, verdict: Verdict, source: str, seconds: float) -> None:
@@ -113,11 +112,11 @@ class Metrics:
         else:
             counters = generate_latest(self._registry)
         state = CollectorRegistry()
-        state.register(_State(gate))
+        state.register(_StateCollector(gate))
         return counters + generate_latest(state)
 
 
-class _State:
+class _StateCollector:
     """The gate's revision and facts, read at each scrape."""
 
     def __init__(self, gate: Gate) -> None:
@@ -140,7 +139,7 @@ class _State:
         yield build
 
 
-ALIVE = msgspec.json.encode({"status": "alive"})
+ALIVE_BODY = msgspec.json.encode({"status": "alive"})
 
 
 def install_health(app: Flask, service: Service) -> None:
@@ -148,7 +147,7 @@ def install_health(app: Flask, service: Service) -> None:
 
     def healthz() -> Response:
         """Answer that the process is alive."""
-        return _json(ALIVE)
+        return _json(ALIVE_BODY)
 
     def readyz() -> Response:
         """Answer whether the gate can decide and log; callers with `read` also get the inputs."""

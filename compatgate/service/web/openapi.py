@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from compatgate import __version__
-from compatgate.kit.http.problems import MEDIA as PROBLEM
+from compatgate.kit.http.replies import PROBLEM_MEDIA as PROBLEM
 from compatgate.kit.http.requests import LONGEST_REASON, REASON_HEADER, parameters
 from compatgate.kit.http.schemas import Page, Problem
 from compatgate.service.web.route import Route
@@ -24,7 +24,7 @@ as `If-None-Match` to be answered 304, or with a change as `If-Match`. Every cha
 """
 
 
-def describe(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, Any]:
+def describe_api(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, Any]:
     """Return the OpenAPI document of routes.
 
     Args:
@@ -251,13 +251,15 @@ class Schemas:
             types += [route.body.model] if route.body else []
         self._types = list({repr(kind): kind for kind in types}.values())
         made = msgspec.json.schema_components(self._types, ref_template=_REF)
-        schemas, components = _as_json(made)
+        schemas, components = _json_default(made)
         self._schemas = schemas
-        self.components = {_plain(name): _renamed(body) for name, body in components.items()}
+        self.components = {
+            _plain_name(name): _rename_schema(body) for name, body in components.items()
+        }
 
     def of(self, kind: Any) -> dict[str, Any]:
         """Return the schema of a type: for most a reference."""
-        schema: dict[str, Any] = _renamed(self._schemas[self._types.index(kind)])
+        schema: dict[str, Any] = _rename_schema(self._schemas[self._types.index(kind)])
         return schema
 
 
@@ -270,29 +272,31 @@ def answer_type(route: Route) -> Any:
 
 def parameter_schema(kind: Any) -> dict[str, Any]:
     """Return the schema of one parameter."""
-    schema: dict[str, Any] = _as_json(msgspec.json.schema(kind))
+    schema: dict[str, Any] = _json_default(msgspec.json.schema(kind))
     return schema
 
 
-def _as_json(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     """Convert a default value to JSON."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     """Shorten a name: ``Page_TargetBody_`` to ``TargetPage``, ``TargetBody`` to ``Target``."""
     if name.startswith("Page_"):
         return f"{name.removeprefix('Page_').rstrip('_').removesuffix('Body')}Page"
     return name.removesuffix("Body")
 
 
-def _renamed(schema: Any) -> Any:
+def _rename_schema(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_renamed(item) for item in schema]
+        return [_rename_schema(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     prefix = _REF.format(name="")
     return {
-        key: prefix + _plain(value.removeprefix(prefix)) if key == "$ref" else _renamed(value)
+        key: prefix + _plain_name(value.removeprefix(prefix))
+        if key == "$ref"
+        else _rename_schema(value)
         for key, value in schema.items()
     }

@@ -1,18 +1,40 @@
-"""Declare a page once: its access, its parameters and its place in the navigation."""
+"""Declare pages, and render them.
+
+A page is declared once: who may see it, which parameters it takes, and where the navigation shows
+it. Rendering adds the navigation with its keys and fills the templates.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from flask import request
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import Struct
 
+from compatgate import __version__
 from compatgate.errors import BadInput
-from compatgate.kit.http.requests import given_reason
+from compatgate.kit.http.links import (
+    UI_PREFIX,
+    current_page_link,
+    link,
+    other_parameters,
+    page_without_query,
+)
+from compatgate.kit.http.requests import read_reason
+from compatgate.kit.ui.assets import asset_path
+from compatgate.kit.ui.filters import FILTERS
+from compatgate.resources import package_dir
 from compatgate.service.matrix.service import Authorship
+from compatgate.service.web import auth
 from compatgate.service.web.route import NoQuery, Scope
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from compatgate.kit.ui.tables import Table
     from compatgate.service.gate.service import Gate
     from compatgate.service.tokens.service import Principal
@@ -48,7 +70,7 @@ class PageRequest(Struct, Generic[Q], frozen=True):
         Raises:
             BadInput: no reason was given.
         """
-        return Authorship(self.principal.name, given_reason(None, self.form.get("reason")))
+        return Authorship(self.principal.name, read_reason(None, self.form.get("reason")))
 
 
 class HtmlPage(Struct, frozen=True):
@@ -142,3 +164,169 @@ def choices(values: Iterable[str]) -> list[str] | None:
     """Return the choices of a form; None: too many choices, so the user types."""
     found = sorted(set(values))
     return found if len(found) <= MOST_CHOICES else None
+
+
+class NavigationItem(Struct, frozen=True):
+    """An item of the navigation.
+
+    Attributes:
+        name: its path below ``/ui``, but for home.
+        key: key to press after ``g``.
+        scope: scope that the item needs.
+    """
+
+    name: str
+    label: str
+    key: str
+    scope: str = "read"
+
+    @property
+    def path(self) -> str:
+        """Return the path below ``/ui``; empty: home."""
+        return "" if self.name == "home" else self.name
+
+
+class NavigationGroup(Struct, frozen=True):
+    """A group of items."""
+
+    label: str
+    items: tuple[NavigationItem, ...]
+
+
+NAVIGATION: tuple[NavigationGroup, ...] = (
+    NavigationGroup(
+        "Gate",
+        (
+            NavigationItem("home", "Home", "h"),
+            NavigationItem("matrix", "Matrix", "m"),
+            NavigationItem("ask", "Ask", "a", "gate"),
+            NavigationItem("what-if", "What if", "w", "gate"),
+        ),
+    ),
+    NavigationGroup(
+        "Blessed",
+        (
+            NavigationItem("targets", "Targets", "t"),
+            NavigationItem("entries", "Entries", "e"),
+            NavigationItem("waivers", "Waivers", "x"),
+            NavigationItem("revisions", "Revisions", "v"),
+        ),
+    ),
+    NavigationGroup(
+        "Fleet",
+        (
+            NavigationItem("nodes", "Nodes", "n"),
+            NavigationItem("drift", "Drift", "y"),
+        ),
+    ),
+    NavigationGroup(
+        "Canaries",
+        (
+            NavigationItem("runs", "Runs", "r"),
+            NavigationItem("baselines", "Baselines", "b"),
+            NavigationItem("hosts", "Staging hosts", "s"),
+            NavigationItem("suites", "Suites", "i"),
+            NavigationItem("workloads", "Workloads", "o"),
+        ),
+    ),
+    NavigationGroup(
+        "Records",
+        (
+            NavigationItem("decisions", "Decisions", "d"),
+            NavigationItem("audit", "Audit", "l"),
+        ),
+    ),
+    NavigationGroup(
+        "Reference",
+        (
+            NavigationItem("facts", "Facts", "f"),
+            NavigationItem("rules", "Rules", "u"),
+        ),
+    ),
+    NavigationGroup("Administration", (NavigationItem("tokens", "Tokens", "k", "admin"),)),
+)
+
+
+def navigation_keys() -> dict[str, str]:
+    """Return the path of each key after ``g``."""
+    return {item.key: item.path for group in NAVIGATION for item in group.items}
+
+
+THEME = "compatgate_theme"
+THEMES = ("auto", "light", "dark")
+_INVISIBLE_CHARACTERS = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
+
+
+def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, done: str) -> str:
+    """Return a page as HTML.
+
+    Args:
+        shown: the handler's answer.
+        page: the requested page.
+        principal: the caller.
+        service: knows the revision.
+        done: what the form before did, if it did something.
+    """
+    context: dict[str, Any] = {
+        "title": shown.title,
+        "table": shown.table,
+        "page": page,
+        "principal": principal,
+        "signed_in": principal.token_id is not None,
+        "done": done,
+        "theme": chosen_theme(),
+        "navigation": NAVIGATION,
+        "revision": service.gate.snapshots.known_revision(),
+        "form_token": auth.form_field,
+        **shown.context,
+    }
+    return environment().get_template(shown.template).render(context)
+
+
+def chosen_theme() -> str:
+    """Return the chosen theme: light, dark, or auto."""
+    chosen = request.cookies.get(THEME, "")
+    return chosen if chosen in THEMES else "auto"
+
+
+def show_invisible(value: Any) -> Any:
+    """Replace invisible characters by visible ones: control characters, and marks of direction.
+
+    A foreign name must not reverse the text next to it.
+    """
+    return _INVISIBLE_CHARACTERS.sub("\ufffd", value) if type(value) is str else value
+
+
+def _template_folders() -> list[Path]:
+    """Return the folders of templates: the kit's, and one of each capability."""
+    package = package_dir()
+    return [package / "kit/ui/templates", *sorted(package.glob("service/*/templates"))]
+
+
+@cache
+def environment() -> Environment:
+    """Return the template environment."""
+    made = Environment(
+        loader=FileSystemLoader(_template_folders()),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=show_invisible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(FILTERS)
+    made.globals.update(
+        link=link,
+        here=current_page_link,
+        bare=page_without_query,
+        asked_besides=other_parameters,
+        asset=_asset,
+        version=__version__,
+    )
+    return made
+
+
+def _asset(name: str) -> str:
+    return f"{request.script_root}{UI_PREFIX}{asset_path(name)}"

@@ -178,7 +178,7 @@ def make_route_view(route: Route, service: Service) -> Callable[..., Response]:
     """Return the view function of a route."""
 
     def view(**args: Any) -> Response:
-        principal = auth.reader(service)
+        principal = auth.json_reader(service)
         authorize(principal, route.scope)
         query = parse_query(route.query, request.args)
         reply = route.handler(Call(service, route, principal, args, query))
@@ -197,8 +197,8 @@ def to_response(reply: Reply) -> Response:
     if reply.status == 204:
         body = b""
     reads = request.method in ("GET", "HEAD")
-    etag = reply.etag or (replies.digest(body) if reads and not reply.secret else None)
-    if reads and etag and replies.not_modified(etag):
+    etag = reply.etag or (replies.body_etag(body) if reads and not reply.secret else None)
+    if reads and etag and replies.is_not_modified(etag):
         response = Response(status=304)
     else:
         response = Response(body, status=reply.status, content_type=reply.media)

@@ -1,12 +1,18 @@
-"""Run the server: gunicorn keeps the processes, uvicorn answers in each."""
+"""Prepare the service, and run the server.
+
+Preparing opens the address, the database and the matrix, and makes the first token. gunicorn then
+keeps the processes, and uvicorn answers in each.
+"""
 
 from __future__ import annotations
 
+import errno
 import gc
+import ipaddress
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication
@@ -14,11 +20,185 @@ from gunicorn.arbiter import Arbiter
 from msgspec import Struct
 from uvicorn_worker import UvicornWorker
 
+from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
+from compatgate.core.facts import Facts
+from compatgate.documents.sources import read_paths
+from compatgate.errors import BadInput
+from compatgate.kit.database import tables
+from compatgate.kit.database.database import Database
 from compatgate.kit.http.connection import CertificatePair, Connection, ReloadingCertificate
+from compatgate.service.gate.decision_log import CommitMode
+from compatgate.service.gate.images import ImageSettings
+from compatgate.service.gate.service import Gate
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.gate.wheels import WheelSettings
+from compatgate.service.matrix.revisions import ImportResult
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.tokens.service import NewToken
 
 if TYPE_CHECKING:
     from compatgate.kit.http.wsgi import Application
-    from compatgate.service.gate.service import Gate
+
+BACKLOG = 2048
+AUTHOR = "serve"
+_TABLES = (
+    "cuda_driver",
+    "driver_branches",
+    "forward_compat",
+    "gpus",
+    "arch",
+    "cudnn",
+    "nccl",
+    "known_issues",
+)
+
+
+class Prepared(Struct, frozen=True):
+    """The prepared service.
+
+    Attributes:
+        facts: every table in memory.
+        overlays: the operator's fact files, as given; so is the database.
+        imported: what the import made; None: nothing was imported.
+        revision: of the matrix.
+        admin: the first token, at the first start only.
+        snapshot: what answers rest on at the start; every process begins with it.
+    """
+
+    facts: Facts
+    overlays: Sequence[str] | None
+    database: str | None
+    imported: ImportResult | None
+    revision: int
+    admin: NewToken | None
+    snapshot: Snapshot
+
+    def open_gate(
+        self,
+        images: ImageSettings,
+        under_test: AllowedImages = EVERY_IMAGE,
+        commit: CommitMode = "sync",
+        wheels: WheelSettings | None = None,
+    ) -> Gate:
+        """Open a gate on the same facts, for one process.
+
+        Args:
+            images: what is read of images that questions name.
+            under_test: images that submitted canary runs may name.
+            commit: whether an answer waits until PostgreSQL's disk has its decision.
+            wheels: indexes whose wheels are measured.
+        """
+        database = Database.open(self.database)
+        gate = Gate(
+            database,
+            self.facts,
+            overlays=self.overlays,
+            images=images,
+            commit=commit,
+            wheels=wheels,
+        )
+        gate.runs.under_test = under_test
+        gate.snapshots.begin_with(self.snapshot)
+        return gate
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket.
+
+    Raises:
+        BadInput: no such host, or the port is in use or not allowed.
+    """
+    if not host:
+        raise BadInput("no host is given", field="--host", hint="use 0.0.0.0 for every address")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadInput(
+            f"{host!r} is not an address of this machine: {reason}", field="--host"
+        ) from None
+    family, kind, protocol, _, address = min(found, key=lambda item: item[0] != socket.AF_INET)
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise _cannot_listen(host, port, error) from None
+    return listener
+
+
+def _cannot_listen(host: str, port: int, error: Exception) -> BadInput:
+    code = getattr(error, "errno", None)
+    reason = getattr(error, "strerror", None) or str(error)
+    if code == errno.EADDRINUSE:
+        hint = "choose another, or --port 0 for a free one"
+        return BadInput(f"port {port} on {host} is in use", field="--port", hint=hint)
+    if code == errno.EACCES:
+        hint = "ports below 1024 need privileges"
+        return BadInput(f"port {port} is not allowed", field="--port", hint=hint)
+    return BadInput(f"cannot listen on {host}, port {port}: {reason}", field="--host")
+
+
+def url_of(listener: socket.socket, host: str, *, secure: bool = False) -> str:
+    """Return the URL of a listener, with the host as given."""
+    port = listener.getsockname()[1]
+    scheme = "https" if secure else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def is_loopback(listener: socket.socket) -> bool:
+    """Return whether a listener accepts only local connections."""
+    return ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
+
+
+def prepare(
+    database: str | None, matrix: Sequence[str], overlays: Sequence[str] | None
+) -> Prepared:
+    """Read the facts, open (and migrate) the database, import the first matrix.
+
+    Args:
+        database: URL or path; None: as `Gate.open`.
+        matrix: files and folders, imported when the stored matrix is empty.
+        overlays: the operator's fact files.
+
+    Raises:
+        CompatgateError: whatever is wrong with any of them; nothing was imported then.
+    """
+    from compatgate.catalog import load_facts
+
+    sources = read_paths(matrix)
+    facts = load_facts(overlays)
+    _preload(facts)
+    opened = Database.open(database)
+    tables.prepare_schema(opened)
+    gate = Gate(opened, facts, overlays=overlays)
+    try:
+        imported = None
+        if sources and _is_empty(gate):
+            by = Authorship(AUTHOR, f"first start: {', '.join(map(os.path.basename, matrix))}")
+            imported = gate.matrix.import_documents(sources, by)
+        revision = gate.check_ready()["revision"]
+        admin = gate.tokens.ensure_admin()
+        return Prepared(facts, overlays, database, imported, revision, admin, gate.snapshot())
+    finally:
+        gate.close()
+
+
+def _is_empty(gate: Gate) -> bool:
+    matrix = gate.matrix
+    lists = (matrix.list_targets, matrix.list_entries, matrix.list_waivers)
+    return not any(found(limit=1).items for found in lists)
+
+
+def _preload(facts: Facts) -> None:
+    """Read every table now, so that processes forked from here on share them."""
+    for name in _TABLES:
+        getattr(facts, name)
+    for name in facts.framework_names:
+        facts.framework(name)
+
 
 STOP_SECONDS = 30
 _IDLE_SECONDS = 75
@@ -88,7 +268,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
         self._make_gate = make_gate
         self._make_app = make_app
         self._announce = announce
-        self._once = _Once()
+        self._once = _FirstProcess()
         self._bind = f"fd://{options.listener.detach()}"
         super().__init__()
 
@@ -103,7 +283,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
             "keepalive": _IDLE_SECONDS,
             "when_ready": _stop_gracefully_on_interrupt,
             "post_worker_init": self._ready,
-            "child_exit": _forget_figures,
+            "child_exit": _drop_figures,
             "control_socket_disable": True,
         }
         for name, value in settings.items():
@@ -142,7 +322,7 @@ def _stop_gracefully_on_interrupt(arbiter: object) -> None:
     signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 
 
-class _Once:
+class _FirstProcess:
     """A marker of the first process: it takes the only byte out of a pipe."""
 
     def __init__(self) -> None:
@@ -154,7 +334,7 @@ class _Once:
         return os.read(self._read, 1) == b"!"
 
 
-def _forget_figures(arbiter: object, worker: Any) -> None:
+def _drop_figures(arbiter: object, worker: Any) -> None:
     """Drop the gauges of an ended worker; its counters stay."""
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         from prometheus_client.multiprocess import mark_process_dead

@@ -20,13 +20,13 @@ from msgspec.structs import replace
 
 from compatgate.errors import BadInput, CompatgateError, Unauthorized
 from compatgate.kit import clock
-from compatgate.kit.http import problems
+from compatgate.kit.http import replies
 from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import parse_query
-from compatgate.service.admission.api import wait_s
-from compatgate.service.admission.fields import one_line
+from compatgate.kit.kubernetes import to_one_line
+from compatgate.service.admission.api import parse_timeout
 from compatgate.service.gate.what_if import answer as what_if
 from compatgate.service.tokens.service import Principal
 from compatgate.service.web.auth import authenticate, authorize
@@ -70,10 +70,10 @@ def caller(raw: bytes, service: Service) -> Principal:
     header = request.environ.get("HTTP_AUTHORIZATION")
     signature = request.environ.get(_SIGNATURE)
     if signature is not None:
-        return _signed(signature, raw, service)
+        return _signed_caller(signature, raw, service)
     scheme, _, secret = (header or "").strip().partition(" ")
     if scheme.lower() == "basic":
-        principal = service.gate.tokens.verify(_password(secret))
+        principal = service.gate.tokens.verify(_token_of_password(secret))
     else:
         principal = authenticate(header, service)
     if service.settings.hook_secrets and principal.token_id is None:
@@ -83,7 +83,7 @@ def caller(raw: bytes, service: Service) -> Principal:
     return principal
 
 
-def _signed(signature: str, raw: bytes, service: Service) -> Principal:
+def _signed_caller(signature: str, raw: bytes, service: Service) -> Principal:
     secrets = service.settings.hook_secrets
     if not secrets:
         hint = "serve --hook-secret names the keys"
@@ -94,7 +94,7 @@ def _signed(signature: str, raw: bytes, service: Service) -> Principal:
     return Principal(f"hook:{name}", frozenset({"gate"}))
 
 
-def _password(encoded: str) -> str:
+def _token_of_password(encoded: str) -> str:
     try:
         decoded = base64.b64decode(encoded.strip(), validate=True).decode()
     except (binascii.Error, ValueError):
@@ -110,8 +110,8 @@ ALLOWED, DENIED, OPEN = 200, 409, 424
 STATUSES: dict[str, int] = {"allow": ALLOWED, "deny": DENIED}
 """Status by decision; other decisions have `OPEN`."""
 Q = TypeVar("Q", bound=Struct)
-Refused = Callable[[CompatgateError], Reply]
-_LONGEST = 1500
+RefusalForm = Callable[[CompatgateError], Reply]
+_MAX_LENGTH = 1500
 """Maximum length of a reason."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _NO_ACCESS = (401, 403)
@@ -126,7 +126,7 @@ class Hook(Struct, frozen=True):
     """
 
     route: Route
-    refused: Refused
+    refused: RefusalForm
 
 
 def hook(
@@ -136,7 +136,7 @@ def hook(
     name: str,
     query: type[Q],
     returns: Returns,
-    refused: Refused,
+    refused: RefusalForm,
     body: Body | None = None,
     errors: tuple[int, ...] = (404, DENIED, OPEN),
 ) -> Callable[[Callable[[Call[Q]], Reply]], Hook]:
@@ -159,7 +159,7 @@ def hook(
     return lambda handler: Hook(declare(handler), refused)
 
 
-def decide(
+def decide_hook(
     call: Call[Any], question: dict[str, Any], tool: str, timeout: str | None
 ) -> tuple[dict[str, Any], str]:
     """Return the verdict in JSON form, logged, and its address.
@@ -179,7 +179,7 @@ def decide(
         _encode(question),
         asked_by=call.principal.name,
         source=source,
-        image_s=wait_s(timeout or ""),
+        image_s=parse_timeout(timeout or ""),
     ).verdict
     call.service.metrics.decided(verdict, source, perf_counter() - began)
     return verdict.to_json(), verdict_link(base_url(call.service), verdict.id)
@@ -201,14 +201,14 @@ def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
         except CompatgateError as error:
             return _refusal(hook, error)
         except Exception as error:
-            return _refusal(hook, problems.defect(error, request.environ))
+            return _refusal(hook, replies.unexpected_error(error, request.environ))
         return to_response(reply)
 
     return view
 
 
 def _refusal(hook: Hook, error: CompatgateError) -> Response:
-    told = problems.answer(error, request.environ)  # logs what is our fault
+    told = replies.problem_answer(error, request.environ)  # logs what is our fault
     response = to_response(replace(hook.refused(error), secret=True))
     if error.status in _NO_ACCESS:
         response.status_code = error.status
@@ -224,7 +224,7 @@ def status_of(error: CompatgateError) -> int:
 def reason_for(error: CompatgateError) -> str:
     """Return an error as the reason for it, in one line."""
     said = "no decision" if decision_for(error) == "unknown" else "error"
-    return f"{said}: {one_line(error.detail, _LONGEST)}"
+    return f"{said}: {to_one_line(error.detail, _MAX_LENGTH)}"
 
 
 def decision_for(error: CompatgateError) -> Decision:
@@ -232,7 +232,7 @@ def decision_for(error: CompatgateError) -> Decision:
     return "unknown" if error.status >= 500 else "error"
 
 
-def answer_of(decided: dict[str, Any], link: str) -> dict[str, Any]:
+def answer_reply(decided: dict[str, Any], link: str) -> dict[str, Any]:
     """Return a verdict as a flat object."""
     return {
         "decision": questions.decision_of(decided),
@@ -256,7 +256,7 @@ def status_for(decision: str, wanted: str) -> int:
     return ALLOWED if wanted == "200" else STATUSES.get(decision, OPEN)
 
 
-def refused(error: CompatgateError) -> Reply:
+def refusal_reply(error: CompatgateError) -> Reply:
     """Answer an error as the query asks; ignore a wrong query."""
     always = request.args.getlist("status") == ["200"]
     return Reply(refusal_of(error), status=ALLOWED if always else status_of(error))
@@ -273,7 +273,7 @@ def _refuse_argo(error: CompatgateError) -> Reply:
     query=DeployQuery,
     body=Body(DeployQuestion, examples=QUESTIONS),
     returns=Returns(DeployAnswer, "It may be deployed; with `status=200` any decision"),
-    refused=refused,
+    refused=refusal_reply,
 )
 def ask_generic(call: Call[DeployQuery]) -> Reply:
     """Decide about a deployment, for any tool that can send a request.
@@ -283,7 +283,7 @@ def ask_generic(call: Call[DeployQuery]) -> Reply:
     a refusal of access is 200, and `decision` says which it is.
     """
     query = call.query
-    found = answer_of(*decide(call, question_of(call.document()), "generic", query.timeout))
+    found = answer_reply(*decide_hook(call, question_of(call.document()), "generic", query.timeout))
     return Reply(found, status=status_for(found["decision"], query.status))
 
 
@@ -293,7 +293,7 @@ def ask_generic(call: Call[DeployQuery]) -> Reply:
     name="poll_generic",
     query=DeployPoll,
     returns=Returns(DeployAnswer, "It may be deployed; with `status=200` any decision"),
-    refused=refused,
+    refused=refusal_reply,
 )
 def poll_generic(call: Call[DeployPoll]) -> Reply:
     """Decide about a deployment, for a tool that polls; the question is in the query.
@@ -302,7 +302,7 @@ def poll_generic(call: Call[DeployPoll]) -> Reply:
     """
     query = call.query
     fields = {key: getattr(query, key) for key in KEYS}
-    found = answer_of(*decide(call, question_of(fields), "generic", query.timeout))
+    found = answer_reply(*decide_hook(call, question_of(fields), "generic", query.timeout))
     return Reply(found, status=status_for(found["decision"], query.status), secret=True)
 
 
@@ -324,7 +324,7 @@ def ask_argo_rollouts(call: Call[ArgoQuery]) -> Reply:
     `failureCondition` (`result.decision == "deny"`) leaves the rest inconclusive.
     """
     question = question_of(call.document())
-    return Reply(answer_of(*decide(call, question, "argo-rollouts", call.query.timeout)))
+    return Reply(answer_reply(*decide_hook(call, question, "argo-rollouts", call.query.timeout)))
 
 
 TEXT = "text/plain"
@@ -361,7 +361,7 @@ def ask_flagger(call: Call[FlaggerQuery]) -> Reply:
     kind = questions.hook_type(payload, query.type)
     if kind == "event":
         return _text("noted: an event, nothing was decided\n", questions.YES)
-    verdict, link = decide(call, questions.flagger_question(payload), "flagger", query.timeout)
+    verdict, link = decide_hook(call, questions.flagger_question(payload), "flagger", query.timeout)
     decision = questions.decision_of(verdict)
     said = questions.flagger_body(kind, decision, questions.reason_lines(verdict, link))
     return _text(said, questions.flagger_status(kind, decision))
@@ -374,7 +374,7 @@ def ask_flagger(call: Call[FlaggerQuery]) -> Reply:
     query=DriverQuery,
     body=Body(DriverQuestion, examples=DRIVER),
     returns=Returns(DriverAnswer, "It may take the driver; with `status=200` any decision"),
-    refused=refused,
+    refused=refusal_reply,
 )
 def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
     """Say whether a node, a pool or a target may take a driver.

@@ -86,12 +86,12 @@ def run_terraform(args: argparse.Namespace) -> int:
     """
     import msgspec
 
-    from compatgate.check.deciders import decider_for
+    from compatgate.check.deciders import choose_decider
     from compatgate.service.webhooks.questions import question_of
 
     question = question_of(_query(), "query")
     args.facts, args.target_server = None, server_of(args)
-    decider = decider_for(args)
+    decider = choose_decider(args)
     try:
         verdict = decider.decide([question])
     finally:
@@ -104,13 +104,13 @@ def run_terraform(args: argparse.Namespace) -> int:
 def _query() -> dict[str, str]:
     import msgspec
 
-    from compatgate.strict_json import NOT_JSON
+    from compatgate.strict_json import DECODE_ERRORS
 
     raw = sys.stdin.buffer.read(_LARGEST + 1)
     hint = 'a JSON object of text, like {"target": "prod-a100", "stack": "cuda=12.4"}'
     try:
         query = msgspec.json.decode(raw[:_LARGEST], type=dict[str, str])
-    except (*NOT_JSON, msgspec.ValidationError) as error:
+    except (*DECODE_ERRORS, msgspec.ValidationError) as error:
         raise BadInput(f"is not a query of Terraform: {error}", field="query", hint=hint) from None
     return query
 

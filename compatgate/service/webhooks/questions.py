@@ -16,13 +16,13 @@ from typing import Any, Literal, get_args
 
 from compatgate.core.stack import parse_stack_text
 from compatgate.core.whatif_result import EntryChange, WhatIf
-from compatgate.documents.sources import did_you_mean
+from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput
-from compatgate.service.admission.fields import mapping, one_line, text
+from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
 from compatgate.service.admission.matching import TARGET
 
 KEYS = ("target", "pool", "stack", "image", "set")
-_TEXTUAL = ("pool", "stack", "set")
+_TEXT_KEYS = ("pool", "stack", "set")
 """May be written as text, ``cuda=12.4,torch=2.4.1``: many tools carry nothing else."""
 
 
@@ -41,10 +41,10 @@ def question_of(fields: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     for key, value in fields.items():
         path = f"{where}.{key}" if where else key
         if key not in KEYS:
-            raise BadInput("unknown key", field=path, hint=did_you_mean(key, KEYS))
+            raise BadInput("unknown key", field=path, hint=suggest_name(key, KEYS))
         if value is None or value == "":
             continue
-        body[key] = _read(path, value) if key in _TEXTUAL and isinstance(value, str) else value
+        body[key] = _read(path, value) if key in _TEXT_KEYS and isinstance(value, str) else value
     if not ("target" in body or "pool" in body):
         path = f"{where}.target" if where else "target"
         raise BadInput("names no target", field=path, hint="add the name of a target")
@@ -61,7 +61,7 @@ def _read(path: str, text: str) -> dict[str, Any]:
 Decision = Literal["allow", "deny", "unknown", "error"]
 """``unknown``: no decision could be had, ask again; ``error``: the question is wrong."""
 _LONGEST = 1500
-_WEIGHING = ("fail", "unknown", "warn")
+_WEIGHED_OUTCOMES = ("fail", "unknown", "warn")
 
 
 def decision_of(verdict: Mapping[str, Any]) -> Decision:
@@ -77,29 +77,29 @@ def decision_of(verdict: Mapping[str, Any]) -> Decision:
 
 def headline(verdict: Mapping[str, Any]) -> str:
     """Return the decision and the finding that leads to it, in one line."""
-    findings = _weighing(verdict)
+    findings = _weighed_findings(verdict)
     said = f"{findings[0]['rule']} {findings[0]['message']}" if findings else "every rule holds"
-    return one_line(f"{_answer(verdict)}: {said}", _LONGEST)
+    return to_one_line(f"{_answer(verdict)}: {said}", _LONGEST)
 
 
 def leading_fix(verdict: Mapping[str, Any]) -> str:
     """Return the fix of the leading finding; empty if no fix is known."""
-    findings = _weighing(verdict)
+    findings = _weighed_findings(verdict)
     fixes = findings[0]["fixes"] if findings else ()
-    return one_line(fixes[0]["message"], _LONGEST) if fixes else ""
+    return to_one_line(fixes[0]["message"], _LONGEST) if fixes else ""
 
 
-def further_rules(verdict: Mapping[str, Any]) -> str:
+def other_rules(verdict: Mapping[str, Any]) -> str:
     """Return the other rules that do not pass."""
-    findings = _weighing(verdict)
+    findings = _weighed_findings(verdict)
     worst = {f["rule"] for f in findings if findings and f["outcome"] == findings[0]["outcome"]}
     return ", ".join(sorted(worst - {findings[0]["rule"]})) if findings else ""
 
 
-def unread_parts(verdict: Mapping[str, Any]) -> str:
+def list_unread_parts(verdict: Mapping[str, Any]) -> str:
     """Return the unread parts of a question, an unread image first; empty if all was read."""
     left = verdict["stack"].get("unread") or ()
-    return one_line(str(left[0]), _LONGEST) if left else ""
+    return to_one_line(str(left[0]), _LONGEST) if left else ""
 
 
 def reason_of(verdict: Mapping[str, Any], link: str) -> str:
@@ -107,18 +107,18 @@ def reason_of(verdict: Mapping[str, Any], link: str) -> str:
     parts = [headline(verdict)]
     if mend := leading_fix(verdict):
         parts.append(f"fix: {mend}")
-    if more := further_rules(verdict):
+    if more := other_rules(verdict):
         parts.append(f"also {more}")
-    if left := unread_parts(verdict):
+    if left := list_unread_parts(verdict):
         parts.append(left)
     return "; ".join([*parts, *filter(None, (link,))])
 
 
 def reason_lines(verdict: Mapping[str, Any], link: str) -> str:
     """Return reason, fix and link as lines, the reason first."""
-    mend, more = leading_fix(verdict), further_rules(verdict)
+    mend, more = leading_fix(verdict), other_rules(verdict)
     found = [headline(verdict), f"fix: {mend}" if mend else "", f"also: {more}" if more else ""]
-    return "\n".join(filter(None, [*found, unread_parts(verdict), link])) + "\n"
+    return "\n".join(filter(None, [*found, list_unread_parts(verdict), link])) + "\n"
 
 
 def _answer(verdict: Mapping[str, Any]) -> str:
@@ -131,9 +131,9 @@ def _answer(verdict: Mapping[str, Any]) -> str:
     return "allowed, with warnings" if outcome == "warn" else "allowed"
 
 
-def _weighing(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _weighed_findings(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the findings that decide; the verdict lists the worst first."""
-    return [f for f in verdict["findings"] if f["outcome"] in _WEIGHING]
+    return [f for f in verdict["findings"] if f["outcome"] in _WEIGHED_OUTCOMES]
 
 
 HookType = Literal[
@@ -237,15 +237,15 @@ def rollout_question(body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[
     """
     stated: dict[str, Any] = dict(query)
     if body.get("kind") == "Node":
-        metadata = mapping(body.get("metadata"))
+        metadata = read_mapping(body.get("metadata"))
         stated["node"] = {"labels": metadata.get("labels"), "name": metadata.get("name")}
-        named = text(mapping(metadata.get("annotations")).get(TARGET)).strip()
+        named = read_text(read_mapping(metadata.get("annotations")).get(TARGET)).strip()
         if named and not stated.get("target"):
             stated["target"] = named
     else:
         for key, value in body.items():
             if key not in _KEYS:
-                raise BadInput("unknown key", field=key, hint=did_you_mean(key, _KEYS))
+                raise BadInput("unknown key", field=key, hint=suggest_name(key, _KEYS))
             stated[key] = value
     driver = stated.pop("driver", None)
     if not isinstance(driver, str) or not driver:
@@ -259,13 +259,13 @@ def rollout_answer(found: WhatIf) -> dict[str, Any]:
     broken = found.of("breaks")
     left = tuple(entry for entry in found.entries if entry.is_open)
     said = [found.summary]
-    said += [_why(entry) for entry in (broken or left)[:_EXPLAINED]]
+    said += [_rollout_reason(entry) for entry in (broken or left)[:_EXPLAINED]]
     said += found.remarks
     shown = {"allowed": found.allowed, "verdict": found.verdict}
     return {
         "decision": decision_of(shown),
         "allowed": found.allowed,
-        "reason": one_line("; ".join(filter(None, said)), _LONGEST),
+        "reason": to_one_line("; ".join(filter(None, said)), _LONGEST),
         "target": found.target,
         "mode": found.mode,
         "verdict": found.verdict,
@@ -274,7 +274,7 @@ def rollout_answer(found: WhatIf) -> dict[str, Any]:
     }
 
 
-def _why(entry: EntryChange) -> str:
+def _rollout_reason(entry: EntryChange) -> str:
     if entry.open:
         return f"{entry.entry}: {entry.open[0]}"
     lost = [finding for pool in entry.pools for finding in pool.lost]

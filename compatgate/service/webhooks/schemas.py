@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from compatgate.core.matrix import Mode
-from compatgate.core.verdict import Outcome
+from compatgate.core.request import Mode
+from compatgate.core.rule import Outcome
 from compatgate.service.gate.schemas import NodeQuestion, PoolQuestion, StackBody, StackValue, Text
 
 Patience = Annotated[

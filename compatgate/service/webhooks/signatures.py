@@ -21,11 +21,11 @@ from compatgate.errors import BadInput, Unauthorized
 HEADER = "X-Compatgate-Signature"
 WINDOW_S = 300
 """Tolerated difference between the time of a request and the gate's, in seconds."""
-SHORTEST = 16
+MIN_SECRET_BYTES = 16
 _LARGEST = 4096
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_STATED = re.compile(r"t=(\d{1,12}),v1=([0-9a-fA-F]{64})")
-_LIKE_A_KEY = re.compile(r"(?=.*[0-9])[A-Za-z0-9+/=_-]{16,}")
+_SIGNATURE_PATTERN = re.compile(r"t=(\d{1,12}),v1=([0-9a-fA-F]{64})")
+_KEY_PATTERN = re.compile(r"(?=.*[0-9])[A-Za-z0-9+/=_-]{16,}")
 _FROM_ENVIRONMENT = "env:"
 
 
@@ -62,24 +62,24 @@ def _key(source: str, field: str) -> bytes:
     if source.startswith(_FROM_ENVIRONMENT):
         variable = source.removeprefix(_FROM_ENVIRONMENT)
         key = os.environ.get(variable, "").encode()
-        where = f"the variable {_shown(variable)}"
+        where = f"the variable {_hide_key(variable)}"
     else:
-        where = _shown(source)
+        where = _hide_key(source)
         try:
             with Path(source).open("rb") as file:
                 key = file.read(_LARGEST)
         except OSError as error:
             raise BadInput(f"cannot read {where}: {error.strerror}", field=field) from None
     key = key.strip(b"\r\n")
-    if len(key) < SHORTEST:
-        hint = f"at least {SHORTEST} bytes; openssl rand -hex 32 makes one"
+    if len(key) < MIN_SECRET_BYTES:
+        hint = f"at least {MIN_SECRET_BYTES} bytes; openssl rand -hex 32 makes one"
         raise BadInput(f"{where} holds no key of sufficient length", field=field, hint=hint)
     return key
 
 
-def _shown(source: str) -> str:
+def _hide_key(source: str) -> str:
     """Return the source of a key for logs; hide a text that may be the key itself."""
-    return "(not shown)" if _LIKE_A_KEY.fullmatch(source) else source
+    return "(not shown)" if _KEY_PATTERN.fullmatch(source) else source
 
 
 def sign(key: bytes, at: int, method: str, path: str, body: bytes) -> str:
@@ -105,7 +105,7 @@ def verify(
     Raises:
         Unauthorized: malformed, too old or too new, or signed with none of them.
     """
-    stated = _STATED.fullmatch(header.strip())
+    stated = _SIGNATURE_PATTERN.fullmatch(header.strip())
     if stated is None:
         hint = "t=SECONDS,v1=HEX of HMAC-SHA256"
         raise Unauthorized("the signature is malformed", field=HEADER, hint=hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from compatgate.service.web.rendering import keys
+from compatgate.service.web.page import navigation_keys
 
 
 def test_the_first_key_skips_the_menu_and_shows_where_one_is(open_page):
@@ -21,7 +21,7 @@ def test_the_first_key_skips_the_menu_and_shows_where_one_is(open_page):
 
 def test_two_keys_lead_to_each_page(open_page, site):
     page = open_page("keys", signed_in=True)
-    for key, path in keys().items():
+    for key, path in navigation_keys().items():
         page.keyboard.press("g")
         page.keyboard.press(key)
         page.wait_for_url(site.at(path), wait_until="domcontentloaded")

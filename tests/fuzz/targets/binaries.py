@@ -13,7 +13,7 @@ from wheels import make_shared_object, make_wheel
 
 from compatgate.discovery.gpucode import read_gpu_code
 from compatgate.discovery.gpucode.object_files import read_dynamic
-from compatgate.discovery.gpucode.source import Readable, Source
+from compatgate.discovery.gpucode.source import ByteReader, Source
 from compatgate.discovery.wheels.measure import MeasureOptions, measure_path
 from compatgate.discovery.wheels.members import read_library, read_open_library
 from targets.target import Target
@@ -64,7 +64,7 @@ def targets() -> dict[str, Target]:
     )
 
     def of_wheel(data: bytes) -> object:
-        def opener(read: Callable[[Readable], None], /, *, whole: bool) -> None:
+        def opener(read: Callable[[ByteReader], None], /, *, whole: bool) -> None:
             read(io.BytesIO(data))
 
         return read_library("x.so", len(data), opener, "x.so") or "no library"

@@ -16,14 +16,19 @@ from compatgate.discovery.integrations.drafts import read_drafts
 from compatgate.discovery.integrations.nfd_evaluate import evaluate_spec
 from compatgate.discovery.integrations.nfd_spec import load_devices, read_spec
 from compatgate.discovery.probe import probe_labels
-from compatgate.service.admission.fields import mapping
+from compatgate.kit.kubernetes import read_mapping
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.cluster.audit import pod_of
-from compatgate.service.cluster.connection import printed_nodes, reports
-from compatgate.service.cluster.labels import NodeDecision, commands, json_patch, plan
+from compatgate.service.cluster.connection import make_reports, parse_nodes
+from compatgate.service.cluster.labels import (
+    NodeDecision,
+    json_patch,
+    kubectl_commands,
+    plan_change,
+)
 from compatgate.service.nodes.reports import reported_nodes
 from compatgate.service.nodes.schemas import Report
-from compatgate.strict_json import NOT_JSON
+from compatgate.strict_json import DECODE_ERRORS
 from targets.target import TESTS, Target
 
 NEIGHBOURS = TESTS / "fixtures" / "neighbours"
@@ -36,19 +41,21 @@ def targets() -> dict[str, Target]:
 
 def _nodes(facts: Any, data: bytes) -> object:
     """Nodes as they are printed, to what is reported and what is suggested of each."""
-    found = printed_nodes(data, "file")
+    found = parse_nodes(data, "file")
     now = datetime(2026, 11, 21, tzinfo=UTC)
     seen = [
         reported_nodes(msgspec.convert(report, Report), now, facts)
-        for report in reports({node.name: node for node in found}.values(), "c")
+        for report in make_reports({node.name: node for node in found}.values(), "c")
     ]
-    plans = [plan(node, NodeDecision("not-blessed", "", "550.54.15", ("t",))) for node in found]
-    return seen, [(commands(one), json_patch(one)) for one in plans]
+    plans = [
+        plan_change(node, NodeDecision("not-blessed", "", "550.54.15", ("t",))) for node in found
+    ]
+    return seen, [(kubectl_commands(one), json_patch(one)) for one in plans]
 
 
 def _pods(data: bytes) -> object:
-    with suppress(*NOT_JSON):
-        return pod_of(mapping(msgspec.json.decode(data)), load_kinds())
+    with suppress(*DECODE_ERRORS):
+        return pod_of(read_mapping(msgspec.json.decode(data)), load_kinds())
     return None
 
 

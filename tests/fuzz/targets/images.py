@@ -17,12 +17,11 @@ from gpu_binaries import make_elf, make_entry, make_fatbin
 
 from compatgate.discovery.image import files
 from compatgate.discovery.image.config import read_config
-from compatgate.discovery.image.layer import Budget, Layer, decompressed
-from compatgate.discovery.image.layers import Scan
-from compatgate.discovery.image.tar import Content, Feed, Member
+from compatgate.discovery.image.layer import Budget, Layer, decompress
+from compatgate.discovery.image.layers import LayerScan
+from compatgate.discovery.image.tar import ByteFeed, Content, Member
 from compatgate.discovery.registry.client import Blob
-from compatgate.discovery.registry.limits import Deadline, ImageOptions, Limits
-from compatgate.discovery.registry.manifest import (
+from compatgate.discovery.registry.image_spec import (
     OCI_INDEX,
     OCI_MANIFEST,
     Descriptor,
@@ -31,6 +30,7 @@ from compatgate.discovery.registry.manifest import (
     parse_config,
     parse_manifest,
 )
+from compatgate.discovery.registry.limits import Deadline, ImageOptions, Limits
 from targets.target import DISCOVERY, Target, signals
 
 
@@ -88,7 +88,7 @@ def _scan(data: bytes) -> object:
 
     limits = Limits(unpacked=64 * 1024**2, ratio_from=8 * 1024**2, members=10_000)
     with Deadline(60) as deadline:
-        scan = Scan(signals(), ImageOptions(limits=limits), deadline)
+        scan = LayerScan(signals(), ImageOptions(limits=limits), deadline)
         scan.read([Layer(1, descriptor)], Registry())  # type: ignore[arg-type]
     return scan.seen.findings()
 
@@ -143,7 +143,7 @@ def _images() -> dict[str, Target]:
 
     def stream(data: bytes) -> object:
         budget = Budget(Limits(unpacked=64 * 1024**2, ratio_from=8 * 1024**2))
-        return sum(map(len, decompressed(io.BytesIO(data), budget)))
+        return sum(map(len, decompress(io.BytesIO(data), budget)))
 
     tar = _archive()
     packed = [gzip.compress(tar), zstandard.compress(tar), gzip.compress(tar) + gzip.compress(b"x")]
@@ -159,9 +159,9 @@ def _images() -> dict[str, Target]:
 
 def _databases() -> dict[str, Target]:
     def read(kind: str, data: bytes) -> object:
-        content = Content(Feed([data]), Member(kind, "file", len(data), False))
+        content = Content(ByteFeed([data]), Member(kind, "file", len(data), False))
         with suppress(ValueError):  # which the reader of layers makes a note of
-            return files.packages(kind, content, kind, signals(), lambda: None)
+            return files.read_package_database(kind, content, kind, signals(), lambda: None)
         return None
 
     stored = (DISCOVERY / "image" / "databases").glob("*.xz")

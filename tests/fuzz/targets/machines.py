@@ -7,7 +7,7 @@ import json
 from compatgate.catalog import load_facts
 from compatgate.discovery.libraries import parse_version_file
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
-from compatgate.discovery.nvidia_smi.pools import observed_pools
+from compatgate.discovery.nvidia_smi.report import group_pools
 from compatgate.discovery.probe import SCHEMA, read_probe
 from targets.target import TESTS, Target
 
@@ -37,7 +37,7 @@ def _smi() -> dict[str, Target]:
     gpus = load_facts([]).gpus
 
     def read(data: bytes) -> object:
-        return observed_pools(parse_nvidia_smi(data.decode("utf-8", "replace")), gpus)
+        return group_pools(parse_nvidia_smi(data.decode("utf-8", "replace")), gpus)
 
     forms: dict[str, list[bytes]] = {}
     for path in sorted(folder.iterdir()):

@@ -8,10 +8,10 @@ from sample_runs import GEMM, sample_source
 
 from compatgate.canary.judge.baseline import learn
 from compatgate.canary.samples.baseline_files import (
-    baseline_line,
-    head_line,
+    make_baseline_line,
+    make_head_line,
+    make_sample_key,
     read_baseline_files,
-    sample_baseline_key,
 )
 from compatgate.catalog import load_facts
 from compatgate.documents.sources import Source
@@ -24,15 +24,15 @@ def targets() -> dict[str, Target]:
     sample = sample_source(facts)
     offered = read_baseline_files([sample], {"gemm": GEMM}, facts)
     ((found, _),) = offered.samples
-    ground, spec = sample_baseline_key(found), GEMM.metrics["time"]
+    ground, spec = make_sample_key(found), GEMM.metrics["time"]
     accepted = [(found.head.key, found.values()[0])]
     sources = {found.head.key: found.source}
     learnt = learn(
         ground.workload, ground.sku, ground.family, "time", spec, accepted, sources=sources
     )
     when = found.head.measured_at
-    line = baseline_line(learnt, approved_by="mara", approved_at=when)
-    lines = "".join(f"{json.dumps(each)}\n" for each in (head_line(when), line))
+    line = make_baseline_line(learnt, approved_by="mara", approved_at=when)
+    lines = "".join(f"{json.dumps(each)}\n" for each in (make_head_line(when), line))
 
     def read(data: bytes) -> object:
         text = Source("x.jsonl", data.decode("utf-8", "replace"))

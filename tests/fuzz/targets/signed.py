@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from attest_keys import new_key, public_pem, sealed, signer_of
 
-from compatgate.service.attestations.envelope import Expected, verify
+from compatgate.service.attestations.envelope import ExpectedStatement, verify
 from compatgate.service.attestations.keys import key_set, read_keys
 from targets.target import Target
 
@@ -26,7 +26,7 @@ def targets() -> dict[str, Target]:
     envelope = json.dumps(sealed(payload, signer)).encode()
 
     def judge(data: bytes) -> object:
-        return verify(data, [signer.public_key], Expected(), now)
+        return verify(data, [signer.public_key], ExpectedStatement(), now)
 
     def judge_payload(data: bytes) -> object:
         return judge(json.dumps(sealed(data, signer)).encode())

@@ -12,7 +12,7 @@ import pytest
 from compatgate.discovery.registry import artifacts
 from compatgate.discovery.registry.artifacts import (
     ArtifactLayer,
-    attach,
+    attach_artifact,
     fetch_attachments,
     open_location,
 )
@@ -36,7 +36,7 @@ def fetched(reference: str, digest: str, options: ImageOptions) -> list[bytes]:
 def pushed(reference: str, digest: str, options: ImageOptions, *data: bytes, kind=KIND) -> None:
     with open_location(reference, options) as place:
         for one in data:
-            attach(place, digest, kind, [ArtifactLayer(one, MEDIA)], {"a": "b"})
+            attach_artifact(place, digest, kind, [ArtifactLayer(one, MEDIA)], {"a": "b"})
 
 
 def test_a_registry_that_keeps_the_list_needs_no_tag(

@@ -16,7 +16,7 @@ import yaml
 from cuda_toolkit import Toolkit
 from engines import engine, missing
 
-from compatgate.core.buildenv import UV_BACKENDS
+from compatgate.core.build_environment import UV_BACKENDS
 
 Run = Callable[..., Any]
 OFFLINE = {"UV_OFFLINE": "1", "UV_NO_CACHE": "1", "UV_NO_CONFIG": "1", "UV_PYTHON": sys.executable}

@@ -14,13 +14,13 @@ from cuda_toolkit import toolkit as toolkit
 from engines import PYTHON, Engine, engine, missing
 
 from compatgate.canary.executors.docker import DockerExecutor
-from compatgate.canary.executors.interface import Executor, Handle, Job, Status
+from compatgate.canary.executors.jobs import Executor, Handle, Job, Status
 from compatgate.canary.executors.process import ProcessExecutor
 from compatgate.canary.hosts import Host
-from compatgate.canary.protocol import reader_of
+from compatgate.canary.protocol import make_reader
 from compatgate.canary.run import Report
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
-from compatgate.errors import Infrastructure
+from compatgate.errors import InfrastructureError
 
 _numbers = count(1)
 LIMITS = Limits(memory=128 << 20, shm=16 << 20, tmp=16 << 20, pids=64, output=1 << 20)
@@ -136,7 +136,7 @@ def run() -> Iterator[Callable[..., Ran]]:
     def to_the_end(executor: Executor, job: Job, until: bytes = b"") -> Ran:
         jobs.append((executor, job.run))
         handle = executor.start(executor.prepare(job, lambda doing, share: None))
-        reader, pieces = reader_of(job.workload), []
+        reader, pieces = make_reader(job.workload), []
         for piece in executor.output(handle, lambda: until != b"" and until in b"".join(pieces)):
             reader.feed(piece)
             pieces.append(piece[: 4 << 20])
@@ -145,5 +145,5 @@ def run() -> Iterator[Callable[..., Ran]]:
     yield to_the_end
     for executor, name in jobs:
         # A test may have had an engine of its own that is gone by now.
-        with suppress(Infrastructure):
+        with suppress(InfrastructureError):
             executor.clean(name)

@@ -11,7 +11,7 @@ import pytest
 from engines import PYTHON, Engine, load_python
 
 from compatgate.canary.executors.docker import DockerExecutor, images
-from compatgate.canary.executors.interface import Job
+from compatgate.canary.executors.jobs import Job
 from compatgate.canary.workload import ImageSpec
 from compatgate.errors import BadInput
 
@@ -146,7 +146,7 @@ def test_a_step_has_the_workloads_memory(
 def test_a_build_that_takes_too_long_is_ended(
     docker: DockerExecutor, build: Make, gpu_engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(images, "LONGEST_BUILD_S", 3.0)
+    monkeypatch.setattr(images, "MAX_BUILD_S", 3.0)
     with pytest.raises(BadInput, match="does not build within 3 s"):
         docker.prepare(build(f"FROM {PYTHON}\nRUN sleep 600\n"), _quiet)
     until = time.monotonic() + 30

@@ -12,9 +12,9 @@ import pytest
 from engines import Engine
 
 from compatgate.canary.executors.docker import DockerExecutor
-from compatgate.canary.executors.interface import Handle, Job
+from compatgate.canary.executors.jobs import Handle, Job
 from compatgate.canary.workload import ImageSpec
-from compatgate.errors import BadInput, CompatgateError, Infrastructure, NotFound
+from compatgate.errors import BadInput, CompatgateError, InfrastructureError, NotFound
 
 Make = Callable[..., Job]
 SLEEP = "import time; print('began', flush=True); time.sleep(600)"
@@ -50,7 +50,7 @@ def test_gpus_on_an_engine_without_them_are_one_clear_error(
     before = plain_engine.everything()
     with pytest.raises(CompatgateError, match="NVIDIA Container Toolkit is missing") as error:
         executor.start(executor.prepare(made, _quiet))
-    assert not isinstance(error.value, Infrastructure)
+    assert not isinstance(error.value, InfrastructureError)
     assert "nvidia-ctk runtime configure" in error.value.hint
     assert executor.clean(made.run) == 2
     assert plain_engine.everything() == before
@@ -74,7 +74,7 @@ def test_an_image_that_is_not_there_is_not_tried_again(docker: DockerExecutor, j
 
 
 def test_a_registry_that_is_away_may_come_back(docker: DockerExecutor, job: Make) -> None:
-    with pytest.raises(Infrastructure, match=r"cannot pull 127\.0\.0\.1:1/some/image:1"):
+    with pytest.raises(InfrastructureError, match=r"cannot pull 127\.0\.0\.1:1/some/image:1"):
         docker.prepare(job("", image="127.0.0.1:1/some/image:1"), _quiet)
 
 
@@ -111,7 +111,7 @@ def test_a_job_that_ended_with_its_engine_is_lost(
         plain_engine.restart()
     else:
         plain_engine.kill()
-        with pytest.raises(Infrastructure, match="does not answer"):
+        with pytest.raises(InfrastructureError, match="does not answer"):
             executor.status(handle)
         plain_engine.start()
     status = executor.status(handle)
@@ -130,7 +130,7 @@ def test_output_ends_with_an_infrastructure_error_when_the_engine_goes(
     pieces = executor.output(handle, lambda: False)
     assert next(pieces) == b"began\n"
     plain_engine.kill()
-    with pytest.raises(Infrastructure):
+    with pytest.raises(InfrastructureError):
         next(pieces)
     plain_engine.start()
 
@@ -153,9 +153,9 @@ def test_an_engine_that_is_not_there_is_infrastructure(
     on: Callable[..., DockerExecutor], tmp_path: Path, job: Make
 ) -> None:
     executor = on(Engine(tmp_path))
-    with pytest.raises(Infrastructure, match=r"the engine of stage .* does not answer"):
+    with pytest.raises(InfrastructureError, match=r"the engine of stage .* does not answer"):
         executor.prepare(job(""), _quiet)
-    with pytest.raises(Infrastructure):
+    with pytest.raises(InfrastructureError):
         executor.clean("run_x")
 
 

@@ -8,9 +8,9 @@ import pytest
 from engines import PYTHON, Engine
 
 from compatgate.canary.executors.docker import DockerExecutor
-from compatgate.canary.executors.interface import Job, Status
+from compatgate.canary.executors.jobs import Job, Status
 from compatgate.canary.run import Check
-from compatgate.canary.workloads.read import read_workload
+from compatgate.canary.workloads.manifest import read_workload
 from compatgate.errors import Conflict, NotFound
 from compatgate.resources import canary_dir
 

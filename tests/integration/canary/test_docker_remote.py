@@ -17,9 +17,9 @@ import pytest
 from engines import PYTHON, Engine, engine, missing
 
 from compatgate.canary.executors.docker import DockerExecutor
-from compatgate.canary.executors.interface import Job
+from compatgate.canary.executors.jobs import Job
 from compatgate.canary.hosts import Tls
-from compatgate.errors import Infrastructure, NotFound
+from compatgate.errors import InfrastructureError, NotFound
 
 Make = Callable[..., Job]
 RELAY = """
@@ -97,7 +97,7 @@ def test_tcp_with_tls_takes_the_client_that_its_authority_signed(
             return on(running, endpoint=f"tcp://127.0.0.1:{port}", tls=tls)
 
         assert run(as_client("client"), job("print('over TLS')")).output == b"over TLS\n"
-        with pytest.raises(Infrastructure, match="does not answer"):
+        with pytest.raises(InfrastructureError, match="does not answer"):
             as_client("stranger").clean("run_x")
 
 

@@ -9,7 +9,7 @@ import pytest
 from canary_programs import failed, keeps_to_its_manifest, torch_python
 
 from compatgate.canary.protocol import read_report
-from compatgate.canary.workloads.read import read_workload
+from compatgate.canary.workloads.manifest import read_workload
 from compatgate.resources import canary_dir
 
 HANDICAPPED = canary_dir().parent / "bench" / "handicapped.py"

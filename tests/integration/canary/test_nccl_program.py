@@ -17,7 +17,7 @@ from canary_programs import (
 )
 
 from compatgate.canary.engine.conclude import ExecutionEnd, StepVerdict, conclude_step
-from compatgate.canary.workloads.read import read_workload
+from compatgate.canary.workloads.manifest import read_workload
 from compatgate.resources import canary_dir
 
 FOLDER = Path(__file__).parent / "stand_ins"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from compatgate.canary.executors import process
-from compatgate.canary.executors.interface import Handle, Job, Status
+from compatgate.canary.executors.jobs import Handle, Job, Status
 from compatgate.canary.executors.process import ProcessExecutor
 from compatgate.canary.workload import Limits
 from compatgate.errors import BadInput, Conflict, NotFound
@@ -44,7 +44,7 @@ def _start(process: ProcessExecutor, job: Job) -> Handle:
 def _alive(run: str) -> list[int]:
     """Processes of a run; the launcher takes a moment to go after it has said the end."""
     deadline = time.monotonic() + 2
-    while (found := process._marked(f"{run}/")) and time.monotonic() < deadline:
+    while (found := process._find_marked(f"{run}/")) and time.monotonic() < deadline:
         time.sleep(0.02)
     return found
 
@@ -175,7 +175,7 @@ def test_a_worker_or_launcher_that_is_killed_leaves_nothing(
 _WORKER = """
 import sys, time
 from pathlib import Path
-from compatgate.canary.executors.interface import Job
+from compatgate.canary.executors.jobs import Job
 from compatgate.canary.executors.process import ProcessExecutor
 from compatgate.canary.hosts import Host
 from compatgate.canary.workload import ImageSpec, Workload

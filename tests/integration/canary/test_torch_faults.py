@@ -11,7 +11,7 @@ from canary_programs import failed, torch_python
 
 from compatgate.canary.protocol import read_report
 from compatgate.canary.run import Report
-from compatgate.canary.workloads.read import read_workload
+from compatgate.canary.workloads.manifest import read_workload
 from compatgate.resources import canary_dir
 
 TF32 = """

@@ -15,8 +15,8 @@ from canary_programs import torch_python
 from staging import until
 
 from compatgate.canary.protocol import read_report
-from compatgate.canary.workloads.lint import lint
-from compatgate.canary.workloads.read import read_workload
+from compatgate.canary.workloads.lint import lint_workloads
+from compatgate.canary.workloads.manifest import read_workload
 from compatgate.resources import canary_dir
 
 ROOT = Path(__file__).parents[3]
@@ -68,7 +68,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_lint_has_nothing_to_say_about_it(folder: Path) -> None:
-    assert lint(folder.parent) == ([folder], [])
+    assert lint_workloads(folder.parent) == ([folder], [])
 
 
 def test_without_a_gpu_it_reports_all_that_it_promises(folder: Path) -> None:

@@ -165,11 +165,11 @@ def test_without_files_the_samples_beside_every_workload_are_proposed(
     monkeypatch.setenv("COMPATGATE_WORKLOADS", str(own))
     from compatgate.service.runs import service as catalogue
 
-    catalogue.library.cache_clear()
+    catalogue.load_library.cache_clear()
     try:
         status, out, err = cli("baselines", "import", database=fresh(tmp_path))
     finally:
-        catalogue.library.cache_clear()
+        catalogue.load_library.cache_clear()
     assert (status, "proposed 1: hash-time of hello-cpu@" in out) == (0, True), err
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compatgate.cli.main import main
-from compatgate.kit.database import schema
+from compatgate.kit.database import tables
 from compatgate.kit.database.database import ENVIRONMENT
 from compatgate.resources import matrix_dir
 
@@ -179,9 +179,9 @@ def test_the_database_is_made_upgraded_and_named(run: Run, tmp_path: Path) -> No
     status, out, _ = run("db", "status")
     assert (status, "does not exist; create it with compatgate db upgrade" in out) == (1, True)
     assert not path.exists()
-    assert f"empty -> {schema.expected()}" in run("db", "upgrade")[1]
+    assert f"empty -> {tables.expected_version()}" in run("db", "upgrade")[1]
     status, out, _ = run("db", "status", "--format", "json")
-    assert (status, json.loads(out)["schema"]) == (0, schema.expected())
+    assert (status, json.loads(out)["schema"]) == (0, tables.expected_version())
     other = tmp_path / "other.db"
     assert run("db", "upgrade", "--database", f"sqlite:///{other}")[0] == 0
     assert other.exists()

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from compatgate.errors import Unauthorized
-from compatgate.kit.cli.options import LONGEST_REASON, reason_of, user
+from compatgate.kit.cli.options import LONGEST_REASON, reason_of, user_name
 from compatgate.kit.database.database import ENVIRONMENT
 from compatgate.resources import matrix_dir
-from compatgate.service.cli.local import Local
-from compatgate.service.gate.deciding import Decider
+from compatgate.service.gate.decider import Decider
 from compatgate.service.gate.service import Gate
+from compatgate.service.local_gate import LocalClient
 from compatgate.service.matrix.service import MatrixService
 from compatgate.service.web.app import create_app
 from compatgate.service.web.call import Settings
@@ -41,8 +41,8 @@ def run(command: Run, monkeypatch: pytest.MonkeyPatch, database: str) -> Run:
 
 
 @pytest.fixture
-def local(database: str) -> Iterator[Local]:
-    with Local.open(database, make=True) as opened:
+def local(database: str) -> Iterator[LocalClient]:
+    with LocalClient.open(database, make=True) as opened:
         yield opened
 
 
@@ -50,7 +50,7 @@ def bearer(secret: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {secret}"}
 
 
-def test_the_application_opens_to_the_secret_of_its_process_alone(local: Local) -> None:
+def test_the_application_opens_to_the_secret_of_its_process_alone(local: LocalClient) -> None:
     asking = create_app(local.gate, Settings()).test_client()
     own: Any = local.gate.tokens
     assert asking.get(TOKENS).status_code == 401
@@ -61,7 +61,7 @@ def test_the_application_opens_to_the_secret_of_its_process_alone(local: Local) 
 
 
 def test_a_server_of_the_same_database_does_not_know_that_secret(
-    local: Local, database: str
+    local: LocalClient, database: str
 ) -> None:
     own: Any = local.gate.tokens
     served = Gate.open(database)
@@ -71,9 +71,9 @@ def test_a_server_of_the_same_database_does_not_know_that_secret(
     served.close()
 
 
-def test_two_processes_draw_two_secrets(local: Local, database: str) -> None:
+def test_two_processes_draw_two_secrets(local: LocalClient, database: str) -> None:
     first: Any = local.gate.tokens
-    with Local.open(database) as other:
+    with LocalClient.open(database) as other:
         second: Any = other.gate.tokens
         assert first.own != second.own
 
@@ -81,7 +81,7 @@ def test_two_processes_draw_two_secrets(local: Local, database: str) -> None:
 def test_a_decision_says_that_the_command_line_asked(run: Run) -> None:
     assert run("check", "--target", "prod-a100", "--stack", "cuda=12.4")[0] in (0, 1, 3)
     (row,) = json.loads(run("audit", "decisions", "--format", "json")[1])
-    assert (row["asked_by"], row["source"]) == (f"cli:{user()}", "cli")
+    assert (row["asked_by"], row["source"]) == (f"cli:{user_name()}", "cli")
 
 
 def test_a_change_is_its_authors_and_a_token_the_command_lines(run: Run) -> None:
@@ -89,7 +89,7 @@ def test_a_change_is_its_authors_and_a_token_the_command_lines(run: Run) -> None
     assert run(*asked)[0] == 0
     newest = json.loads(run("matrix", "log", "--limit", "1", "--format", "json")[1])[0]
     assert (newest["author"], newest["reason"]) == ("Ada L.", "gone")
-    assert json.loads(run("matrix", "log", "1", "--format", "json")[1])["author"] == user()
+    assert json.loads(run("matrix", "log", "1", "--format", "json")[1])["author"] == user_name()
     made = run("token", "create", "--name", "ci", "--scope", "read", "--format", "json")
     assert json.loads(made[1])["created_by"] == "command line"
     assert run("token", "revoke", "ci")[0] == 0

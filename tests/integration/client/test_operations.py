@@ -11,16 +11,15 @@ import pytest
 from client_drafts import draft
 
 from compatgate.client import AsyncClient, Client
-from compatgate.client.operation import Listing, Operation, Reading
 from compatgate.client.operations import Operations
-from compatgate.client.request import Request
+from compatgate.client.request import Listing, Operation, Request, TextStream
 from compatgate.service.web.openapi import Schemas
 
 Described = tuple[str, str, dict[str, Any]]
 METHODS = {
     name: found
     for name, found in vars(Operations).items()
-    if isinstance(found, Operation | Listing | Reading)
+    if isinstance(found, Operation | Listing | TextStream)
 }
 OWN = {"reason", "if_match"}
 """Arguments of changes, which are members of the body, query parameters or headers."""

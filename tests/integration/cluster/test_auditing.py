@@ -301,7 +301,7 @@ def test_annotations_that_mean_nothing_are_errors_of_that_pod_alone(
 def test_large_reports_keep_the_worst_and_count_the_rest(
     run: Run, node: Add, pod: Add, objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policy_reports, "MOST_RESULTS", 3)
+    monkeypatch.setattr(policy_reports, "MAX_RESULTS", 3)
     node("a1")
     for number in range(5):
         pod(f"fine{number}")

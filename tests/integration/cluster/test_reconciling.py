@@ -8,7 +8,7 @@ from typing import Any
 
 from api_objects import Fault, Objects
 
-from compatgate.service.cluster.labels import LABEL, SET, TAINT
+from compatgate.service.cluster.labels import LABEL, SET_ANNOTATION, TAINT
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 
@@ -50,7 +50,7 @@ def test_nodes_are_labelled_and_those_not_blessed_tainted(
     assert taints(objects, "a2") == [("nvidia.com/gpu", ""), (TAINT, "550.54.15")]
     assert taints(objects, "a1") == taints(objects, "a3") == [("nvidia.com/gpu", "")]
     assert objects.get("nodes", "a2")["metadata"]["annotations"] == {
-        "a": "b", SET: "label=not-blessed taint=550.54.15",
+        "a": "b", SET_ANNOTATION: "label=not-blessed taint=550.54.15",
     }  # fmt: skip
 
 

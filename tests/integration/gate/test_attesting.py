@@ -8,7 +8,7 @@ import pytest
 from attest_keys import payload_of, signer_of
 
 from compatgate.errors import Conflict, NotFound
-from compatgate.service.attestations.service import Attestations, Signing
+from compatgate.service.attestations.service import Attestations, SigningOptions
 from compatgate.service.gate.service import Gate
 
 QUESTION = {
@@ -20,7 +20,7 @@ QUESTION = {
 @pytest.fixture
 def attestations(stocked: Gate) -> Attestations:
     signer = signer_of()
-    return Attestations(stocked.database, Signing(lambda: signer, (signer.public_key,)))
+    return Attestations(stocked.database, SigningOptions(lambda: signer, (signer.public_key,)))
 
 
 def predicate(attestations: Attestations, verdict_id: str) -> dict[str, Any]:

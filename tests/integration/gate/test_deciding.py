@@ -12,10 +12,10 @@ import pytest
 
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit import clock
-from compatgate.kit.database import schema
-from compatgate.service.gate.bundle import open_bundle
-from compatgate.service.gate.deciding import decide
+from compatgate.kit.database import tables
+from compatgate.service.gate.decider import decide
 from compatgate.service.gate.service import Gate
+from compatgate.service.gate.snapshot import open_bundle
 from compatgate.service.matrix.service import Authorship
 
 Body = Callable[..., dict[str, Any]]
@@ -156,8 +156,8 @@ def test_the_latest_revision_is_asked_for_at_most_four_times_a_second(
     from compatgate.service.matrix import revisions
 
     calls = []
-    real = revisions.latest
-    monkeypatch.setattr(revisions, "latest", lambda s: calls.append(1) or real(s))
+    real = revisions.latest_revision
+    monkeypatch.setattr(revisions, "latest_revision", lambda s: calls.append(1) or real(s))
     began = clock.now()
     while clock.now() - began < timedelta(seconds=0.4):
         stocked.snapshot()
@@ -250,7 +250,7 @@ def test_readiness_says_what_deciding_rests_on(stocked: Gate) -> None:
     ready = stocked.check_ready()
     assert (ready["revision"], ready["targets"], ready["unusable_targets"]) == (1, 4, {})
     assert ready["facts"].startswith("sha256:")
-    assert ready["schema"] == schema.expected()
+    assert ready["schema"] == tables.expected_version()
 
 
 def test_strictness_about_entries_is_stored_exported_and_bundled(

@@ -11,8 +11,8 @@ from compatgate.documents.sources import Source, read_paths
 from compatgate.documents.text import to_json, to_yaml
 from compatgate.errors import Conflict, ManyProblems
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.bundle import open_bundle
 from compatgate.service.gate.service import Gate
+from compatgate.service.gate.snapshot import open_bundle
 from compatgate.service.matrix.service import Authorship
 
 Files = Callable[[str], list[Source]]
@@ -112,7 +112,7 @@ def test_files_may_name_stored_targets(stocked: Gate, by: Authorship, source: Fi
 def test_a_target_that_is_deleted_while_files_are_read_is_a_conflict(
     stocked: Gate, by: Authorship, source: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from compatgate.service.matrix.files import read
+    from compatgate.service.matrix.revisions import read_files
 
     text = (
         "{apiVersion: compatgate.dev/v1, kind: Entry, metadata: {name: new}, spec: "
@@ -122,11 +122,11 @@ def test_a_target_that_is_deleted_while_files_are_read_is_a_conflict(
     stocked.matrix.create("Target", {"metadata": {"name": "lonely"}, "spec": spec}, by)
 
     def read_then_delete(*args: Any) -> Any:
-        documents = read(*args)
+        documents = read_files(*args)
         stocked.matrix.delete("Target", "lonely", by)
         return documents
 
-    monkeypatch.setattr("compatgate.service.matrix.files.read", read_then_delete)
+    monkeypatch.setattr("compatgate.service.matrix.revisions.read_files", read_then_delete)
     with pytest.raises(
         Conflict, match="Entry new names the target 'lonely', which was deleted meanwhile"
     ):
@@ -160,7 +160,7 @@ def test_a_bundle_of_a_revision_says_what_the_gate_said_then(stocked: Gate, by: 
     assert stocked.export_bundle(revision=1) == first
     assert stocked.export_bundle() != first
     from compatgate.kit.clock import now
-    from compatgate.service.gate.deciding import decide
+    from compatgate.service.gate.decider import decide
 
     assert decide(question, open_bundle(first, "b").snapshot(), now()).id == verdict.id
 

@@ -12,9 +12,9 @@ from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
+from compatgate.service.nodes.comparison import NodeView
 from compatgate.service.nodes.drift import drift_groups
 from compatgate.service.nodes.schemas import Report
-from compatgate.service.nodes.standing import NodeView
 
 A100 = {
     "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",

@@ -17,7 +17,7 @@ from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.models import Waiver
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.waivers.service import ended
+from compatgate.service.waivers.service import end_document
 
 POOLS = [{"name": "a", "gpu": "A100-SXM4-80GB", "driver": "580.95.05"}]
 
@@ -191,6 +191,6 @@ def test_a_waiver_of_an_older_version_stays_valid_and_is_exported_so_that_it_imp
 def test_a_waiver_of_an_older_version_can_be_ended(stocked: Gate, by: Authorship) -> None:
     store_as_before(stocked, by, match=None, expires=day(900))
     body = stocked.matrix.get("Waiver", "w").document
-    assert ended(body, clock.today())["spec"]["expires"] == day(-1)
-    done = stocked.matrix.change("Waiver", "w", ended(body, clock.today()), by)
+    assert end_document(body, clock.today())["spec"]["expires"] == day(-1)
+    done = stocked.matrix.change("Waiver", "w", end_document(body, clock.today()), by)
     assert done.document["spec"]["match"] == {"everything": True}

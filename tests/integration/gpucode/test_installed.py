@@ -13,8 +13,8 @@ from installed import SITE, install, unpack
 from compatgate.catalog import load_facts
 from compatgate.core.facts.records import Record
 from compatgate.discovery.local import inspect_path
-from compatgate.discovery.wheels.measure import MeasureOptions, measure_path, toolkits_of_ptx
-from compatgate.discovery.wheels.names import is_tied
+from compatgate.discovery.wheels.measure import MeasureOptions, list_ptx_toolkits, measure_path
+from compatgate.discovery.wheels.names import uses_gpu_libraries
 
 ARCHES = ("-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=[sm_90,compute_90]")
 
@@ -68,9 +68,9 @@ def test_an_installed_wheel_is_measured_as_the_wheel_is(wheel, pip, facts, tmp_p
     stack = inspect_path(str(tmp_path), facts.arch, facts.packages).stack
     measured = stack["measured"]["torchvision"]
     found = msgspec.convert({"package": "torchvision", "version": "", **measured}, Record)
-    record = measure_path(str(path), MeasureOptions(toolkits=toolkits_of_ptx(facts.arch)))
+    record = measure_path(str(path), MeasureOptions(toolkits=list_ptx_toolkits(facts.arch)))
     assert (found.wheel, found.requires) == (record.wheel, record.requires)
-    tied = [one for one in record.libraries if is_tied(one)]
+    tied = [one for one in record.libraries if uses_gpu_libraries(one)]
     assert [one.path for one in found.libraries] == [one.path for one in tied]
     for ours, theirs in zip(found.libraries, tied, strict=True):
         assert ours == msgspec.structs.replace(theirs, opens=())

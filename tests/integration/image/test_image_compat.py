@@ -13,7 +13,7 @@ from compatgate.discovery.integrations.nfd_spec import ARTIFACT_TYPE, LAYER_TYPE
 from compatgate.discovery.registry.artifacts import (
     ArtifactLayer,
     Attachment,
-    attach,
+    attach_artifact,
     fetch_attachments,
     open_location,
 )
@@ -89,7 +89,7 @@ def test_the_newest_of_several_specs_counts(registry, capsys) -> None:
             text = f"version: v1alpha1\ncompatibilities: [{{rules: [{{name: of-{year}}}]}}]\n"
             made = {"org.opencontainers.image.created": f"{year}-01-01T00:00:00Z"}
             layer = ArtifactLayer(text.encode(), LAYER_TYPE)
-            attach(place, image.digest, ARTIFACT_TYPE, [layer], made)
+            attach_artifact(place, image.digest, ARTIFACT_TYPE, [layer], made)
     assert main(["image-compat", "pull", image.reference]) == 0
     assert "of-2026" in capsys.readouterr().out
 
@@ -137,6 +137,8 @@ def test_of_an_index_the_platforms_image_gets_it_and_the_index_where_asked(
 def test_an_artifact_that_is_no_spec_is_an_error_of_one_line(registry, capsys) -> None:
     image = registry.push(env=ENV)
     with open_location(image.reference) as place:
-        attach(place, image.digest, ARTIFACT_TYPE, [ArtifactLayer(b"\xff\xfe{", LAYER_TYPE)], {})
+        attach_artifact(
+            place, image.digest, ARTIFACT_TYPE, [ArtifactLayer(b"\xff\xfe{", LAYER_TYPE)], {}
+        )
     assert main(["image-compat", "check", image.reference, *POOL]) == 2
     assert capsys.readouterr().err.count("\n") == 1

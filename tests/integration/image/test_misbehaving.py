@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from compatgate.discovery.registry.limits import Limits
-from compatgate.errors import Damaged, TooLarge, Unavailable
+from compatgate.errors import DamagedContent, RequestTooLarge, Unavailable
 
 GZIP = "application/vnd.oci.image.layer.v1.tar+gzip"
 FILES = {"usr/lib/libcudnn.so.9.1.0": b"\x7fELF" + bytes(range(256)) * 400}
@@ -42,7 +42,9 @@ def test_a_truncated_blob_is_damaged(fake, refused, layer) -> None:
         request.close_connection = True
 
     fake.answers[f"/v2/app/blobs/{whole.digest}"] = cut
-    error = refused(reference, (Damaged, Unavailable), "ends after|does not answer|end early")
+    error = refused(
+        reference, (DamagedContent, Unavailable), "ends after|does not answer|end early"
+    )
     assert error.exit_code == 3
 
 
@@ -50,14 +52,14 @@ def test_a_blob_that_is_shorter_than_its_descriptor_is_damaged(fake, refused, la
     whole = layer(FILES, "none")
     reference = fake.image(whole)
     fake.serve(f"/v2/app/blobs/{whole.digest}", whole.data[:-1024])
-    refused(reference, Damaged, f"ends after {whole.size - 1024} of {whole.size} bytes")
+    refused(reference, DamagedContent, f"ends after {whole.size - 1024} of {whole.size} bytes")
 
 
 def test_a_blob_that_is_longer_than_its_descriptor_is_damaged(fake, refused, layer) -> None:
     whole = layer(FILES)
     reference = fake.image(whole)
     fake.serve(f"/v2/app/blobs/{whole.digest}", whole.data + b"more")
-    refused(reference, Damaged, f"has more than the {whole.size} bytes")
+    refused(reference, DamagedContent, f"has more than the {whole.size} bytes")
 
 
 def test_a_blob_with_another_digest_is_damaged(fake, refused, layer) -> None:
@@ -65,21 +67,21 @@ def test_a_blob_with_another_digest_is_damaged(fake, refused, layer) -> None:
     padded = other.data + bytes(whole.size - other.size)
     reference = fake.image(whole)
     fake.serve(f"/v2/app/blobs/{whole.digest}", padded)
-    refused(reference, Damaged, f"blob {whole.digest} has the digest sha256:")
+    refused(reference, DamagedContent, f"blob {whole.digest} has the digest sha256:")
 
 
 def test_a_config_with_another_digest_is_damaged(fake, refused) -> None:
     reference = fake.image(env={"CUDA_VERSION": "12.4.1"})
     path = next(p for p in fake.answers if "/blobs/" in p)
     fake.serve(path, b"{}")
-    refused(reference, Damaged, "ends after 2 of")
+    refused(reference, DamagedContent, "ends after 2 of")
 
 
 def test_a_manifest_with_another_digest_is_damaged(fake, refused) -> None:
     reference = fake.image()
     digest = next(p for p in fake.answers if "manifests/sha256" in p).rpartition("/")[2]
     fake.serve(f"/v2/app/manifests/{digest}", b'{"schemaVersion": 2}')
-    refused(f"{reference[:-2]}@{digest}", Damaged, "should have the digest")
+    refused(f"{reference[:-2]}@{digest}", DamagedContent, "should have the digest")
 
 
 def test_a_redirect_loop_ends(fake, refused) -> None:
@@ -184,16 +186,16 @@ def test_a_registry_that_does_not_answer_is_unavailable(refused) -> None:
 def test_a_layer_that_decompresses_without_end_is_refused(fake, refused, blob, compress) -> None:
     bomb = b"".join([compress(bytes(2**24))] * 64)
     limits = Limits(ratio_from=2**28)
-    refused(fake.image(blob(bomb, GZIP)), TooLarge, "a decompression bomb", limits=limits)
+    refused(fake.image(blob(bomb, GZIP)), RequestTooLarge, "a decompression bomb", limits=limits)
     limits = Limits(unpacked=2**28)
-    refused(fake.image(blob(bomb, GZIP)), TooLarge, "decompress to more than", limits=limits)
+    refused(fake.image(blob(bomb, GZIP)), RequestTooLarge, "decompress to more than", limits=limits)
 
 
 def test_a_zstd_window_that_would_fill_the_memory_is_refused(fake, refused, blob) -> None:
     parameters = zstandard.ZstdCompressionParameters(window_log=30)
     writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     data = writer.compress(bytes(2**16)) + writer.flush()
-    refused(fake.image(blob(data, GZIP)), (TooLarge, Damaged), "window|zstd")
+    refused(fake.image(blob(data, GZIP)), (RequestTooLarge, DamagedContent), "window|zstd")
 
 
 @pytest.mark.parametrize(
@@ -207,12 +209,12 @@ def test_a_zstd_window_that_would_fill_the_memory_is_refused(fake, refused, blob
     ],
 )
 def test_a_layer_that_is_no_archive_is_damaged(fake, refused, blob, data, problem) -> None:
-    refused(fake.image(blob(data, GZIP)), Damaged, problem)
+    refused(fake.image(blob(data, GZIP)), DamagedContent, problem)
 
 
 def test_an_answer_that_is_no_manifest_is_damaged(fake, refused) -> None:
     fake.serve("/v2/app/manifests/1", b"<html>sign in</html>", "text/html")
-    refused(f"{fake.host}/app:1", Damaged, "cannot be read")
+    refused(f"{fake.host}/app:1", DamagedContent, "cannot be read")
 
 
 def test_a_busy_registry_is_asked_again(fake, read) -> None:

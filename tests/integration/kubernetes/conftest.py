@@ -13,8 +13,8 @@ from api_server import kubeconfig, serving
 from cluster_fake import NAMESPACE, Cluster
 
 from compatgate.canary.executors import kubernetes
-from compatgate.canary.executors.interface import Handle, Job, Status
-from compatgate.canary.executors.kubernetes import KubernetesExecutor, logs, view
+from compatgate.canary.executors.jobs import Handle, Job, Status
+from compatgate.canary.executors.kubernetes import KubernetesExecutor, job_view
 from compatgate.canary.executors.kubernetes import cluster as cluster_module
 from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
@@ -52,10 +52,10 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "_PAUSES", (0.05, 0.1, 0.1))
-    monkeypatch.setattr(view, "_JOB_EVERY_S", 0.2)
-    monkeypatch.setattr(view, "_PAUSE_S", 0.1)
-    monkeypatch.setattr(logs, "_TICK_S", 0.1)
-    monkeypatch.setattr(logs, "_SLOW_S", 0.5)
+    monkeypatch.setattr(job_view, "_JOB_EVERY_S", 0.2)
+    monkeypatch.setattr(job_view, "_PAUSE_S", 0.1)
+    monkeypatch.setattr(job_view, "_TICK_S", 0.1)
+    monkeypatch.setattr(job_view, "_SLOW_S", 0.5)
     monkeypatch.setattr(kubernetes, "_POLL_S", 0.05)
 
 

@@ -9,17 +9,17 @@ import pytest
 from api_objects import Fault, Object
 from cluster_fake import Cluster
 
-from compatgate.canary.executors.interface import Job
+from compatgate.canary.executors.jobs import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor
 from compatgate.canary.executors.kubernetes.objects import (
-    config_map,
-    job_files,
-    job_object,
-    service_object,
+    make_config_map,
+    make_job,
+    make_service,
+    read_job_files,
 )
 from compatgate.canary.hosts import Toleration
-from compatgate.canary.protocol.lines import LOST
-from compatgate.errors import Conflict, Infrastructure
+from compatgate.canary.protocol.jsonl import LOST_LINE
+from compatgate.errors import Conflict, InfrastructureError
 
 from .conftest import go
 
@@ -69,7 +69,7 @@ def test_a_server_that_wants_minutes_is_left_to_another_attempt(
 ) -> None:
     cluster.faults = [Fault("POST", "/jobs", 429, headers={"Retry-After": "600"})]
     began = time.monotonic()
-    with pytest.raises(Infrastructure):
+    with pytest.raises(InfrastructureError):
         executor.start(executor.prepare(job(), lambda doing, share: None))
     assert time.monotonic() - began < 5
 
@@ -78,7 +78,7 @@ def test_a_server_that_stays_broken_is_left_to_another_attempt(
     executor: KubernetesExecutor, cluster: Cluster, job: Make
 ) -> None:
     cluster.faults = [Fault("POST", "/jobs", 500, "etcdserver: request timed out")] * 9
-    with pytest.raises(Infrastructure, match="etcdserver: request timed out"):
+    with pytest.raises(InfrastructureError, match="etcdserver: request timed out"):
         executor.start(executor.prepare(job(), lambda doing, share: None))
 
 
@@ -103,11 +103,11 @@ def test_the_client_sends_what_was_built_and_nothing_else(
     files, service, sent = cluster.created
     start = sent["metadata"]["annotations"]["dev.compatgate.start"]
     made = prepared.job
-    packed_files = job_files(made)
+    packed_files = read_job_files(made)
     settings = executor._cluster.settings
-    assert sent == job_object(made, prepared.image, settings, packed_files, start)
-    assert files == config_map(made, packed_files)
-    assert service == service_object(made)
+    assert sent == make_job(made, prepared.image, settings, packed_files, start)
+    assert files == make_config_map(made, packed_files)
+    assert service == make_service(made)
 
 
 def test_a_second_start_of_a_job_is_a_conflict(
@@ -200,7 +200,7 @@ def test_lines_that_the_node_has_thrown_away_are_said_to_be_lost(
 
     cluster.faults = [Fault("GET", "/log", cut=2)]
     cluster.on_job = play
-    assert go(executor, job()).output == b"one\ntwo\n" + LOST + b"four\n"
+    assert go(executor, job()).output == b"one\ntwo\n" + LOST_LINE + b"four\n"
 
 
 def test_a_long_line_and_bytes_that_are_no_text_come_as_they_are(

@@ -11,9 +11,9 @@ from cluster_fake import NAMESPACE, Cluster
 from cluster_script import disrupted, ends, prints, runs, script
 
 from compatgate.canary.executors import kubernetes
-from compatgate.canary.executors.interface import Job
-from compatgate.canary.executors.kubernetes import KubernetesExecutor, view
-from compatgate.errors import Infrastructure
+from compatgate.canary.executors.jobs import Job
+from compatgate.canary.executors.kubernetes import KubernetesExecutor, job_view
+from compatgate.errors import InfrastructureError
 
 from .conftest import go
 
@@ -49,7 +49,7 @@ def test_a_pod_that_hangs_on_a_living_node_is_not_forced_away(
     monkeypatch.setattr(kubernetes, "_PATIENCE_S", 1.0)
     cluster.on_job = script(runs, Cluster.terminate)
     ran = go(executor, job())
-    with pytest.raises(Infrastructure, match=r"did not remove pod cg-made-0-1-"):
+    with pytest.raises(InfrastructureError, match=r"did not remove pod cg-made-0-1-"):
         executor.clean(ran.handle.run)
 
 
@@ -118,8 +118,8 @@ def test_silence_of_the_cluster_is_borne_for_a_while(
     executor._cluster.close()
     monkeypatch.setattr(executor._cluster, "_connect", _refuses)
     assert executor.status(handle).state == "running"
-    monkeypatch.setattr(view, "PATIENCE_S", -1.0)
-    with pytest.raises(Infrastructure, match="does not answer"):
+    monkeypatch.setattr(job_view, "PATIENCE_S", -1.0)
+    with pytest.raises(InfrastructureError, match="does not answer"):
         executor.status(handle)
     monkeypatch.undo()
 

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from compatgate.canary.executors.interface import Job
+from compatgate.canary.executors.jobs import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor
 from compatgate.canary.workload import ImageSpec
-from compatgate.errors import BadInput, Infrastructure, NotFound
+from compatgate.errors import BadInput, InfrastructureError, NotFound
 
 from .conftest import DIGEST
 
@@ -74,5 +74,5 @@ def test_a_tag_that_is_not_there_is_named(
 def test_a_registry_that_is_away_is_worth_another_attempt(
     executor: KubernetesExecutor, job: Make
 ) -> None:
-    with pytest.raises(Infrastructure):
+    with pytest.raises(InfrastructureError):
         _image(executor, msgspec.structs.replace(job(), image="127.0.0.1:9/team/app:1"))

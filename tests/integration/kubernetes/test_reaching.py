@@ -11,10 +11,10 @@ from api_objects import Fault
 from api_server import kubeconfig
 from cluster_fake import Cluster
 
-from compatgate.canary.executors.interface import Job
+from compatgate.canary.executors.jobs import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor
 from compatgate.canary.hosts import Host, Kubernetes
-from compatgate.errors import BadInput, Forbidden, Infrastructure, NotFound
+from compatgate.errors import BadInput, Forbidden, InfrastructureError, NotFound
 
 Make = Callable[..., Job]
 
@@ -24,7 +24,7 @@ Make = Callable[..., Job]
     [
         (403, 'jobs.batch is forbidden: User "w" cannot create', Forbidden, "k8s manifests"),
         (403, 'admission webhook "x" denied the request: no', Forbidden, "does not admit the job"),
-        (403, "exceeded quota: gpus, requested: 1, used: 8", Infrastructure, "has no room"),
+        (403, "exceeded quota: gpus, requested: 1, used: 8", InfrastructureError, "has no room"),
         (422, "spec.template: Invalid value", BadInput, "Invalid value"),
     ],
 )
@@ -50,7 +50,7 @@ def test_credentials_that_expired_are_read_anew(
     cluster.faults = [Fault("POST", "/jobs", 401, "Unauthorized")]
     executor.start(executor.prepare(job(), lambda doing, share: None))
     cluster.faults = [Fault("GET", "/jobs", 401, "Unauthorized")] * 9
-    with pytest.raises(Infrastructure, match="does not accept the worker's credentials"):
+    with pytest.raises(InfrastructureError, match="does not accept the worker's credentials"):
         executor.left()
 
 
@@ -67,9 +67,9 @@ def test_a_cluster_that_nobody_answers_for_is_worth_another_attempt(
 ) -> None:
     (tmp_path / "other").mkdir()
     executor = on(kubeconfig=kubeconfig(tmp_path / "other", "http://127.0.0.1:9"))
-    with pytest.raises(Infrastructure, match="does not answer"):
+    with pytest.raises(InfrastructureError, match="does not answer"):
         executor.start(executor.prepare(job(), lambda doing, share: None))
-    with pytest.raises(Infrastructure):
+    with pytest.raises(InfrastructureError):
         executor.clean("run_1")
 
 

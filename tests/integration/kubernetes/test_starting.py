@@ -9,9 +9,9 @@ import pytest
 from cluster_fake import NAMESPACE, Cluster
 from cluster_script import ends, prints, runs, script, waits
 
-from compatgate.canary.executors.interface import Job
+from compatgate.canary.executors.jobs import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor, status
-from compatgate.errors import BadInput, CompatgateError, Infrastructure, NotFound
+from compatgate.errors import BadInput, CompatgateError, InfrastructureError, NotFound
 
 from .conftest import go
 
@@ -48,7 +48,7 @@ def test_a_job_that_no_node_ever_takes_ends_with_the_reason(
         go(executor, job())
     assert "Unschedulable: no" in caught.value.detail
     assert "node_selector" in caught.value.hint
-    assert not isinstance(caught.value, Infrastructure)
+    assert not isinstance(caught.value, InfrastructureError)
 
 
 def test_a_job_waits_until_its_queue_admits_it(
@@ -85,7 +85,7 @@ def test_a_registry_that_is_away_is_worth_another_attempt(
 ) -> None:
     monkeypatch.setattr(status, "PULL_GRACE_S", 0.3)
     cluster.on_job = script(waits("ErrImagePull", "dial tcp 10.0.0.1:443: i/o timeout"))
-    with pytest.raises(Infrastructure, match="i/o timeout"):
+    with pytest.raises(InfrastructureError, match="i/o timeout"):
         go(executor, job())
 
 
@@ -120,4 +120,4 @@ def test_a_container_that_cannot_start_says_what_it_lacks(
     with pytest.raises(CompatgateError) as caught:
         go(executor, job())
     assert expected in caught.value.problem
-    assert not isinstance(caught.value, Infrastructure)
+    assert not isinstance(caught.value, InfrastructureError)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from slurm_cluster import Cluster, cluster, missing
 
-from compatgate.canary.executors.interface import Handle, Job, Status
+from compatgate.canary.executors.jobs import Handle, Job, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
 from compatgate.canary.hosts import Host, Slurm
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload

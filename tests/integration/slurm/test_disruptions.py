@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from slurm_cluster import Cluster
 
-from compatgate.canary.executors.interface import Job, Status
+from compatgate.canary.executors.jobs import Job, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
-from compatgate.errors import Infrastructure
+from compatgate.errors import InfrastructureError
 
 Make = Callable[..., Job]
 Executors = Callable[..., SlurmExecutor]
@@ -163,9 +163,9 @@ def test_without_a_controller_nothing_is_handed_in_and_another_attempt_may(
     made = job("print('late')")
     prepared = on.prepare(made, lambda doing, share: None)
     whole.stop_controller()
-    with pytest.raises(Infrastructure, match=r"(?i)sbatch failed: .*contact slurm controller"):
+    with pytest.raises(InfrastructureError, match=r"(?i)sbatch failed: .*contact slurm controller"):
         on.start(prepared)
-    with pytest.raises(Infrastructure, match=r"(?i)squeue failed"):
+    with pytest.raises(InfrastructureError, match=r"(?i)squeue failed"):
         on.clean(made.run)
     whole.start_controller()
     whole.await_nodes()

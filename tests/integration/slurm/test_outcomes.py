@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from slurm_cluster import Cluster
 
-from compatgate.canary.executors.interface import Job, Status
+from compatgate.canary.executors.jobs import Job, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
-from compatgate.canary.protocol import reader_of
+from compatgate.canary.protocol import make_reader
 from compatgate.errors import BadInput, Conflict, NotFound
 
 Make = Callable[..., Job]
@@ -38,7 +38,7 @@ def test_a_program_runs_on_a_gpu_that_slurm_gave_it(
     assert started.to_the_end() == Status("exited", 0)
     assert b"log on standard error" in started.output
     assert b"GPUS 1 0" in started.output
-    reader = reader_of(started.job.workload)
+    reader = make_reader(started.job.workload)
     reader.feed(started.output)
     report = reader.report()
     assert report.problems == ()
@@ -110,7 +110,7 @@ def test_a_flood_of_output_is_bounded_and_seen_as_such(
     started = start(executor(), job(GOOD + program))
     assert started.to_the_end() == Status("exited", 0)
     assert len(started.output) < 3 << 20
-    reader = reader_of(started.job.workload)
+    reader = make_reader(started.job.workload)
     reader.feed(started.output)
     assert reader.report().truncated
 

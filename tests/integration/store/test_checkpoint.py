@@ -10,12 +10,11 @@ import pytest
 from sqlalchemy import text
 
 from compatgate.kit import clock
-from compatgate.kit.database import schema
-from compatgate.kit.database import sqlite as database_file
-from compatgate.kit.database.database import Database
-from compatgate.kit.database.sqlite import Checkpointer, WriterTurn
-from compatgate.service.gate.decision_writer import DecisionWriter
-from compatgate.service.gate.repository import NewDecision
+from compatgate.kit.database import database as database_file
+from compatgate.kit.database import tables
+from compatgate.kit.database.database import Checkpointer, Database, WriterTurn
+from compatgate.service.gate.decider import NewDecision
+from compatgate.service.gate.decision_log import DecisionWriter
 
 BODY = '{"id": "%s", "filler": "' + "x" * 2500 + '"}'
 BATCHES, EACH = 120, 16
@@ -24,7 +23,7 @@ BATCHES, EACH = 120, 16
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
     made = Database.open(str(tmp_path / "gate.db"))
-    schema.prepare(made)
+    tables.prepare_schema(made)
     yield made
     made.close()
 
@@ -67,7 +66,7 @@ def test_without_the_thread_the_writer_empties_a_log_that_grows_too_long(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Checkpointer, "wrote", lambda *_: None)
-    monkeypatch.setattr("compatgate.service.gate.decision_writer.LONGEST_LOG", 500)
+    monkeypatch.setattr("compatgate.service.gate.decision_log.MAX_LOG_PAGES", 500)
     writer = DecisionWriter(database)
     write(writer, WriterTurn(database), BATCHES)
     writer.close()

@@ -9,8 +9,13 @@ from sqlalchemy import insert
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.service import History
-from compatgate.service.gate.decision_summaries import DayRow, per_day, stopped_per_target
-from compatgate.service.gate.repository import Decision, Verdict
+from compatgate.service.gate.repository import (
+    DayRow,
+    Decision,
+    Verdict,
+    count_by_day,
+    count_stopped_by_target,
+)
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 ALLOWED, DENIED, STOPPED = ("pass", True), ("fail", False), ("unknown", False)
@@ -49,21 +54,23 @@ def test_each_day_counts_what_was_allowed_denied_and_not_decided(database: Datab
         (START + timedelta(days=3), DENIED, "dev"),
     )
     with database.reading() as session:
-        found = per_day(session, START)
+        found = count_by_day(session, START)
         assert found.complete
         assert found.days == (
             DayRow(date(2026, 11, 1), allowed=1, denied=1),
             DayRow(date(2026, 11, 2), allowed=1, undecided=1),
             DayRow(date(2026, 11, 4), denied=1),
         )
-        assert per_day(session, START, target="dev").days == (DayRow(date(2026, 11, 4), denied=1),)
-        assert per_day(session, START, target="nowhere").days == ()
+        assert count_by_day(session, START, target="dev").days == (
+            DayRow(date(2026, 11, 4), denied=1),
+        )
+        assert count_by_day(session, START, target="nowhere").days == ()
 
 
 def test_only_the_newest_are_counted_where_there_are_too_many(database: Database) -> None:
     _decide(database, *((START + timedelta(days=n), ALLOWED, "prod") for n in range(5)))
     with database.reading() as session:
-        found = per_day(session, START, most=2)
+        found = count_by_day(session, START, most=2)
     assert not found.complete
     assert [row.day.day for row in found.days] == [4, 5]
 
@@ -72,8 +79,8 @@ def test_what_was_stopped_is_counted_by_target(database: Database) -> None:
     made = [(START, DENIED, "prod"), (START, STOPPED, "prod"), (START, ALLOWED, "dev")]
     _decide(database, (START - timedelta(days=1), DENIED, "old"), *made, (START, DENIED, None))
     with database.reading() as session:
-        assert stopped_per_target(session, START) == {"prod": 2}
-        assert stopped_per_target(session, START + timedelta(days=1)) == {}
+        assert count_stopped_by_target(session, START) == {"prod": 2}
+        assert count_stopped_by_target(session, START + timedelta(days=1)) == {}
     assert History(database).stopped_per_target(7) == {}
 
 

@@ -198,7 +198,7 @@ def test_versions_since_a_revision_are_enough_to_catch_up(
     with gate.database.reading() as session:
         found = [
             (kind, name, document is None, number)
-            for kind, name, document, number in revisions.versions_since(session, 1)
+            for kind, name, document, number in revisions.read_versions_since(session, 1)
         ]
     assert found == [("Entry", "b", False, 2), ("Entry", "a", True, 3)]
 

@@ -14,7 +14,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from compatgate.documents.specs import decode
-from compatgate.kit.database import schema
+from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Base
 from compatgate.service.gate.service import Gate
@@ -23,57 +23,64 @@ from compatgate.service.matrix import revisions
 
 def test_models_and_migrations_say_the_same(database: Database) -> None:
     with database.writing() as session:
-        config = schema._config()
+        config = tables._config()
         config.attributes["connection"] = session.connection()
         config.stdout = io.StringIO()  # alembic keeps the stream of whoever imported it first
         command.check(config)
 
 
 def test_the_expected_version_is_the_newest_migration() -> None:
-    assert ScriptDirectory.from_config(schema._config()).get_current_head() == schema.expected()
+    assert (
+        ScriptDirectory.from_config(tables._config()).get_current_head()
+        == tables.expected_version()
+    )
 
 
 def test_migrating_up_and_down_leaves_nothing_behind(empty_url: str) -> None:
     database = Database.open(empty_url)
-    assert schema.current(database) is None
-    assert schema.migrate(database) == schema.expected()
+    assert tables.current_version(database) is None
+    assert tables.migrate_schema(database) == tables.expected_version()
     with database.reading() as session:
         assert set(Base.metadata.tables) <= set(inspect(session.connection()).get_table_names())
-    assert schema.migrate(database, "base") is None
+    assert tables.migrate_schema(database, "base") is None
     with database.reading() as session:
         assert inspect(session.connection()).get_table_names() == ["alembic_version"]
-    assert schema.migrate(database) == schema.expected()
+    assert tables.migrate_schema(database) == tables.expected_version()
     database.close()
 
 
 def test_migrating_what_is_current_changes_nothing(database: Database) -> None:
-    assert schema.migrate(database) == schema.migrate(database) == schema.expected()
+    assert (
+        tables.migrate_schema(database)
+        == tables.migrate_schema(database)
+        == tables.expected_version()
+    )
 
 
 def test_an_embedded_database_is_migrated_when_it_is_opened(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "er" / "gate.db"
     Gate.open(str(path), overlays=[]).close()
     database = Database.open(str(path))
-    assert schema.current(database) == schema.expected()
+    assert tables.current_version(database) == tables.expected_version()
     database.close()
 
 
 def test_an_older_database_keeps_what_it_holds(empty_url: str) -> None:
     database = Database.open(empty_url)
-    schema.migrate(database, "0001")
+    tables.migrate_schema(database, "0001")
     made = "INSERT INTO revisions VALUES (1, :at, 'someone', 'why', 'import', 1)"
     with database.writing() as session:
         session.execute(text(made), {"at": "2026-11-01T00:00:00.000000Z"})
     if database.is_sqlite:
-        schema.prepare(database)
+        tables.prepare_schema(database)
     else:
-        with pytest.raises(schema.SchemaMismatch, match="has schema 0001, needed"):
-            schema.prepare(database)
-        schema.migrate(database)
+        with pytest.raises(tables.SchemaMismatch, match="has schema 0001, needed"):
+            tables.prepare_schema(database)
+        tables.migrate_schema(database)
     with database.reading() as session:
         assert session.execute(text("SELECT author FROM revisions")).scalar() == "someone"
         assert session.execute(text("SELECT count(*) FROM runs")).scalar() == 0
-    assert schema.migrate(database, "0001") == "0001"
+    assert tables.migrate_schema(database, "0001") == "0001"
     database.close()
 
 
@@ -82,17 +89,17 @@ def test_a_shared_database_is_not_migrated_but_the_command_is_named(
 ) -> None:
     server = request.getfixturevalue("postgresql_server")
     database = Database.open(server)
-    with pytest.raises(schema.SchemaMismatch, match="compatgate db upgrade --database postgresql:"):
-        schema.prepare(database)
-    assert schema.current(database) is None
+    with pytest.raises(tables.SchemaMismatch, match="compatgate db upgrade --database postgresql:"):
+        tables.prepare_schema(database)
+    assert tables.current_version(database) is None
     database.close()
 
 
 def test_a_database_of_a_newer_program_is_refused(database: Database) -> None:
     with database.writing() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    for use in (schema.prepare, schema.migrate):
-        with pytest.raises(schema.SchemaMismatch, match="a newer compatgate wrote"):
+    for use in (tables.prepare_schema, tables.migrate_schema):
+        with pytest.raises(tables.SchemaMismatch, match="a newer compatgate wrote"):
             use(database)  # type: ignore[operator]
 
 
@@ -101,7 +108,7 @@ def test_processes_that_start_together_migrate_once(empty_url: str) -> None:
 
     def start() -> None:
         database = Database.open(empty_url)
-        results.append(schema.migrate(database))
+        results.append(tables.migrate_schema(database))
         database.close()
 
     threads = [threading.Thread(target=start) for _ in range(6)]
@@ -109,7 +116,7 @@ def test_processes_that_start_together_migrate_once(empty_url: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert results == [schema.expected()] * 6
+    assert results == [tables.expected_version()] * 6
 
 
 def test_an_sqlite_database_has_the_settings_that_the_log_relies_on(tmp_path: Path) -> None:
@@ -122,7 +129,7 @@ def test_an_sqlite_database_has_the_settings_that_the_log_relies_on(tmp_path: Pa
 
 def test_targets_that_exist_at_the_upgrade_audit_packages(empty_url: str) -> None:
     database = Database.open(empty_url)
-    schema.migrate(database, "0005")
+    tables.migrate_schema(database, "0005")
     pool = {"name": "a", "gpu": "L4", "driver": "580.65.06"}
     body = {
         "kind": "Target",
@@ -134,9 +141,11 @@ def test_targets_that_exist_at_the_upgrade_audit_packages(empty_url: str) -> Non
     with database.writing() as session:
         made = datetime(2026, 11, 1, tzinfo=UTC)
         edit = revisions.Edit(None, stored)
-        revisions.make(session, [edit], author="ada", reason="first", action="import", at=made)
+        revisions.make_revision(
+            session, [edit], author="ada", reason="first", action="import", at=made
+        )
         session.execute(text("UPDATE targets SET document = :old"), {"old": json.dumps(body)})
-    schema.migrate(database)
+    tables.migrate_schema(database)
     with database.reading() as session:
         target = decode("Target", session.execute(text("SELECT document FROM targets")).scalar())
         made_by = session.execute(text("SELECT author, reason FROM revisions WHERE number = 2"))
@@ -148,4 +157,4 @@ def test_targets_that_exist_at_the_upgrade_audit_packages(empty_url: str) -> Non
 
 def test_a_new_database_is_migrated_without_a_revision(database: Database) -> None:
     with database.reading() as session:
-        assert revisions.latest(session) == 0
+        assert revisions.latest_revision(session) == 0

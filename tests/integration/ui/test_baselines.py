@@ -11,7 +11,7 @@ from ui_runs import GPU
 
 from compatgate.canary.workloads import Library
 from compatgate.documents.sources import Source
-from compatgate.service.baselines.exchange import take_samples
+from compatgate.service.baselines.exchange import collect_samples
 
 
 def test_what_waits_for_approval_stands_on_top(kept_pages):
@@ -121,7 +121,7 @@ def test_a_version_of_another_gate_says_where_it_was_approved(run_pages, ran, ke
 def test_a_workload_shows_what_has_been_measured_of_it(run_pages, ran):
     client = run_pages()
     assert "None yet." in client.get("/ui/workloads/conv-forward").text
-    taken = take_samples(ran.gate.runs, ran.gate.facts, ran.ran(20))
+    taken = collect_samples(ran.gate.runs, ran.gate.facts, ran.ran(20))
     assert taken["refused"] == []
     (sample,) = taken["samples"]
     folder = ran.folder / "conv-forward" / "samples"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attest_keys import signer_of
 
-from compatgate.service.attestations.service import Signing
+from compatgate.service.attestations.service import SigningOptions
 from compatgate.service.web.app import create_app
 from compatgate.service.web.call import Settings
 
@@ -107,7 +107,9 @@ def test_a_gate_that_signs_leads_to_the_attestation(pages, stocked):
     path = f"/ui/verdicts/{_decide(stocked).id}"
     assert "/attestation" not in pages().get(path).text
     signer = signer_of()
-    settings = Settings(frozenset({"read"}), signing=Signing(lambda: signer, (signer.public_key,)))
+    settings = Settings(
+        frozenset({"read"}), signing=SigningOptions(lambda: signer, (signer.public_key,))
+    )
     client = create_app(stocked, settings).test_client()
     leads_to = client.get(path).text.partition('/attestation"')[0].rpartition('"')[2]
     assert client.get(f"{leads_to}/attestation").status_code == 200

@@ -54,7 +54,7 @@ def test_nodes_that_drifted_are_among_what_needs_attention(pages, stocked):
 
 
 def test_all_that_needs_attention_can_be_seen(kept_pages, kept, monkeypatch):
-    monkeypatch.setattr("compatgate.service.home.pages._SHOWN", 1)
+    monkeypatch.setattr("compatgate.service.home.pages._USUAL_NOTICES", 1)
     client = kept_pages()
     few, whole = client.get("/ui/").text, client.get("/ui/?all=yes").text
     assert 'href="/ui/?all=yes"' in few

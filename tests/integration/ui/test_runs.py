@@ -12,7 +12,7 @@ from ui_runs import HOSTILE, PASSED, QUEUED, SICK, SLOWER
 from compatgate.canary.judge.workload import judge_reports
 from compatgate.canary.run import Check, Device, Env, Metric, Report, StepResult
 from compatgate.canary.workload import MetricSpec
-from compatgate.service.runs.pruning import Ages, prune_database
+from compatgate.service.runs.pruning import PruneAges, prune_database
 from compatgate.service.runs.submission import Submission
 
 MARKUP = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
@@ -122,7 +122,7 @@ def test_a_log_that_was_removed_is_said_to_be(run_pages, ran):
     lease = ran.begin()
     ran.gate.runs.queue.write(lease, "conv-forward-0", b"first\n")
     ran.gate.runs.queue.finish(lease, "inconclusive", "the test ends", None)
-    prune_database(ran.gate.database, Ages(logs=timedelta(seconds=-1)), by="keeper")
+    prune_database(ran.gate.database, PruneAges(logs=timedelta(seconds=-1)), by="keeper")
     link = ran.gate.history.list_audit(action="prune.logs").items[0].seq
     text = run_pages().get(f"/ui/runs/{lease.run.id}").text
     assert (

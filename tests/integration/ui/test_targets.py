@@ -72,13 +72,13 @@ def test_evidence_says_what_still_counts(pages, stocked, by):
     from compatgate.core.matrix import Evidence
     from compatgate.core.versions import parse_version
     from compatgate.kit import clock
-    from compatgate.service.gate.snapshot import with_evidence
+    from compatgate.service.gate.snapshot import add_evidence
 
     run = Evidence(
         "run_7", "smoke", "A100-SXM4-80GB", parse_version("driver", "535.104.05"),
         {"torch": parse_version("torch", "2.4.1")}, "passed", int(clock.now().timestamp()) - 60,
     )  # fmt: skip
-    snapshot = with_evidence(stocked.snapshot(), [run], 1)
+    snapshot = add_evidence(stocked.snapshot(), [run], 1)
     stocked.snapshots.current = lambda: snapshot
     shown = pages().get("/ui/targets/prod-a100").text
     assert "/ui/runs/run_7" in shown

@@ -18,7 +18,7 @@ from image_blobs import distribution, layer_of
 from compatgate.errors import Unavailable
 from compatgate.kit.database.database import Database
 from compatgate.service.attestations.keys import signer_maker
-from compatgate.service.attestations.service import Attestations, Signing
+from compatgate.service.attestations.service import Attestations, SigningOptions
 
 TARGET = ("--target", "prod-a100")
 TORCH = {**distribution("torch", "2.4.1+cu124"), **distribution("nvidia-cudnn-cu12", "9.1.0.70")}
@@ -177,7 +177,7 @@ def test_a_token_that_does_not_open_is_said_to_be_unavailable(
         ("hsm:7?label=x", PIN),
     ):
         make, key = signer_maker(uri, public, {"COMPATGATE_SIGNING_SECRET": secret})
-        attestations = Attestations(database, Signing(make, (key,)))
+        attestations = Attestations(database, SigningOptions(make, (key,)))
         with pytest.raises(Unavailable):
             attestations._sign({"_type": "x"})
     database.close()

@@ -16,7 +16,7 @@ import yaml
 
 from compatgate.documents.sources import read_paths
 from compatgate.service.admission.kinds import parse_kinds
-from compatgate.service.admission.pods import GPU
+from compatgate.service.admission.pods import GPU_ANNOTATION
 from compatgate.service.admission.schemas import EXAMPLES
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "kubernetes.md"
@@ -77,7 +77,9 @@ def test_the_gate_refuses_the_pod_that_the_page_tries_it_with(server: Any) -> No
     said = re.search(r"^- `denied the request: \.\.\. (.*?)`", text, re.MULTILINE)
     annotations = dict(re.findall(r"--annotations (\S+?)=(\S+)", text))
     assert said is not None
-    assert set(annotations) == {GPU, "compatgate.dev/target"}, "else the cluster does not ask"
+    assert set(annotations) == {GPU_ANNOTATION, "compatgate.dev/target"}, (
+        "else the cluster does not ask"
+    )
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -57,5 +57,5 @@ def test_there_are_examples() -> None:
 
 def test_the_page_names_what_is_set_on_nodes() -> None:
     text = PAGE.read_text()
-    for name in (labels.LABEL, labels.TAINT, labels.SET, labels.EFFECT):
+    for name in (labels.LABEL, labels.TAINT, labels.SET_ANNOTATION, labels.EFFECT):
         assert name in text

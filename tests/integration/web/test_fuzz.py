@@ -13,7 +13,7 @@ from hypothesis.errors import Unsatisfiable
 from compatgate.canary.run import StepResult
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
-from compatgate.kit.database import schema as database_schema
+from compatgate.kit.database import tables as database_schema
 from compatgate.kit.database.database import Database
 from compatgate.resources import matrix_dir
 from compatgate.service.gate.service import Gate
@@ -35,7 +35,7 @@ DEPLOYING = [route.name for route in HOOKS if route.signed]
 def api(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Any]:
     """The API on a database with the example matrix."""
     database = Database.open(str(tmp_path_factory.mktemp("fuzz") / "gate.db"))
-    database_schema.prepare(database)
+    database_schema.prepare_schema(database)
     gate = Gate(database, facts)
     gate.matrix.import_documents(
         read_paths([matrix_dir() / "examples"]), Authorship("tester", "fuzz")

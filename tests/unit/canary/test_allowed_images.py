@@ -8,8 +8,8 @@ from compatgate.canary.allowed_images import (
     ENVIRONMENT,
     EVERY_IMAGE,
     AllowedImages,
-    allowed_images,
     parse_patterns,
+    read_allowed_images,
 )
 from compatgate.errors import BadInput
 
@@ -61,7 +61,7 @@ def test_a_pattern_allows(pattern: str, image: str) -> None:
 def test_what_no_pattern_names_is_refused_with_the_list_and_how_to_extend_it(
     pattern: str, image: str
 ) -> None:
-    allowed = allowed_images([pattern], "worker --image", otherwise=())
+    allowed = read_allowed_images([pattern], "worker --image", otherwise=())
     with pytest.raises(BadInput) as error:
         allowed.check(image)
     assert (error.value.field, error.value.value) == ("image", image)
@@ -93,7 +93,7 @@ def test_the_option_wins_over_the_environment_and_both_over_the_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def found(*texts: str) -> tuple[str, ...]:
-        return allowed_images(texts, "worker --image", otherwise=("*",)).patterns
+        return read_allowed_images(texts, "worker --image", otherwise=("*",)).patterns
 
     monkeypatch.delenv(ENVIRONMENT, raising=False)
     assert found() == ("*",)

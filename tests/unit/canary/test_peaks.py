@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.canary.peaks import Share, shares
+from compatgate.canary.peaks import Share, find_shares
 from compatgate.canary.run import Device, Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
 from compatgate.catalog import load_facts
@@ -21,7 +21,7 @@ H200 = Device("NVIDIA H200")
 
 def measured(*metrics: Metric, gpus: tuple[Device, ...] = (H200,)) -> dict[str, Share]:
     report = Report(Env("580.95.05", gpus), metrics)
-    return {one.metric: one for one in shares(SPECS, report, FACTS.gpus, FACTS.gpu_peaks)}
+    return {one.metric: one for one in find_shares(SPECS, report, FACTS.gpus, FACTS.gpu_peaks)}
 
 
 def test_the_median_is_held_against_the_peak_in_its_own_unit() -> None:
@@ -87,4 +87,4 @@ def test_a_peak_of_another_source_is_as_good() -> None:
     ours = FACTS.gpu_peaks.gpus["H200-SXM5"]
     peaks = Peaks({"H200-SXM5": GpuPeaks("H200-SXM5", ours.source, bf16=700.0)})
     report = Report(Env(gpus=(H200,)), (Metric("bf16", "TFLOP/s", (612.0,)),))
-    assert shares(SPECS, report, FACTS.gpus, peaks)[0].share == pytest.approx(0.874, abs=1e-3)
+    assert find_shares(SPECS, report, FACTS.gpus, peaks)[0].share == pytest.approx(0.874, abs=1e-3)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from compatgate.canary.hosts import MaintenanceWindow, in_maintenance
+from compatgate.canary.hosts import MaintenanceWindow, is_in_maintenance
 from compatgate.errors import BadInput
 
 
@@ -24,7 +24,7 @@ def at(text: str) -> datetime:
     ],
 )
 def test_hours_begin_with_their_start_and_end_before_their_end(moment: str, expected: bool) -> None:
-    assert in_maintenance([MaintenanceWindow("12:00", "14:00")], at(moment)) is expected
+    assert is_in_maintenance([MaintenanceWindow("12:00", "14:00")], at(moment)) is expected
 
 
 @pytest.mark.parametrize(
@@ -42,27 +42,28 @@ def test_hours_over_midnight_belong_to_the_day_on_which_they_begin(
     moment: str, expected: bool
 ) -> None:
     assert (
-        in_maintenance([MaintenanceWindow("22:00", "06:00", days=("fri",))], at(moment)) is expected
+        is_in_maintenance([MaintenanceWindow("22:00", "06:00", days=("fri",))], at(moment))
+        is expected
     )
 
 
 def test_hours_are_those_of_their_time_zone() -> None:
     evening = [MaintenanceWindow("18:00", "20:00", timezone="America/New_York")]
-    assert in_maintenance(evening, at("2026-11-20T23:30"))
-    assert not in_maintenance(evening, at("2026-11-20T18:30"))
+    assert is_in_maintenance(evening, at("2026-11-20T23:30"))
+    assert not is_in_maintenance(evening, at("2026-11-20T18:30"))
 
 
 def test_equal_times_are_the_whole_day() -> None:
-    assert in_maintenance([MaintenanceWindow("00:00", "00:00")], at("2026-11-20T03:00"))
-    assert not in_maintenance(
+    assert is_in_maintenance([MaintenanceWindow("00:00", "00:00")], at("2026-11-20T03:00"))
+    assert not is_in_maintenance(
         [MaintenanceWindow("00:00", "00:00", days=("sat",))], at("2026-11-20T03:00")
     )
 
 
 def test_one_of_several_is_enough() -> None:
     hours = [MaintenanceWindow("01:00", "02:00"), MaintenanceWindow("03:00", "04:00")]
-    assert in_maintenance(hours, at("2026-11-20T03:30"))
-    assert not in_maintenance([], at("2026-11-20T03:30"))
+    assert is_in_maintenance(hours, at("2026-11-20T03:30"))
+    assert not is_in_maintenance([], at("2026-11-20T03:30"))
 
 
 @pytest.mark.parametrize(
@@ -78,5 +79,5 @@ def test_one_of_several_is_enough() -> None:
 )
 def test_what_cannot_be_is_named(wrong: MaintenanceWindow, field: str) -> None:
     with pytest.raises(BadInput) as caught:
-        in_maintenance([wrong], at("2026-11-20T03:30"))
+        is_in_maintenance([wrong], at("2026-11-20T03:30"))
     assert caught.value.field == field

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from compatgate import resources
-from compatgate.catalog import schema, sources
+from compatgate.catalog import sources
 from compatgate.catalog.library import compile_all
 
 
@@ -40,7 +40,7 @@ def overlay(tmp_path: Path) -> Callable[..., str]:
 @pytest.fixture(scope="module")
 def schemas_asked_once() -> Iterator[None]:
     """Ask a schema about a document once: most documents are the same in all tests of a file."""
-    asked, said = schema.errors, dict[tuple[str, bytes, bool], list[Any]]()
+    asked, said = sources.schema_errors, dict[tuple[str, bytes, bool], list[Any]]()
 
     def errors(source: str, document: Any, *, partial: bool = False) -> list[Any]:
         key = source, msgspec.msgpack.encode(document), partial
@@ -49,7 +49,7 @@ def schemas_asked_once() -> Iterator[None]:
         return said[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "errors", errors)
+        patch.setattr(sources, "schema_errors", errors)
         yield
 
 

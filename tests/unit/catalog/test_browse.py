@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from compatgate.catalog import read_source, source_names
-from compatgate.catalog.browse import find, source_of
+from compatgate.catalog.browse import find_records, find_source
 from compatgate.errors import BadInput
 
 
 def names(source: str, wanted: str) -> list[str]:
-    found = find(source, read_source(source, []), wanted)
+    found = find_records(source, read_source(source, []), wanted)
     key = {"gpus": "name", "cuda_driver": "cuda"}.get(source, "version")
     return [str(record[key]) for records in found.values() for record in records]
 
@@ -26,7 +26,7 @@ def test_a_series_finds_its_releases() -> None:
 def test_one_field_of_a_key_is_enough() -> None:
     document = read_source("ngc_containers", [])
     for wanted, products in (("24.05", ["paddlepaddle", "mxnet"]), ("24.05 mxnet", ["mxnet"])):
-        found = find("ngc_containers", document, wanted)["containers"]
+        found = find_records("ngc_containers", document, wanted)["containers"]
         assert [record["product"] for record in found] == products
 
 
@@ -47,26 +47,26 @@ def test_an_unknown_record_names_the_nearest() -> None:
 
 
 def test_a_framework_names_its_file() -> None:
-    assert source_of("torch", source_names()) == "frameworks/torch"
-    assert source_of("pytorch", source_names()) == "frameworks/torch"
-    assert source_of("onnxruntime-gpu", source_names()) == "frameworks/onnxruntime-gpu"
-    assert source_of("gpus", source_names()) == "gpus"
+    assert find_source("torch", source_names()) == "frameworks/torch"
+    assert find_source("pytorch", source_names()) == "frameworks/torch"
+    assert find_source("onnxruntime-gpu", source_names()) == "frameworks/onnxruntime-gpu"
+    assert find_source("gpus", source_names()) == "gpus"
 
 
 def test_an_unknown_table_names_the_nearest() -> None:
     with pytest.raises(BadInput, match="did you mean gpus"):
-        source_of("gpu", source_names())
+        find_source("gpu", source_names())
     with pytest.raises(BadInput, match="one of components"):
-        source_of("zzzz", source_names())
+        find_source("zzzz", source_names())
 
 
 def test_peaks_are_found_by_the_gpu_as_gpus_are() -> None:
     peaks = read_source("gpu_peaks", [])
     for wanted in ("a100 sxm4 80gb", "A100-SXM4-80GB"):
-        assert [gpu["name"] for gpu in find("gpu_peaks", peaks, wanted)["gpus"]] == [
+        assert [gpu["name"] for gpu in find_records("gpu_peaks", peaks, wanted)["gpus"]] == [
             "A100-SXM4-80GB"
         ]
-    assert {gpu["name"] for gpu in find("gpu_peaks", peaks, "H200")["gpus"]} == {
+    assert {gpu["name"] for gpu in find_records("gpu_peaks", peaks, "H200")["gpus"]} == {
         "H200-SXM5",
         "H200-NVL",
     }

@@ -70,13 +70,13 @@ def test_a_value_that_is_not_a_version_is_named() -> None:
 
 
 def test_another_form_is_not_read(tmp_path: Path) -> None:
-    made = compiled.Compiled(compiled.SCHEMA + 1, "nccl", "code", {"nccl": "0"}, b"")
+    made = compiled.CompiledTable(compiled.SCHEMA + 1, "nccl", "code", {"nccl": "0"}, b"")
     compiled.write(str(tmp_path), "nccl.msgpack", made)
     assert compiled.read(str(tmp_path / "nccl.msgpack")) is None
 
 
 def test_half_a_file_is_not_read(tmp_path: Path) -> None:
-    made = compiled.Compiled(compiled.SCHEMA, "nccl", "code", {"nccl": "0"}, b"payload")
+    made = compiled.CompiledTable(compiled.SCHEMA, "nccl", "code", {"nccl": "0"}, b"payload")
     compiled.write(str(tmp_path), "nccl.msgpack", made)
     path = tmp_path / "nccl.msgpack"
     assert compiled.read(str(path)) == made

@@ -2,12 +2,12 @@
 
 import pytest
 
-from compatgate.catalog.browse import FieldChange, compare, differences, open_set
+from compatgate.catalog.browse import FieldChange, compare_sets, compare_values, open_set
 from compatgate.errors import BadInput
 
 
 def changes(overlay_path):
-    found = differences(open_set("shipped"), open_set(overlay_path))
+    found = compare_sets(open_set("shipped"), open_set(overlay_path))
     return [(c.facts, c.part, c.key, c.action, [f.path for f in c.fields]) for c in found]
 
 
@@ -48,7 +48,7 @@ def test_a_file_that_only_one_side_has_is_all_new(overlay):
 def test_named_parts_are_compared_by_name_and_others_as_a_whole():
     before = {"builds": [{"name": "a", "x": 1}, {"name": "b"}], "list": [1, 2]}
     after = {"builds": [{"name": "b", "y": 2}, {"name": "a", "x": 3}], "list": [2]}
-    assert list(compare(before, after)) == [
+    assert list(compare_values(before, after)) == [
         FieldChange("builds[a].x", 1, 3),
         FieldChange("builds[b].y", None, 2),
         FieldChange("list", [1, 2], [2]),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.catalog import load_facts, schema, sources
+from compatgate.catalog import load_facts, sources
 from compatgate.catalog.build.framework import framework
-from compatgate.catalog.verify import verify
+from compatgate.catalog.checks import verify
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "facts.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
@@ -26,7 +26,7 @@ def paths(overlay: Write) -> list[str]:
 def test_the_format_of_frameworks_is_as_on_the_page() -> None:
     (text,) = re.findall(r"```yaml title=[^\n]*\n(.*?)```", PAGE, re.DOTALL)
     document = sources.parse(text.encode(), "docs/reference/facts.md")
-    assert list(schema.errors("frameworks/torch", document)) == []
+    assert list(sources.schema_errors("frameworks/torch", document)) == []
     (build,) = framework(document).releases[0].builds
     assert build.pins["nccl"].source.title == "PyTorch previous-versions page"
     assert build.pins["cudnn"].source.confidence == "metadata"

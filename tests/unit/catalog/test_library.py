@@ -149,7 +149,9 @@ class TestInstalled:
         checkout = load_facts([]).digest
         monkeypatch.delenv(sources.ROOT)
         monkeypatch.setattr("compatgate.resources._PACKAGE", str(built.parent))
-        monkeypatch.setattr("compatgate.resources.packaged", lambda *p: str(built.joinpath(*p)))
+        monkeypatch.setattr(
+            "compatgate.resources.find_packaged", lambda *p: str(built.joinpath(*p))
+        )
         assert load_facts([]).digest == checkout
 
     def test_a_changed_source_is_refused(self, installed: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tables import read_table
 
+from compatgate.catalog import checks as checks_module
 from compatgate.catalog import records
 from compatgate.core.facts.records import Library, Record, TorchAbi
 from compatgate.errors import CatalogError
@@ -49,7 +50,7 @@ def test_what_was_written_is_read_again():
     records.write_package("gpu-pkg", [OLDER, RECORD])
     assert records.names() == ("gpu-pkg",)
     assert records.read_package("gpu-pkg") == (RECORD, OLDER)
-    assert list(records.problems()) == []
+    assert list(checks_module.find_problems()) == []
 
 
 def test_what_is_stated_stays_when_records_are_written(folder):
@@ -59,14 +60,14 @@ def test_what_is_stated_stays_when_records_are_written(folder):
     records.write_package("gpu-pkg", [RECORD])
     assert records.read_package("gpu-pkg") == (RECORD, OLDER)
     assert read_table(folder / "gpu-pkg.yaml")["statements"] == [stated]
-    assert list(records.problems()) == []
+    assert list(checks_module.find_problems()) == []
 
 
 def test_a_package_may_be_stated_alone(folder):
     stated = {"versions": "<13", "source": "setup.py", "confidence": "metadata", "date": "2026-11"}
     (folder / "gpu-pkg.yaml").write_text(records.to_yaml("gpu-pkg", [], [stated]))
     assert records.read_package("gpu-pkg") == ()
-    assert list(records.problems()) == []
+    assert list(checks_module.find_problems()) == []
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_a_package_may_be_stated_alone(folder):
 def test_a_statement_that_contradicts_itself_is_a_problem(wrong, check, folder):
     stated = {"versions": "<13", "source": "setup.py", "confidence": "metadata", "date": "2026-11"}
     (folder / "gpu-pkg.yaml").write_text(records.to_yaml("gpu-pkg", [], [stated | wrong]))
-    assert [problem.check for problem in records.problems()] == [check]
+    assert [problem.check for problem in checks_module.find_problems()] == [check]
 
 
 def test_a_record_of_another_wheel_stays_and_one_of_the_same_is_replaced():
@@ -118,7 +119,7 @@ def test_a_record_that_does_not_fit_is_found(folder, old, new, problem):
     text = path.read_text().replace("  requires_python:", "  verified: whole\n  requires_python:")
     assert old in text
     path.write_text(text.replace(old, new))
-    (found,) = records.problems()
+    (found,) = checks_module.find_problems()
     assert problem in found.message
     assert "packages/gpu-pkg" in found.subject
 

@@ -13,7 +13,7 @@ from compatgate.errors import CatalogError
 def test_a_checkout_uses_the_repositorys_files() -> None:
     root = Path(resources.__file__).parent.parent
     assert resources.matrix_dir() == root / "matrix"
-    assert resources.packaged("matrix") is None
+    assert resources.find_packaged("matrix") is None
 
 
 def test_an_installation_uses_its_own(installed: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from tables import read_table
 
-from compatgate.catalog.checks import Problem, all_checks
-from compatgate.catalog.verify import verify
+from compatgate.catalog.checks import Problem, all_checks, verify
 
 Write = Callable[..., str]
 pytestmark = pytest.mark.usefixtures("schemas_asked_once")

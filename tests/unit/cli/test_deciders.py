@@ -11,14 +11,14 @@ import pytest
 
 from compatgate.catalog import load_facts
 from compatgate.cli.main import main
-from compatgate.service.gate.bundle import FORMAT, Overlay, Payload, seal
+from compatgate.service.gate.snapshot import BUNDLE_FORMAT, Overlay, Payload, seal_bundle
 
 HEAVY = (
     *("sqlalchemy", "jsonschema", "alembic", "flask", "rich", "platformdirs", "httpx", "docker"),
     *(
         "compatgate.client",
-        "compatgate.service.cli.gate",
-        "compatgate.service.cli.local",
+        "compatgate.service.gate_client",
+        "compatgate.service.local_gate",
         "compatgate.kit.database",
     ),
 )
@@ -32,14 +32,14 @@ branches:
 def bundle(path: Path) -> str:
     """Write a bundle without targets, whose facts differ in one record."""
     payload = Payload(
-        format=FORMAT,
+        format=BUNDLE_FORMAT,
         revision=0,
         made_at="2026-11-21T12:00:00.000000Z",
         facts=load_facts([]).digest,
         overlays=(Overlay("branches.yaml", OVERLAY),),
         documents=(),
     )
-    path.write_bytes(seal(payload))
+    path.write_bytes(seal_bundle(payload))
     return str(path)
 
 

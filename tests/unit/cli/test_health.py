@@ -21,10 +21,10 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine with a quiet kernel log and no GPU; the file is its log."""
     log = tmp_path / "kmsg"
     log.write_text("6,1,1,-;Linux version 6.1\n")
-    real = kernel_log.read_host
-    monkeypatch.setattr(kernel_log, "read_host", lambda *a: real(*a, kmsg=str(log)))
+    real = kernel_log.read_kernel_log
+    monkeypatch.setattr(kernel_log, "read_kernel_log", lambda *a: real(*a, kmsg=str(log)))
     monkeypatch.setattr(package, "snapshot", lambda: None)
-    monkeypatch.setattr(module, "_loaded", lambda: None)
+    monkeypatch.setattr(module, "_loaded_driver", lambda: None)
     return log
 
 
@@ -37,7 +37,7 @@ def no_log(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise Unavailable("the log cannot be read (permission denied)", hint="run it as root")
 
-    monkeypatch.setattr(kernel_log, "read_host", refuse)
+    monkeypatch.setattr(kernel_log, "read_kernel_log", refuse)
 
 
 def test_a_quiet_machine_without_gpu_is_told_both(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compatgate.catalog import load_facts
-from compatgate.check.question import Asked, Question, read_changes, read_questions, read_stack
+from compatgate.check.question import Question, Questions, read_changes, read_questions, read_stack
 from compatgate.core.facts import Facts
 from compatgate.errors import BadInput
 
@@ -22,7 +22,7 @@ def ask(**options: Any) -> Question:
     return question
 
 
-def ask_all(**options: Any) -> Asked:
+def ask_all(**options: Any) -> Questions:
     """Every question that the command line would ask."""
     base: dict[str, Any] = {
         "target": None,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.kit.cli.terminal import escape_what_is_missing
+from compatgate.kit.cli.terminal import escape_unencodable
 
 CHECK = ("check", "--pool", "driver=550.54.15,gpu=L4", "--stack", "cuda=12.4,arch=sm_89")
 FULL = Path("/dev/full")
@@ -39,7 +39,7 @@ def test_what_an_encoding_lacks_is_escaped(tmp_path: Path) -> None:
 
 def test_escaped_json_is_the_same_json() -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
-    escape_what_is_missing(stream)
+    escape_unencodable(stream)
     said = {"reason": "\u2026 läuft \U0001f600"}
     print(json.dumps(said, ensure_ascii=False), file=stream, flush=True)
     assert json.loads(stream.buffer.getvalue().decode("latin-1")) == said  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.kit.cli.terminal import paint, printable, wants_colour, width_of, wrap
+from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour, width_of, wrap
 
 
 class Terminal(io.StringIO):
@@ -67,25 +67,25 @@ def test_paint_adds_codes_only_with_colour() -> None:
 @given(st.text(), st.integers(1, 60))
 def test_wrapping_keeps_every_word_in_order(text: str, width: int) -> None:
     lines = wrap(text, width)
-    assert " ".join(lines).split() == printable(" ".join(text.split())).split()
+    assert " ".join(lines).split() == strip_controls(" ".join(text.split())).split()
     assert lines
     assert all(len(line) <= width or " " not in line for line in lines)
 
 
 def test_characters_that_a_terminal_would_obey_are_replaced() -> None:
-    assert printable("\x1b[2Jgone\x07\n") == "\ufffd[2Jgone\ufffd\n"
-    assert printable("plain — text") == "plain — text"
+    assert strip_controls("\x1b[2Jgone\x07\n") == "\ufffd[2Jgone\ufffd\n"
+    assert strip_controls("plain — text") == "plain — text"
 
 
 @given(st.text(alphabet=":#[]ab \t\r\n\x85\u2028"), st.integers(4, 30))
 def test_the_runner_of_github_actions_finds_no_command_in_any_text(text: str, width: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GITHUB_ACTIONS", "true")
-        for shown in (printable(text), "\n".join(f"  {line}" for line in wrap(text, width))):
+        for shown in (strip_controls(text), "\n".join(f"  {line}" for line in wrap(text, width))):
             for line in shown.replace("\r", "\n").split("\n"):
                 assert not line.lstrip().startswith("::")
                 assert "##[" not in line
 
 
 def test_elsewhere_colons_and_hashes_stay_as_they_are() -> None:
-    assert printable("std::vector ::x ##[y]") == "std::vector ::x ##[y]"
+    assert strip_controls("std::vector ::x ##[y]") == "std::vector ::x ##[y]"

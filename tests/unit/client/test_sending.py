@@ -12,7 +12,7 @@ from compatgate import __version__
 from compatgate.client import AsyncClient, Client, Retries
 from compatgate.client.operations import Operations
 from compatgate.client.request import get
-from compatgate.errors import BadInput, NotFound, TimedOut, Unauthorized, Unavailable
+from compatgate.errors import BadInput, NotFound, RegistryTimeout, Unauthorized, Unavailable
 
 PROBLEM = (
     b'{"type": "https://compatgate.dev/problems/not-found", "title": "Not found", "status": 404,'
@@ -182,7 +182,7 @@ def test_a_silent_server_is_no_answer() -> None:
         silent.listen()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         client = Client(url, timeout=0.1, retries=0)
-        with client, pytest.raises(TimedOut, match="timed out"):
+        with client, pytest.raises(RegistryTimeout, match="timed out"):
             client.show_rule("CG101")
 
 

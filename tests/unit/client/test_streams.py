@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatgate.client import Client
-from compatgate.client.transport import LONGEST_LINE, Lines
-from compatgate.errors import Damaged, TooLarge, Unavailable
+from compatgate.client.transport import LONGEST_LINE, LineSplitter
+from compatgate.errors import DamagedContent, RequestTooLarge, Unavailable
 
 END = 'event: end\ndata: {"state": "passed", "reason": ""}\n\n'
 STATE = 'event: state\ndata: {"state": "running"}\n\n'
@@ -25,7 +25,7 @@ def told(*events: str, cut: bool = False) -> Told:
 
 @given(st.lists(st.binary(max_size=8)))
 def test_lines_are_the_same_however_they_are_cut(parts: list[bytes]) -> None:
-    lines = Lines()
+    lines = LineSplitter()
     found = [line for part in parts for line in lines.feed(part)] + lines.rest()
     whole = b"".join(parts).split(b"\n")
     expected = [line.decode("utf-8", "replace") + "\n" for line in whole[:-1]]
@@ -34,10 +34,10 @@ def test_lines_are_the_same_however_they_are_cut(parts: list[bytes]) -> None:
 
 
 def test_a_line_without_end_is_refused() -> None:
-    lines = Lines()
+    lines = LineSplitter()
     for _ in range(LONGEST_LINE // 2**20):
         assert lines.feed(b"x" * 2**20) == []
-    with pytest.raises(TooLarge):
+    with pytest.raises(RequestTooLarge):
         lines.feed(b"x")
 
 
@@ -75,5 +75,5 @@ def test_an_error_of_the_gate_ends_the_stream(client: Client, gate: StandIn) -> 
 
 def test_what_is_no_event_is_refused(client: Client, gate: StandIn) -> None:
     gate.tell(told("event: output\ndata: <html>\n\n"))
-    with pytest.raises(Damaged, match="is a gate's"):
+    with pytest.raises(DamagedContent, match="is a gate's"):
         list(client.follow_run("run_1"))

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from compatgate.core.components import resolve_component
-from compatgate.core.facts.nvidia import Gpus
-from compatgate.core.limits import (
-    LONGEST_IMAGE,
-    LONGEST_NAME,
-    LONGEST_REQUIRE,
-    MOST_ALTERNATIVES,
-    MOST_ARCHITECTURES,
-    MOST_KEYS,
-    MOST_REMARKS,
+from compatgate.core.components import (
+    MAX_ALTERNATIVES,
+    MAX_ARCHITECTURES,
+    MAX_IMAGE_LENGTH,
+    MAX_KEYS,
+    MAX_NAME_LENGTH,
+    MAX_REMARKS,
+    MAX_REQUIRE_LENGTH,
+    resolve_component,
 )
+from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.request import parse_request
-from compatgate.core.verdict import Verdict
+from compatgate.core.rule import Verdict
 from compatgate.discovery.stated_stack import attach_remarks
 from compatgate.errors import BadInput
 
@@ -37,26 +37,26 @@ def _stack(**more: Any) -> dict[str, Any]:
 
 
 TOO_MUCH: list[tuple[dict[str, Any], str, int, int]] = [
-    (_stack(require="driver>=1 " * 2000), "stack.require", 2000, MOST_ALTERNATIVES),
-    (_stack(require=["driver>=1"] * 2000), "stack.require", 2000, MOST_ALTERNATIVES),
-    (_stack(require=["driver>=1," * 1000]), "stack.require", 10_000, LONGEST_REQUIRE),
-    (_stack(**_keys(2000)), "stack", 2001, MOST_KEYS),
-    (_stack(arch=["sm_80"] * 2000), "stack.arch", 2000, MOST_ARCHITECTURES),
-    (_stack(arch="sm_80+" * 2000), "stack.arch", 2000, MOST_ARCHITECTURES),
-    (_stack(arch=["s" * 10_000]), "stack.arch", 10_000, LONGEST_NAME),
+    (_stack(require="driver>=1 " * 2000), "stack.require", 2000, MAX_ALTERNATIVES),
+    (_stack(require=["driver>=1"] * 2000), "stack.require", 2000, MAX_ALTERNATIVES),
+    (_stack(require=["driver>=1," * 1000]), "stack.require", 10_000, MAX_REQUIRE_LENGTH),
+    (_stack(**_keys(2000)), "stack", 2001, MAX_KEYS),
+    (_stack(arch=["sm_80"] * 2000), "stack.arch", 2000, MAX_ARCHITECTURES),
+    (_stack(arch="sm_80+" * 2000), "stack.arch", 2000, MAX_ARCHITECTURES),
+    (_stack(arch=["s" * 10_000]), "stack.arch", 10_000, MAX_NAME_LENGTH),
     *(
-        (_stack(**{name: ["said"] * 2000}), f"stack.{name}", 2000, MOST_REMARKS)
+        (_stack(**{name: ["said"] * 2000}), f"stack.{name}", 2000, MAX_REMARKS)
         for name in ("open", "conflicts", "unread")
     ),
     (_stack(torch="1." * 5000 + "1"), "stack.torch", 10_001, 256),
-    (_stack(**{"c" * 10_000: "1"}), f"stack.{'c' * 40}...", 10_000, LONGEST_NAME),
-    ({**_stack(), "set": _keys(2000)}, "set", 2000, MOST_KEYS),
-    ({**_stack(), "set": dict.fromkeys(_keys(2000))}, "set", 2000, MOST_KEYS),
-    ({**_stack(), "set": {"driver": "1" * 9999}}, "set.driver", 9999, LONGEST_NAME),
-    ({"pool": {**POOL, "gpu": "A" * 9999}, "stack": STACK}, "pool.gpu", 9999, LONGEST_NAME),
-    ({"pool": {**POOL, "name": "A" * 9999}, "stack": STACK}, "pool.name", 9999, LONGEST_NAME),
-    ({"target": "t" * 9999, "stack": STACK}, "target", 9999, LONGEST_NAME),
-    ({**_stack(), "image": "i" * 9999}, "image", 9999, LONGEST_IMAGE),
+    (_stack(**{"c" * 10_000: "1"}), f"stack.{'c' * 40}...", 10_000, MAX_NAME_LENGTH),
+    ({**_stack(), "set": _keys(2000)}, "set", 2000, MAX_KEYS),
+    ({**_stack(), "set": dict.fromkeys(_keys(2000))}, "set", 2000, MAX_KEYS),
+    ({**_stack(), "set": {"driver": "1" * 9999}}, "set.driver", 9999, MAX_NAME_LENGTH),
+    ({"pool": {**POOL, "gpu": "A" * 9999}, "stack": STACK}, "pool.gpu", 9999, MAX_NAME_LENGTH),
+    ({"pool": {**POOL, "name": "A" * 9999}, "stack": STACK}, "pool.name", 9999, MAX_NAME_LENGTH),
+    ({"target": "t" * 9999, "stack": STACK}, "target", 9999, MAX_NAME_LENGTH),
+    ({**_stack(), "image": "i" * 9999}, "image", 9999, MAX_IMAGE_LENGTH),
 ]
 
 
@@ -89,9 +89,9 @@ def test_names_that_nobody_knows_are_packages_and_cost_no_search(
 ) -> None:
     """A question with as many as are allowed is read; near names are not sought for any."""
     monkeypatch.setattr(difflib, "get_close_matches", None)
-    unknown = dict.fromkeys(_keys(MOST_KEYS - 1), "1")
+    unknown = dict.fromkeys(_keys(MAX_KEYS - 1), "1")
     stack = parse_request({"pool": POOL, "stack": STACK, part: unknown}, gpus).stack
-    assert len(stack.packages) == MOST_KEYS - 1
+    assert len(stack.packages) == MAX_KEYS - 1
 
 
 def test_a_name_that_is_nearly_right_still_has_its_hint() -> None:
@@ -114,5 +114,5 @@ def test_requirements_of_an_image_that_are_too_many_leave_it_unknown_by_name(
 def test_sentences_of_a_witness_beyond_the_bound_are_counted_and_stay_open(gpus: Gpus) -> None:
     body = attach_remarks(STACK, [f"part {number} is open" for number in range(5000)], ())
     stack = parse_request({"pool": POOL, "stack": body}, gpus).stack
-    assert len(stack.open) == MOST_REMARKS // 2
+    assert len(stack.open) == MAX_REMARKS // 2
     assert stack.open[-1] == "4501 more of this kind"

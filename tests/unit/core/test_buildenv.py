@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compatgate.catalog import load_facts
-from compatgate.core.buildenv import MEANINGS, BuildEnvironment, build_environment
+from compatgate.core.build_environment import MEANINGS, BuildEnvironment, build_environment
 from compatgate.core.facts import Facts
 from compatgate.core.request import parse_pool
 

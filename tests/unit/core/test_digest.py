@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from compatgate.core.digest import sha256
+from compatgate.core.performance import sha256
 
 LENGTHS = (0, 1, 2046, 2047, 2048, 4094, 4095, 5000, 100_000)
 

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from compatgate.core.constraints import parse_constraint
 from compatgate.core.evaluate import evaluate, is_allowed
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, Policy, Target
+from compatgate.core.matrix import Entry, EntryIndex, Matrix, parse_constraint
+from compatgate.core.request import Policy, Target
+from compatgate.core.rule import OUTCOME_RANK, exit_code
 from compatgate.core.stack import parse_stack
-from compatgate.core.verdict import RANK, exit_code
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -77,7 +77,7 @@ def test_every_rule_is_a_finding_or_passed_or_not_applicable(ask):
 
 def test_findings_come_worst_first(ask):
     verdict = ask([GOOD, OLD, TOO_OLD, UNKNOWN], f"{STACK},cudnn=9.1.0", target="t")
-    ranks = [RANK[f.outcome] for f in verdict.findings]
+    ranks = [OUTCOME_RANK[f.outcome] for f in verdict.findings]
     assert ranks == sorted(ranks, reverse=True)
     assert verdict.failing[0].outcome == "fail"
 

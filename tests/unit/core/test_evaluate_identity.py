@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from compatgate.core.matrix import CanaryPolicy, Evidence, Matrix, Policy, Waiver
+from compatgate.core.matrix import Evidence, Matrix, Waiver
+from compatgate.core.request import CanaryPolicy, Policy
 from compatgate.core.versions import parse_version
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

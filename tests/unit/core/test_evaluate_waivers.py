@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from compatgate.core.constraints import parse_constraint
-from compatgate.core.matrix import Matrix, Waiver
+from compatgate.core.matrix import Matrix, Waiver, parse_constraint
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

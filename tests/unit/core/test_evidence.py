@@ -2,8 +2,7 @@
 
 import pytest
 
-from compatgate.core.constraints import parse_constraint
-from compatgate.core.matrix import Evidence, Matrix, Waiver
+from compatgate.core.matrix import Evidence, Matrix, Waiver, parse_constraint
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version
 

@@ -3,7 +3,8 @@
 import pytest
 
 from compatgate.core.fixes import apply_changes
-from compatgate.core.matrix import Matrix, Target
+from compatgate.core.matrix import Matrix
+from compatgate.core.request import Target
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules import RULES
 from compatgate.errors import BadInput
@@ -173,8 +174,8 @@ def test_a_larger_change_is_not_offered_beside_the_smaller_one_it_contains(ask):
 
 
 def test_a_fix_that_then_needs_a_blessing_says_so(ask):
-    from compatgate.core.constraints import parse_constraint
-    from compatgate.core.matrix import Entry, EntryIndex, Policy
+    from compatgate.core.matrix import Entry, EntryIndex, parse_constraint
+    from compatgate.core.request import Policy
 
     blessed = Entry("e", ("t",), {"cuda": parse_constraint("cuda", "12.4.*")}, "blessed")
     verdict = ask(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compatgate.core.gpu_code import how_it_runs, parse_arch, parse_capability
+from compatgate.core.gpu_code import find_run_mode, parse_arch, parse_capability
 
 TEGRA = ["5.3", "6.2", "7.2", "8.7", "10.1", "11.0"]
 
@@ -87,11 +87,11 @@ def _codes(text):
 
 @pytest.mark.parametrize(("codes", "device", "expected"), TABLE)
 def test_code_runs_where_nvidia_says_it_does(codes, device, expected, facts):
-    assert how_it_runs(_codes(codes), parse_capability(device), facts.arch) == expected
+    assert find_run_mode(_codes(codes), parse_capability(device), facts.arch) == expected
 
 
 def test_without_code_nothing_runs(facts):
-    assert how_it_runs([], (8, 0), facts.arch) is None
+    assert find_run_mode([], (8, 0), facts.arch) is None
 
 
 @pytest.mark.parametrize("device", TEGRA)
@@ -105,6 +105,6 @@ def test_a_tegra_part_runs_its_own_machine_code_only(device, facts):
     runs = {
         name
         for name in facts.arch.capabilities
-        if how_it_runs(parse_arch(name), target, facts.arch)
+        if find_run_mode(parse_arch(name), target, facts.arch)
     }
     assert runs == {device}

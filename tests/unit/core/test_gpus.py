@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from compatgate.catalog import load_facts
 from compatgate.core.facts.nvidia import Gpu, Gpus
-from compatgate.core.gpus import cut_profile, fits, mig_profiles, normalise, resolve_gpu
+from compatgate.core.gpus import (
+    has_mig_profile,
+    mig_profiles,
+    normalise,
+    resolve_gpu,
+    split_profile,
+)
 from compatgate.errors import BadInput
 
 GPUS = load_facts(overlays=[]).gpus
@@ -75,9 +81,9 @@ class TestMigProfiles:
     def test_a_profile_is_accepted_where_memory_is_not_known(self) -> None:
         unknown = gpu("X1", mig_capable=True)
         assert mig_profiles(unknown) == ()
-        profile, _ = cut_profile("x1 mig 1g.99gb")
+        profile, _ = split_profile("x1 mig 1g.99gb")
         assert profile is not None
-        assert fits(profile, unknown)
+        assert has_mig_profile(profile, unknown)
 
     def test_a_neighbours_profile_is_refused_by_name(self) -> None:
         with pytest.raises(BadInput, match=r"1g\.12gb is a profile of H100-SXM5-94GB"):

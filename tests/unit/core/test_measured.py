@@ -4,10 +4,9 @@ import pytest
 
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts.records import Library, PackageRecords, Record
-from compatgate.core.matrix import Target
 from compatgate.core.package_finder import open_packages, package_finder, release_of
-from compatgate.core.request import parse_request
-from compatgate.core.stack import parse_stack, with_changes
+from compatgate.core.request import Target, parse_request
+from compatgate.core.stack import parse_stack, update_stack
 from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
@@ -51,7 +50,7 @@ def test_the_digest_that_a_lock_states_decides_between_measured_wheels(facts):
 
 
 def test_records_that_stay_in_memory_are_bounded(facts, monkeypatch):
-    monkeypatch.setattr("compatgate.core.facts._MOST_MEASURED", 2)
+    monkeypatch.setattr("compatgate.core.facts._MAX_MEASURED", 2)
     known = facts.with_measured([record(name) for name in ("one", "two", "three")])
     assert [bool(known.records(name)) for name in ("one", "two", "three")] == [False, True, True]
 
@@ -105,7 +104,7 @@ def test_the_reason_for_no_record_stands_in_the_finding_of_its_release_alone(ask
     question = {"pool": {"driver": "580.95.05", "gpu": "L4"}, "stack": body}
     assert parse_request(question, facts.gpus).stack == stack
     assert [f.message for f in ask(A100, stack).findings if f.rule == "CG410"] == [message]
-    other = ask(A100, with_changes(stack, {"fast": "2.0"}))
+    other = ask(A100, update_stack(stack, {"fast": "2.0"}))
     assert [f.message for f in other.findings if f.rule == "CG410"] == [
         "no record says what fast 2.0 carries"
     ]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from compatgate.core.constraints import parse_constraint
-from compatgate.core.matrix import CanaryPolicy, Entry, Evidence, Policy, Target
-from compatgate.core.promotion import contradiction, disproves, index
-from compatgate.core.promotion import standing as standing_of
+from compatgate.core.entry_evidence import disproves, find_contradiction, index_runs
+from compatgate.core.entry_evidence import judge_candidate as standing_of
+from compatgate.core.matrix import Entry, Evidence, parse_constraint
+from compatgate.core.request import CanaryPolicy, Policy, Target
 from compatgate.core.versions import parse_version
 
 NOW = 1_790_000_000
@@ -29,7 +29,7 @@ def run(run_id, suite="smoke", outcome="passed", *, ago=DAY, driver=DRIVER, sku=
 
 
 def standing(entry, targets, runs, now):
-    return standing_of(entry, targets, index(runs), now)
+    return standing_of(entry, targets, index_runs(runs), now)
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def test_a_candidate_for_a_whole_gpu_needs_no_run_on_a_slice(target):
 def test_a_failure_on_a_slice_says_nothing_of_an_entry_for_the_whole_gpu(target):
     lab = target("t", f"driver={DRIVER},gpu={SKU}", f"driver={DRIVER},gpu={SKU}-MIG-1g.10gb")
     failed = run("b", outcome="failed", sku=f"{SKU}-MIG-1g.10gb")
-    assert contradiction(failed, entry(gpus=(SKU,), status="blessed"), [lab]) is None
-    assert contradiction(failed, entry(status="blessed"), [lab]) is not None
+    assert find_contradiction(failed, entry(gpus=(SKU,), status="blessed"), [lab]) is None
+    assert find_contradiction(failed, entry(status="blessed"), [lab]) is not None
 
 
 def test_suites_must_have_passed_with_the_same_components(target):
@@ -129,18 +129,18 @@ def test_the_gate_blesses_by_itself_only_where_every_target_agrees(target):
 
 def test_a_failed_run_contradicts_an_entry_that_it_speaks_of(target):
     failed = run("a", outcome="failed")
-    found = contradiction(failed, entry(status="blessed"), [target()])
+    found = find_contradiction(failed, entry(status="blessed"), [target()])
     assert (found.targets, found.revoke) == (("t",), False)
-    assert contradiction(run("a"), entry(), [target()]) is None
+    assert find_contradiction(run("a"), entry(), [target()]) is None
     for other in ({"driver": "550.54.15"}, {"sku": "L4"}, {"development": True}):
-        assert contradiction(run("a", outcome="failed", **other), entry(), [target()]) is None
+        assert find_contradiction(run("a", outcome="failed", **other), entry(), [target()]) is None
 
 
 def test_it_is_revoked_for_suites_of_the_policy_only(target):
     strict = target(on_failure="revoke", suites=("smoke",), soak=("soak",))
     for suite, revoked in (("smoke", True), ("soak", True), ("dl-core", False)):
         failed = run("a", suite, "failed")
-        assert contradiction(failed, entry(), [strict]).revoke is revoked
+        assert find_contradiction(failed, entry(), [strict]).revoke is revoked
 
 
 def test_a_passed_run_takes_back_what_the_same_one_said():

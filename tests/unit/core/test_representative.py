@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from compatgate.core.constraints import parse_constraint
+from compatgate.core.entry_evidence import represent
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Entry
-from compatgate.core.representative import represent
+from compatgate.core.matrix import Entry, parse_constraint
 
 
 def entry(**components: str) -> Entry:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compatgate.core.stack import parse_stack, parse_stack_text, with_changes
+from compatgate.core.stack import parse_stack, parse_stack_text, update_stack
 from compatgate.errors import BadInput
 
 FULL = {
@@ -66,14 +66,14 @@ def test_the_cuda_in_an_alias_is_kept_in_the_json_form():
 
 
 def test_the_cuda_in_an_alias_survives_a_change_of_something_else():
-    changed = with_changes(parse_stack({"nvidia-cudnn-cu11": "9.1.0"}), {"python": "3.11"})
+    changed = update_stack(parse_stack({"nvidia-cudnn-cu11": "9.1.0"}), {"python": "3.11"})
     assert changed.get("cudnn").cuda == (11,)
 
 
 def test_a_change_does_not_read_again_what_it_leaves_as_it_is():
     """The CUDA in a name lengthens the text to what is no version of CUDA by itself."""
     stack = parse_stack({"nvidia-cuda-runtime-cu12": "12.4.127"})
-    changed = with_changes(stack, {"python": "3.11"})
+    changed = update_stack(stack, {"python": "3.11"})
     assert changed.get("cuda").major_minor == (12, 4)
 
 
@@ -201,7 +201,7 @@ def test_a_name_stated_twice_in_the_text_form_is_refused():
 
 def test_a_change_sets_adds_and_removes():
     stack = parse_stack(FULL, image="app:1")
-    changed = with_changes(
+    changed = update_stack(
         stack, {"cuda": "12.6", "nccl": "2.21.5", "cudnn": None, "arch": ["sm_90"], "require": None}
     )
     assert changed.to_json() == {
@@ -216,27 +216,27 @@ def test_a_change_sets_adds_and_removes():
 
 
 def test_a_change_may_use_any_alias():
-    changed = with_changes(parse_stack(FULL), {"pytorch": "2.5.1", "libcudnn9": None})
+    changed = update_stack(parse_stack(FULL), {"pytorch": "2.5.1", "libcudnn9": None})
     assert changed.to_json()["torch"] == "2.5.1"
     assert "cudnn" not in changed.to_json()
 
 
 def test_no_change_leaves_the_stack_as_it_was():
     stack = parse_stack(FULL, image="app:1")
-    assert with_changes(stack, {}) == stack
+    assert update_stack(stack, {}) == stack
 
 
 def test_removing_what_is_not_there_is_no_error():
-    assert with_changes(parse_stack({"cuda": "12.4"}), {"cuda-compat": None}).to_json() == {
+    assert update_stack(parse_stack({"cuda": "12.4"}), {"cuda-compat": None}).to_json() == {
         "cuda": "12.4"
     }
 
 
 def test_removing_everything_is_refused():
     with pytest.raises(BadInput, match="the stack is empty"):
-        with_changes(parse_stack({"cuda": "12.4"}), {"cuda": None})
+        update_stack(parse_stack({"cuda": "12.4"}), {"cuda": None})
 
 
 def test_a_change_to_what_is_not_a_component_is_refused():
     with pytest.raises(BadInput, match="did you mean cudnn"):
-        with_changes(parse_stack({"cuda": "12.4"}), {"cudn": "9.1.0"})
+        update_stack(parse_stack({"cuda": "12.4"}), {"cudn": "9.1.0"})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.diagnostics.engine import granted
+from compatgate.diagnostics.engine import granted_gpus
 
 GPU = [["gpu"]]
 
@@ -40,4 +40,4 @@ GPU = [["gpu"]]
 def test_gpus_are_given_by_request_runtime_or_device(
     host: dict[str, Any], environment: list[str], runtime: str, wanted: str | None
 ) -> None:
-    assert granted(host, environment, runtime) == wanted
+    assert granted_gpus(host, environment, runtime) == wanted

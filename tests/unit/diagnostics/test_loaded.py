@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatgate.diagnostics import loaded
-from compatgate.diagnostics.loaded import in_order, libraries_of, mapped_files
+from compatgate.diagnostics.loaded import libraries_of, mapped_files, sort_libraries
 
 MAPS = """\
 5600-5601 r-xp 00000000 08:01 11                     /usr/bin/python3.11
@@ -68,7 +68,7 @@ def test_other_libraries_are_passed_over(name: str) -> None:
 def test_the_newest_comes_first_whatever_the_order_in_memory() -> None:
     names = ("libcudart.so.11.8.89", "libcudart.so.12.10.1", "libcudart.so.12.4.127")
     maps = "".join(f"{n}-{n} r-xp 0 0:0 1 /x/{name}\n" for n, name in enumerate(names))
-    found = in_order(libraries_of(mapped_files(maps)))
+    found = sort_libraries(libraries_of(mapped_files(maps)))
     assert [library.name_version for library in found] == ["12.10.1", "12.4.127", "11.8.89"]
 
 

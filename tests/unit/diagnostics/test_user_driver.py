@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compatgate.diagnostics.compose import find_user_driver
+from compatgate.diagnostics.document import find_user_driver
 from compatgate.diagnostics.loaded import Library
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.diagnostics.environment import visible_devices
+from compatgate.diagnostics.document import visible_devices
 from compatgate.discovery.nvidia_smi.report import Device, Slice
 
 A, B, C = (Device("NVIDIA L4", bus=str(n), uuid=f"GPU-{c * 8}-0") for n, c in enumerate("abc"))

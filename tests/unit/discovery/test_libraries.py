@@ -9,9 +9,9 @@ import pytest
 from compatgate.discovery import libraries
 from compatgate.discovery.libraries import (
     find_libraries,
-    idle_compat,
-    library_observation,
-    major_observation,
+    note_unused_compat,
+    observe_library,
+    observe_major,
     parse_ldconfig,
     parse_version_file,
 )
@@ -37,14 +37,14 @@ LDCONFIG = """\
     ],
 )
 def test_a_real_file_name_tells_the_version(path: str, component: str, version: str) -> None:
-    found = library_observation(path)
+    found = observe_library(path)
     assert found is not None
     assert (found.component, found.version, found.origin) == (component, version, path)
 
 
 @pytest.mark.parametrize("name", ["libcudart.so.12", "libcudart.so.11.0", "libc.so.6", "x"])
 def test_a_name_that_tells_only_the_major_tells_nothing(name: str) -> None:
-    assert library_observation(f"/usr/lib/{name}") is None
+    assert observe_library(f"/usr/lib/{name}") is None
 
 
 def test_the_linkers_cache_names_the_libraries_that_matter() -> None:
@@ -115,7 +115,7 @@ def test_forward_compatibility_counts_where_the_linker_finds_it_first(
     environment = {"LD_LIBRARY_PATH": str(compat)} if by == "path" else {}
     found = find_libraries(environment, prefix=str(compat.parents[1]))
     assert [(o.component, o.version) for o in found] == [("cuda-compat", "12.4")]
-    assert idle_compat(found, prefix=str(compat.parents[1])) == []
+    assert note_unused_compat(found, prefix=str(compat.parents[1])) == []
 
 
 def test_forward_compatibility_that_nothing_leads_to_is_noted_and_does_not_count(
@@ -127,7 +127,7 @@ def test_forward_compatibility_that_nothing_leads_to_is_noted_and_does_not_count
     monkeypatch.setattr(libraries, "_ldconfig", lambda: line)
     prefix = str(compat.parents[1])
     assert find_libraries({}, prefix=prefix) == []
-    assert "cuda-compat 12.4 is installed" in idle_compat([], prefix=prefix)[0]
+    assert "cuda-compat 12.4 is installed" in note_unused_compat([], prefix=prefix)[0]
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_forward_compatibility_that_nothing_leads_to_is_noted_and_does_not_count
     ],
 )
 def test_the_name_of_a_dll_tells_the_major(name, component, major):
-    seen = major_observation(name)
+    seen = observe_major(name)
     assert (seen.component, seen.version) == (component, major)
 
 
 @pytest.mark.parametrize("name", ["cublasLt64_12.dll", "nvcuda.dll", "cudnn_ops64_9.dll", "x.dll"])
 def test_other_dlls_tell_nothing(name):
-    assert major_observation(name) is None
+    assert observe_major(name) is None

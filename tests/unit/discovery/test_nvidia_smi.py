@@ -15,7 +15,7 @@ from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
-from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
+from compatgate.discovery.nvidia_smi.report import find_disagreements, group_pools
 from compatgate.errors import BadInput
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "nvidia_smi"
@@ -49,7 +49,7 @@ def test_an_output_is_read_as_its_form_driver_and_cuda(name: str) -> None:
 
 @pytest.mark.parametrize("name", READ)
 def test_devices_become_pools_of_one_product_each(name: str, facts: Facts) -> None:
-    found = observed_pools(parse_nvidia_smi(read(name)), facts.gpus)
+    found = group_pools(parse_nvidia_smi(read(name)), facts.gpus)
     skus = {resolve_gpu(pool.gpu, facts.gpus).sku: pool.devices for pool in found.pools}
     assert skus == EXPECTED[name]["pools"]
     note = EXPECTED[name].get("note")
@@ -59,7 +59,7 @@ def test_devices_become_pools_of_one_product_each(name: str, facts: Facts) -> No
 
 @pytest.mark.parametrize("name", READ)
 def test_a_cuda_version_that_is_not_the_drivers_is_reported(name: str, facts: Facts) -> None:
-    conflicts = disagreements(parse_nvidia_smi(read(name)), facts)
+    conflicts = find_disagreements(parse_nvidia_smi(read(name)), facts)
     expected = EXPECTED[name].get("conflict")
     assert len(conflicts) == (1 if expected else 0)
     assert expected is None or expected in conflicts[0].message
@@ -131,4 +131,4 @@ def test_any_part_of_an_output_is_read_or_refused(name: str, data: st.DataObject
     text = "".join(line for line, kept in zip(lines, keep, strict=True) if kept)
     cut = data.draw(st.integers(0, len(text)))
     with suppress(BadInput):
-        observed_pools(parse_nvidia_smi(text[:cut]), load_facts([]).gpus)
+        group_pools(parse_nvidia_smi(text[:cut]), load_facts([]).gpus)

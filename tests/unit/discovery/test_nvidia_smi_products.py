@@ -7,8 +7,7 @@ import pytest
 from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
-from compatgate.discovery.nvidia_smi.pools import identify, profile_of
-from compatgate.discovery.nvidia_smi.report import Device, Slice
+from compatgate.discovery.nvidia_smi.report import Device, Slice, find_profile, identify_product
 from compatgate.errors import BadInput
 
 
@@ -30,26 +29,26 @@ def facts() -> Facts:
 def test_a_cut_off_name_is_completed_by_its_memory(
     facts: Facts, name: str, memory_mib: int, sku: str
 ) -> None:
-    product = identify(Device(name, memory_mib=memory_mib), facts.gpus)
+    product = identify_product(Device(name, memory_mib=memory_mib), facts.gpus)
     assert resolve_gpu(product.gpu, facts.gpus).sku == sku
     assert not product.note
 
 
 def test_a_cut_off_name_of_alike_products_leaves_the_capability_and_says_so(facts: Facts) -> None:
-    product = identify(Device("NVIDIA GeForce RTX 4070...", memory_mib=12282), facts.gpus)
+    product = identify_product(Device("NVIDIA GeForce RTX 4070...", memory_mib=12282), facts.gpus)
     assert product.gpu == "sm_89"
     assert "may be" in product.note
 
 
 def test_a_cut_off_name_of_unlike_products_is_refused(facts: Facts) -> None:
     with pytest.raises(BadInput, match="truncated"):
-        identify(Device("NVIDIA GeForce ..."), facts.gpus)
+        identify_product(Device("NVIDIA GeForce ..."), facts.gpus)
 
 
 def test_a_product_that_is_not_known_is_its_capability_where_that_was_asked_for(
     facts: Facts,
 ) -> None:
-    product = identify(Device("NVIDIA Made Up 9", capability="9.0"), facts.gpus)
+    product = identify_product(Device("NVIDIA Made Up 9", capability="9.0"), facts.gpus)
     assert product.gpu == "9.0"
     assert "not a known product" in product.note
 
@@ -74,4 +73,4 @@ def test_a_profile_follows_from_the_share_of_memory_and_copy_engines(
     facts: Facts, gpu: str, memory_mib: int | None, part: Slice, profile: str | None
 ) -> None:
     found = resolve_gpu(gpu, facts.gpus)
-    assert profile_of(part, Device(gpu, memory_mib=memory_mib), found) == profile
+    assert find_profile(part, Device(gpu, memory_mib=memory_mib), found) == profile

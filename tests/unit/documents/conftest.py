@@ -8,9 +8,9 @@ from textwrap import dedent
 import pytest
 
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.documents.read import read_documents
 from compatgate.documents.sources import DocumentProblem, Source
 from compatgate.documents.specs import Document
+from compatgate.documents.validation import read_documents
 from compatgate.errors import ManyProblems
 
 TARGET = """\

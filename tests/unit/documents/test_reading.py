@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.documents.read import read_body, read_documents
 from compatgate.documents.sources import DocumentProblem, Source
 from compatgate.documents.specs import Document, EntryDoc, TargetDoc, WaiverDoc, to_body
+from compatgate.documents.validation import read_body, read_documents
 from compatgate.errors import ManyProblems
 
 Read = Callable[..., list[Document]]

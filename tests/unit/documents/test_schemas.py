@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from compatgate.documents import schemas, specs
+from compatgate.documents import specs, validation
 
 GOOD: dict[str, dict[str, Any]] = {
     "Target": {
@@ -104,7 +104,7 @@ def test_a_struct_accepts_exactly_what_its_schema_accepts(
     mutant: tuple[str, dict[str, Any]],
 ) -> None:
     kind, body = mutant
-    by_schema = Draft202012Validator(schemas.schema(kind)).is_valid(body)
+    by_schema = Draft202012Validator(validation.load_schema(kind)).is_valid(body)
     try:
         msgspec.convert(body, specs.TYPES[kind])
     except msgspec.ValidationError:
@@ -116,7 +116,7 @@ def test_a_struct_accepts_exactly_what_its_schema_accepts(
 
 @pytest.mark.parametrize("kind", sorted(GOOD))
 def test_the_schemas_are_valid_and_say_what_everything_is(kind: str) -> None:
-    schema = schemas.schema(kind)
+    schema = validation.load_schema(kind)
     Draft202012Validator.check_schema(schema)
     assert schema["$id"].endswith(f"/v1/{kind.lower()}.schema.json")
     assert Draft202012Validator(schema).is_valid(GOOD[kind])
@@ -131,7 +131,9 @@ def test_a_document_that_is_decoded_and_encoded_says_the_same(kind: str) -> None
 
 
 def test_the_defaults_in_the_schema_are_those_of_the_structs() -> None:
-    policy = schemas.schema("Target")["properties"]["spec"]["properties"]["policy"]["properties"]
+    policy = validation.load_schema("Target")["properties"]["spec"]["properties"]["policy"][
+        "properties"
+    ]
     spec = specs.PolicySpec()
     assert policy["mode"]["default"] == spec.mode
     assert policy["requireEntry"]["default"] == spec.require_entry

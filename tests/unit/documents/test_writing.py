@@ -9,10 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.documents.read import read_documents
 from compatgate.documents.sources import Source, read_paths
-from compatgate.documents.specs import Document, EntryDoc, EntrySpec, Metadata, compare, to_body
+from compatgate.documents.specs import (
+    Document,
+    EntryDoc,
+    EntrySpec,
+    Metadata,
+    compare_documents,
+    to_body,
+)
 from compatgate.documents.text import to_json, to_yaml
+from compatgate.documents.validation import read_documents
 from compatgate.resources import matrix_dir
 
 
@@ -46,7 +53,7 @@ def test_a_difference_names_the_field_and_both_values(read: Callable[..., list[D
         "{name: a, gpu: L4, driver: '535.183.01'}, {name: b, gpu: L4, driver: '535.183.01'}]}}"
     )
     after = text.replace("{name: a, gpu: L4, driver: '535.183.01'}, ", "").replace("535", "550")
-    (change,) = compare(read(text), read(after))
+    (change,) = compare_documents(read(text), read(after))
     assert (change.kind, change.name, change.action) == ("Target", "t", "change")
     fields = [(field.path, field.after) for field in change.fields]
     assert fields == [("spec.pools.a", None), ("spec.pools.b.driver", "550.183.01")]
@@ -57,13 +64,13 @@ def test_the_order_of_components_is_not_a_difference(
 ) -> None:
     one = read(entry(components='{cuda: "12.*", torch: "2.*"}'))
     other = read(entry(components='{torch: "2.*", cuda: "12.*"}'))
-    assert compare(one, other) == []
+    assert compare_documents(one, other) == []
 
 
 def test_made_and_deleted_documents_are_told_targets_first(
     read: Callable[..., list[Document]], entry: Callable[..., str], examples: list[Document]
 ) -> None:
-    changes = compare(read(entry()), examples)
+    changes = compare_documents(read(entry()), examples)
     assert [c.action for c in changes if c.name == "torch24"] == ["delete"]
     kinds = [c.kind for c in changes]
     assert kinds == sorted(kinds, key=["Target", "Entry", "Waiver"].index)

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from compatgate.core.evaluate import format_moment
-from compatgate.core.verdict import Verdict
-from compatgate.service.gate.decision_log import Answer
+from compatgate.core.rule import Verdict
+from compatgate.service.gate.decider import Answer
 
 LATER = "2026-11-21T12:30:00.000Z"
 

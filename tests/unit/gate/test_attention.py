@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from compatgate.core.facts import Facts
-from compatgate.documents.read import read_body
+from compatgate.documents.validation import read_body
 from compatgate.service.gate.snapshot import Snapshot, build
-from compatgate.service.home.pages import attention, counted, of_runs
-from compatgate.service.matrix.fits import Fits
+from compatgate.service.home.pages import count_levels, list_notices, run_notices
+from compatgate.service.matrix.pairs import FitCache
 from compatgate.service.runs.models import RunRow
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -37,7 +37,7 @@ def snapshot_of(facts: Facts):
 
 
 def said(snapshot: Snapshot, facts: Facts) -> list[tuple[str, str, str]]:
-    found = attention(snapshot, Fits(facts), NOW, 5.0)
+    found = list_notices(snapshot, FitCache(facts), NOW, 5.0)
     return [(notice.level, notice.name, notice.message) for notice in found]
 
 
@@ -110,8 +110,10 @@ def test_a_waiver_that_ends_soon_is_named_with_its_owner(snapshot_of, facts, exp
 
 def test_levels_are_counted(snapshot_of, facts):
     old = {**POOL, "driver": "470.82.01"}
-    found = attention(snapshot_of(("Target", "prod", {"pools": [old]})), Fits(facts), NOW, 5.0)
-    assert counted(found) == {"fail": 0, "warn": 1}
+    found = list_notices(
+        snapshot_of(("Target", "prod", {"pools": [old]})), FitCache(facts), NOW, 5.0
+    )
+    assert count_levels(found) == {"fail": 0, "warn": 1}
 
 
 def ended(number: int, state: str, hours: float = 1, **fields: Any) -> RunRow:
@@ -133,7 +135,7 @@ def ended(number: int, state: str, hours: float = 1, **fields: Any) -> RunRow:
 
 
 def of(*runs: RunRow) -> list[tuple[str, str, str]]:
-    found = of_runs(sorted(runs, key=lambda run: -run.seq), NOW)
+    found = run_notices(sorted(runs, key=lambda run: -run.seq), NOW)
     return [(notice.level, notice.name, notice.message) for notice in found]
 
 

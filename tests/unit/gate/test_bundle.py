@@ -14,21 +14,21 @@ from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.matrix import Evidence
 from compatgate.core.versions import parse_version
-from compatgate.documents.read import read_documents
 from compatgate.documents.sources import read_paths
+from compatgate.documents.validation import read_documents
 from compatgate.errors import BadInput, NotFound
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.bundle import (
-    FORMAT,
+from compatgate.service.gate.decider import decide
+from compatgate.service.gate.snapshot import (
+    BUNDLE_FORMAT,
     BundledDocument,
     Overlay,
     Payload,
     bundle_evidence,
     load_bundle,
     open_bundle,
-    seal,
+    seal_bundle,
 )
-from compatgate.service.gate.deciding import decide
 
 QUESTION: dict[str, Any] = {
     "target": "prod-a100",
@@ -45,7 +45,7 @@ branches:
 def payload(facts: Facts, gpus: Gpus) -> Payload:
     documents = read_documents(read_paths([matrix_dir() / "examples"]), gpus)
     return Payload(
-        format=FORMAT,
+        format=BUNDLE_FORMAT,
         revision=3,
         made_at="2026-11-21T12:00:00.000000Z",
         facts=facts.digest,
@@ -55,15 +55,15 @@ def payload(facts: Facts, gpus: Gpus) -> Payload:
 
 
 def test_equal_contents_make_equal_bytes(payload: Payload) -> None:
-    assert seal(payload) == seal(payload)
-    assert open_bundle(seal(payload), "b").payload == payload
+    assert seal_bundle(payload) == seal_bundle(payload)
+    assert open_bundle(seal_bundle(payload), "b").payload == payload
 
 
 def test_a_bundle_decides_without_a_database(
     payload: Payload, tmp_path: Path, now: datetime
 ) -> None:
     path = tmp_path / "gate.bundle"
-    path.write_bytes(seal(payload))
+    path.write_bytes(seal_bundle(payload))
     snapshot = load_bundle(path).snapshot()
     verdict = decide(QUESTION, snapshot, now)
     assert (verdict.target, verdict.matrix_revision) == ("prod-a100", 3)
@@ -73,13 +73,15 @@ def test_a_bundle_decides_without_a_database(
 
 
 def test_a_bundle_knows_whether_this_program_has_the_same_facts(payload: Payload) -> None:
-    assert open_bundle(seal(payload), "b").facts_match
+    assert open_bundle(seal_bundle(payload), "b").facts_match
 
 
 def test_a_bundle_carries_the_operators_own_facts(payload: Payload) -> None:
     from msgspec.structs import replace
 
-    sealed = seal(replace(payload, overlays=(Overlay("ours.yaml", OVERLAY),), facts="sha256:0"))
+    sealed = seal_bundle(
+        replace(payload, overlays=(Overlay("ours.yaml", OVERLAY),), facts="sha256:0")
+    )
     bundle = open_bundle(sealed, "b")
     assert bundle.facts.driver_branches.branches[535].eol == "2030-01-31"
     assert bundle.facts.overlays[0].startswith("ours.yaml@")
@@ -98,7 +100,7 @@ def test_evidence_travels_in_text(payload: Payload) -> None:
         "passed",
         1_790_000_000,
     )
-    sealed = seal(replace(payload, evidence=bundle_evidence([run])))
+    sealed = seal_bundle(replace(payload, evidence=bundle_evidence([run])))
     assert open_bundle(sealed, "b").snapshot().matrix.evidence == (run,)
 
 
@@ -107,7 +109,7 @@ def _changed(content: bytes, **changes: Any) -> bytes:
 
 
 def test_a_payload_that_was_changed_is_refused(payload: Payload) -> None:
-    sealed = seal(payload)
+    sealed = seal_bundle(payload)
     inside = base64.b64decode(json.loads(sealed)["payload"])
     forged = base64.b64encode(inside.replace(b"revoked", b"blessed")).decode()
     with pytest.raises(BadInput, match="damaged or was tampered with"):
@@ -115,7 +117,7 @@ def test_a_payload_that_was_changed_is_refused(payload: Payload) -> None:
 
 
 def test_every_truncation_is_refused(payload: Payload) -> None:
-    sealed = seal(payload)
+    sealed = seal_bundle(payload)
     for length in [0, 1, *range(2, len(sealed) - 2, len(sealed) // 60)]:
         with pytest.raises(BadInput) as caught:
             open_bundle(sealed[:length], "b")
@@ -123,7 +125,7 @@ def test_every_truncation_is_refused(payload: Payload) -> None:
 
 
 def test_a_changed_byte_anywhere_is_refused_or_means_the_same(payload: Payload) -> None:
-    sealed = seal(payload)
+    sealed = seal_bundle(payload)
     original = open_bundle(sealed, "b").payload
     for place in range(0, len(sealed), len(sealed) // 200):
         forged = sealed[:place] + bytes([sealed[place] ^ 1]) + sealed[place + 1 :]
@@ -145,11 +147,11 @@ def test_another_file_is_not_a_bundle(content: bytes) -> None:
 def test_another_type_and_another_format_are_named(payload: Payload) -> None:
     from msgspec.structs import replace
 
-    sealed = seal(payload)
+    sealed = seal_bundle(payload)
     with pytest.raises(BadInput, match="not a bundle: it holds"):
         open_bundle(_changed(sealed, payloadType="application/vnd.in-toto+json"), "b")
     with pytest.raises(BadInput, match="format 2, expected 1"):
-        open_bundle(seal(replace(payload, format=2)), "b")
+        open_bundle(seal_bundle(replace(payload, format=2)), "b")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -160,6 +162,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_there_is_a_place_for_signatures(payload: Payload) -> None:
-    envelope = json.loads(seal(payload))
+    envelope = json.loads(seal_bundle(payload))
     assert sorted(envelope) == ["payload", "payloadType", "sha256", "signatures"]
     assert envelope["signatures"] == []

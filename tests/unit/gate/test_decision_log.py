@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 import pytest
 
 from compatgate.errors import Unavailable
-from compatgate.kit.database.database import Database
-from compatgate.kit.database.sqlite import WriterTurn
+from compatgate.kit.database.database import Database, WriterTurn
 from compatgate.service.gate import decision_log
+from compatgate.service.gate.decider import NewDecision
 from compatgate.service.gate.decision_log import DecisionLog
-from compatgate.service.gate.repository import NewDecision
 
 
 def _decision(who: str, verdict: str = "vd_1") -> NewDecision:
@@ -241,7 +240,7 @@ def test_what_is_submitted_is_written_without_waiting_for_it(
     assert log.submit([(_decision("d"), "{}")]) is second, "they share a batch"
     assert not first.done()
     writer.may_write.set()
-    decision_log.wait_for(second, 10)
+    decision_log.wait_until_committed(second, 10)
     assert writer.batches == [["a"], ["b", "c", "d"]]
     log.close()
 
@@ -251,16 +250,16 @@ def test_who_submits_learns_of_a_failure(log: DecisionLog, writer: _Writer) -> N
     batch = log.submit([(_decision("a"), "{}")])
     for _ in range(2):
         with pytest.raises(Unavailable, match="disk full"):
-            decision_log.wait_for(batch, 10)
+            decision_log.wait_until_committed(batch, 10)
 
 
 def test_nobody_waits_for_a_batch_without_end(log: DecisionLog, writer: _Writer) -> None:
     writer.may_write.clear()
     batch = log.submit([(_decision("a"), "{}")])
     with pytest.raises(Unavailable, match="in time"):
-        decision_log.wait_for(batch, 0.05)
+        decision_log.wait_until_committed(batch, 0.05)
     writer.may_write.set()
-    decision_log.wait_for(batch, 10)
+    decision_log.wait_until_committed(batch, 10)
 
 
 def test_closing_writes_what_was_submitted(log: DecisionLog, writer: _Writer) -> None:

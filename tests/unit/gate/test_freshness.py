@@ -6,9 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.matrix import CanaryPolicy, Evidence, Policy, Pool, Target
+from compatgate.core.matrix import Evidence
+from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.versions import parse_version
-from compatgate.service.runs.freshness import freshness
+from compatgate.service.runs.evidence import assess_freshness
 
 NOW, DAY = 2_000_000_000, 86400
 POLICY = CanaryPolicy(require=True, max_age_s=30 * DAY, suites=("smoke",), soak=("soak",))
@@ -32,11 +33,13 @@ def _run(name="run_1", days=1, sku="L4", driver="580.95.05", outcome="passed", *
 
 
 def _smoke_on_l4(target, *runs):
-    return next(f for f in freshness(target, runs, NOW) if (f.suite, f.sku) == ("smoke", "L4"))
+    return next(
+        f for f in assess_freshness(target, runs, NOW) if (f.suite, f.sku) == ("smoke", "L4")
+    )
 
 
 def test_pools_that_are_alike_share_a_line_and_every_suite_has_one(target):
-    found = freshness(target, [], NOW)
+    found = assess_freshness(target, [], NOW)
     assert [(f.suite, f.sku, f.pools, f.required) for f in found] == [
         ("smoke", "L4", ("a", "b"), True),
         ("smoke", "T4", ("c",), True),

@@ -9,8 +9,7 @@ import pytest
 from compatgate.documents.specs import Document
 from compatgate.documents.specs import decode as read
 from compatgate.service.gate.snapshot import Snapshot, build
-from compatgate.service.matrix.fits import Fits
-from compatgate.service.matrix.heatmap import of_entry, on_target
+from compatgate.service.matrix.pairs import FitCache, list_entry_pairs, list_target_pairs
 
 
 def _document(kind: str, name: str, spec: str) -> tuple[str, str, Document, int]:
@@ -42,19 +41,19 @@ def test_a_targets_entries_are_the_blessed_ones_first_in_natural_order(made, fac
         _entry("a", "candidate", '"prod"'),
         _entry("elsewhere", "blessed", '"other"'),
     )
-    pairs, total = on_target(snapshot, "prod", Fits(facts), now, 10)
+    pairs, total = list_target_pairs(snapshot, "prod", FitCache(facts), now, 10)
     assert [(pair.entry.name, pair.status) for pair in pairs] == [
         ("e9", "blessed"),
         ("e10", "blessed"),
         ("a", "candidate"),
     ]
-    few, total = on_target(snapshot, "prod", Fits(facts), now, 1)
+    few, total = list_target_pairs(snapshot, "prod", FitCache(facts), now, 1)
     assert (len(few), total) == (1, 3)
 
 
 def test_a_target_that_cannot_be_used_has_entries_of_which_nothing_is_known(made, facts, now):
     snapshot = made(_target("prod", gpu="B999"), _entry("e", "blessed", '"prod"'))
-    pairs, total = on_target(snapshot, "prod", Fits(facts), now, 10)
+    pairs, total = list_target_pairs(snapshot, "prod", FitCache(facts), now, 10)
     assert [(pair.status, total) for pair in pairs] == [("unknown", 1)]
     assert "B999" in pairs[0].why
 
@@ -67,7 +66,7 @@ def test_an_entry_stands_on_each_target_that_it_is_for(made, facts, now):
         _target("a100", gpu="A100-SXM4-80GB"),
         _entry("e", "blessed", '"*"', only),
     )
-    pairs, total = of_entry(snapshot, snapshot.entries["e"], Fits(facts), now, 10)
+    pairs, total = list_entry_pairs(snapshot, snapshot.entries["e"], FitCache(facts), now, 10)
     assert [pair.target for pair in pairs] == ["t9", "t10"]
     assert total == 3
     assert pairs[1].status == "blessed"

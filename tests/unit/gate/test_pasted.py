@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compatgate.errors import CompatgateError
-from compatgate.service.gate.ask_page import recognise
+from compatgate.service.gate.ask_page import read_pasted
 
 
 @pytest.mark.parametrize(
@@ -21,10 +21,10 @@ from compatgate.service.gate.ask_page import recognise
     ],
 )
 def test_it_is_recognised(facts, text, kind):
-    assert recognise(text, facts).kind == kind
+    assert read_pasted(text, facts).kind == kind
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "hello", "{}", "[1]", "<html></html>", "a\0b", "=1"])
 def test_what_is_nothing_is_refused(facts, text):
     with pytest.raises(CompatgateError):
-        recognise(text, facts)
+        read_pasted(text, facts)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from compatgate.documents.specs import CanarySpec, MatchSpec, PolicySpec
-from compatgate.service.targets.pages import match_in_words, policy_in_words
+from compatgate.service.targets.pages import describe_match, describe_policy
 
 
 def test_a_policy_that_asks_for_everything_says_so():
     canary = CanarySpec(True, "14d", ("smoke", "dl-core"), True, ("soak",), "automatic", "revoke")
-    said = " ".join(policy_in_words(PolicySpec("enforce", True, canary, "fail")))
+    said = " ".join(describe_policy(PolicySpec("enforce", True, canary, "fail")))
     for part in (
         "Failing stacks are denied.",
         "must match an entry",
@@ -26,15 +26,15 @@ def test_a_policy_that_asks_for_everything_says_so():
 
 @pytest.mark.parametrize("mode", ["warn", "audit"])
 def test_only_enforce_denies(mode):
-    said = policy_in_words(PolicySpec(mode))
+    said = describe_policy(PolicySpec(mode))
     assert said[0].startswith("Nothing is denied")
     assert not any("Undecided stacks" in sentence for sentence in said)
 
 
 def test_match_rules_are_told_together_because_all_must_hold():
-    (by_name,) = match_in_words(MatchSpec())
+    (by_name,) = describe_match(MatchSpec())
     assert by_name.endswith("unless its namespace or node selection excludes the target.")
-    both = match_in_words(MatchSpec(("ml-*", "train"), {"gpu": "A100"}))
+    both = describe_match(MatchSpec(("ml-*", "train"), {"gpu": "A100"}))
     assert both[1] == (
         "Otherwise an object in a namespace like ml-* or train and that asks for nodes with"
         " gpu=A100."
@@ -42,5 +42,5 @@ def test_match_rules_are_told_together_because_all_must_hold():
 
 
 def test_strictness_about_entries_is_told():
-    said = " ".join(policy_in_words(PolicySpec(require_entry=True, entries="strict")))
+    said = " ".join(describe_policy(PolicySpec(require_entry=True, entries="strict")))
     assert "only if the entry names every GPU package" in said

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from compatgate.core.facts import Facts
-from compatgate.documents.read import read_body
+from compatgate.documents.validation import read_body
 from compatgate.errors import BadInput, NotFound
-from compatgate.service.gate.deciding import Decider, decide
+from compatgate.service.gate.decider import Decider, decide
 from compatgate.service.gate.snapshot import Snapshot, build
 
 H100 = "H100-SXM5-80GB"

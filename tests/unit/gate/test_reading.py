@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from compatgate.discovery.image.reading import ImageReading
+from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.discovery.registry.limits import ImageOptions
-from compatgate.discovery.registry.reference import parse_reference
-from compatgate.errors import NotFound, TimedOut, Unavailable
+from compatgate.errors import NotFound, RegistryTimeout, Unavailable
 from compatgate.service.gate import images
-from compatgate.service.gate.images import Readings
+from compatgate.service.gate.images import ImageReader
 
 DIGEST = "sha256:" + "0" * 64
 PLATFORM = "linux/amd64"
@@ -43,7 +43,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
 @pytest.fixture
 def readings(facts):
     def make(deadline_s: float = 10, at_once: int = 8, waiting: int = 16):
-        made = Readings(ImageOptions(), [], deadline_s, at_once, waiting)
+        made = ImageReader(ImageOptions(), [], deadline_s, at_once, waiting)
         return lambda text: made.read(parse_reference(text), PLATFORM, facts)
 
     return make
@@ -83,11 +83,11 @@ def test_one_registry_does_not_take_every_place(registry, readings) -> None:
     read = readings(deadline_s=0.2, at_once=3)
     for number in range(3):
         with pytest.raises(
-            TimedOut, match="other images are being read" if number else "took longer"
+            RegistryTimeout, match="other images are being read" if number else "took longer"
         ):
             read(f"slow.example/app:{number}")
     assert registry.asked == ["slow.example/app:0"]
-    with pytest.raises(TimedOut):
+    with pytest.raises(RegistryTimeout):
         read("other.example/app:1")
     assert registry.asked[1:] == ["other.example/app:1"]
     registry.open.set()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.discovery.registry.reference import parse_reference
+from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.errors import BadInput
-from compatgate.service.gate.images import allowed, parse_indexes, parse_networks, parse_places
+from compatgate.service.gate.images import is_allowed, parse_indexes, parse_networks, parse_places
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from compatgate.service.gate.images import allowed, parse_indexes, parse_network
     ],
 )
 def test_a_registry_is_allowed_by_host_port_and_whole_parts_of_the_path(places, image, may):
-    assert allowed(parse_reference(image), parse_places([places], "--registry")) is may
+    assert is_allowed(parse_reference(image), parse_places([places], "--registry")) is may
 
 
 @pytest.mark.parametrize("text", ["*", "*.example", "registry", "http://r.example", "r.example/A"])

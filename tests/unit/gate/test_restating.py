@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compatgate.errors import BadInput
-from compatgate.service.matrix.service import with_status
+from compatgate.service.matrix.service import set_status
 
 ENTRY = {
     "apiVersion": "compatgate.dev/v1",
@@ -22,7 +22,7 @@ ENTRY = {
 
 
 def test_the_entry_says_its_new_status_and_why():
-    spec = with_status(ENTRY, "deprecated", "cuDNN 8 ends", "torch26")["spec"]
+    spec = set_status(ENTRY, "deprecated", "cuDNN 8 ends", "torch26")["spec"]
     assert (spec["status"], spec["reason"], spec["replacement"]) == (
         "deprecated", "cuDNN 8 ends", "torch26",
     )  # fmt: skip
@@ -31,7 +31,7 @@ def test_the_entry_says_its_new_status_and_why():
 
 
 def test_what_is_blessed_needs_no_replacement():
-    assert "replacement" not in with_status(ENTRY, "blessed", "suite passed", "torch26")["spec"]
+    assert "replacement" not in set_status(ENTRY, "blessed", "suite passed", "torch26")["spec"]
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def test_what_is_blessed_needs_no_replacement():
 )
 def test_what_makes_no_sense_is_refused(status, replacement, problem):
     with pytest.raises(BadInput, match=problem):
-        with_status(ENTRY, status, "why", replacement)
+        set_status(ENTRY, status, "why", replacement)
 
 
 def test_a_status_that_it_has_is_refused():
-    blessed = with_status(ENTRY, "blessed", "suite passed")
+    blessed = set_status(ENTRY, "blessed", "suite passed")
     with pytest.raises(BadInput, match="is blessed already"):
-        with_status(blessed, "blessed", "again")
+        set_status(blessed, "blessed", "again")

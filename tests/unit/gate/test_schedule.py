@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compatgate.service.runs.leases import Offer, fits
+from compatgate.service.runs.leases import Offer, could_take
 from compatgate.service.runs.models import RunRow
-from compatgate.service.runs.queue import choose
+from compatgate.service.runs.queue import choose_run
 
 _NOTHING: dict[str, Any] = dict.fromkeys(RunRow.__struct_fields__)
 
@@ -20,10 +20,10 @@ def pick(runs: Sequence[RunRow], hosts: dict[str, int], taken: dict[str, set[int
     offers = [Offer(name, "L4", None, slots) for name, slots in hosts.items()]
 
     def next_for(open_: Sequence[Offer], but: Sequence[str]) -> RunRow | None:
-        able = (r for r in runs if r.id not in but and any(fits(r, offer) for offer in open_))
+        able = (r for r in runs if r.id not in but and any(could_take(r, offer) for offer in open_))
         return next(able, None)
 
-    found = choose(offers, {name: taken.get(name, set()) for name in hosts}, next_for)
+    found = choose_run(offers, {name: taken.get(name, set()) for name in hosts}, next_for)
     return (found.run.id, found.host, found.slots) if found else None
 
 
@@ -51,6 +51,6 @@ def test_slots_beyond_those_that_a_host_has_now_do_not_count() -> None:
 def test_a_run_of_several_nodes_goes_to_a_host_that_spans_them() -> None:
     wide = run("wide", 2, nodes=2)
     machine, cluster = Offer("machine", "L4", None, 8), Offer("cluster", "L4", None, 2, spans=True)
-    assert not fits(wide, machine)
-    assert fits(wide, cluster)
-    assert fits(run("narrow"), cluster)
+    assert not could_take(wide, machine)
+    assert could_take(wide, cluster)
+    assert could_take(run("narrow"), cluster)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compatgate.errors import BadInput
-from compatgate.service.tokens.service import Principal, anonymous, parse_scopes
+from compatgate.service.tokens.service import Principal, anonymous_principal, parse_scopes
 
 
 def test_scopes_are_separated_by_commas() -> None:
@@ -21,7 +21,7 @@ def test_a_scope_that_does_not_exist_is_named(text: str) -> None:
 
 
 def test_whoever_has_no_token_may_what_anonymous_may() -> None:
-    nobody = anonymous(["read", "gate"])
+    nobody = anonymous_principal(["read", "gate"])
     assert nobody.may("gate")
     assert not nobody.may("bless")
     assert not Principal("x", frozenset()).may("read")

@@ -8,10 +8,10 @@ import pytest
 
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.documents.read import read_body
 from compatgate.documents.specs import Document, Kind, TargetDoc
+from compatgate.documents.validation import read_body
 from compatgate.errors import NotFound, Unavailable
-from compatgate.service.gate.snapshot import Version, advance, build
+from compatgate.service.gate.snapshot import DocumentVersion, advance_snapshot, build
 
 
 @pytest.fixture
@@ -28,12 +28,12 @@ def document(gpus: Gpus) -> Any:
 
 
 def test_a_later_snapshot_is_the_one_that_would_be_built_anew(facts: Facts, document: Any) -> None:
-    first: list[Version] = [
+    first: list[DocumentVersion] = [
         ("Target", "t", document("Target", "t"), 1),
         ("Entry", "a", document("Entry", "a"), 1),
         ("Entry", "b", document("Entry", "b"), 2),
     ]
-    changes: list[Version] = [
+    changes: list[DocumentVersion] = [
         ("Entry", "a", None, 3),
         ("Entry", "b", document("Entry", "b", status="revoked"), 4),
         ("Entry", "c", document("Entry", "c"), 5),
@@ -42,7 +42,7 @@ def test_a_later_snapshot_is_the_one_that_would_be_built_anew(facts: Facts, docu
         ("Target", "u", document("Target", "u"), 7),
     ]
     old = build(first, facts, 2)
-    advanced = advance(old, changes, 7)
+    advanced = advance_snapshot(old, changes, 7)
     anew = build([changes[3], changes[1], changes[2], changes[5]], facts, 7)
     assert advanced.entries == anew.entries
     assert advanced.targets == anew.targets
@@ -71,6 +71,6 @@ def test_a_target_whose_gpu_the_facts_forgot_is_unavailable_and_no_other_is(
     assert snapshot.target("good").pools
     with pytest.raises(Unavailable, match="Voodoo2"):
         snapshot.target("bad")
-    mended = advance(snapshot, [("Target", "bad", good, 2)], 2)
+    mended = advance_snapshot(snapshot, [("Target", "bad", good, 2)], 2)
     assert mended.target("bad")
     assert not mended.unusable

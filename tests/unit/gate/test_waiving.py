@@ -8,7 +8,12 @@ import pytest
 
 from compatgate.core.matrix import Waiver
 from compatgate.errors import BadInput
-from compatgate.service.waivers.service import countdown, countdowns, ended, from_form
+from compatgate.service.waivers.service import (
+    count_down,
+    end_document,
+    list_countdowns,
+    parse_waiver_form,
+)
 
 TODAY = date(2026, 11, 21)
 
@@ -28,13 +33,13 @@ def _waiver(name: str = "w", expires: str = "2027-01-31", **other) -> Waiver:
     ],
 )
 def test_a_waiver_holds_on_its_last_day_and_not_after(expires, state, days):
-    found = countdown(_waiver(expires=expires), TODAY)
+    found = count_down(_waiver(expires=expires), TODAY)
     assert (found.state, found.days) == (state, days)
     assert _waiver(expires=expires).expires >= TODAY.isoformat() or state == "expired"
 
 
 def test_those_that_end_first_come_first():
-    found = countdowns([_waiver("late", "2028-01-01"), _waiver("early", "2026-12-01")], TODAY)
+    found = list_countdowns([_waiver("late", "2028-01-01"), _waiver("early", "2026-12-01")], TODAY)
     assert [one.waiver.name for one in found] == ["early", "late"]
 
 
@@ -43,7 +48,7 @@ def test_they_are_narrowed_by_target_owner_and_words():
     waivers = [_waiver("ocr"), everywhere]
 
     def names(**filters: str) -> list[str]:
-        return [one.waiver.name for one in countdowns(waivers, TODAY, **filters)]
+        return [one.waiver.name for one in list_countdowns(waivers, TODAY, **filters)]
 
     assert names(target="staging") == ["everywhere"]
     assert names(target="prod", owner="ocr") == ["ocr"]
@@ -62,7 +67,7 @@ def test_what_was_typed_becomes_a_document():
         "why": "moves in January",
         "expires": "2027-01-31",
     }
-    assert from_form(form) == {
+    assert parse_waiver_form(form) == {
         "metadata": {"name": "legacy"},
         "spec": {
             "rules": ["CG803", "CG701"],
@@ -85,7 +90,7 @@ def test_what_was_typed_becomes_a_document():
 
 
 def test_nothing_typed_is_a_document_that_the_matrix_refuses():
-    made = from_form({})
+    made = parse_waiver_form({})
     assert made["spec"]["rules"] == []
     assert "match" not in made["spec"]
 
@@ -93,16 +98,16 @@ def test_nothing_typed_is_a_document_that_the_matrix_refuses():
 @pytest.mark.parametrize("line", ["torch", "torch:", "=2.4"])
 def test_a_component_needs_a_version(line):
     with pytest.raises(BadInput, match="needs a version"):
-        from_form({"components": line})
+        parse_waiver_form({"components": line})
 
 
 def test_a_component_is_stated_once():
     with pytest.raises(BadInput, match="twice"):
-        from_form({"components": "torch 2.4\ntorch 2.5"})
+        parse_waiver_form({"components": "torch 2.4\ntorch 2.5"})
 
 
 def test_what_is_ended_does_not_hold_today():
     document = {"metadata": {"name": "w"}, "spec": {"expires": "2027-01-31", "rules": ["CG803"]}}
-    assert ended(document, TODAY)["spec"] == {"expires": "2026-11-20", "rules": ["CG803"]}
+    assert end_document(document, TODAY)["spec"] == {"expires": "2026-11-20", "rules": ["CG803"]}
     over = {"spec": {"expires": "2026-01-01"}}
-    assert ended(over, TODAY)["spec"]["expires"] == "2026-01-01"
+    assert end_document(over, TODAY)["spec"]["expires"] == "2026-01-01"

@@ -11,12 +11,12 @@ import pytest
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.discovery.node_labels import read_nodes
-from compatgate.documents.read import read_documents
 from compatgate.documents.sources import read_paths
 from compatgate.documents.specs import kind_of
+from compatgate.documents.validation import read_documents
 from compatgate.errors import BadInput, NotFound
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.snapshot import Snapshot, Version, build
+from compatgate.service.gate.snapshot import DocumentVersion, Snapshot, build
 from compatgate.service.gate.what_if import answer, what_if
 from compatgate.service.webhooks.questions import rollout_question
 
@@ -25,7 +25,7 @@ from compatgate.service.webhooks.questions import rollout_question
 def snapshot(facts: Facts, gpus: Gpus) -> Snapshot:
     """The example matrix."""
     documents = read_documents(read_paths([matrix_dir() / "examples"]), gpus)
-    versions: list[Version] = [(kind_of(d), d.metadata.name, d, 1) for d in documents]
+    versions: list[DocumentVersion] = [(kind_of(d), d.metadata.name, d, 1) for d in documents]
     return build(versions, facts, 1)
 
 

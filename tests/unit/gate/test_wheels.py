@@ -13,7 +13,7 @@ from compatgate.core.package_finder import open_packages
 from compatgate.core.stack import parse_stack
 from compatgate.discovery.wheels.on_demand import MeasureResult
 from compatgate.service.gate import wheels
-from compatgate.service.gate.wheels import Wheels, WheelSettings
+from compatgate.service.gate.wheels import WheelMeasurer, WheelSettings
 
 MEASURING = "its wheel is being measured: ask again"
 
@@ -52,7 +52,7 @@ def asking(facts, told) -> Callable:
 
     def make(**settings):
         indexes = ("https://index.example/simple",)
-        made = Wheels(WheelSettings(indexes, **settings), told.extend)
+        made = WheelMeasurer(WheelSettings(indexes, **settings), told.extend)
 
         def ask(*names: str) -> list[str]:
             stack = parse_stack(dict.fromkeys(names, "1.0"))
@@ -124,7 +124,7 @@ def test_what_does_not_get_better_soon_is_tried_again_after_an_hour(index, askin
 
 
 def test_failures_that_are_remembered_are_bounded(index, asking, monkeypatch):
-    monkeypatch.setattr(wheels, "_MOST_FAILED", 1)
+    monkeypatch.setattr(wheels, "_MOST_FAILURES", 1)
     index.open.set()
     ask = asking()
     for name in ("none-one", "none-two"):

@@ -3,7 +3,7 @@
 import pytest
 from packaging.utils import parse_wheel_filename
 
-from compatgate.discovery.wheels.archive import Identity
+from compatgate.discovery.wheels.archive import WheelIdentity
 from compatgate.discovery.wheels.index import IndexFile
 from compatgate.refresh import Bounds
 from compatgate.refresh.frameworks import FrameworkReader, recipe_of
@@ -34,7 +34,7 @@ class Pages:
     def identity(self, wheel):
         name, version, *_ = parse_wheel_filename(wheel.name)
         requires = self._requires.get(str(name).replace("-", "_"), ())
-        return Identity(str(name), str(version), tuple(requires), ">=3.10")
+        return WheelIdentity(str(name), str(version), tuple(requires), ">=3.10")
 
 
 def document(releases=(), **index):

@@ -3,8 +3,15 @@
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from compatgate.errors import Damaged
-from compatgate.refresh.requirements import cuda_of, needed, of_gpus, pins_of, range_of, spec_of
+from compatgate.errors import DamagedContent
+from compatgate.refresh.requirements import (
+    applicable_requirements,
+    cuda_of,
+    gpu_requirements,
+    pins_of,
+    range_of,
+    spec_of,
+)
 
 TORCH = [
     "filelock",
@@ -23,7 +30,7 @@ def texts(found):
 
 
 def test_requirements_of_other_platforms_extras_and_pythons_do_not_apply():
-    found = needed(TORCH, (), ["3.10", "3.11"])
+    found = applicable_requirements(TORCH, (), ["3.10", "3.11"])
     assert texts(found) == [
         "filelock",
         "nvidia-cudnn-cu13==9.24.0.43",
@@ -31,23 +38,23 @@ def test_requirements_of_other_platforms_extras_and_pythons_do_not_apply():
         "cuda-toolkit[cublas,cudart]==13.0.3",
         'triton~=3.8.0; python_version < "3.15"',
     ]
-    assert "setuptools" in "".join(texts(needed(TORCH, (), ["3.11", "3.12"])))
+    assert "setuptools" in "".join(texts(applicable_requirements(TORCH, (), ["3.11", "3.12"])))
 
 
 def test_of_an_extra_only_what_the_extra_adds_is_given():
     lines = ["numpy", 'nvidia-cudnn-cu13~=9.0; extra == "cudnn"', 'x; extra == "other"']
-    (found,) = needed(lines, ("cudnn",), ["3.12"])
+    (found,) = applicable_requirements(lines, ("cudnn",), ["3.12"])
     assert (found.text, found.extra) == ("nvidia-cudnn-cu13~=9.0", "cudnn")
 
 
 def test_packages_of_gpus_are_kept(facts):
-    kept = of_gpus(needed(TORCH, (), ["3.12"]), facts.packages)
+    kept = gpu_requirements(applicable_requirements(TORCH, (), ["3.12"]), facts.packages)
     names = [one.requirement.name for one in kept]
     assert names == ["nvidia-cudnn-cu13", "nvidia-nccl-cu13", "cuda-toolkit", "triton"]
 
 
 def test_cuda_and_pins_are_read_from_what_is_required():
-    found = needed(TORCH, (), ["3.12"])
+    found = applicable_requirements(TORCH, (), ["3.12"])
     assert cuda_of(found) == (13, 0)
     assert pins_of(found) == {"cudnn": "==9.24.0.43", "nccl": "==2.30.7"}
 
@@ -63,12 +70,12 @@ def test_cuda_and_pins_are_read_from_what_is_required():
     ],
 )
 def test_the_cuda_is_the_lowest_runtime_that_would_do(requirement, cuda):
-    assert cuda_of(needed([requirement], (), ["3.12"])) == cuda
+    assert cuda_of(applicable_requirements([requirement], (), ["3.12"])) == cuda
 
 
 def test_what_is_no_requirement_is_named():
-    with pytest.raises(Damaged, match="is not a requirement") as caught:
-        needed(["numpy", "no requirement >>"], (), ["3.12"])
+    with pytest.raises(DamagedContent, match="is not a requirement") as caught:
+        applicable_requirements(["numpy", "no requirement >>"], (), ["3.12"])
     assert caught.value.value == "no requirement >>"
 
 

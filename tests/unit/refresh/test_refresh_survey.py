@@ -4,12 +4,12 @@ import pytest
 
 from compatgate.catalog import load_facts, open_library
 from compatgate.errors import Unavailable
-from compatgate.refresh import Bounds, Survey, chosen, followed, survey
+from compatgate.refresh import Bounds, Survey, choose_subjects, list_subjects, survey
 
 
 @pytest.fixture
 def known():
-    return followed(open_library([]), load_facts([]))
+    return list_subjects(open_library([]), load_facts([]))
 
 
 class NoIndex:
@@ -46,15 +46,15 @@ def test_frameworks_libraries_and_packages_with_records_are_followed(known):
     ],
 )
 def test_a_thing_is_named_by_itself_or_by_a_distribution(known, asked, found):
-    assert names(chosen(known, [asked], load_facts([]))) == found
+    assert names(choose_subjects(known, [asked], load_facts([]))) == found
 
 
 def test_everything_is_asked_about_without_a_name(known):
-    assert names(chosen(known, [], load_facts([]))) == names(known)
+    assert names(choose_subjects(known, [], load_facts([]))) == names(known)
 
 
 def test_what_an_index_cannot_answer_is_a_problem_of_that_thing_alone(known):
-    things = chosen(known, ["torch", "xformers"], load_facts([]))
+    things = choose_subjects(known, ["torch", "xformers"], load_facts([]))
     torch, xformers = survey(things, NoIndex(), Bounds())
     assert isinstance(torch, Survey)
     assert "503" in torch.problem.detail
@@ -64,5 +64,5 @@ def test_what_an_index_cannot_answer_is_a_problem_of_that_thing_alone(known):
 def test_a_package_of_which_only_the_source_is_known_is_passed_over(known):
     from msgspec.structs import replace
 
-    (xformers,) = chosen(known, ["xformers"], load_facts([]))
+    (xformers,) = choose_subjects(known, ["xformers"], load_facts([]))
     assert list(survey([replace(xformers, has_wheels=False)], NoIndex(), Bounds())) == []

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from werkzeug.test import TestResponse
 
 from compatgate.core.facts import Facts
-from compatgate.kit.database import schema
+from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.schemas import ENTRY, TARGET, WAIVER
@@ -23,7 +23,7 @@ from compatgate.service.matrix.service import Authorship
 from compatgate.service.routes import HOOKS, ROUTES, TAGS
 from compatgate.service.web.app import create_app
 from compatgate.service.web.call import Settings
-from compatgate.service.web.openapi import describe
+from compatgate.service.web.openapi import describe_api
 
 API = "/api/v1"
 BY = Authorship("tester", "for the test")
@@ -34,7 +34,7 @@ def stocked_file(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Path
     """A database with the matrix of the examples, made once; tests have copies."""
     path = tmp_path_factory.mktemp("database") / "stocked.db"
     database = Database.open(str(path))
-    schema.prepare(database)
+    tables.prepare_schema(database)
     gate = Gate(database, facts)
     for kind, document in (("Target", TARGET), ("Entry", ENTRY), ("Waiver", WAIVER)):
         body = {key: value for key, value in document.items() if key != "reason"}
@@ -65,7 +65,7 @@ def gate(tmp_path: Path, stocked_file: Path, facts: Facts) -> Iterator[Gate]:
 @pytest.fixture(scope="session")
 def description() -> dict[str, Any]:
     """The OpenAPI document."""
-    return describe((*ROUTES, *HOOKS), TAGS)
+    return describe_api((*ROUTES, *HOOKS), TAGS)
 
 
 @pytest.fixture

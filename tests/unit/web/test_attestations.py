@@ -13,16 +13,16 @@ from flask.testing import FlaskClient
 from msgspec.structs import replace
 
 from compatgate.kit.clock import now
-from compatgate.service.attestations.envelope import Expected, verify
+from compatgate.service.attestations.envelope import ExpectedStatement, verify
 from compatgate.service.attestations.keys import read_keys
-from compatgate.service.attestations.service import Signing
+from compatgate.service.attestations.service import SigningOptions
 
 STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}
 GATE, KEYS, JWKS = "/api/v1/gate", "/api/v1/keys", "/.well-known/jwks.json"
 
 
-def signing(*signers: Any, **more: Any) -> Signing:
-    return Signing(lambda: signers[0], tuple(s.public_key for s in signers), **more)
+def signing(*signers: Any, **more: Any) -> SigningOptions:
+    return SigningOptions(lambda: signers[0], tuple(s.public_key for s in signers), **more)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_verdict_is_signed_and_verified_with_the_published_keys(
     answer = attestation(signs, verdict, form)
     assert answer.mimetype == "application/vnd.dsse.envelope.v1+json"
     keys = read_keys(signs.get(KEYS).data, "keys")
-    found = verify(answer.data, keys, Expected(target="prod-a100"), now())
+    found = verify(answer.data, keys, ExpectedStatement(target="prod-a100"), now())
     assert found.predicate.id == verdict["id"]
     assert found.predicate.allowed == verdict["allowed"]
     assert found.predicate.stack == verdict["stack"]
@@ -141,7 +141,7 @@ def test_keys_rotate_without_a_gap(make_client: Callable[..., FlaskClient]) -> N
     for client in (before, after):
         keys = read_keys(client.get(KEYS).data, "keys")
         for data in (signed_before, signed_after):
-            assert verify(data, keys, Expected(), now()).predicate.id == verdict["id"]
+            assert verify(data, keys, ExpectedStatement(), now()).predicate.id == verdict["id"]
     kids = [k["kid"] for k in after.get(KEYS).get_json(force=True)["keys"]]
     assert kids == [new.public_key.keyid, old.public_key.keyid]
     assert json.loads(signed_after)["signatures"][0]["keyid"] == kids[0]
@@ -163,7 +163,7 @@ def test_a_key_that_does_not_answer_is_no_defect(
     def make() -> Any:
         raise RuntimeError("no such token")
 
-    client = make_client(signing=Signing(make, (signer.public_key,)))
+    client = make_client(signing=SigningOptions(make, (signer.public_key,)))
     answer = attestation(client, ask(client))
     assert answer.status_code == 503
     assert "no such token" in answer.get_json(force=True)["detail"]
@@ -180,7 +180,7 @@ def test_a_signer_whose_key_is_another_than_published_is_found_out(
             signature.keyid = self.public_key.keyid
             return signature
 
-    client = make_client(signing=Signing(Wrong, (signer.public_key,)))  # type: ignore[arg-type]
+    client = make_client(signing=SigningOptions(Wrong, (signer.public_key,)))  # type: ignore[arg-type]
     assert attestation(client, ask(client)).status_code == 503
 
 

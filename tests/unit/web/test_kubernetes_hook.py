@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compatgate.errors import Unavailable
-from compatgate.service.admission.api import wait_s
+from compatgate.service.admission.api import parse_timeout
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.schemas import EXAMPLES
 from compatgate.service.admission.service import AdmissionOptions
@@ -149,7 +149,7 @@ def test_an_answer_comes_within_the_time_that_the_api_server_waits(
     ],
 )
 def test_the_timeout_is_read_as_the_api_server_writes_it(text: str, seconds: float) -> None:
-    assert wait_s(text) == pytest.approx(seconds)
+    assert parse_timeout(text) == pytest.approx(seconds)
 
 
 _KEYS = st.sampled_from(

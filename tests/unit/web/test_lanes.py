@@ -122,7 +122,7 @@ def test_an_answer_is_not_waited_for_without_end(
 def test_more_than_may_wait_are_told_to_ask_again(
     talk: Any, stalled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wsgi, "MOST_WAITING", 1)
+    monkeypatch.setattr(wsgi, "MAX_WAITING", 1)
 
     async def ask(client: httpx.AsyncClient) -> None:
         slow = [asyncio.create_task(client.get("/api/v1/targets")) for _ in range(3)]
@@ -299,6 +299,6 @@ def test_a_whole_answer_is_sent_at_once_and_a_cut_body_closes_the_connection() -
 
 
 def test_limits_of_a_connection_leave_time_for_streams() -> None:
-    from compatgate.service.runs.log_stream import LONGEST_SECONDS
+    from compatgate.service.runs.logs import MAX_STREAM_SECONDS
 
-    assert LONGEST_SECONDS < connection.ANSWER_SECONDS
+    assert MAX_STREAM_SECONDS < connection.ANSWER_SECONDS

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compatgate.documents.sources import DocumentProblem
 from compatgate.errors import BadInput, CompatgateError, Conflict, ManyProblems, NotFound
-from compatgate.kit.http.problems import to_problem
+from compatgate.kit.http.replies import to_problem
 
 
 def test_a_problem_has_the_members_of_rfc_9457_and_ours() -> None:

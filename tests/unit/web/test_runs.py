@@ -14,7 +14,7 @@ from canary_runs import DRIVER, GPU, MEASURED, evidence, host, suites
 from flask.testing import FlaskClient
 from msgspec import structs
 
-from compatgate.canary.allowed_images import allowed_images
+from compatgate.canary.allowed_images import read_allowed_images
 from compatgate.canary.engine.interface import BaselineKey, Lease
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import StepResult
@@ -22,8 +22,8 @@ from compatgate.canary.workload import ImageSpec, MetricSpec
 from compatgate.canary.workloads import Library
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.runs import log_stream
-from compatgate.service.runs.pruning import Ages, prune_database
+from compatgate.service.runs import logs
+from compatgate.service.runs.pruning import PruneAges, prune_database
 
 API = "/api/v1"
 ASKED: dict[str, Any] = {"suite": "smoke", "target": "prod-a100", "stack": {"cuda": "12.4"}}
@@ -134,7 +134,7 @@ def test_an_image_that_the_service_does_not_allow_is_refused(
     before = submit(**outside)
     gate.runs.cancel(before, by="t")
     patterns = ["registry.example/team/*"]
-    gate.runs.under_test = allowed_images(patterns, "serve --canary-image", otherwise=())
+    gate.runs.under_test = read_allowed_images(patterns, "serve --canary-image", otherwise=())
     problem = client.post(f"{API}/runs", json=ASKED | outside).get_json(force=True)
     assert (problem["status"], problem["field"]) == (400, "image")
     assert "the list of allowed images is registry.example/team/*" in problem["detail"]
@@ -285,7 +285,7 @@ def test_a_log_that_was_removed_is_gone_and_says_since_when(
 ) -> None:
     gate.runs.queue.write(lease, "a-0", b"one")
     gate.runs.queue.finish(lease, "error", "", None)
-    prune_database(gate.database, Ages(logs=timedelta(seconds=-1)), by="keeper")
+    prune_database(gate.database, PruneAges(logs=timedelta(seconds=-1)), by="keeper")
     problem = client.get(f"{API}/runs/{lease.run.id}/logs{how}").get_json(force=True)
     assert (problem["status"], problem["value"]) == (410, lease.run.id)
     assert "by keeper (link" in problem["detail"]
@@ -326,7 +326,7 @@ def test_a_followed_log_comes_as_it_is_written_and_ends_with_the_run(
 def test_a_stream_is_taken_up_again_where_it_ended(
     client: FlaskClient, gate: Gate, lease: Lease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_stream, "LONGEST_SECONDS", 0.1)
+    monkeypatch.setattr(logs, "MAX_STREAM_SECONDS", 0.1)
     url = f"{API}/runs/{lease.run.id}/logs?follow=true"
     gate.runs.queue.write(lease, "a-0", b"one")
     text = client.get(url).text

@@ -13,7 +13,7 @@ from compatgate.cli import serve
 from compatgate.cli.serve_options import commit_of
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import Parser
-from compatgate.service.web.start import is_loopback, listen, url_of
+from compatgate.service.web.server import is_loopback, listen, url_of
 
 
 def parse(*words: str) -> argparse.Namespace:

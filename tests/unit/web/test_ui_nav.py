@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compatgate.service.web.rendering import NAVIGATION
+from compatgate.service.web.page import NAVIGATION
 
 
 def test_every_place_has_a_key_and_a_name_of_its_own() -> None:

@@ -7,24 +7,36 @@ docs/canaries.md says what a container may do.
 
 from __future__ import annotations
 
+import queue
+import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from typing import Any
 
-from compatgate.canary.executors.docker import containers, images, logs
+from compatgate.canary.executors.docker import containers, images
 from compatgate.canary.executors.docker.engine import (
     RUN,
+    TIMEOUT_S,
     Engine,
     container_name,
     run_filter,
     translate_errors,
     translate_start_errors,
 )
-from compatgate.canary.executors.interface import Handle, Job, PreparedJob, Progress, Status
-from compatgate.canary.executors.jobs import check_single_machine
+from compatgate.canary.executors.jobs import (
+    BackgroundReader,
+    Handle,
+    Job,
+    PreparedJob,
+    Progress,
+    Status,
+    check_single_machine,
+)
 from compatgate.canary.hosts import Host
-from compatgate.errors import Infrastructure
+from compatgate.canary.protocol.jsonl import LOST_LINE
+from compatgate.errors import InfrastructureError
 
 
 class DockerExecutor:
@@ -69,7 +81,7 @@ class DockerExecutor:
             image = api.inspect_image(prepared.image)["Config"] or {}
             volume = containers.put_files(api, prepared) if job.workload.folder else None
             tool = containers.put_tool(api, prepared) if prepared.tool else None
-            body = containers.container_body(
+            body = containers.make_container_body(
                 job, prepared.image, image, volume, self._host.devices, tool
             )
             container = api.create_container_from_config(body, container_name(job))["Id"]
@@ -80,12 +92,12 @@ class DockerExecutor:
     def status(self, handle: Handle) -> Status:
         """Return how the container stands."""
         with self._talking() as api:
-            return logs.read_status(api, handle.id, killed_here=handle.id in self._killed)
+            return read_status(api, handle.id, killed_here=handle.id in self._killed)
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
         """Yield whole lines of both streams from the beginning, until the container has ended."""
         with self._talking() as api:
-            yield from logs.follow_log(api, handle.id, stop)
+            yield from follow_log(api, handle.id, stop)
 
     def kill(self, handle: Handle) -> None:
         """End the container at once; do nothing if it has ended or is gone."""
@@ -125,14 +137,14 @@ def remove_run(api: Any, run: str) -> int:
     """
     removed: set[str] = set()
     deadline = time.monotonic() + _PATIENCE_S
-    while left := _leftovers(api, run):
+    while left := _find_objects(api, run):
         for kind, name in left:
             removed.add(name)
             _remove(api, kind, name)
         if time.monotonic() > deadline:
             names = ", ".join(name[:64] for _, name in left)
-            raise Infrastructure(f"the engine did not remove {names}")
-        if _leftovers(api, run):
+            raise InfrastructureError(f"the engine did not remove {names}")
+        if _find_objects(api, run):
             time.sleep(0.2)
     return len(removed)
 
@@ -148,7 +160,7 @@ def list_runs(api: Any) -> set[str]:
     return {thing["Labels"][RUN] for thing in found}
 
 
-def _leftovers(api: Any, run: str) -> list[tuple[str, str]]:
+def _find_objects(api: Any, run: str) -> list[tuple[str, str]]:
     """Return the objects of a run, containers first because they use the others."""
     mine = run_filter(run)
     containers = [c["Id"] for c in api.containers(all=True, filters=mine)]
@@ -176,3 +188,161 @@ def _remove(api: Any, kind: str, name: str) -> None:
         # It is gone, or another removal is running: the next look shows which.
         if error.status_code not in (404, 409):
             raise
+
+
+_HEADER = struct.Struct(">BxxxL")
+_WAIT_S = 0.5
+_ENDING_S = 10.0
+_LOOK_S = 0.05
+_LONGEST = 2 << 20
+_PART_BYTES = 16 << 10
+"""Bytes of a part of a longer line (moby, daemon/logger/copier.go)."""
+_RECORD_BYTES = 128
+"""Upper bound of a record's size in the file besides its text."""
+_RUNNING = ("running", "paused", "restarting", "created")
+
+
+def follow_log(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[bytes]:
+    """Yield both streams from the beginning, until the container ends or ``stop`` returns true.
+
+    The engine splits long lines into parts; parts of one stream never appear within a line of the
+    other. It stores two log files of limited size. Once it has started a third, lines may be lost,
+    and a line of the protocol says so.
+
+    Raises:
+        Infrastructure: the engine ended the log while the container still ran.
+        docker.errors.APIError, OSError, urllib3's: the engine went away.
+    """
+    config = api.inspect_container(container)["HostConfig"]["LogConfig"].get("Config") or {}
+    room = int(config.get("max-size", 0))
+    pump = _pump(api, container)
+    try:
+        for frame in _join_lines(_fetch_frame(pump, stop)):
+            before, room = room, room - len(frame) - _RECORD_BYTES * (1 + len(frame) // _PART_BYTES)
+            yield frame
+            if room < 0 <= before:
+                yield LOST_LINE
+    finally:
+        pump.close()
+    _await_end(api, container, stop)
+
+
+def _await_end(api: Any, container: str, stop: Callable[[], bool]) -> None:
+    """Wait until the engine knows that the container has ended, soon after the log's end."""
+    deadline = time.monotonic() + _ENDING_S
+    while not stop() and api.inspect_container(container)["State"]["Status"] in _RUNNING:
+        if time.monotonic() > deadline:
+            raise InfrastructureError("the engine ended the log of a running container")
+        time.sleep(_LOOK_S)
+
+
+def _join_lines(frames: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
+    """Yield whole lines of either stream.
+
+    Before Docker 23, the local driver drops the line feed of a line in parts; a part that is not
+    full is the last.
+    """
+    buffers: dict[int, bytearray] = {}
+    for number, data in frames:
+        buffer = buffers.setdefault(number, bytearray())
+        buffer += data
+        if len(data) < _PART_BYTES and not data.endswith(b"\n"):
+            buffer += b"\n"
+        end = len(buffer) if len(buffer) > _LONGEST else buffer.rfind(b"\n") + 1
+        if end:
+            yield bytes(buffer[:end])
+            del buffer[:end]
+    yield from (bytes(rest) for rest in buffers.values() if rest)
+
+
+def _pump(api: Any, container: str) -> BackgroundReader[tuple[int, bytes]]:
+    """Return the frames of the log from its beginning: number of the stream, and bytes."""
+    response = api.get(
+        f"{api.base_url}/v{api.api_version}/containers/{container}/logs",
+        params={"stdout": 1, "stderr": 1, "follow": 1},
+        stream=True,
+        timeout=(TIMEOUT_S, None),
+    )
+    api._raise_for_status(response)
+
+    def hang_up() -> None:
+        from docker.types import CancellableStream
+
+        CancellableStream(iter(()), response).close()
+
+    return BackgroundReader(_read_frames(response.raw), hang_up)
+
+
+def _read_frames(raw: Any) -> Generator[tuple[int, bytes]]:
+    while header := raw.read(_HEADER.size):
+        if len(header) < _HEADER.size:
+            raise EOFError("the log was cut off")
+        number, length = _HEADER.unpack(header)
+        yield number, raw.read(length)
+
+
+def _fetch_frame(
+    pump: BackgroundReader[tuple[int, bytes]], stop: Callable[[], bool]
+) -> Iterator[tuple[int, bytes]]:
+    while not stop():
+        try:
+            frame = pump.get(_WAIT_S)
+        except queue.Empty:
+            continue
+        if frame is None:
+            return
+        yield frame
+
+
+_MAX_EVENTS = 256
+"""Maximum number of events that an engine stores; a restart clears them (moby, daemon/events)."""
+_KILLED = (137, 143, 255)
+_RESTART_REASON = "the engine was restarted, which ended the container"
+_STOP_REASON = "the container was stopped on its host: manually, or with the engine"
+
+
+def read_status(api: Any, container: str, *, killed_here: bool = False) -> Status:
+    """Return the current status of a container.
+
+    A container that was stopped with its engine looks like one that was killed, and says nothing
+    about the program. The engine's events decide: they contain the stop, and an engine whose events
+    contain the start has not been restarted since.
+
+    Args:
+        api: the engine's client.
+        container: its id.
+        killed_here: this worker killed the container.
+    """
+    from docker.errors import NotFound
+
+    try:
+        state = api.inspect_container(container)["State"]
+    except NotFound:
+        return Status("lost", reason="the engine does not know the container")
+    match state["Status"]:
+        case "created":
+            return Status("waiting")
+        case "running" | "paused" | "restarting":
+            return Status("running")
+    exit_code = int(state["ExitCode"])
+    if killed_here:
+        return Status("exited", exit_code, reason="killed")
+    seen = _events(api)
+    own = {e["Action"] for e in seen if (e.get("Actor") or {}).get("ID") == container}
+    if state["OOMKilled"] or "oom" in own:
+        return Status("exited", exit_code, oom_killed=True, reason="out of memory")
+    killed = exit_code in _KILLED
+    if "start" not in own and (killed or len(seen) < _MAX_EVENTS):
+        return Status("lost", reason=_RESTART_REASON)
+    if "kill" in own and killed:
+        return Status("lost", reason=_STOP_REASON)
+    return Status("exited", exit_code)
+
+
+def _events(api: Any) -> list[dict[str, Any]]:
+    """Return every event that the engine stores, up to now on its own clock."""
+    whole, _, fraction = str(api.info()["SystemTime"]).partition(".")
+    seconds = int(datetime.fromisoformat(whole.rstrip("Z")).replace(tzinfo=UTC).timestamp())
+    nanoseconds = fraction.rstrip("Z").ljust(9, "0")[:9]
+    until = f"{seconds}.{nanoseconds}"
+    return list(api.events(since=1, until=until, decode=True))

@@ -8,21 +8,20 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from compatgate.canary.executors.docker.engine import container_name, job_labels
-from compatgate.canary.executors.interface import Job, PreparedJob
-from compatgate.canary.executors.jobs import job_command, job_environment
+from compatgate.canary.executors.jobs import Job, PreparedJob, make_command, make_environment
 from compatgate.canary.hosts import Host
 from compatgate.canary.workload import FOLDER
-from compatgate.canary.workloads.pack import archive, container_files
+from compatgate.canary.workloads.contents import list_container_files, make_archive
 from compatgate.errors import BadInput, CompatgateError
 
 NOBODY = "65534:65534"
 _CDI_SINCE = 25
-_LEAST_LOG = 1 << 20
-_LOG = 4
+_MIN_LOG_BYTES = 1 << 20
+_LOG_RATIO = 4
 """Ratio of a log file's size to the stored output: records of short lines exceed their text."""
 
 
-def container_body(
+def make_container_body(
     job: Job,
     image: str,
     config: dict[str, Any],
@@ -41,32 +40,34 @@ def container_body(
         tool: volume with the workload's tool; None if the image has it.
     """
     workload = job.workload
-    environment = job_environment(job, "/tmp", _gpu_environment(job))  # noqa: S108
+    environment = make_environment(job, "/tmp", _gpu_environment(job))  # noqa: S108
     return {
         "Image": image,
-        "Entrypoint": job_command(job),
+        "Entrypoint": make_command(job),
         "Cmd": [],
         "WorkingDir": FOLDER,
-        "User": _user(workload.user, config.get("User") or ""),
+        "User": _choose_user(workload.user, config.get("User") or ""),
         "Env": [f"{name}={value}" for name, value in environment.items()],
         "Labels": job_labels(job),
         "Hostname": "canary",
         "Healthcheck": {"Test": ["NONE"]},
         "NetworkDisabled": True,
-        "HostConfig": _limits(job) | {
-            "Tmpfs": _writable(job, config.get("Volumes") or {}),
+        "HostConfig": _resource_limits(job) | {
+            "Tmpfs": _tmpfs_mounts(job, config.get("Volumes") or {}),
             "Mounts": _mounts(job, volume, tool),
-            "DeviceRequests": _gpus(job, devices),
+            "DeviceRequests": _gpu_requests(job, devices),
         },
     }  # fmt: skip
 
 
 def _mounts(job: Job, volume: str | None, tool: str | None) -> list[dict[str, Any]]:
     places = ((volume, FOLDER), (tool, job.workload.image.tool))
-    return [volume_mount(name, place, read_only=True) for name, place in places if name and place]
+    return [
+        make_volume_mount(name, place, read_only=True) for name, place in places if name and place
+    ]
 
 
-def _limits(job: Job) -> dict[str, Any]:
+def _resource_limits(job: Job) -> dict[str, Any]:
     limits = job.workload.limits
     return {
         "NetworkMode": "none",
@@ -87,7 +88,7 @@ def _limits(job: Job) -> dict[str, Any]:
         "LogConfig": {
             "Type": "local",
             "Config": {
-                "max-size": str(max(_LOG * limits.output, _LEAST_LOG)),
+                "max-size": str(max(_LOG_RATIO * limits.output, _MIN_LOG_BYTES)),
                 "max-file": "2",
                 "compress": "false",
             },
@@ -95,7 +96,7 @@ def _limits(job: Job) -> dict[str, Any]:
     }
 
 
-def _writable(job: Job, volumes: dict[str, Any]) -> dict[str, str]:
+def _tmpfs_mounts(job: Job, volumes: dict[str, Any]) -> dict[str, str]:
     """Return the temporary file systems for ``/tmp`` and the image's declared volumes."""
     size = f"size={job.workload.limits.tmp}"
     places = {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,{size}"}  # noqa: S108
@@ -106,7 +107,7 @@ def _writable(job: Job, volumes: dict[str, Any]) -> dict[str, str]:
     return places
 
 
-def _user(wanted: str, images: str) -> str:
+def _choose_user(wanted: str, images: str) -> str:
     """Return the image's user; nobody instead of root, unless the workload says otherwise."""
     is_root = images.partition(":")[0] in ("", "0", "root")
     return NOBODY if is_root and wanted == "nobody" else images
@@ -117,7 +118,7 @@ def _gpu_environment(job: Job) -> dict[str, str]:
     return {} if job.gpu_slots else {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
-def _gpus(job: Job, devices: Literal["request", "cdi"]) -> list[dict[str, Any]]:
+def _gpu_requests(job: Job, devices: Literal["request", "cdi"]) -> list[dict[str, Any]]:
     if not job.gpu_slots:
         return []
     slots = [str(slot) for slot in job.gpu_slots]
@@ -142,7 +143,7 @@ def check_engine(info: dict[str, Any], host: Host, job: Job) -> None:
                 value=host.name,
                 hint="delegate cgroups to it; a rootless engine needs systemd and cgroup v2",
             )
-    if job.gpu_slots and host.devices == "cdi" and _major(info) < _CDI_SINCE:
+    if job.gpu_slots and host.devices == "cdi" and _major_version(info) < _CDI_SINCE:
         raise CompatgateError(
             f"the engine of {host.name} is {info.get('ServerVersion')} and does not support CDI",
             field="devices",
@@ -151,7 +152,7 @@ def check_engine(info: dict[str, Any], host: Host, job: Job) -> None:
         )
 
 
-def _major(info: dict[str, Any]) -> int:
+def _major_version(info: dict[str, Any]) -> int:
     digits = str(info.get("ServerVersion", "")).partition(".")[0]
     return int(digits) if digits.isdecimal() else 0
 
@@ -181,10 +182,10 @@ def put_files(api: Any, prepared: PreparedJob) -> str:
     job = prepared.job
     name = f"{container_name(job)}-files"
     api.create_volume(name, labels=job_labels(job))
-    lender = _create_lender(
-        api, job, prepared.image, name, [volume_mount(name, FOLDER, read_only=False)]
+    lender = _create_helper(
+        api, job, prepared.image, name, [make_volume_mount(name, FOLDER, read_only=False)]
     )
-    api.put_archive(lender, FOLDER, archive(container_files(job.workload)))
+    api.put_archive(lender, FOLDER, make_archive(list_container_files(job.workload)))
     api.remove_container(lender, v=True, force=True)
     return name
 
@@ -207,18 +208,18 @@ def put_tool(api: Any, prepared: PreparedJob) -> str:
         prepared.tool or "",
         job.workload.image.tool or "",
     )
-    _check_there(api, job, image, place, name)
+    _check_tool(api, job, image, place, name)
     api.create_volume(name, labels=job_labels(job))
-    filled = volume_mount(name, place, read_only=False) | {"VolumeOptions": {"NoCopy": False}}
-    lender = _create_lender(api, job, image, name, [filled])
+    filled = make_volume_mount(name, place, read_only=False) | {"VolumeOptions": {"NoCopy": False}}
+    lender = _create_helper(api, job, image, name, [filled])
     api.remove_container(lender, v=True, force=True)
     return name
 
 
-def _check_there(api: Any, job: Job, image: str, place: str, name: str) -> None:
+def _check_tool(api: Any, job: Job, image: str, place: str, name: str) -> None:
     from docker.errors import NotFound
 
-    lender = _create_lender(api, job, image, name, [])
+    lender = _create_helper(api, job, image, name, [])
     try:
         pieces, stat = api.get_archive(lender, place)
         pieces.close()
@@ -235,7 +236,7 @@ def _check_there(api: Any, job: Job, image: str, place: str, name: str) -> None:
         )
 
 
-def _create_lender(api: Any, job: Job, image: str, name: str, mounts: list[dict[str, Any]]) -> str:
+def _create_helper(api: Any, job: Job, image: str, name: str, mounts: list[dict[str, Any]]) -> str:
     """Create a container that is never started, for its mounts or its content."""
     body = {
         "Image": image,
@@ -246,7 +247,7 @@ def _create_lender(api: Any, job: Job, image: str, name: str, mounts: list[dict[
     return str(api.create_container_from_config(body, name)["Id"])
 
 
-def volume_mount(volume: str, place: str, *, read_only: bool) -> dict[str, Any]:
+def make_volume_mount(volume: str, place: str, *, read_only: bool) -> dict[str, Any]:
     """Return the volume's mount; the image's content at that path is not copied into the volume."""
     return {
         "Type": "volume",

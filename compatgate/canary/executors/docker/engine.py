@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from compatgate.canary.executors.interface import Job
-from compatgate.canary.executors.jobs import innermost_cause, start_error
+from compatgate.canary.executors.jobs import Job, explain_start_error, find_innermost_cause
 from compatgate.canary.hosts import Host
-from compatgate.errors import BadInput, CompatgateError, Conflict, Infrastructure, NotFound
+from compatgate.errors import BadInput, CompatgateError, Conflict, InfrastructureError, NotFound
 
 TIMEOUT_S = 60
 """Timeout of an engine's answer; streams (logs, pulls, builds) may be silent for longer."""
@@ -136,24 +135,24 @@ def translate_errors(engine: Engine) -> Iterator[Any]:
     try:
         yield engine.api()
     except APIError as error:
-        raise _refusal(error, engine) from error
+        raise _translate_refusal(error, engine) from error
     except (DockerException, RequestException, HTTPError, OSError, EOFError) as error:
         engine.close()
-        raise Infrastructure(
-            f"the engine of {engine.where} does not answer: {innermost_cause(error)}",
+        raise InfrastructureError(
+            f"the engine of {engine.where} does not answer: {find_innermost_cause(error)}",
             field="host",
             value=engine.host.name,
             hint="check that the engine runs and that the worker may access it",
         ) from error
 
 
-def _refusal(error: Any, engine: Engine) -> CompatgateError:
+def _translate_refusal(error: Any, engine: Engine) -> CompatgateError:
     what = explain_error(error)
     if error.status_code == 409:
         return Conflict(f"the engine of {engine.where} refuses: {what}")
     if error.status_code == 400:
         return BadInput(f"the engine of {engine.where} refuses: {what}")
-    return Infrastructure(f"the engine of {engine.where} failed: {what}")
+    return InfrastructureError(f"the engine of {engine.where} failed: {what}")
 
 
 @contextmanager
@@ -168,12 +167,12 @@ def translate_start_errors(program: str, host: str) -> Iterator[None]:
     try:
         yield
     except APIError as error:
-        if refusal := _cannot_start(explain_error(error), program, host):
+        if refusal := _translate_start_failure(explain_error(error), program, host):
             raise refusal from error
         raise
 
 
-def _cannot_start(what: str, program: str, host: str) -> CompatgateError | None:
+def _translate_start_failure(what: str, program: str, host: str) -> CompatgateError | None:
     if "could not select device driver" in what and '"cdi"' not in what:
         problem = (
             f"the engine of {host} has no GPUs to give: the NVIDIA Container Toolkit is missing"
@@ -182,7 +181,7 @@ def _cannot_start(what: str, program: str, host: str) -> CompatgateError | None:
     if "CDI" in what or '"cdi"' in what:
         problem = f"the engine of {host} does not know the GPU by its CDI name: {what}"
         return CompatgateError(problem, field="host", value=host, hint=NO_CDI_HINT)
-    return start_error(what, program, host)
+    return explain_start_error(what, program, host)
 
 
 def missing_image_error(reference: str, what: str) -> CompatgateError | None:

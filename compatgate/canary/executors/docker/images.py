@@ -11,16 +11,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from compatgate.canary.executors.docker.engine import RUN, explain_error, missing_image_error
-from compatgate.canary.executors.interface import Job, PreparedJob, Progress
+from compatgate.canary.executors.jobs import Job, PreparedJob, Progress
 from compatgate.canary.hosts import Host
 from compatgate.canary.workload import Limits, Workload
-from compatgate.canary.workloads import dockerfile
-from compatgate.canary.workloads.dockerfile import brings_image
-from compatgate.canary.workloads.pack import archive, files_of
-from compatgate.discovery.registry.reference import Reference, is_digest, parse_reference
-from compatgate.errors import BadInput, Infrastructure, NotFound
+from compatgate.canary.workloads import contents
+from compatgate.canary.workloads.contents import has_own_image, list_files, make_archive
+from compatgate.discovery.registry.image_spec import Reference, is_digest, parse_reference
+from compatgate.errors import BadInput, InfrastructureError, NotFound
 
-LONGEST_BUILD_S = 3600.0
+MAX_BUILD_S = 3600.0
 """For the steps of a build; base images are pulled before."""
 
 
@@ -41,7 +40,7 @@ def prepare_images(api: Any, host: Host, job: Job, progress: Progress) -> Prepar
         return PreparedJob(job, ensure_image(api, job.image, progress))
     if own.reference:
         return PreparedJob(job, ensure_image(api, own.reference, progress))
-    if own.context is None or not (job.image or brings_image(job.workload)):
+    if own.context is None or not (job.image or has_own_image(job.workload)):
         raise BadInput(
             f"the workload {job.workload.name} needs an image under test, but none is given",
             field="image",
@@ -66,15 +65,15 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
         Infrastructure: registry or engine fail in a way that may pass.
     """
     workload = job.workload
-    content, text = _context(workload)
-    if job.image and dockerfile.BASE in dockerfile.build_arguments(text):
-        raise _on_image_under_test(workload)
+    content, text = _make_context(workload)
+    if job.image and contents.BASE_ARGUMENT in contents.find_arguments(text):
+        raise _under_test_error(workload)
     _check_network(workload, text, host)
-    for base in dockerfile.base_images(text):
+    for base in contents.find_base_images(text):
         _check_triggers(api, workload, ensure_image(api, base, progress), base)
     doing = f"building {workload.name}"
     progress(doing, None)
-    image, until = "", time.monotonic() + LONGEST_BUILD_S
+    image, until = "", time.monotonic() + MAX_BUILD_S
     try:
         for event in api.build(
             fileobj=io.BytesIO(content),
@@ -86,10 +85,10 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
             rm=True,
             forcerm=True,
             decode=True,
-            timeout=LONGEST_BUILD_S,
+            timeout=MAX_BUILD_S,
         ):
             if error := event.get("error"):
-                raise _build_failed(workload, " ".join(str(error).split()))
+                raise _build_error(workload, " ".join(str(error).split()))
             image = (event.get("aux") or {}).get("ID", image)
             progress(doing, None)
             if time.monotonic() >= until:
@@ -97,22 +96,22 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
     except Exception as error:
         # The engine ends a build if the client disconnects; a silent step ends as a read error.
         if time.monotonic() >= until:
-            raise _too_long(workload) from error
+            raise _build_timeout_error(workload) from error
         raise
     if not image:
-        raise Infrastructure(f"the engine ended the build of {workload.name} without an image")
+        raise InfrastructureError(f"the engine ended the build of {workload.name} without an image")
     return image
 
 
-def _context(workload: Workload) -> tuple[bytes, str]:
+def _make_context(workload: Workload) -> tuple[bytes, str]:
     """Return the archive of the build context, and the text of its Dockerfile."""
     if workload.folder is None:
         raise BadInput(f"the workload {workload.name} has no folder to build from")
-    files = files_of(workload.folder / (workload.image.context or "."))
+    files = list_files(workload.folder / (workload.image.context or "."))
     content = next((file.content for file in files if file.path == "Dockerfile"), None)
     if content is None:
         raise BadInput(f"the workload {workload.name} has no Dockerfile", field="image.context")
-    return archive(files), content.decode(errors="replace")
+    return make_archive(files), content.decode(errors="replace")
 
 
 def _build_limits(limits: Limits, engine: dict[str, Any]) -> dict[str, Any]:
@@ -124,10 +123,10 @@ def _build_limits(limits: Limits, engine: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _on_image_under_test(workload: Workload) -> BadInput:
+def _under_test_error(workload: Workload) -> BadInput:
     return BadInput(
         f"the workload {workload.name} does not build on the image under test: its Dockerfile has "
-        f"an ARG {dockerfile.BASE}, and build steps would run as root in that image",
+        f"an ARG {contents.BASE_ARGUMENT}, and build steps would run as root in that image",
         field="image.context",
         hint="set inside = true; build compiled parts on a base image of your own and take them "
         'over with tool = "/opt/..." (docs/canaries.md)',
@@ -142,7 +141,7 @@ def _check_network(workload: Workload, text: str, host: Host) -> None:
             value=True,
             hint=f"set build_network = true for {host.name} in hosts.toml, or set image.reference",
         )
-    if not workload.image.network and (sources := dockerfile.downloads(text)):
+    if not workload.image.network and (sources := contents.find_downloads(text)):
         raise BadInput(
             f"the workload {workload.name} does not build: it downloads {sources[0]}",
             field="image.network",
@@ -163,19 +162,19 @@ def _check_triggers(api: Any, workload: Workload, image: str, name: str) -> None
         )
 
 
-def _too_long(workload: Workload) -> BadInput:
+def _build_timeout_error(workload: Workload) -> BadInput:
     return BadInput(
-        f"the workload {workload.name} does not build within {LONGEST_BUILD_S:g} s",
+        f"the workload {workload.name} does not build within {MAX_BUILD_S:g} s",
         field="image.context",
         hint="build the image elsewhere and set image.reference",
     )
 
 
-def _build_failed(workload: Workload, what: str) -> Exception:
+def _build_error(workload: Workload, what: str) -> Exception:
     if found := missing_image_error(f"that the Dockerfile of {workload.name} names", what):
         return found
     if "i/o timeout" in what or "dial tcp" in what or "TLS handshake" in what:
-        return Infrastructure(f"the build of {workload.name} could not pull: {what}")
+        return InfrastructureError(f"the build of {workload.name} could not pull: {what}")
     hint = "steps have no network unless the workload sets network = true"
     return BadInput(f"the workload {workload.name} does not build: {what}", hint=hint)
 
@@ -229,7 +228,7 @@ def _pull(api: Any, reference: str, progress: Progress) -> None:
         what = explain_error(error)
     else:
         return
-    raise missing_image_error(reference, what) or Infrastructure(
+    raise missing_image_error(reference, what) or InfrastructureError(
         f"cannot pull {reference}: {what}", field="image", value=reference
     )
 

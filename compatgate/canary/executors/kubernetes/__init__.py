@@ -14,22 +14,21 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from compatgate.canary.executors.interface import Handle, Job, PreparedJob, Progress, Status
-from compatgate.canary.executors.jobs import pin_image
-from compatgate.canary.executors.kubernetes import logs, objects
+from compatgate.canary.executors.jobs import Handle, Job, PreparedJob, Progress, Status, pin_image
+from compatgate.canary.executors.kubernetes import job_view, objects
 from compatgate.canary.executors.kubernetes.cluster import Cluster
+from compatgate.canary.executors.kubernetes.job_view import JobView
 from compatgate.canary.executors.kubernetes.objects import (
     RUN,
     START,
     job_name,
-    job_object,
+    make_job,
+    make_service,
     run_selector,
-    service_object,
 )
-from compatgate.canary.executors.kubernetes.status import condition
-from compatgate.canary.executors.kubernetes.view import View
+from compatgate.canary.executors.kubernetes.status import find_condition
 from compatgate.canary.hosts import Host
-from compatgate.errors import BadInput, Conflict, Infrastructure
+from compatgate.errors import BadInput, Conflict, InfrastructureError
 from compatgate.kit.kubernetes import ObjectExists, ObjectMissing
 
 _KILLED = 137
@@ -48,7 +47,7 @@ class KubernetesExecutor:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._cluster = Cluster(host)
-        self._views: dict[str, View] = {}
+        self._views: dict[str, JobView] = {}
         self._lock = threading.Lock()
         self._killed: set[str] = set()
 
@@ -60,7 +59,7 @@ class KubernetesExecutor:
             BadInput: no image is named, or the workload's files are too large.
             Infrastructure: the registry does not answer.
         """
-        objects.job_files(job)
+        objects.read_job_files(job)
         return PreparedJob(job, prepare_image(job, self._host, progress))
 
     def start(self, prepared: PreparedJob) -> Handle:
@@ -72,13 +71,13 @@ class KubernetesExecutor:
             Infrastructure: the cluster does not answer.
         """
         job = prepared.job
-        packed = objects.job_files(job)
+        packed = objects.read_job_files(job)
         if packed:
-            self._create("core", "config_map", objects.config_map(job, packed))
+            self._create("core", "config_map", objects.make_config_map(job, packed))
         if job.workload.nodes > 1:
-            self._create("core", "service", service_object(job))
+            self._create("core", "service", make_service(job))
         start = uuid.uuid4().hex
-        body = job_object(job, prepared.image, self._cluster.settings, packed, start)
+        body = make_job(job, prepared.image, self._cluster.settings, packed, start)
         if not self._create("batch", "job", body) and not self._is_of(job_name(job), start):
             raise Conflict(f"{job.step} of {job.run} was started before", field="job")
         return Handle(job_name(job), job.run, job.attempt, job.step, prepared.image)
@@ -91,7 +90,7 @@ class KubernetesExecutor:
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
         """Yield whole lines of both streams from the beginning, until the job has ended."""
-        yield from logs.follow_log(self._cluster, self._view(handle), stop)
+        yield from job_view.follow_log(self._cluster, self._view(handle), stop)
 
     def kill(self, handle: Handle) -> None:
         """End the Job at once; do nothing if it has ended or is gone."""
@@ -138,10 +137,10 @@ class KubernetesExecutor:
         found = self._cluster.ask("batch", "read_namespaced_job", name)
         return bool((found["metadata"].get("annotations") or {}).get(START) == start)
 
-    def _view(self, handle: Handle) -> View:
+    def _view(self, handle: Handle) -> JobView:
         with self._lock:
             if handle.id not in self._views:
-                self._views[handle.id] = View(self._cluster, handle)
+                self._views[handle.id] = JobView(self._cluster, handle)
             return self._views[handle.id]
 
 
@@ -201,23 +200,23 @@ def remove_run(cluster: Cluster, run: str) -> int:
     """
     removed: set[tuple[str, str]] = set()
     began = time.monotonic()
-    while left := list(_labelled(cluster, run_selector(run))):
+    while left := list(_list_objects(cluster, run_selector(run))):
         for kind, thing in left:
             removed.add((kind, thing["metadata"]["name"]))
             _delete(cluster, kind, thing, forced=time.monotonic() - began > _AWAY_S)
         if time.monotonic() - began > _PATIENCE_S:
             names = ", ".join(f"{kind} {thing['metadata']['name']}" for kind, thing in left)
-            raise Infrastructure(f"the cluster of {cluster.where} did not remove {names}")
+            raise InfrastructureError(f"the cluster of {cluster.where} did not remove {names}")
         time.sleep(_POLL_S)
     return len(removed)
 
 
 def list_runs(cluster: Cluster) -> set[str]:
     """Return the ids of the runs that labels in the namespace name."""
-    return {thing["metadata"]["labels"][RUN] for _, thing in _labelled(cluster, RUN)}
+    return {thing["metadata"]["labels"][RUN] for _, thing in _list_objects(cluster, RUN)}
 
 
-def _labelled(cluster: Cluster, selector: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _list_objects(cluster: Cluster, selector: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for api, kind in KINDS:
         listed = cluster.ask(api, f"list_namespaced_{kind}", label_selector=selector)
         for thing in listed["items"]:
@@ -227,7 +226,7 @@ def _labelled(cluster: Cluster, selector: str) -> Iterator[tuple[str, dict[str, 
 def _delete(cluster: Cluster, kind: str, thing: dict[str, Any], *, forced: bool) -> None:
     api = next(api for api, each in KINDS if each == kind)
     params: dict[str, Any] = {"propagation_policy": "Foreground"}
-    if kind == "pod" and forced and _is_away(thing):
+    if kind == "pod" and forced and _is_node_away(thing):
         # The node's kubelet cannot report the end; the GPU cannot be reached either.
         params["grace_period_seconds"] = 0
     elif "deletionTimestamp" in thing["metadata"]:
@@ -236,8 +235,8 @@ def _delete(cluster: Cluster, kind: str, thing: dict[str, Any], *, forced: bool)
         cluster.ask(api, f"delete_namespaced_{kind}", thing["metadata"]["name"], **params)
 
 
-def _is_away(pod: dict[str, Any]) -> bool:
+def _is_node_away(pod: dict[str, Any]) -> bool:
     """Return whether the cluster has given up the pod's node."""
-    disruption = condition(pod, "DisruptionTarget") or {}
+    disruption = find_condition(pod, "DisruptionTarget") or {}
     reasons = (pod.get("status", {}).get("reason"), disruption.get("reason"))
     return "NodeLost" in reasons or "DeletionByTaintManager" in reasons

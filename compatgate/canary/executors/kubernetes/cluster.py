@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from compatgate.canary.executors.jobs import Pump, innermost_cause
+from compatgate.canary.executors.jobs import BackgroundReader, find_innermost_cause
 from compatgate.canary.hosts import Host, Kubernetes
-from compatgate.errors import BadInput, CompatgateError, Forbidden, Infrastructure, NotFound
+from compatgate.errors import BadInput, CompatgateError, Forbidden, InfrastructureError, NotFound
 from compatgate.kit import kubernetes
 from compatgate.kit.kubernetes import (
+    RETRY_HINT,
     RETRY_PAUSES,
-    TRY_AGAIN,
     ClusterAccess,
     ObjectExists,
     ObjectMissing,
@@ -142,12 +142,12 @@ class Cluster:
         )
 
 
-CHUNK = 64 << 10
-_LONGEST = 2 << 20
+CHUNK_BYTES = 64 << 10
+_MAX_LINE = 2 << 20
 """Maximum length of a line that is returned whole."""
 
 
-def response_lines(response: Any) -> Pump[bytes]:
+def read_lines(response: Any) -> BackgroundReader[bytes]:
     """Return the body of a response line by line, each with its end.
 
     A last line without an end is returned only if the body ended properly.
@@ -155,29 +155,29 @@ def response_lines(response: Any) -> Pump[bytes]:
     Args:
         response: response of urllib3 with its body unread.
     """
-    return Pump(_read(response), response.shutdown)
+    return BackgroundReader(_read_chunks(response), response.shutdown)
 
 
-def _read(response: Any) -> Generator[bytes]:
+def _read_chunks(response: Any) -> Generator[bytes]:
     try:
-        yield from _lines(response)
+        yield from _split_lines(response)
     finally:
         with suppress(Exception):
             response.close()
 
 
-def _lines(response: Any) -> Generator[bytes]:
+def _split_lines(response: Any) -> Generator[bytes]:
     buffer = bytearray()
-    while data := response.read1(CHUNK):
+    while data := response.read1(CHUNK_BYTES):
         buffer += data
-        while (end := buffer.find(b"\n") + 1) or len(buffer) > _LONGEST:
-            yield bytes(buffer[: end or _LONGEST])
-            del buffer[: end or _LONGEST]
+        while (end := buffer.find(b"\n") + 1) or len(buffer) > _MAX_LINE:
+            yield bytes(buffer[: end or _MAX_LINE])
+            del buffer[: end or _MAX_LINE]
     if buffer:
         yield bytes(buffer)
 
 
-MANIFESTS = "'compatgate k8s manifests' prints what the worker must be allowed"
+MANIFESTS_HINT = "'compatgate k8s manifests' prints what the worker must be allowed"
 
 
 @contextmanager
@@ -195,17 +195,17 @@ def translate_errors(cluster: Cluster) -> Iterator[None]:
     try:
         yield
     except refused as error:
-        raise _refusal(error, cluster) from error
+        raise _translate_refusal(error, cluster) from error
     except (HTTPError, OSError, EOFError, msgspec.DecodeError) as error:
         raise ServerBusy(
-            f"the cluster of {cluster.where} does not answer: {innermost_cause(error)}",
+            f"the cluster of {cluster.where} does not answer: {find_innermost_cause(error)}",
             field="host",
             value=cluster.host.name,
             hint="check that its API server runs and that the worker can reach it",
         ) from error
 
 
-def _refusal(error: Any, cluster: Cluster) -> CompatgateError:
+def _translate_refusal(error: Any, cluster: Cluster) -> CompatgateError:
     what = error_text(error.body) or error.reason or "no reason given"
     at = f"the cluster of {cluster.where}"
     match error.status:
@@ -225,19 +225,19 @@ def _refusal(error: Any, cluster: Cluster) -> CompatgateError:
                 f"{at} does not accept the worker's credentials: {what}", hint="log in again"
             )
         case 403:
-            return _forbidden(at, what)
+            return _translate_forbidden(at, what)
         case 400 | 413 | 422:
             return BadInput(f"{at} refuses: {what}", field="host.kubernetes")
         case 0:
             return CompatgateError(f"{at} cannot be trusted: {error.reason}", field="host")
-        case status if status in TRY_AGAIN:
+        case status if status in RETRY_HINT:
             return busy_error(f"{at} failed: {what}", error)
-    return Infrastructure(f"{at} failed: {error.status} {what}")
+    return InfrastructureError(f"{at} failed: {error.status} {what}")
 
 
-def _forbidden(at: str, what: str) -> CompatgateError:
+def _translate_forbidden(at: str, what: str) -> CompatgateError:
     if "exceeded quota" in what:
-        return Infrastructure(f"{at} has no room: {what}")
+        return InfrastructureError(f"{at} has no room: {what}")
     if "admission webhook" in what or "violates PodSecurity" in what:
         return Forbidden(f"{at} does not admit the job: {what}")
-    return Forbidden(f"{at} does not allow the request: {what}", hint=MANIFESTS)
+    return Forbidden(f"{at} does not allow the request: {what}", hint=MANIFESTS_HINT)

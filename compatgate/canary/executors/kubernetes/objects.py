@@ -1,8 +1,9 @@
-"""Build the objects of a job in a cluster. Pure.
+"""Build the objects of a job in a cluster, and those that a worker needs. Pure.
 
 A pod has as few rights as a container of the docker executor. The workload's folder is a ConfigMap,
 mounted read-only. Labels and names contain the run, attempt and step of an object, so that it can
-be found again and is never created twice.
+be found again and is never created twice. A worker's rights are limited to its namespace; network
+policies define whom its jobs may contact.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ import hashlib
 import re
 from typing import Any
 
-from compatgate.canary.executors.interface import Job
-from compatgate.canary.executors.jobs import job_command, job_environment
+from compatgate.canary.executors.jobs import Job, make_command, make_environment
 from compatgate.canary.hosts import Kubernetes, Toleration
 from compatgate.canary.workload import FOLDER
-from compatgate.canary.workloads.pack import Packed, container_files
+from compatgate.canary.workloads.contents import PackedFile, list_container_files
 from compatgate.errors import BadInput
 
 RUN = "dev.compatgate.run"
@@ -28,7 +28,7 @@ START = "dev.compatgate.start"
 """Annotation that identifies a start, to recognize its Job if the answer was lost."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 """Annotation that the job controller puts on the pods of an Indexed Job."""
-_LONGEST = 52
+_MAX_NAME = 52
 """A pod's name adds six characters to its job's, a host name adds the index: 63 in all."""
 _LABEL = 63
 
@@ -42,12 +42,12 @@ def job_name(job: Job) -> str:
     whole = f"{job.run}-{job.attempt}-{job.step}"
     readable = re.sub(r"[^a-z0-9]+", "-", f"cg-{job.step}-{job.attempt}".lower())
     digest = hashlib.sha256(whole.encode()).hexdigest()[:10]
-    return f"{readable[: _LONGEST - 11].rstrip('-')}-{digest}"
+    return f"{readable[: _MAX_NAME - 11].rstrip('-')}-{digest}"
 
 
 def job_labels(job: Job) -> dict[str, str]:
     """Return the labels of every object of the job."""
-    return {RUN: job.run, ATTEMPT: str(job.attempt), STEP: _label(job.step)}
+    return {RUN: job.run, ATTEMPT: str(job.attempt), STEP: _shorten_label(job.step)}
 
 
 def run_selector(run: str) -> str:
@@ -57,23 +57,23 @@ def run_selector(run: str) -> str:
 
 def job_selector(run: str, attempt: int, step: str) -> str:
     """Return the selector of every object of one job."""
-    return f"{RUN}={run},{ATTEMPT}={attempt},{STEP}={_label(step)}"
+    return f"{RUN}={run},{ATTEMPT}={attempt},{STEP}={_shorten_label(step)}"
 
 
-def _label(value: str) -> str:
+def _shorten_label(value: str) -> str:
     """Shorten a value to the length of a label."""
     if len(value) <= _LABEL:
         return value
     return f"{value[: _LABEL - 11]}-{hashlib.sha256(value.encode()).hexdigest()[:10]}"
 
 
-KEPT_S = 6 * 3600
+TTL_S = 6 * 3600
 """Seconds after its end until a Job is deleted, if no worker does that."""
 _KUEUE = "kueue.x-k8s.io/queue-name"
 
 
-def job_object(
-    job: Job, image: str, settings: Kubernetes, files: list[Packed], start: str
+def make_job(
+    job: Job, image: str, settings: Kubernetes, files: list[PackedFile], start: str
 ) -> dict[str, Any]:
     """Return the Job: one pod per node of the workload, none of which is ever created twice.
 
@@ -94,8 +94,8 @@ def job_object(
         "parallelism": nodes,
         "completionMode": "Indexed" if nodes > 1 else "NonIndexed",
         "activeDeadlineSeconds": settings.wait_s + PULL_S + job.workload.timeout_s,
-        "ttlSecondsAfterFinished": KEPT_S,
-        "template": pod_template(job, image, settings, files),
+        "ttlSecondsAfterFinished": TTL_S,
+        "template": make_pod_template(job, image, settings, files),
     }
     if settings.queue:
         # Kueue starts the Job; without Kueue, it must not bypass the queue.
@@ -108,7 +108,7 @@ def job_object(
     }
 
 
-def service_object(job: Job) -> dict[str, Any]:
+def make_service(job: Job) -> dict[str, Any]:
     """Return the headless service that gives a job's nodes their names before they are ready."""
     labels = job_labels(job)
     return {
@@ -129,14 +129,16 @@ PORT = 29500
 """Port on which a job's nodes find each other; each pod has its own address."""
 PULL_S = 1800
 """Seconds for the node to pull the image, part of the pod's deadline."""
-_NOBODY = 65534
-_LOG = 2
+_NOBODY_UID = 65534
+_LOG_RATIO = 2
 """Ratio of the log's disk space on the node to the stored output; the node's files come first."""
 _AWAY_S = 60
-_WITHOUT_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
+_NO_GPU_VARIABLES = {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
-def pod_template(job: Job, image: str, settings: Kubernetes, files: list[Packed]) -> dict[str, Any]:
+def make_pod_template(
+    job: Job, image: str, settings: Kubernetes, files: list[PackedFile]
+) -> dict[str, Any]:
     """Return the pod template of a job.
 
     Args:
@@ -160,12 +162,12 @@ def pod_template(job: Job, image: str, settings: Kubernetes, files: list[Packed]
             "securityContext": _pod_security(job),
             "containers": [_container(job, image, settings, bool(files))],
             "volumes": _volumes(job, files),
-            **_placing(job, settings),
+            **_placement(job, settings),
         },
     }
 
 
-def _placing(job: Job, settings: Kubernetes) -> dict[str, Any]:
+def _placement(job: Job, settings: Kubernetes) -> dict[str, Any]:
     tolerations = [_toleration(each) for each in settings.tolerations]
     # A node that is away for a minute has lost the job; Kubernetes waits for five by default.
     for taint in ("not-ready", "unreachable"):
@@ -187,11 +189,11 @@ def _placing(job: Job, settings: Kubernetes) -> dict[str, Any]:
     if job.workload.nodes > 1:
         placing["subdomain"] = job_name(job)
         if job.gpu_slots:
-            placing["affinity"] = _apart(job)
+            placing["affinity"] = _spread_rule(job)
     return placing
 
 
-def _apart(job: Job) -> dict[str, Any]:
+def _spread_rule(job: Job) -> dict[str, Any]:
     """Return a rule of one pod per node, so that a job's nodes are different machines."""
     term = {
         "labelSelector": {"matchLabels": job_labels(job)},
@@ -213,7 +215,7 @@ def _toleration(toleration: Toleration) -> dict[str, Any]:
 def _pod_security(job: Job) -> dict[str, Any]:
     context: dict[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}}
     if job.workload.user == "nobody":
-        context |= {"runAsNonRoot": True, "runAsUser": _NOBODY, "runAsGroup": _NOBODY}
+        context |= {"runAsNonRoot": True, "runAsUser": _NOBODY_UID, "runAsGroup": _NOBODY_UID}
     return context
 
 
@@ -224,12 +226,12 @@ def _container(job: Job, image: str, settings: Kubernetes, has_files: bool) -> d
     ]
     if has_files:
         mounts.append({"name": "files", "mountPath": FOLDER, "readOnly": True})
-    limits = _limits(job, settings)
+    limits = _resource_limits(job, settings)
     return {
         "name": CONTAINER,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "command": [_literal(part) for part in job_command(job)],
+        "command": [_escape(part) for part in make_command(job)],
         "args": [],
         "workingDir": FOLDER,
         "env": _environment(job),
@@ -245,12 +247,12 @@ def _container(job: Job, image: str, settings: Kubernetes, has_files: bool) -> d
     }
 
 
-def _limits(job: Job, settings: Kubernetes) -> dict[str, str]:
+def _resource_limits(job: Job, settings: Kubernetes) -> dict[str, str]:
     """Return equal requests and limits, so that other pods do not affect the measurement."""
     limits = job.workload.limits
     found = {
         "memory": str(limits.memory),
-        "ephemeral-storage": str(limits.tmp + _LOG * limits.output + (64 << 20)),
+        "ephemeral-storage": str(limits.tmp + _LOG_RATIO * limits.output + (64 << 20)),
     }
     if limits.cpus:
         found["cpu"] = f"{round(limits.cpus * 1000)}m"
@@ -260,7 +262,7 @@ def _limits(job: Job, settings: Kubernetes) -> dict[str, str]:
 
 
 def _environment(job: Job) -> list[dict[str, Any]]:
-    more = {} if job.gpu_slots else _WITHOUT_GPU
+    more = {} if job.gpu_slots else _NO_GPU_VARIABLES
     nodes = job.workload.nodes
     if nodes > 1:
         name = job_name(job)
@@ -269,9 +271,9 @@ def _environment(job: Job) -> list[dict[str, Any]]:
             "MASTER_ADDR": f"{name}-0.{name}",
             "MASTER_PORT": str(PORT),
         }
-    values = job_environment(job, "/tmp", more)  # noqa: S108
+    values = make_environment(job, "/tmp", more)  # noqa: S108
     found: list[dict[str, Any]] = [
-        {"name": name, "value": _literal(value)} for name, value in values.items()
+        {"name": name, "value": _escape(value)} for name, value in values.items()
     ]
     if nodes > 1:
         index = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}}
@@ -279,25 +281,25 @@ def _environment(job: Job) -> list[dict[str, Any]]:
     return found
 
 
-def _literal(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape ``$``: Kubernetes replaces ``$(NAME)`` and reads ``$$`` as ``$``."""
     return text.replace("$", "$$")
 
 
-def _volumes(job: Job, files: list[Packed]) -> list[dict[str, Any]]:
+def _volumes(job: Job, files: list[PackedFile]) -> list[dict[str, Any]]:
     limits = job.workload.limits
     found = [
         {"name": "tmp", "emptyDir": {"sizeLimit": str(limits.tmp)}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(limits.shm)}},
     ]
-    return [*found, files_volume(job, files)] if files else found
+    return [*found, make_files_volume(job, files)] if files else found
 
 
 MAX_BYTES = 1 << 20
 """Maximum size of a ConfigMap's values and keys (Kubernetes, ``MaxSecretSize``)."""
 
 
-def job_files(job: Job) -> list[Packed]:
+def read_job_files(job: Job) -> list[PackedFile]:
     """Return the files to copy; none for a workload whose image has them.
 
     Raises:
@@ -305,8 +307,8 @@ def job_files(job: Job) -> list[Packed]:
     """
     if job.workload.folder is None:
         return []
-    files = container_files(job.workload)
-    size = sum(len(file.content) + len(_key(number)) for number, file in enumerate(files))
+    files = list_container_files(job.workload)
+    size = sum(len(file.content) + len(_file_key(number)) for number, file in enumerate(files))
     if size > MAX_BYTES:
         raise BadInput(
             f"the files of {job.workload.name} are {size} bytes, more than {MAX_BYTES}",
@@ -317,7 +319,7 @@ def job_files(job: Job) -> list[Packed]:
     return files
 
 
-def config_map(job: Job, files: list[Packed]) -> dict[str, Any]:
+def make_config_map(job: Job, files: list[PackedFile]) -> dict[str, Any]:
     """Return the ConfigMap with the files, numbered because keys cannot contain ``/``."""
     return {
         "apiVersion": "v1",
@@ -325,20 +327,81 @@ def config_map(job: Job, files: list[Packed]) -> dict[str, Any]:
         "metadata": {"name": job_name(job), "labels": job_labels(job)},
         "immutable": True,
         "binaryData": {
-            _key(number): base64.b64encode(file.content).decode()
+            _file_key(number): base64.b64encode(file.content).decode()
             for number, file in enumerate(files)
         },
     }
 
 
-def files_volume(job: Job, files: list[Packed]) -> dict[str, Any]:
+def make_files_volume(job: Job, files: list[PackedFile]) -> dict[str, Any]:
     """Return the volume with the files at their paths, readable for everybody."""
     items = [
-        {"key": _key(number), "path": file.path, "mode": 0o555 if file.executable else 0o444}
+        {"key": _file_key(number), "path": file.path, "mode": 0o555 if file.executable else 0o444}
         for number, file in enumerate(files)
     ]
     return {"name": "files", "configMap": {"name": job_name(job), "items": items}}
 
 
-def _key(number: int) -> str:
+def _file_key(number: int) -> str:
     return f"f{number}"
+
+
+WORKER_NAME = "compatgate-worker"
+_WORKER_LABELS = {"app.kubernetes.io/name": "compatgate", "app.kubernetes.io/component": "worker"}
+_RBAC = "rbac.authorization.k8s.io"
+_WORKER_RULES = (
+    ("batch", ("jobs",), ("create", "get", "list", "delete")),
+    ("", ("pods",), ("get", "list", "watch", "delete")),
+    ("", ("pods/log",), ("get",)),
+    ("", ("configmaps", "services"), ("create", "list", "delete")),
+)
+_DNS = 53
+
+
+def make_worker_objects(namespace: str) -> list[dict[str, Any]]:
+    """Return the worker's service account, role and binding, and the network policies of its jobs.
+
+    All objects are limited to the namespace, and none lets the worker read a secret.
+    """
+    return [
+        _make_object("v1", "ServiceAccount", WORKER_NAME, namespace),
+        _make_object(f"{_RBAC}/v1", "Role", WORKER_NAME, namespace)
+        | {
+            "rules": [
+                {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+                for group, resources, verbs in _WORKER_RULES
+            ]
+        },
+        _make_object(f"{_RBAC}/v1", "RoleBinding", WORKER_NAME, namespace)
+        | {
+            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": WORKER_NAME},
+            "subjects": [{"kind": "ServiceAccount", "name": WORKER_NAME, "namespace": namespace}],
+        },
+        _make_policy("compatgate-canary-alone", namespace, RUN, {}),
+        _make_policy("compatgate-canary-nodes", namespace, GROUP, _peer_rules()),
+    ]
+
+
+def _make_policy(name: str, namespace: str, label: str, allowed: dict[str, Any]) -> dict[str, Any]:
+    """Return the network policy of pods with a label; policies for the same pod add up."""
+    spec = {"podSelector": _label_selector(label), "policyTypes": ["Ingress", "Egress"], **allowed}
+    return _make_object("networking.k8s.io/v1", "NetworkPolicy", name, namespace) | {"spec": spec}
+
+
+def _peer_rules() -> dict[str, Any]:
+    """Return the rules for the nodes of a job, which find each other by name through DNS."""
+    peers = [{"podSelector": _label_selector(GROUP)}]
+    names = [{"protocol": protocol, "port": _DNS} for protocol in ("UDP", "TCP")]
+    return {
+        "ingress": [{"from": peers}],
+        "egress": [{"to": peers}, {"to": [{"namespaceSelector": {}}], "ports": names}],
+    }
+
+
+def _label_selector(label: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": label, "operator": "Exists"}]}
+
+
+def _make_object(version: str, kind: str, name: str, namespace: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "labels": dict(_WORKER_LABELS)}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata}

@@ -12,16 +12,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.executors.interface import Status
-from compatgate.canary.executors.jobs import start_error
+from compatgate.canary.executors.jobs import Status, explain_start_error
 from compatgate.canary.executors.kubernetes.objects import CONTAINER, INDEX
-from compatgate.errors import BadInput, CompatgateError, Infrastructure, NotFound
+from compatgate.errors import BadInput, CompatgateError, InfrastructureError, NotFound
 
 _KILLED = 137
 _OWN_LIMIT = re.compile(r"EmptyDir volume|ephemeral local storage|local ephemeral storage limit")
 """Messages of the kubelet for a pod that exceeded its own disk limits."""
-_NO_ROOM_LEFT = "pulling its image used up the pod's time before the program's time was up"
-_ORDER = ("lost", "timeout", "failed", "waiting", "running", "exited")
+_LATE_START_REASON = "pulling its image used up the pod's time before the program's time was up"
+_KIND_ORDER = ("lost", "timeout", "failed", "waiting", "running", "exited")
 
 
 class Obstacle(Struct, frozen=True):
@@ -64,15 +63,15 @@ def read_job_status(
         pods: all its pods.
         timeout_s: time limit of the program.
     """
-    seen = [_pod(pod, timeout_s) for pod in pods]
+    seen = [_pod_status(pod, timeout_s) for pod in pods]
     first = min(seen, key=_rank, default=None)
     wanted = int((job or {}).get("spec", {}).get("completions") or 1)
-    if first is None or (len(pods) < wanted and _kind(first.status) in _ORDER[3:]):
-        return JobStatus(_without_pods(job))
+    if first is None or (len(pods) < wanted and _kind(first.status) in _KIND_ORDER[3:]):
+        return JobStatus(_status_without_pods(job))
     return first
 
 
-def first_pod(pods: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+def find_first_pod(pods: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the pod whose output is the job's: the only one, or the node with the index 0."""
     for pod in pods:
         if (pod["metadata"].get("annotations") or {}).get(INDEX, "0") == "0":
@@ -80,7 +79,7 @@ def first_pod(pods: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     return None
 
 
-def condition(thing: dict[str, Any], kind: str) -> dict[str, Any] | None:
+def find_condition(thing: dict[str, Any], kind: str) -> dict[str, Any] | None:
     """Return a condition of an object if it is true."""
     for each in thing.get("status", {}).get("conditions") or []:
         if each["type"] == kind and each["status"] == "True":
@@ -90,64 +89,64 @@ def condition(thing: dict[str, Any], kind: str) -> dict[str, Any] | None:
 
 
 def _rank(seen: JobStatus) -> tuple[int, bool]:
-    return _ORDER.index(_kind(seen.status)), seen.obstacle is None
+    return _KIND_ORDER.index(_kind(seen.status)), seen.obstacle is None
 
 
 def _kind(status: Status) -> str:
     return "failed" if status.state == "exited" and status.exit_code else status.state
 
 
-def _without_pods(job: dict[str, Any] | None) -> Status:
+def _status_without_pods(job: dict[str, Any] | None) -> Status:
     if job is None:
         return Status("lost", reason="the cluster does not know the job")
-    if failed := condition(job, "Failed"):
+    if failed := find_condition(job, "Failed"):
         if failed.get("reason") == "DeadlineExceeded":
             return Status("lost", reason="the Job's deadline passed before it was placed")
-        return Status("lost", reason=f"its pod was removed ({_said(failed)})")
-    if condition(job, "Complete"):
+        return Status("lost", reason=f"its pod was removed ({_condition_text(failed)})")
+    if find_condition(job, "Complete"):
         return Status("lost", reason="its pod was removed before its output was read")
     if job["spec"].get("suspend"):
         return Status("waiting", reason="its queue has not admitted the job")
     return Status("waiting", reason="the job has no pod yet")
 
 
-def _pod(pod: dict[str, Any], timeout_s: int) -> JobStatus:
+def _pod_status(pod: dict[str, Any], timeout_s: int) -> JobStatus:
     status = pod.get("status") or {}
     phase = status.get("phase", "Pending")
     if phase == "Succeeded":
         return JobStatus(Status("exited", 0))
     if phase == "Failed":
-        return _failed(pod, timeout_s)
+        return _failed_status(pod, timeout_s)
     if "deletionTimestamp" in pod["metadata"] or status.get("reason") == "NodeLost":
-        return JobStatus(Status("lost", reason=_disruption(pod) or "its pod was removed"))
+        return JobStatus(Status("lost", reason=_disruption_text(pod) or "its pod was removed"))
     if phase == "Pending":
-        return _pending(pod)
+        return _pending_status(pod)
     return JobStatus(Status("running"))
 
 
-def _pending(pod: dict[str, Any]) -> JobStatus:
+def _pending_status(pod: dict[str, Any]) -> JobStatus:
     waiting = (_container(pod).get("state") or {}).get("waiting") or {}
     if found := find_obstacle(
-        waiting.get("reason", ""), _line(waiting.get("message")), _program(pod)
+        waiting.get("reason", ""), _first_line(waiting.get("message")), _program(pod)
     ):
         return JobStatus(Status("waiting", reason=found.reason), found)
     for each in pod["status"].get("conditions") or []:
         if each["type"] == "PodScheduled" and each["status"] == "False":
-            return JobStatus(Status("waiting", reason=_said(each)))
+            return JobStatus(Status("waiting", reason=_condition_text(each)))
     return JobStatus(
         Status("waiting", reason=waiting.get("reason", "the pod is not scheduled yet"))
     )
 
 
-def _failed(pod: dict[str, Any], timeout_s: int) -> JobStatus:
+def _failed_status(pod: dict[str, Any], timeout_s: int) -> JobStatus:
     status = pod["status"]
-    reason, message = status.get("reason", ""), _line(status.get("message"))
+    reason, message = status.get("reason", ""), _first_line(status.get("message"))
     ended = (_container(pod).get("state") or {}).get("terminated") or {}
     if reason == "DeadlineExceeded":
-        return JobStatus(_after_deadline(pod, timeout_s))
+        return JobStatus(_deadline_status(pod, timeout_s))
     if reason == "Evicted" and _OWN_LIMIT.search(message):
         return JobStatus(Status("exited", ended.get("exitCode") or _KILLED, reason=message))
-    if disrupted := _disruption(pod):
+    if disrupted := _disruption_text(pod):
         return JobStatus(Status("lost", reason=disrupted))
     if reason:
         return JobStatus(Status("lost", reason=f"{reason}: {message}" if message else reason))
@@ -159,15 +158,15 @@ def _by_itself(ended: dict[str, Any], message: str, program: str) -> JobStatus:
         case "OOMKilled":
             return JobStatus(Status("exited", ended["exitCode"], True, "out of memory"))
         case "StartError" | "ContainerCannotRun":
-            refused = start_obstacle(_line(ended.get("message")), program)
+            refused = make_start_obstacle(_first_line(ended.get("message")), program)
             return JobStatus(Status("lost", reason=refused.reason), refused)
         case "ContainerStatusUnknown" | None:
-            why = _line(ended.get("message")) or message or "its end was not observed"
+            why = _first_line(ended.get("message")) or message or "its end was not observed"
             return JobStatus(Status("lost", reason=why))
     return JobStatus(Status("exited", ended["exitCode"]))
 
 
-def _after_deadline(pod: dict[str, Any], timeout_s: int) -> Status:
+def _deadline_status(pod: dict[str, Any], timeout_s: int) -> Status:
     """Return ``timeout`` if the program had its whole time limit; ``lost`` otherwise."""
     state = _container(pod).get("state") or {}
     began = (state.get("terminated") or state.get("running") or {}).get("startedAt")
@@ -176,14 +175,14 @@ def _after_deadline(pod: dict[str, Any], timeout_s: int) -> Status:
     placed = datetime.fromisoformat(pod["status"]["startTime"])
     late = (datetime.fromisoformat(began) - placed).total_seconds()
     if pod["spec"]["activeDeadlineSeconds"] - late < timeout_s:
-        return Status("lost", reason=_NO_ROOM_LEFT)
+        return Status("lost", reason=_LATE_START_REASON)
     return Status("timeout", reason="its pod's deadline passed")
 
 
-def _disruption(pod: dict[str, Any]) -> str:
+def _disruption_text(pod: dict[str, Any]) -> str:
     """Return why the pod was disrupted: preempted, drained, its node away."""
-    found = condition(pod, "DisruptionTarget")
-    return _said(found) if found else ""
+    found = find_condition(pod, "DisruptionTarget")
+    return _condition_text(found) if found else ""
 
 
 def _container(pod: dict[str, Any]) -> dict[str, Any]:
@@ -200,12 +199,12 @@ def _program(pod: dict[str, Any]) -> str:
     return command[0]
 
 
-def _said(found: dict[str, Any]) -> str:
-    reason, message = found.get("reason") or "", _line(found.get("message"))
+def _condition_text(found: dict[str, Any]) -> str:
+    reason, message = found.get("reason") or "", _first_line(found.get("message"))
     return f"{reason}: {message}" if reason and message else reason or message
 
 
-def _line(text: str | None) -> str:
+def _first_line(text: str | None) -> str:
     return " ".join((text or "").split())[:1000]
 
 
@@ -217,12 +216,12 @@ _NO_PULL = (
     "RegistryUnavailable",
 )  # fmt: skip
 _NO_START = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
-_PASSING = re.compile(
+_TEMPORARY_ERROR = re.compile(
     r"i/o timeout|dial tcp|TLS handshake|connection re(?:fused|set)|deadline exceeded|"
     r"toomanyrequests|Too Many Requests|server error|status(?: code)?:? 5\d\d|unexpected EOF|"
     r"RegistryUnavailable|no space left"
 )
-_BARE = re.compile(r'(?:Back-off pulling image "[^"]*")?')
+_BARE_BACKOFF = re.compile(r'(?:Back-off pulling image "[^"]*")?')
 """The whole message of older clusters between two attempts."""
 
 
@@ -240,19 +239,19 @@ def find_obstacle(reason: str, message: str, program: str) -> Obstacle | None:
             said, BadInput(f"the cluster cannot read the image reference: {said}", field="image")
         )
     if reason in _NO_PULL:
-        passing = _PASSING.search(said)
+        passing = _TEMPORARY_ERROR.search(said)
         hint = "" if passing else "check the name; a private image needs image_pull_secrets"
-        kind = Infrastructure if passing else NotFound
+        kind = InfrastructureError if passing else NotFound
         error = kind(f"the cluster cannot pull the image: {said}", field="image", hint=hint)
-        return Obstacle(said, error, PULL_GRACE_S, not _BARE.fullmatch(message))
+        return Obstacle(said, error, PULL_GRACE_S, not _BARE_BACKOFF.fullmatch(message))
     if reason in _NO_START:
-        return _grace(start_obstacle(message or reason, program))
+        return _grace(make_start_obstacle(message or reason, program))
     return None
 
 
-def start_obstacle(message: str, program: str) -> Obstacle:
+def make_start_obstacle(message: str, program: str) -> Obstacle:
     """Return the obstacle for a container that the runtime does not start."""
-    error = start_error(message, program, "the cluster") or CompatgateError(
+    error = explain_start_error(message, program, "the cluster") or CompatgateError(
         f"the cluster cannot start the container: {message}", field="host"
     )
     return Obstacle(message, error)

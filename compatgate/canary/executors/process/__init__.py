@@ -22,22 +22,26 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from compatgate.canary.executors.interface import Handle, Job, PreparedJob, Progress, Status
 from compatgate.canary.executors.jobs import (
+    Handle,
+    Job,
+    PreparedJob,
+    Progress,
+    Status,
     check_name,
     check_single_machine,
-    job_command,
-    job_environment,
+    make_command,
+    make_environment,
 )
 from compatgate.canary.hosts import Host
-from compatgate.canary.workloads.pack import container_files
-from compatgate.errors import BadInput, Conflict, Infrastructure, NotFound
+from compatgate.canary.workloads.contents import list_container_files
+from compatgate.errors import BadInput, Conflict, InfrastructureError, NotFound
 
 IMAGE = "process"
 _LAUNCHER = Path(__file__).with_name("launch.py")
 _PIECE = 1 << 16
 _PATIENCE_S = 10.0
-_KEPT = (
+_KEPT_VARIABLES = (
     "PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH",
 )  # fmt: skip
 """Variables of the worker that a program may see; tokens and proxies are not among them."""
@@ -75,7 +79,7 @@ class ProcessExecutor:
         if job.workload.folder is None:
             raise BadInput(f"the workload {job.workload.name} has no folder", field="workload")
         progress("looking for the program", None)
-        program = job_command(job)[0]
+        program = make_command(job)[0]
         where = f"{job.workload.folder}{os.sep}{program}" if "/" in program else program
         if shutil.which(where, path=os.environ.get("PATH")) is None:
             raise NotFound(
@@ -96,11 +100,11 @@ class ProcessExecutor:
         try:
             folder = make_folder(job)
             order = folder / "order.json"
-            order.write_text(json.dumps(_order(job, folder)))
+            order.write_text(json.dumps(_make_order(job, folder)))
             self._launchers.append(
                 subprocess.Popen(  # noqa: S603
                     [sys.executable, "-I", str(_LAUNCHER), str(order)],
-                    env={MARK: job_mark(job), "PATH": os.environ.get("PATH", "")},
+                    env={MARK: make_job_mark(job), "PATH": os.environ.get("PATH", "")},
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -109,7 +113,7 @@ class ProcessExecutor:
                 )
             )
         except OSError as error:
-            raise Infrastructure(f"cannot start {job.step}: {error}", field="host") from error
+            raise InfrastructureError(f"cannot start {job.step}: {error}", field="host") from error
         self._await_launcher(folder)
         return Handle(str(folder), job.run, job.attempt, job.step, prepared.image)
 
@@ -117,13 +121,13 @@ class ProcessExecutor:
         """Return the status of the job."""
         self._reap()
         folder = Path(handle.id)
-        if ended := _load(folder / "ended.json"):
+        if ended := _load_json(folder / "ended.json"):
             return Status("exited", ended["code"], ended["oom"], ended["reason"])
-        launcher = _load(folder / "launcher.json")
+        launcher = _load_json(folder / "launcher.json")
         if launcher and is_alive(launcher["pid"], launcher["started"]):
             return Status("running")
         # The job may have ended between the two looks.
-        if ended := _load(folder / "ended.json"):
+        if ended := _load_json(folder / "ended.json"):
             return Status("exited", ended["code"], ended["oom"], ended["reason"])
         return Status("lost", reason="its launcher is gone")
 
@@ -139,22 +143,22 @@ class ProcessExecutor:
                         return
                     time.sleep(0.1)
         except OSError as error:
-            raise Infrastructure(f"the output of {handle.step} is gone: {error}") from error
+            raise InfrastructureError(f"the output of {handle.step} is gone: {error}") from error
 
     def kill(self, handle: Handle) -> None:
         """Let the launcher end the job; processes that it cannot end are killed by their mark."""
-        launcher = _load(Path(handle.id) / "launcher.json")
+        launcher = _load_json(Path(handle.id) / "launcher.json")
         if launcher and self.status(handle).state == "running":
             request_end(launcher["pid"], launcher["started"])
             deadline = time.monotonic() + _PATIENCE_S
             while self.status(handle).state == "running" and time.monotonic() < deadline:
                 time.sleep(0.05)
-        kill_marked(handle_mark(handle))
+        kill_processes(make_handle_mark(handle))
         self._reap()
 
     def clean(self, run: str) -> int:
         """Kill every process of the run and remove its folders."""
-        killed = kill_marked(f"{check_name(run)}/")
+        killed = kill_processes(f"{check_name(run)}/")
         self._reap()
         return max(killed, remove_folders(run))
 
@@ -173,19 +177,19 @@ class ProcessExecutor:
         deadline = time.monotonic() + _PATIENCE_S
         while not (folder / "launcher.json").exists():
             if time.monotonic() > deadline or self._launchers[-1].poll() is not None:
-                raise Infrastructure("the launcher did not start", field="host")
+                raise InfrastructureError("the launcher did not start", field="host")
             time.sleep(0.01)
 
 
-def _order(job: Job, folder: Path) -> dict[str, Any]:
+def _make_order(job: Job, folder: Path) -> dict[str, Any]:
     limits = job.workload.limits
     tmp = str(folder / "tmp")
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     slots = ",".join(str(slot) for slot in job.gpu_slots)
-    mark = {MARK: job_mark(job), "CUDA_VISIBLE_DEVICES": slots}
+    mark = {MARK: make_job_mark(job), "CUDA_VISIBLE_DEVICES": slots}
     return {
-        "command": job_command(job),
-        "environment": {**kept, **job_environment(job, tmp, mark), **mark},
+        "command": make_command(job),
+        "environment": {**kept, **make_environment(job, tmp, mark), **mark},
         "folder": str(folder / "files"),
         "memory": limits.memory,
         "pids": limits.pids,
@@ -196,7 +200,7 @@ def _order(job: Job, folder: Path) -> dict[str, Any]:
     }
 
 
-def _load(path: Path) -> dict[str, Any] | None:
+def _load_json(path: Path) -> dict[str, Any] | None:
     with suppress(OSError, ValueError):
         loaded: dict[str, Any] = json.loads(path.read_text())
         return loaded
@@ -210,12 +214,12 @@ def make_folder(job: Job) -> Path:
         Conflict: the folder exists.
         Infrastructure: another user owns the place.
     """
-    folder = _root() / check_name(job.run) / f"{job.attempt}-{check_name(job.step)}"
+    folder = _root_folder() / check_name(job.run) / f"{job.attempt}-{check_name(job.step)}"
     try:
         folder.mkdir(parents=True, mode=0o700)
     except FileExistsError:
         raise Conflict(f"{job.step} of {job.run} was started before", field="step") from None
-    for file in container_files(job.workload):
+    for file in list_container_files(job.workload):
         path = folder / "files" / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(file.content)
@@ -227,7 +231,7 @@ def make_folder(job: Job) -> Path:
 
 def remove_folders(run: str) -> int:
     """Remove the folders of a run; return the number of jobs."""
-    folder = _root() / check_name(run)
+    folder = _root_folder() / check_name(run)
     if not folder.exists():
         return 0
     jobs = sum(1 for _ in folder.iterdir())
@@ -237,33 +241,33 @@ def remove_folders(run: str) -> int:
 
 def list_runs() -> set[str]:
     """Return the ids of the runs with folders."""
-    return {folder.name for folder in _root().iterdir()}
+    return {folder.name for folder in _root_folder().iterdir()}
 
 
-def job_mark(job: Job) -> str:
+def make_job_mark(job: Job) -> str:
     """Return the name of the job in the environment of its processes."""
     return f"{check_name(job.run)}/{job.attempt}/{check_name(job.step)}"
 
 
-def handle_mark(handle: Handle) -> str:
+def make_handle_mark(handle: Handle) -> str:
     """Return the mark of a started job."""
     return f"{check_name(handle.run)}/{handle.attempt}/{check_name(handle.step)}"
 
 
-def _root() -> Path:
+def _root_folder() -> Path:
     """Return the user's folder; in a world-writable place it must belong to this user."""
     root = Path(tempfile.gettempdir()) / f"compatgate-canary-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
     found = root.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise Infrastructure(f"{root} belongs to another user", field="host", value=str(root))
+        raise InfrastructureError(f"{root} belongs to another user", field="host", value=str(root))
     return root
 
 
 MARK = "COMPATGATE_JOB"
 
 
-def start_time(pid: int) -> int | None:
+def read_start_time(pid: int) -> int | None:
     """Return when a process started, in clock ticks since boot; None if it does not exist.
 
     Source: proc_pid_stat(5), fields 3 and 22.
@@ -278,7 +282,7 @@ def start_time(pid: int) -> int | None:
 
 def is_alive(pid: int, since: int) -> bool:
     """Return whether the process with this number is the one that started then."""
-    return start_time(pid) == since
+    return read_start_time(pid) == since
 
 
 def request_end(pid: int, since: int) -> None:
@@ -288,7 +292,7 @@ def request_end(pid: int, since: int) -> None:
             os.kill(pid, signal.SIGTERM)
 
 
-def kill_marked(mark: str) -> int:
+def kill_processes(mark: str) -> int:
     """Kill every process whose mark begins with ``mark``; return their number.
 
     Raises:
@@ -296,29 +300,29 @@ def kill_marked(mark: str) -> int:
     """
     killed: set[int] = set()
     deadline = time.monotonic() + _PATIENCE_S
-    while found := _marked(mark):
+    while found := _find_marked(mark):
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             killed.add(pid)
         if time.monotonic() > deadline:
-            raise Infrastructure(f"processes {found} do not end", field="host")
+            raise InfrastructureError(f"processes {found} do not end", field="host")
         time.sleep(0.02)
     return len(killed)
 
 
-def _marked(mark: str) -> list[int]:
+def _find_marked(mark: str) -> list[int]:
     wanted = f"{MARK}={mark}".encode()
     found = []
     for name in os.listdir("/proc"):
         if not name.isdecimal() or int(name) == os.getpid():
             continue
         with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-            marked = any(_begins(part, wanted) for part in file.read().split(b"\0"))
-            if marked and start_time(int(name)) is not None:
+            marked = any(_has_mark(part, wanted) for part in file.read().split(b"\0"))
+            if marked and read_start_time(int(name)) is not None:
                 found.append(int(name))
     return found
 
 
-def _begins(variable: bytes, wanted: bytes) -> bool:
+def _has_mark(variable: bytes, wanted: bytes) -> bool:
     return variable.startswith(wanted) if wanted.endswith(b"/") else variable == wanted

@@ -14,28 +14,38 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from msgspec.structs import replace
 
-from compatgate.canary.executors.interface import Handle, Job, PreparedJob, Progress, Status
-from compatgate.canary.executors.jobs import check_name, job_command, job_environment
+from compatgate.canary.executors.jobs import (
+    Handle,
+    Job,
+    PreparedJob,
+    Progress,
+    Status,
+    check_name,
+    make_command,
+    make_environment,
+)
 from compatgate.canary.executors.slurm import containers
 from compatgate.canary.executors.slurm.commands import Commands
 from compatgate.canary.executors.slurm.containers import (
     SCRATCH,
     ContainerPlace,
     container_name,
-    fetch_command,
-    run_command,
+    make_fetch_command,
+    make_run_command,
 )
-from compatgate.canary.executors.slurm.folder import OutputFollower, WorkFolder, last_line
 from compatgate.canary.executors.slurm.states import Stage, find_refusal, read_status
 from compatgate.canary.executors.slurm.submission import (
     MARK,
+    OutputFollower,
     ScriptPlan,
-    batch_script,
-    on_every_node,
-    sbatch_arguments,
+    WorkFolder,
+    find_last_line,
+    make_batch_script,
+    make_sbatch_arguments,
+    wrap_for_nodes,
 )
 from compatgate.canary.hosts import Host, Slurm
-from compatgate.errors import BadInput, Infrastructure
+from compatgate.errors import BadInput, InfrastructureError
 
 _GLANCE_S = 0.25
 _CANCEL_PATIENCE_S = 90.0
@@ -84,14 +94,14 @@ class SlurmExecutor:
         """
         job = prepared.job
         folder = self._work.make(job)
-        asked = sbatch_arguments(job, self._slurm, str(folder))
+        asked = make_sbatch_arguments(job, self._slurm, str(folder))
         place = ContainerPlace(
             prepared.image, str(folder), container_name(job.run, job.attempt, job.step)
         )
         if self._slurm.container == "oci":
             containers.write_bundle(self._slurm.bundle or "", place)
         script = folder / "job.sh"
-        script.write_text(batch_script(self._plan(job, place)))
+        script.write_text(make_batch_script(self._plan(job, place)))
         number = self._commands.submit(asked, str(script))
         return Handle(number, job.run, job.attempt, job.step, prepared.image)
 
@@ -154,7 +164,7 @@ class SlurmExecutor:
                 self._commands.cancel(new)
             seen |= live.keys()
             if time.monotonic() > deadline:
-                raise Infrastructure(f"Slurm did not end the jobs {', '.join(live)} of {run}")
+                raise InfrastructureError(f"Slurm did not end the jobs {', '.join(live)} of {run}")
             time.sleep(_GLANCE_S)
         return len(seen)
 
@@ -162,19 +172,19 @@ class SlurmExecutor:
         slurm = self._slurm
         bare = slurm.container == "none"
         scratch = place.scratch if bare else SCRATCH
-        variables = job_environment(job, scratch, {MARK: place.name})
-        program = ["env", *(f"{n}={v}" for n, v in variables.items()), *job_command(job)]
+        variables = make_environment(job, scratch, {MARK: place.name})
+        program = ["env", *(f"{n}={v}" for n, v in variables.items()), *make_command(job)]
         nodes = job.workload.nodes
         if nodes > 1:
-            program = on_every_node(program)
+            program = wrap_for_nodes(program)
         return ScriptPlan(
             folder=place.folder,
             mark=place.name,
             inside=place.files,
-            program=run_command(slurm, place, program, nodes),
+            program=make_run_command(slurm, place, program, nodes),
             room=2 * job.workload.limits.output,
-            fetch=fetch_command(slurm, place),
-            wanted=job_command(job)[0] if bare else None,
+            fetch=make_fetch_command(slurm, place),
+            wanted=make_command(job)[0] if bare else None,
             nodes=nodes,
             commands=slurm.commands,
         )
@@ -228,7 +238,7 @@ class StatusReader:
         seen.asked, seen.stage = now, stage
         try:
             record = self._commands.look(handle.id, handle.run)
-        except Infrastructure as error:
+        except InfrastructureError as error:
             if now - seen.answered > _PATIENCE_S:
                 raise
             seen.asked = time.monotonic()
@@ -238,11 +248,11 @@ class StatusReader:
         # The node may have written in the meantime, and Slurm's state is newer.
         stage = self._work.stage(handle)
         log = self._work.log(handle)
-        if refused := find_refusal(record, stage, last_line(log)):
+        if refused := find_refusal(record, stage, find_last_line(log)):
             raise refused
         status = read_status(record, stage, log, killed_here=seen.killed)
         if status.state == "lost" and not stage.started and log:
-            status = replace(status, reason=f"{status.reason}: {last_line(log)}")
+            status = replace(status, reason=f"{status.reason}: {find_last_line(log)}")
         seen.status = status
         return seen.status
 

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from compatgate.canary.executors.slurm.submission import PREFIX, job_name
-from compatgate.errors import BadInput, CompatgateError, Infrastructure
+from compatgate.canary.executors.jobs import check_name
+from compatgate.errors import BadInput, CompatgateError, InfrastructureError
 
 _TIMEOUT_S = 60
 """Longer than Slurm's own timeouts (``MessageTimeout``, and some retries)."""
-_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "TZ", "SLURM_CONF", "SLURM_JWT")
+_KEPT_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "TZ", "SLURM_CONF", "SLURM_JWT")
 """Variables taken from the worker's environment; sbatch passes them on to the job."""
 
 
@@ -44,7 +44,7 @@ class Commands:
         said = self._call("sbatch", *arguments, script)
         number = said.strip().splitlines()[-1].partition(";")[0] if said.strip() else ""
         if not number.isdecimal():
-            raise Infrastructure(f"sbatch gave no job number but {said[:128]!r}", field="host")
+            raise InfrastructureError(f"sbatch gave no job number but {said[:128]!r}", field="host")
         return number
 
     def look(self, number: str, run: str) -> Record | None:
@@ -61,7 +61,7 @@ class Commands:
         elif NO_JOB.search(done.stderr):
             found = self._accounted(number)
         else:
-            raise _unreachable_error(command_error("scontrol", done.stderr))
+            raise _unreachable_error(explain_command_error("scontrol", done.stderr))
         return found if found and found.name == job_name(run) else None
 
     def live(self, run: str) -> dict[str, str]:
@@ -92,7 +92,7 @@ class Commands:
         """
         done = self._run("scancel", *numbers)
         if done.returncode != 0 and not NO_JOB.search(done.stderr):
-            raise _unreachable_error(command_error("scancel", done.stderr))
+            raise _unreachable_error(explain_command_error("scancel", done.stderr))
 
     def _accounted(self, number: str) -> Record | None:
         """Read a job from accounting, if the cluster has it."""
@@ -109,7 +109,7 @@ class Commands:
     def _call(self, command: str, *arguments: str) -> str:
         done = self._run(command, *arguments)
         if done.returncode != 0:
-            raise command_error(command, done.stderr)
+            raise explain_command_error(command, done.stderr)
         return done.stdout
 
     def _run(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -121,7 +121,7 @@ class Commands:
                 field="slurm.commands",
                 hint="run the worker where jobs are submitted, or set the folder of the commands",
             )
-        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         try:
             return subprocess.run(  # noqa: S603
                 [program, *arguments],
@@ -134,14 +134,14 @@ class Commands:
                 cwd="/",
             )
         except subprocess.TimeoutExpired:
-            raise Infrastructure(f"{command} did not answer in {_TIMEOUT_S} s") from None
+            raise InfrastructureError(f"{command} did not answer in {_TIMEOUT_S} s") from None
         except OSError as error:
-            raise Infrastructure(f"cannot run {program}: {error.strerror}") from None
+            raise InfrastructureError(f"cannot run {program}: {error.strerror}") from None
 
 
 def _unreachable_error(error: CompatgateError) -> CompatgateError:
     """Return an infrastructure error: a failed question is never the job's fault."""
-    return error if isinstance(error, Infrastructure) else Infrastructure(error.problem)
+    return error if isinstance(error, InfrastructureError) else InfrastructureError(error.problem)
 
 
 SACCT_FIELDS = ("JobIDRaw", "JobName", "State", "ExitCode", "NodeList")
@@ -178,15 +178,15 @@ def read_scontrol(text: str) -> Record | None:
     """
     if not text.startswith("JobId="):
         return None
-    exit_code, signal = _exit(_field(text, "ExitCode"))
+    exit_code, signal = _parse_exit(_field(text, "ExitCode"))
     return Record(
         name=_field(text, "JobName"),
         state=_field(text, "JobState").partition("+")[0],
-        reason=_said(_field(text, "Reason")),
+        reason=_clean_value(_field(text, "Reason")),
         exit_code=exit_code,
         signal=signal,
-        node=_said(_field(text, "NodeList")),
-        restarts=_whole(_field(text, "Restarts")),
+        node=_clean_value(_field(text, "NodeList")),
+        restarts=_parse_number(_field(text, "Restarts")),
     )
 
 
@@ -199,7 +199,7 @@ def read_sacct(text: str) -> Record | None:
     if not lines or len(lines[-1]) != len(SACCT_FIELDS):
         return None
     _, name, state, exit_text, node = lines[-1]
-    exit_code, signal = _exit(exit_text)
+    exit_code, signal = _parse_exit(exit_text)
     word, _, by = state.partition(" ")
     return Record(
         name=name,
@@ -207,7 +207,7 @@ def read_sacct(text: str) -> Record | None:
         reason=by,
         exit_code=exit_code,
         signal=signal,
-        node=_said(node),
+        node=_clean_value(node),
     )
 
 
@@ -216,20 +216,20 @@ def _field(text: str, name: str) -> str:
     return found[1] if found else ""
 
 
-def _said(value: str) -> str:
+def _clean_value(value: str) -> str:
     return "" if value in ("None", "(null)", "N/A", "None assigned", "Unknown") else value
 
 
-def _exit(text: str) -> tuple[int, int]:
+def _parse_exit(text: str) -> tuple[int, int]:
     found = _EXIT.fullmatch(text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _whole(text: str) -> int:
+def _parse_number(text: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-_WRONG = (
+_REFUSALS = (
     (r"invalid partition", "partition", "see 'sinfo' for its partitions"),
     (r"invalid account|account/partition combination", "account", "see 'sacctmgr show assoc'"),
     (r"invalid qos", "qos", "see 'sacctmgr show qos'"),
@@ -250,7 +250,7 @@ _WRONG = (
 NO_JOB = re.compile(r"invalid job id specified", re.IGNORECASE)
 
 
-def command_error(command: str, said: str) -> CompatgateError:
+def explain_command_error(command: str, said: str) -> CompatgateError:
     """Return the error for a command that failed.
 
     An error that is not known to be permanent may pass: the controller is away, a job limit is
@@ -262,7 +262,15 @@ def command_error(command: str, said: str) -> CompatgateError:
     """
     what = " ".join(re.sub(rf"^{command}: (?:error: )?", "", line) for line in said.splitlines())
     what = " ".join(what.split())[-512:] or "no message"
-    for pattern, field, hint in _WRONG:
+    for pattern, field, hint in _REFUSALS:
         if re.search(pattern, what, re.IGNORECASE):
             return BadInput(f"Slurm refuses the job: {what}", field=field, hint=hint)
-    return Infrastructure(f"{command} failed: {what}", field="host")
+    return InfrastructureError(f"{command} failed: {what}", field="host")
+
+
+PREFIX = "compatgate-"
+
+
+def job_name(run: str) -> str:
+    """Return the name of every job of a run; Slurm finds and cancels jobs by it."""
+    return PREFIX + check_name(run)

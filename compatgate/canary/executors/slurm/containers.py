@@ -13,13 +13,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.executors.interface import Job, Progress
-from compatgate.canary.executors.jobs import check_name, pin_image
-from compatgate.canary.executors.slurm.submission import PREFIX
+from compatgate.canary.executors.jobs import Job, Progress, check_name, pin_image
+from compatgate.canary.executors.slurm.commands import PREFIX
 from compatgate.canary.hosts import Slurm
 from compatgate.canary.workload import FOLDER
-from compatgate.discovery.registry.reference import DOCKER_HUB, parse_reference
-from compatgate.errors import BadInput, Infrastructure, NotFound
+from compatgate.discovery.registry.image_spec import DOCKER_HUB, parse_reference
+from compatgate.errors import BadInput, InfrastructureError, NotFound
 
 SCRATCH = "/tmp"  # noqa: S108
 """Writable path in a container."""
@@ -55,7 +54,7 @@ def container_name(run: str, attempt: int, step: str) -> str:
     return f"{PREFIX}{check_name(run)}-{attempt}-{check_name(step)}"
 
 
-def fetch_command(slurm: Slurm, place: ContainerPlace) -> list[str]:
+def make_fetch_command(slurm: Slurm, place: ContainerPlace) -> list[str]:
     """Return the command that fetches the image before the time limit starts; [] for none."""
     match slurm.container:
         case "pyxis":
@@ -65,7 +64,7 @@ def fetch_command(slurm: Slurm, place: ContainerPlace) -> list[str]:
     return []
 
 
-def run_command(
+def make_run_command(
     slurm: Slurm, place: ContainerPlace, program: Sequence[str], nodes: int
 ) -> list[str]:
     """Return the whole argument vector.
@@ -87,7 +86,7 @@ def run_command(
     return [*spread, *program]
 
 
-def enroot_uri(image: str) -> str:
+def make_enroot_uri(image: str) -> str:
     """Return ``registry#path@digest``; enroot takes a tag or a digest, so a tag is left out.
 
     Source: pyxis, Usage (``--container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH``).
@@ -100,7 +99,7 @@ def enroot_uri(image: str) -> str:
 
 def _pyxis(place: ContainerPlace) -> list[str]:
     return [
-        f"--container-image={enroot_uri(place.image)}",
+        f"--container-image={make_enroot_uri(place.image)}",
         f"--container-name={place.name}",
         f"--container-mounts={place.files}:{FOLDER}:ro,{place.scratch}:{SCRATCH}",
         f"--container-workdir={FOLDER}",
@@ -121,7 +120,7 @@ def _fill_placeholders(template: Sequence[str], place: ContainerPlace) -> list[s
     return filled
 
 
-BARE = "node"
+NO_IMAGE = "node"
 """Image of a job that runs on the node itself."""
 
 
@@ -147,7 +146,7 @@ def prepare_image(job: Job, slurm: Slurm, host: str, progress: Progress) -> str:
             )
         if workload.folder is None:
             raise BadInput(f"the workload {workload.name} has no folder", field="workload")
-        return BARE
+        return NO_IMAGE
     reference = job.image if workload.image.inside and job.image else workload.image.reference
     if not reference:
         raise BadInput(
@@ -178,7 +177,9 @@ def write_bundle(template: str, place: ContainerPlace) -> None:
     bundle = Path(template.replace("{digest}", place.image.rpartition("@sha256:")[2]))
     own = Path(place.folder) / "bundle"
     own.mkdir(mode=0o700)
-    (own / CONFIG).write_text(json.dumps(confine_config(_read(bundle, place.image), bundle, place)))
+    (own / CONFIG).write_text(
+        json.dumps(confine_config(_read_config(bundle, place.image), bundle, place))
+    )
 
 
 def confine_config(config: dict[str, Any], bundle: Path, place: ContainerPlace) -> dict[str, Any]:
@@ -202,8 +203,8 @@ def confine_config(config: dict[str, Any], bundle: Path, place: ContainerPlace) 
     mounts = [m for m in made.get("mounts", []) if m.get("destination") not in taken]
     made["mounts"] = [
         *mounts,
-        _bind(place.files, FOLDER, "ro"),
-        _bind(place.scratch, SCRATCH, "rw"),
+        _bind_mount(place.files, FOLDER, "ro"),
+        _bind_mount(place.scratch, SCRATCH, "rw"),
     ]
     linux = made.setdefault("linux", {})
     kept = [space for space in linux.get("namespaces", []) if space.get("type") != "network"]
@@ -211,7 +212,7 @@ def confine_config(config: dict[str, Any], bundle: Path, place: ContainerPlace) 
     return made
 
 
-def _bind(source: str, destination: str, mode: str) -> dict[str, Any]:
+def _bind_mount(source: str, destination: str, mode: str) -> dict[str, Any]:
     return {
         "destination": destination,
         "type": "bind",
@@ -220,7 +221,7 @@ def _bind(source: str, destination: str, mode: str) -> dict[str, Any]:
     }
 
 
-def _read(bundle: Path, image: str) -> dict[str, Any]:
+def _read_config(bundle: Path, image: str) -> dict[str, Any]:
     path = bundle / CONFIG
     try:
         config = json.loads(path.read_bytes())
@@ -233,7 +234,7 @@ def _read(bundle: Path, image: str) -> dict[str, Any]:
             hint="unpack the image there, for example with umoci",
         ) from None
     except OSError as error:
-        raise Infrastructure(f"cannot read {path}: {error.strerror}", field="image") from None
+        raise InfrastructureError(f"cannot read {path}: {error.strerror}", field="image") from None
     except (ValueError, TypeError, LookupError):
         raise BadInput(f"{path} is not an OCI configuration with a root", field="image") from None
     if not isinstance(root, str):

@@ -9,11 +9,11 @@ import re
 
 from msgspec import Struct
 
-from compatgate.canary.executors.interface import Status
+from compatgate.canary.executors.jobs import Status
 from compatgate.canary.executors.slurm.commands import Record
-from compatgate.errors import BadInput, CompatgateError, Infrastructure, NotFound
+from compatgate.errors import BadInput, CompatgateError, InfrastructureError, NotFound
 
-NEVER = {
+REFUSAL_REASONS = {
     "BadConstraints": "no node meets the constraints of the job",
     "PartitionTimeLimit": "the partition allows less time than the workload's timeout asks for",
     "InvalidAccount": "the account is not valid",
@@ -22,11 +22,13 @@ NEVER = {
     "QOSNotAllowed": "the partition or the account does not admit the QOS",
 }
 """Reasons for waiting that never pass, with their meaning."""
-WAITING = frozenset(
+WAITING_STATES = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUE_HOLD", "REQUEUED", "REQUEUE_FED", "RESV_DEL_HOLD"}
 )
-RUNNING = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
-LOST = {
+RUNNING_STATES = frozenset(
+    {"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
+)
+LOST_REASONS = {
     "NODE_FAIL": "the node {node} failed",
     "BOOT_FAIL": "the node {node} did not boot",
     "PREEMPTED": "Slurm preempted it for another job",
@@ -39,7 +41,7 @@ LOST = {
 }
 """States that say nothing about the program."""
 _KILLED = 137
-_BY_SLURM = (143, _KILLED)
+_SLURM_EXIT_CODES = (143, _KILLED)
 """Exit codes that may come from Slurm or from the program; Slurm's state decides."""
 _OUT_OF_MEMORY = re.compile(
     r"slurmstepd\S*: error: .*(?:exceeded (?:job|step)? ?memory limit|oom[-_]kill)", re.IGNORECASE
@@ -89,25 +91,25 @@ def read_status(
     if record.restarts:
         return Status("lost", reason="Slurm put the job back into its queue and ran it again")
     match record.state:
-        case state if state in WAITING:
-            return Status("waiting", reason=f"Slurm: {_waits(record)}")
-        case state if state in RUNNING:
+        case state if state in WAITING_STATES:
+            return Status("waiting", reason=f"Slurm: {_waiting_reason(record)}")
+        case state if state in RUNNING_STATES:
             if stage.started:
                 return Status("running", reason="suspended" if state == "SUSPENDED" else "")
             return Status("waiting", reason=f"fetching its image on {record.node}")
         case "COMPLETING":
-            return _completing(stage)
+            return _completing_status(stage)
         case "COMPLETED" | "FAILED":
-            return _ended(record, stage, log)
+            return _ended_status(record, stage, log)
         case "OUT_OF_MEMORY":
-            return Status("exited", _code(record), oom_killed=True, reason="out of memory")
+            return Status("exited", _exit_code(record), oom_killed=True, reason="out of memory")
         case "TIMEOUT":
-            return _out_of_time(stage)
+            return _timeout_status(stage)
         case "CANCELLED":
-            return _cancelled(record, killed_here=killed_here)
-    if said := LOST.get(record.state):
+            return _cancelled_status(record, killed_here=killed_here)
+    if said := LOST_REASONS.get(record.state):
         return Status("lost", reason=said.format(node=record.node or "?"))
-    raise Infrastructure(f"Slurm reports an unknown state: {record.state!r}")
+    raise InfrastructureError(f"Slurm reports an unknown state: {record.state!r}")
 
 
 def find_refusal(record: Record | None, stage: Stage, said: str) -> CompatgateError | None:
@@ -121,26 +123,26 @@ def find_refusal(record: Record | None, stage: Stage, said: str) -> CompatgateEr
     if stage.missing:
         where = record.node if record else "the node"
         return NotFound(f"{where} cannot run the workload's command: {said}", field="command")
-    if record and record.state == "PENDING" and (why := NEVER.get(record.reason)):
+    if record and record.state == "PENDING" and (why := REFUSAL_REASONS.get(record.reason)):
         return BadInput(f"Slurm will never run the job: {why} ({record.reason})", field="host")
     return None
 
 
-def _waits(record: Record) -> str:
+def _waiting_reason(record: Record) -> str:
     if record.state == "CONFIGURING":
         return f"the node {record.node} is being prepared"
     return record.reason or record.state.lower()
 
 
-def _completing(stage: Stage) -> Status:
+def _completing_status(stage: Stage) -> Status:
     """Return the status while the node is cleaned up; Slurm's final state shows memory errors."""
-    if stage.exit_code is not None and stage.exit_code not in _BY_SLURM:
+    if stage.exit_code is not None and stage.exit_code not in _SLURM_EXIT_CODES:
         return Status("exited", stage.exit_code)
     return Status("running", reason="Slurm is cleaning up after it")
 
 
-def _ended(record: Record, stage: Stage, log: str) -> Status:
-    code = _code(record) if stage.exit_code is None else stage.exit_code
+def _ended_status(record: Record, stage: Stage, log: str) -> Status:
+    code = _exit_code(record) if stage.exit_code is None else stage.exit_code
     if code == _KILLED and _OUT_OF_MEMORY.search(log):
         # Some sites have Slurm poll memory instead of a kernel limit; then only Slurm's log shows
         # it.
@@ -153,21 +155,21 @@ def _ended(record: Record, stage: Stage, log: str) -> Status:
     return Status("lost", reason=f"it ended on {record.node or '?'} before the program began{why}")
 
 
-def _out_of_time(stage: Stage) -> Status:
-    if stage.exit_code is not None and stage.exit_code not in _BY_SLURM:
+def _timeout_status(stage: Stage) -> Status:
+    if stage.exit_code is not None and stage.exit_code not in _SLURM_EXIT_CODES:
         return Status("exited", stage.exit_code)
     if stage.started:
         return Status("timeout", reason="Slurm ended it at its time limit")
     return Status("lost", reason="its time limit was used up before the program began")
 
 
-def _cancelled(record: Record, *, killed_here: bool) -> Status:
+def _cancelled_status(record: Record, *, killed_here: bool) -> Status:
     if killed_here:
-        return Status("exited", _code(record), reason="killed")
+        return Status("exited", _exit_code(record), reason="killed")
     by = f" {record.reason}" if record.reason.startswith("by ") else ""
     return Status("lost", reason=f"it was cancelled in Slurm{by}")
 
 
-def _code(record: Record) -> int:
+def _exit_code(record: Record) -> int:
     """Return the exit code as shells count: above 128 a signal."""
     return 128 + record.signal if record.signal else record.exit_code

@@ -1,28 +1,28 @@
-"""Build the input of sbatch: names, arguments and the batch script of a job. Pure.
+"""Build the input of sbatch, and manage the folder of a job.
 
-Options are passed in an argument vector, without ``#SBATCH`` lines and without a shell. All values
-in the script are quoted for the shell.
+Options are passed in an argument vector, without ``#SBATCH`` lines and without a shell. All
+values in the script are quoted for the shell. The folder is in the work directory that this machine
+shares with the nodes.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import shlex
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from errno import ENOENT
+from pathlib import Path
 
 from msgspec import Struct
 
-from compatgate.canary.executors.interface import Handle, Job
-from compatgate.canary.executors.jobs import check_name
+from compatgate.canary.executors.jobs import Handle, Job, check_name
+from compatgate.canary.executors.slurm.commands import job_name
+from compatgate.canary.executors.slurm.states import Stage, read_stage
 from compatgate.canary.hosts import Slurm
-from compatgate.errors import BadInput
-
-PREFIX = "compatgate-"
-
-
-def job_name(run: str) -> str:
-    """Return the name of every job of a run; Slurm finds and cancels jobs by it."""
-    return PREFIX + check_name(run)
+from compatgate.canary.workloads.contents import list_container_files
+from compatgate.errors import BadInput, CompatgateError, Conflict, InfrastructureError
 
 
 def job_comment(job: Job) -> str:
@@ -40,7 +40,7 @@ _GRACE_S = 60
 _FETCH_S = 1800
 
 
-def sbatch_arguments(job: Job, slurm: Slurm, folder: str) -> list[str]:
+def make_sbatch_arguments(job: Job, slurm: Slurm, folder: str) -> list[str]:
     """Return the arguments of ``sbatch`` except the script.
 
     The whole environment is passed on: it is the small one that the commands get.
@@ -68,7 +68,7 @@ def sbatch_arguments(job: Job, slurm: Slurm, folder: str) -> list[str]:
         f"--nodes={workload.nodes}",
         f"--ntasks={workload.nodes}",
         "--ntasks-per-node=1",
-        f"--time={_minutes(job, slurm)}",
+        f"--time={_format_minutes(job, slurm)}",
         f"--mem={math.ceil(limits.memory / (1 << 20))}M",
     ]
     if limits.cpus:
@@ -87,14 +87,13 @@ def sbatch_arguments(job: Job, slurm: Slurm, folder: str) -> list[str]:
     return [*asked, *slurm.extra]
 
 
-def _minutes(job: Job, slurm: Slurm) -> int:
+def _format_minutes(job: Job, slurm: Slurm) -> int:
     fetch = _FETCH_S if slurm.container in ("pyxis", "wrapper") else 0
     return math.ceil((job.workload.timeout_s + fetch + _GRACE_S) / 60)
 
 
 STAGE, OUTPUT, ERRORS, LOG = "stage", "output", "errors", "slurm.log"
 """Files in a job's folder: progress, output of the program, log of Slurm."""
-
 MARK = "COMPATGATE_JOB"
 """Variable that every process of a program inherits."""
 
@@ -125,7 +124,7 @@ class ScriptPlan(Struct, frozen=True):
     commands: str | None = None
 
 
-def batch_script(plan: ScriptPlan) -> str:
+def make_batch_script(plan: ScriptPlan) -> str:
     """Return the text of the script.
 
     The script stops at once if its folder is gone (the run was cleaned up) or was used before (the
@@ -147,14 +146,14 @@ def batch_script(plan: ScriptPlan) -> str:
         parts.append(_NODES.format(nodes=plan.nodes))
     inside = shlex.quote(plan.inside)
     if plan.wanted:
-        parts.append(_WANTED.format(inside=inside, program=shlex.quote(plan.wanted)))
+        parts.append(_CHECK.format(inside=inside, program=shlex.quote(plan.wanted)))
     if plan.fetch:
         parts.append(_FETCH.format(fetch=shlex.join(plan.fetch)))
     parts.append(_RUN.format(inside=inside, program=shlex.join(plan.program)))
     return "".join(parts)
 
 
-def on_every_node(program: Sequence[str]) -> list[str]:
+def wrap_for_nodes(program: Sequence[str]) -> list[str]:
     """Return a command that tells the program its node; only the first node's output is read.
 
     The other nodes' lines go to the log, because they would repeat the protocol.
@@ -187,7 +186,7 @@ MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))
 COMPATGATE_NODES={nodes}
 export MASTER_ADDR MASTER_PORT COMPATGATE_NODES
 """
-_WANTED = """\
+_CHECK = """\
 if ! (cd {inside} && command -v -- {program} >/dev/null); then
     echo {program} is not there >&2
     echo missing >>stage
@@ -226,3 +225,158 @@ export COMPATGATE_NODE="$SLURM_NODEID"
 [ "$SLURM_NODEID" = 0 ] || exec >&2
 exec "$@"
 """
+
+
+_PIECE = 1 << 16
+_MAX_READ = 2 << 20
+_STAGE = 4096
+
+
+class WorkFolder:
+    """The work directory of a host.
+
+    Args:
+        root: absolute path, the same on the nodes.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
+
+    def of(self, job: Job | Handle) -> Path:
+        """Return the path of a job's folder, whether it exists or not."""
+        return self._root / check_name(job.run) / folder_name(job)
+
+    def make(self, job: Job) -> Path:
+        """Create the folder, with the workload's files in it.
+
+        Create the files that the node writes, too: over NFS a file that is known to be missing may
+        stay missing for a minute, while an existing one is checked when it is opened.
+
+        Raises:
+            Conflict: the folder exists, so the job was started before.
+            Infrastructure: the directory is not available, or full.
+        """
+        folder = self.of(job)
+        if not self._root.is_dir():
+            raise _unreachable_error(
+                FileNotFoundError(ENOENT, os.strerror(ENOENT), str(self._root))
+            )
+        try:
+            folder.mkdir(parents=True, mode=0o700)
+            _write_files(folder, job)
+        except FileExistsError:
+            raise Conflict(f"{job.step} of {job.run} was started before", field="step") from None
+        except OSError as error:
+            raise _unreachable_error(error) from None
+        return folder
+
+    def stage(self, job: Job | Handle) -> Stage:
+        """Return how far the script came; the initial stage if there is no folder."""
+        return read_stage(_read_piece(self.of(job) / STAGE, _STAGE).decode(errors="replace"))
+
+    def log(self, job: Job | Handle) -> str:
+        """Return the beginning of the log of Slurm and the container tools."""
+        return _read_piece(self.of(job) / LOG, _PIECE).decode(errors="replace")
+
+    def runs(self) -> set[str]:
+        """Return the runs with folders."""
+        try:
+            return {entry.name for entry in os.scandir(self._root) if entry.is_dir()}
+        except FileNotFoundError:
+            return set()
+        except OSError as error:
+            raise _unreachable_error(error) from None
+
+    def remove(self, run: str) -> int:
+        """Remove the folders of a run; return the number of jobs.
+
+        Raises:
+            Infrastructure: they cannot be removed.
+        """
+        folder = self._root / check_name(run)
+        try:
+            jobs = sum(1 for _ in folder.iterdir())
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise _unreachable_error(error) from None
+        return jobs
+
+
+class OutputFollower:
+    """Reader of a program's output in whole lines, while the program runs.
+
+    Args:
+        folder: folder of the job.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._streams = [_Stream(folder / OUTPUT), _Stream(folder / ERRORS)]
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the whole lines that came since the last call."""
+        for stream in self._streams:
+            yield from stream.pieces()
+
+    def rest(self) -> Iterator[bytes]:
+        """Yield all that is left after the last write; each stream's last line gets an end."""
+        yield from self.pieces()
+        rests = [bytes(stream.rest) for stream in self._streams if stream.rest]
+        if rests:
+            yield b"\n".join(rests)
+
+
+class _Stream:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = 0
+        self.rest = bytearray()
+
+    def pieces(self) -> Iterator[bytes]:
+        while data := _read_piece(self._path, _PIECE, self._at):
+            self._at += len(data)
+            self.rest += data
+            end = len(self.rest) if len(self.rest) > _MAX_READ else self.rest.rfind(b"\n") + 1
+            if end:
+                yield bytes(self.rest[:end])
+                del self.rest[:end]
+
+
+def find_last_line(log: str) -> str:
+    """Return the last line of a log, without srun's line that a task ended."""
+    lines = [" ".join(line.split()) for line in log.split("\n") if line.strip()]
+    telling = [line for line in lines if not line.startswith("srun: ")]
+    return (telling or lines or [""])[-1]
+
+
+def _write_files(folder: Path, job: Job) -> None:
+    for file in list_container_files(job.workload):
+        path = folder / "files" / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.content)
+        path.chmod(0o755 if file.executable else 0o644)
+    (folder / "files").mkdir(exist_ok=True)
+    (folder / "tmp").mkdir()
+    for name in (STAGE, OUTPUT, ERRORS, LOG):
+        (folder / name).touch(0o600)
+
+
+def _read_piece(path: Path, most: int, start: int = 0) -> bytes:
+    """Read a piece of a file; open it each time, so that NFS shows what another machine wrote."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            file.seek(start)
+            return file.read(most) or b""
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise _unreachable_error(error) from None
+
+
+def _unreachable_error(error: OSError) -> CompatgateError:
+    return InfrastructureError(
+        f"the work directory cannot be used: {error.strerror} ({error.filename})",
+        field="slurm.work",
+        hint="share the directory with the nodes, and make the worker's user its owner",
+    )

@@ -11,12 +11,12 @@ from compatgate.canary.protocol.adapters.gpu_burn import read_gpu_burn
 from compatgate.canary.protocol.adapters.nccl_tests import read_nccl_tests
 from compatgate.canary.protocol.adapters.nvbandwidth import read_nvbandwidth
 from compatgate.canary.protocol.adapters.nvidia_smi import read_nvidia_smi
-from compatgate.canary.protocol.adapters.tool import ReadTool, ToolOutput
+from compatgate.canary.protocol.adapters.tool import ToolOutput, ToolReader
 from compatgate.canary.protocol.adapters.torch_benchmark import read_torch_benchmark
 
 __all__ = ["TOOLS", "ToolOutput"]
 
-TOOLS: dict[str, ReadTool] = {
+TOOLS: dict[str, ToolReader] = {
     "nccl-tests": read_nccl_tests,
     "nvbandwidth": read_nvbandwidth,
     "dcgm-diag": read_dcgm,

@@ -18,8 +18,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from compatgate.canary.protocol.adapters.tool import ToolResults, documents, member, objects
-from compatgate.canary.protocol.lines import BrokenLine
+from compatgate.canary.protocol.adapters.tool import (
+    ToolResults,
+    find_documents,
+    read_member,
+    read_objects,
+)
+from compatgate.canary.protocol.jsonl import BrokenLine
 
 _OLD, _NEW = "DCGM GPU Diagnostic", "DCGM Diagnostic"
 _PASSED = frozenset({"pass", "passed"})
@@ -51,7 +56,7 @@ def read_dcgm(text: str, found: ToolResults) -> None:
     Raises:
         BrokenLine: the JSON is damaged.
     """
-    bodies = list(documents(text, f"{_OLD}|{_NEW}|metadata|entity_groups"))
+    bodies = list(find_documents(text, f"{_OLD}|{_NEW}|metadata|entity_groups"))
     if not bodies:
         found.problem("the output has no JSON of dcgmi diag")
     for body in bodies:
@@ -59,14 +64,16 @@ def read_dcgm(text: str, found: ToolResults) -> None:
 
 
 def _read(body: dict[str, Any], found: ToolResults) -> None:
-    whole = member(body, _NEW, dict) or member(body, _OLD, dict)
+    whole = read_member(body, _NEW, dict) or read_member(body, _OLD, dict)
     if whole is None:
         raise BrokenLine("the JSON document has no diagnosis")
-    _say_versions(whole, body, found)
+    _report_versions(whole, body, found)
     if error := whole.get("runtime_error") or body.get("runtime_error") or body.get("Error"):
         found.check("diagnostics", False, str(error))
         return
-    tests = [test for category in objects(whole, "test_categories") for test in _tests(category)]
+    tests = [
+        test for category in read_objects(whole, "test_categories") for test in _tests(category)
+    ]
     outcomes = [_report(test, found) for test in tests]
     if "failed" in outcomes:
         return
@@ -77,23 +84,23 @@ def _read(body: dict[str, Any], found: ToolResults) -> None:
 
 
 def _tests(category: dict[str, Any]) -> list[dict[str, Any]]:
-    return objects(category, "tests")
+    return read_objects(category, "tests")
 
 
-def _say_versions(whole: dict[str, Any], body: dict[str, Any], found: ToolResults) -> None:
+def _report_versions(whole: dict[str, Any], body: dict[str, Any], found: ToolResults) -> None:
     """Report versions, which are next to the tests, around them, or in ``metadata``."""
-    for place in (member(body, "metadata", dict, {}), whole, body):
-        if driver := member(place, "Driver Version Detected", str):
+    for place in (read_member(body, "metadata", dict, {}), whole, body):
+        if driver := read_member(place, "Driver Version Detected", str):
             found.driver(driver)
-        if version := member(place, "version", str):
+        if version := read_member(place, "version", str):
             found.other["dcgm"] = version
 
 
 def _report(test: dict[str, Any], found: ToolResults) -> Literal["passed", "failed", "skipped"]:
     """Report a test, and return its outcome."""
-    name = _name(member(test, "name", str, ""))
-    results = [_result(result) for result in objects(test, "results")]
-    summary = str(member(test, "test_summary", dict, {}).get("status", ""))
+    name = _name(read_member(test, "name", str, ""))
+    results = [_result(result) for result in read_objects(test, "results")]
+    summary = str(read_member(test, "test_summary", dict, {}).get("status", ""))
     statuses = {result.status for result in results} | ({summary.lower()} if summary else set())
     if unknown := statuses - _PASSED - _FAILED - _SKIPPED:
         found.problem(f"{name}: unknown status {min(unknown)[:40]!r}")
@@ -124,7 +131,7 @@ def _lines(result: _Result) -> list[str]:
 def _result(body: dict[str, Any]) -> _Result:
     entity = next((body[key] for key in ("gpu_id", "gpu_ids", "entity_id") if key in body), "")
     return _Result(
-        status=" ".join(member(body, "status", str, "").lower().split()),
+        status=" ".join(read_member(body, "status", str, "").lower().split()),
         entity=str(entity),
         warnings=tuple(_texts(body.get("warnings"))),
         info=tuple(_texts(body.get("info"))),

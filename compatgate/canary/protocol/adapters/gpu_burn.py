@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from compatgate.canary.protocol.adapters import own_cuda
+from compatgate.canary.protocol.adapters import tool
 from compatgate.canary.protocol.adapters.tool import ToolResults
 from compatgate.canary.run import Device
 from compatgate.discovery.nvidia_smi import formats
@@ -55,7 +55,7 @@ class _Burn:
         if _STARTS.match(line):
             self._progress(line)
         elif _NOT_BEGUN.match(line):
-            if not own_cuda.note_gpu_burn(line, self._found):
+            if not tool.note_gpu_burn(line, self._found):
                 self._found.check("alive", False, line)
         elif match := _TESTED.match(line.strip()):
             self._tested = int(match[1])

@@ -13,8 +13,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.protocol.adapters.tool import ToolResults, documents, member, objects
-from compatgate.canary.protocol.lines import BrokenLine, read_number
+from compatgate.canary.protocol.adapters.tool import (
+    ToolResults,
+    find_documents,
+    read_member,
+    read_objects,
+)
+from compatgate.canary.protocol.jsonl import BrokenLine, read_number
 
 
 class Rank(Struct, frozen=True):
@@ -284,47 +289,47 @@ def read_json(text: str, found: ToolResults) -> list[Run]:
     Raises:
         BrokenLine: a document is cut off, or has another shape.
     """
-    bodies = [body for body in documents(text, "version") if "nccl_version" in body]
+    bodies = [body for body in find_documents(text, "version") if "nccl_version" in body]
     return [_run(body, found) for body in bodies]
 
 
 def _run(body: dict[str, Any], found: ToolResults) -> Run:
-    rows = [row for result in objects(body, "results") for row in _rows(result)]
+    rows = [row for result in read_objects(body, "results") for row in _rows(result)]
     if not rows:
         found.problem("the JSON document has no results")
-    bounds = member(body, "out_of_bounds", dict, {})
-    average = member(body, "average_bus_bandwidth", dict, {})
+    bounds = read_member(body, "out_of_bounds", dict, {})
+    average = read_member(body, "average_bus_bandwidth", dict, {})
     for missing in ("out_of_bounds", "average_bus_bandwidth", "end_time"):
         if missing not in body:
             found.problem(f"the JSON document has no {missing}: the test did not end")
-    for error in member(body, "errors", list, []):
+    for error in read_member(body, "errors", list, []):
         if error:
             found.problem(f"nccl-tests reports an error: {error}")
     return Run(
         rows=tuple(rows),
         ranks=tuple(_rank(item) for item in _devices(body)),
-        nccl=str(member(body, "nccl_version", int)),
-        out_of_bounds=member(bounds, "count", int),
+        nccl=str(read_member(body, "nccl_version", int)),
+        out_of_bounds=read_member(bounds, "count", int),
         average=read_number("bandwidth", average["bandwidth"]) if "bandwidth" in average else None,
-        bandwidth_ok=_okay(average),
+        bandwidth_ok=_is_ok(average),
     )
 
 
-def _okay(average: dict[str, Any]) -> bool | None:
+def _is_ok(average: dict[str, Any]) -> bool | None:
     return {"true": True, "false": False}.get(str(average.get("okay", "")))
 
 
 def _devices(body: dict[str, Any]) -> list[dict[str, Any]]:
-    config = member(body, "config", dict, {})
-    return objects(config, "devices") if "devices" in config else []
+    config = read_member(body, "config", dict, {})
+    return read_objects(config, "devices") if "devices" in config else []
 
 
 def _rank(item: dict[str, Any]) -> Rank:
     return Rank(
-        number=member(item, "rank", int, 0),
-        host=member(item, "hostname", str, ""),
-        pci=member(item, "device_hex", str, "").strip("[]"),
-        gpu=member(item, "device_info", str, "").strip(),
+        number=read_member(item, "rank", int, 0),
+        host=read_member(item, "hostname", str, ""),
+        pci=read_member(item, "device_hex", str, "").strip("[]"),
+        gpu=read_member(item, "device_info", str, "").strip(),
     )
 
 
@@ -332,7 +337,7 @@ def _rows(result: dict[str, Any]) -> list[Row]:
     sides = [
         _json_row(result, side, in_place)
         for in_place, name in ((False, "out_of_place"), (True, "in_place"))
-        if (side := member(result, name, dict)) is not None
+        if (side := read_member(result, name, dict)) is not None
     ]
     if not sides:
         raise BrokenLine("a result has neither out_of_place nor in_place")
@@ -341,14 +346,14 @@ def _rows(result: dict[str, Any]) -> list[Row]:
 
 def _json_row(result: dict[str, Any], side: dict[str, Any], in_place: bool) -> Row:
     wrong = side.get("nwrong")
-    size = member(result, "size", int)
+    size = read_member(result, "size", int)
     if size is None:
         raise BrokenLine("a result has no size")
     return Row(
         size,
-        member(result, "type", str, ""),
-        member(result, "redop", str, ""),
-        member(result, "root", str, "").strip(),
+        read_member(result, "type", str, ""),
+        read_member(result, "redop", str, ""),
+        read_member(result, "root", str, "").strip(),
         in_place,
         read_number("time", side.get("time", side.get("cpu_time"))),
         read_number("alg_bw", side.get("alg_bw")),

@@ -19,7 +19,7 @@ from collections import Counter
 
 from msgspec import Struct
 
-from compatgate.canary.protocol.adapters import nccl_output, own_cuda
+from compatgate.canary.protocol.adapters import nccl_output, tool
 from compatgate.canary.protocol.adapters.nccl_output import Rank, Row, Run
 from compatgate.canary.protocol.adapters.tool import ToolResults
 from compatgate.canary.run import Device
@@ -42,7 +42,7 @@ def read_nccl_tests(text: str, found: ToolResults) -> None:
         BrokenLine: the JSON is damaged.
     """
     for line in text.splitlines():
-        own_cuda.note_nccl_tests(line, found)
+        tool.note_nccl_tests(line, found)
     log = read_nccl_log(text)
     tables = nccl_output.read_table(text, found)
     # JSON has more digits. Without MPI it names only the first rank; the table names all.
@@ -62,7 +62,7 @@ def read_nccl_tests(text: str, found: ToolResults) -> None:
             found.metric("busbw-avg", "GB/s", [run.average])
     _check_values(runs, rows, found)
     ranks = max((run.ranks for run in (*tables, *runs)), key=len)
-    _say_versions((*tables, *runs), log, found)
+    _report_versions((*tables, *runs), log, found)
     _check_transport(ranks, log, found)
 
 
@@ -91,10 +91,10 @@ def _check_values(runs: list[Run], rows: list[Row], found: ToolResults) -> None:
         found.check("bandwidth", all(judged), "average bus bandwidth, as NCCL_TESTS_MIN_BW asks")
 
 
-def _say_versions(runs: tuple[Run, ...], log: NcclLog, found: ToolResults) -> None:
+def _report_versions(runs: tuple[Run, ...], log: NcclLog, found: ToolResults) -> None:
     for run in runs:
         if run.nccl:
-            found.version("nccl", _dotted(run.nccl))
+            found.version("nccl", _format_version(run.nccl))
         for rank in run.ranks:
             found.gpu(Device(name=rank.gpu, pci=rank.pci))
     if log.version:
@@ -106,7 +106,7 @@ def _say_versions(runs: tuple[Run, ...], log: NcclLog, found: ToolResults) -> No
         found.other["nccl-warnings"] = list(log.warnings)
 
 
-def _dotted(code: str) -> str:
+def _format_version(code: str) -> str:
     """Convert ``23005`` to 2.30.5; other text is returned unchanged, to be refused by name."""
     try:
         return ".".join(map(str, parse_version("nccl", code).parts))
@@ -121,12 +121,12 @@ def _check_transport(ranks: tuple[Rank, ...], log: NcclLog, found: ToolResults) 
     found.other["transports"] = log.transports
     asked = found.workload.environment.get("NCCL_NET", "") if found.workload else ""
     meant = asked.lower() == "socket"
-    _say(found, "transport", judge_transport(log, hosts=len(hosts), sockets_meant=meant))
+    _report_metric(found, "transport", judge_transport(log, hosts=len(hosts), sockets_meant=meant))
     if found.declares("gpudirect"):
-        _say(found, "gpudirect", judge_gpudirect(log))
+        _report_metric(found, "gpudirect", judge_gpudirect(log))
 
 
-def _say(found: ToolResults, name: str, judged: TransportJudgement | None) -> None:
+def _report_metric(found: ToolResults, name: str, judged: TransportJudgement | None) -> None:
     if judged:
         found.check(name, judged.ok, judged.message)
 
@@ -169,7 +169,9 @@ class TransportJudgement(Struct, frozen=True):
 
 def read_nccl_log(text: str) -> NcclLog:
     """Read NCCL's lines among others."""
-    transports = Counter(_transport(via) for line in text.splitlines() if (via := _via(line)))
+    transports = Counter(
+        _transport(via) for line in text.splitlines() if (via := _find_route(line))
+    )
     if nvls := len(_NVLS.findall(text)):
         transports["NVLS"] = nvls
     version = _VERSION.search(text)
@@ -217,7 +219,7 @@ def judge_gpudirect(log: NcclLog) -> TransportJudgement | None:
     return TransportJudgement(not without, f"{', '.join(without or networks)}")
 
 
-def _via(line: str) -> str | None:
+def _find_route(line: str) -> str | None:
     """Return the text behind ``via`` of a connection's line; None for other lines."""
     before, found, via = line.rpartition(" via ")
     return _COMM.split(via)[0].strip() if found and _FROM_TO.search(before) else None

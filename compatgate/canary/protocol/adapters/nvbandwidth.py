@@ -17,9 +17,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.protocol.adapters import own_cuda
-from compatgate.canary.protocol.adapters.tool import ToolResults, documents, member, objects
-from compatgate.canary.protocol.lines import BrokenLine, read_number
+from compatgate.canary.protocol.adapters import tool
+from compatgate.canary.protocol.adapters.tool import (
+    ToolResults,
+    find_documents,
+    read_member,
+    read_objects,
+)
+from compatgate.canary.protocol.jsonl import BrokenLine, read_number
 from compatgate.canary.run import Device
 
 _VERSION = re.compile(r"nvbandwidth Version: *(\S+)")
@@ -52,9 +57,9 @@ def read_nvbandwidth(text: str, found: ToolResults) -> None:
     Raises:
         BrokenLine: the JSON is damaged.
     """
-    bodies = list(documents(text, "nvbandwidth"))
+    bodies = list(find_documents(text, "nvbandwidth"))
     for body in bodies:
-        _read_json(member(body, "nvbandwidth", dict, {}), found)
+        _read_json(read_member(body, "nvbandwidth", dict, {}), found)
     if not bodies:
         _Text(found).read(text)
 
@@ -87,7 +92,7 @@ class _Text:
             self._found.problem("the output has no result of nvbandwidth")
 
     def _take(self, line: str) -> None:
-        if own_cuda.note_nvbandwidth(line, self._found):
+        if tool.note_nvbandwidth(line, self._found):
             self._running = None
         elif match := _RUNNING.match(line):
             self._leave()
@@ -151,29 +156,29 @@ class _Text:
 
 
 def _read_json(body: dict[str, Any], found: ToolResults) -> None:
-    if driver := member(body, "Driver Version", str):
+    if driver := read_member(body, "Driver Version", str):
         found.driver(driver)
-    found.other["nvbandwidth"] = member(body, "version", str, "")
+    found.other["nvbandwidth"] = read_member(body, "version", str, "")
     found.other["cuda-as-printed"] = [str(body.get("CUDA Runtime Version", ""))]
     waived: list[str] = []
     passed = 0
-    for case in objects(body, "testcases") if "testcases" in body else []:
-        name = member(case, "name", str)
+    for case in read_objects(body, "testcases") if "testcases" in body else []:
+        name = read_member(case, "name", str)
         if name is None:
             raise BrokenLine("a test case has no name")
-        status = member(case, "status", str, "")
+        status = read_member(case, "status", str, "")
         if status == "Passed":
             _publish(_json_case(name, case), None, found)
             passed += 1
         elif status == "Waived":
             waived.append(name)
         elif status in ("Error", "Not Found"):
-            if not own_cuda.note_nvbandwidth(str(case.get("error", "")), found):
+            if not tool.note_nvbandwidth(str(case.get("error", "")), found):
                 found.check("completed", False, f"{name}: {case.get('error', status)}")
         else:
             found.problem(f"{name}: unknown status {status[:40]!r}")
     error = body.get("error")
-    if error and not own_cuda.note_nvbandwidth(str(error), found):
+    if error and not tool.note_nvbandwidth(str(error), found):
         found.check("completed", False, str(error))
     if waived:
         found.other["waived"] = waived
@@ -184,11 +189,11 @@ def _read_json(body: dict[str, Any], found: ToolResults) -> None:
 
 
 def _json_case(name: str, case: dict[str, Any]) -> _Case:
-    unit = _UNIT.search(member(case, "bandwidth_description", str, ""))
+    unit = _UNIT.search(read_member(case, "bandwidth_description", str, ""))
     if unit is None:
         raise BrokenLine(f"{name}: its description names no unit")
     rows: list[tuple[float | None, ...]] = []
-    for row in member(case, "bandwidth_matrix", list, []):
+    for row in read_member(case, "bandwidth_matrix", list, []):
         if not isinstance(row, list) or (rows and len(row) != len(rows[0])):
             raise BrokenLine(f"{name}: the matrix is damaged")
         rows.append(tuple(_cell(name, cell) for cell in row))

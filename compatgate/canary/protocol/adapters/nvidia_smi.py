@@ -18,7 +18,7 @@ from xml.parsers import expat
 from msgspec import Struct
 
 from compatgate.canary.protocol.adapters.tool import ToolResults
-from compatgate.canary.protocol.lines import BrokenLine
+from compatgate.canary.protocol.jsonl import BrokenLine
 from compatgate.canary.run import Device
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import Device as Reported
@@ -39,11 +39,11 @@ def read_nvidia_smi(text: str, found: ToolResults) -> None:
         if table:
             return  # columns without a name: it is known what was measured, but not on which GPU
         raise BrokenLine(error.detail) from None
-    _say(report, found)
+    _report_identity(report, found)
     read_values(text, report.attached, found)
 
 
-def _say(report: Report, found: ToolResults) -> None:
+def _report_identity(report: Report, found: ToolResults) -> None:
     if report.driver:
         found.driver(report.driver)
     if report.cuda:
@@ -53,11 +53,11 @@ def _say(report: Report, found: ToolResults) -> None:
             f"{report.attached} GPUs are attached, but {len(report.devices)} are described"
         )
     for device in report.devices:
-        for each in _usable(device):
+        for each in _list_devices(device):
             found.gpu(each)
 
 
-def _usable(device: Reported) -> list[Device]:
+def _list_devices(device: Reported) -> list[Device]:
     """Return the GPU, or its slices if it is partitioned."""
     whole = Device(
         name=device.name,
@@ -170,10 +170,10 @@ _Values = dict[int, dict[str, str]]
 
 def read_values(text: str, attached: int | None, found: ToolResults) -> None:
     """Report the values of a log or a document; nothing if the text is neither."""
-    gpus = _of_xml(text) if "<nvidia_smi_log" in text else _of_text(text)
+    gpus = _read_xml_values(text) if "<nvidia_smi_log" in text else _read_text_values(text)
     for gpu, values in gpus.items():
         for name, unit, pattern in _METRICS:
-            for value in _matching(values, pattern):
+            for value in _find_values(values, pattern):
                 if match := _NUMBER.fullmatch(value):
                     found.metric(f"{name}-gpu{gpu}", unit, [float(match[1])])
     many = attached or len(gpus)
@@ -186,7 +186,7 @@ def _check(
     gpus: _Values, many: int, name: str, pattern: re.Pattern[str], bad: Any, found: ToolResults
 ) -> None:
     """Report a check, which passes if every GPU states the values and none of them is bad."""
-    stated = {gpu: list(_matching(values, pattern)) for gpu, values in gpus.items()}
+    stated = {gpu: list(_find_values(values, pattern)) for gpu, values in gpus.items()}
     known = [gpu for gpu, values in stated.items() if values]
     wrong = [gpu for gpu, values in stated.items() if any(map(bad, values))]
     if wrong:
@@ -197,11 +197,11 @@ def _check(
         found.check(name, True, f"{len(known)} GPUs")
 
 
-def _matching(values: dict[str, str], pattern: re.Pattern[str]) -> Iterator[str]:
+def _find_values(values: dict[str, str], pattern: re.Pattern[str]) -> Iterator[str]:
     return (value for path, value in values.items() if pattern.fullmatch(path))
 
 
-def _of_text(text: str) -> _Values:
+def _read_text_values(text: str) -> _Values:
     """Return each GPU's values by their path; the indentation shows the parent of a line."""
     gpus: _Values = defaultdict(dict)
     count, path = -1, list[tuple[int, str]]()
@@ -221,7 +221,7 @@ def _of_text(text: str) -> _Values:
     return dict(gpus)
 
 
-def _of_xml(text: str) -> _Values:
+def _read_xml_values(text: str) -> _Values:
     """Return each GPU's values of a document; it was found to be well-formed before."""
     gpus: _Values = defaultdict(dict)
     path: list[str] = []

@@ -2,6 +2,22 @@
 
 `ToolOutput` collects a tool's output and calls its reader; the reader adds its findings to
 `ToolResults`, which makes the report.
+
+The ``note_`` functions recognize a tool whose own CUDA is too new for the driver; that says nothing
+about the stack. Two conditions together prove it; neither is enough alone:
+
+- The tool fails with its own message, in a form that only its own code prints. A message of the
+  stack's libraries (``NCCL WARN Cuda failure ...``) or of a program of the stack has another form
+  and counts against the stack.
+- The code that failed is the tool's. gpu-burn names it: it loads a kernel file that was built with
+  it. nvbandwidth and nccl-tests fail in a CUDA runtime, which is theirs only if it is linked into
+  them: ``own_cuda`` of the env line, which ``canary/lib/canary_tool.py`` reads from the tool's
+  file. A tool that loads the image's libcudart fails as the image's own programs would.
+
+Source: https://github.com/NVIDIA/nvbandwidth ``error_handling.h``,
+https://github.com/NVIDIA/nccl-tests ``src/common.h``, https://github.com/wilicc/gpu-burn
+``gpu_burn-drv.cpp``; the messages are those of ``cudaGetErrorString(35)`` and ``(222)``, the same
+in CUDA 12 and 13.
 """
 
 from __future__ import annotations
@@ -13,8 +29,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from compatgate.canary.protocol.jsonl import protocol_body, read_env
-from compatgate.canary.protocol.lines import LOST, BrokenLine, Line, read_number
+from compatgate.canary.protocol.jsonl import (
+    LOST_LINE,
+    BrokenLine,
+    Line,
+    parse_protocol_line,
+    read_env,
+    read_number,
+)
 from compatgate.canary.run import Check, Device, Env, Metric, Report
 from compatgate.canary.workload import Workload
 from compatgate.core.versions import parse_version, same_release
@@ -177,11 +199,11 @@ class ToolResults:
         )
 
 
-ReadTool = Callable[[str, ToolResults], None]
+ToolReader = Callable[[str, ToolResults], None]
 """Reader of a tool's whole output; raises `BrokenLine` if it cannot go on."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _RANK = re.compile(r"^\[\d+,\d+\]<std(?:out|err)>:", re.MULTILINE)
-_OF_PROTOCOL = re.compile(rb'\s*\{\s*"type"\s*:\s*"(?:env|metric|check|progress|lost)"')
+_PROTOCOL_LINE = re.compile(rb'\s*\{\s*"type"\s*:\s*"(?:env|metric|check|progress|lost)"')
 _MOST_IN_MEMORY = 256 << 20
 """Maximum number of bytes to read, whatever ``limits.output`` says; more is only counted."""
 
@@ -189,7 +211,7 @@ _MOST_IN_MEMORY = 256 << 20
 class ToolOutput:
     """Reader of one execution of a tool."""
 
-    def __init__(self, read: ReadTool, workload: Workload | None = None) -> None:
+    def __init__(self, read: ToolReader, workload: Workload | None = None) -> None:
         self._read = read
         self._found = ToolResults(workload)
         most = workload.limits.output if workload else _MOST_IN_MEMORY
@@ -223,17 +245,17 @@ def _tool_text(data: bytes, found: ToolResults) -> str:
     """Return the tool's output as text, without the lines of the protocol."""
     kept: list[bytes] = []
     # If lines were lost, the line before may have no end.
-    lines = data.replace(LOST, b"\n" + LOST).split(b"\n")
+    lines = data.replace(LOST_LINE, b"\n" + LOST_LINE).split(b"\n")
     # Half a number is also a number, so a line that may go on is not read.
     if lines.pop().strip():
         found.problem(f"line {len(lines) + 1}: the output ends in the middle of a line")
     for number, content in enumerate(lines, start=1):
-        if not _OF_PROTOCOL.match(content):
+        if not _PROTOCOL_LINE.match(content):
             kept.append(content)
             continue
         try:
-            body = protocol_body(Line(number, content))
-            _take(body or {}, found)
+            body = parse_protocol_line(Line(number, content))
+            _read_protocol_line(body or {}, found)
         except BrokenLine as broken:
             found.problem(f"line {number}: {broken}")
     text = (
@@ -243,7 +265,7 @@ def _tool_text(data: bytes, found: ToolResults) -> str:
     return _RANK.sub("", _COLOUR.sub("", text))
 
 
-def _take(body: dict[str, object], found: ToolResults) -> None:
+def _read_protocol_line(body: dict[str, object], found: ToolResults) -> None:
     kind = body.pop("type", None)
     if kind == "env":
         if found.env is not None:
@@ -260,11 +282,10 @@ def _take(body: dict[str, object], found: ToolResults) -> None:
 _MOST_PROBLEMS = 100
 _MESSAGE = 2000
 
+_MAX_DOCUMENTS = 10_000
 
-_MOST = 10_000
 
-
-def documents(text: str, first: str) -> Iterator[dict[str, Any]]:
+def find_documents(text: str, first: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects that begin a line and have a given first member.
 
     Args:
@@ -275,12 +296,12 @@ def documents(text: str, first: str) -> Iterator[dict[str, Any]]:
         BrokenLine: an object is cut off or malformed.
     """
     begins = re.compile(rf'^[ \t]*(?=\{{\s*"(?:{first})"\s*:)', re.MULTILINE)
-    decoder = json.JSONDecoder(parse_constant=_not_json)
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     at, count = 0, 0
     while match := begins.search(text, at):
         count += 1
-        if count > _MOST:
-            raise BrokenLine(f"more than {_MOST} documents")
+        if count > _MAX_DOCUMENTS:
+            raise BrokenLine(f"more than {_MAX_DOCUMENTS} documents")
         try:
             body, at = decoder.raw_decode(text, match.end())
         except RecursionError:
@@ -290,7 +311,7 @@ def documents(text: str, first: str) -> Iterator[dict[str, Any]]:
         yield body
 
 
-def member(body: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
+def read_member(body: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
     """Return a member of a type, or the default if it is missing or null.
 
     Raises:
@@ -304,13 +325,13 @@ def member(body: dict[str, Any], name: str, kind: type, default: Any = None) -> 
     return value
 
 
-def objects(body: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def read_objects(body: dict[str, Any], name: str) -> list[dict[str, Any]]:
     """Return a list of objects; ``null`` between them, as some versions print, is left out.
 
     Raises:
         BrokenLine: the list is missing, or contains something else.
     """
-    values = member(body, name, list)
+    values = read_member(body, name, list)
     if values is None:
         raise BrokenLine(f"{name} is missing")
     kept = [value for value in values if value is not None]
@@ -319,5 +340,48 @@ def objects(body: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return kept
 
 
-def _not_json(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+_RUNTIME = "CUDA driver version is insufficient for CUDA runtime version"
+_PTX = r"the provided PTX was compiled with an unsupported toolchain\.?"
+_NVBANDWIDTH = re.compile(
+    rf"\[(?:cudaErrorInsufficientDriver\] {_RUNTIME}"
+    rf"|(?:cudaErrorUnsupportedPtxVersion|CUDA_ERROR_UNSUPPORTED_PTX_VERSION)\] {_PTX})"
+    r" in expression .+"
+)
+_NCCL_TESTS = re.compile(rf"(?:\S+:)? ?Test CUDA failure \S+:\d+ '{_RUNTIME}'")
+_GPU_BURN = re.compile(rf"Couldn't init a GPU test: Error in load module \([^()]+:\d+\): {_PTX}")
+
+
+def note_nvbandwidth(message: str, found: ToolResults) -> bool:
+    """Record an error of nvbandwidth if it is the tool's own; return whether it is."""
+    return _has_own_cuda(found) and _note(_NVBANDWIDTH, message, found)
+
+
+def note_nccl_tests(line: str, found: ToolResults) -> bool:
+    """Record a failure of nccl-tests if it is the tool's own; return whether it is.
+
+    PTX is left out: the tool also launches kernels of NCCL, which is under test.
+    """
+    return _has_own_cuda(found) and _note(_NCCL_TESTS, line, found)
+
+
+def note_gpu_burn(line: str, found: ToolResults) -> bool:
+    """Record a failure of gpu-burn if it is the tool's own; return whether it is.
+
+    gpu-burn has no CUDA runtime, and errors of cuBLAS come from the image under test.
+    """
+    return _note(_GPU_BURN, line, found)
+
+
+def _has_own_cuda(found: ToolResults) -> bool:
+    return found.env is not None and found.env.other.get("own_cuda") is True
+
+
+def _note(pattern: re.Pattern[str], text: str, found: ToolResults) -> bool:
+    if pattern.fullmatch(text.strip()) is None:
+        return False
+    found.own_fault(text.strip())
+    return True

@@ -16,8 +16,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from compatgate.canary.protocol.adapters.tool import ToolResults, member
-from compatgate.canary.protocol.lines import BrokenLine, read_numbers
+from compatgate.canary.protocol.adapters.tool import ToolResults, read_member
+from compatgate.canary.protocol.jsonl import BrokenLine, read_numbers
 
 _US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 _MARK = re.compile(r".*<torch\.utils\.benchmark\.utils\.common\.Measurement object at 0x[^>]*>")
@@ -94,13 +94,13 @@ class _Reader:
             body = json.loads(line)
         except (ValueError, RecursionError):
             raise BrokenLine("a measurement is cut off or malformed") from None
-        spec = member(body, "task_spec", dict, {})
-        runs = member(body, "number_per_run", int, 0)
+        spec = read_member(body, "task_spec", dict, {})
+        runs = read_member(body, "number_per_run", int, 0)
         times = read_numbers(body, "raw_times")
         if runs < 1 or not times:
             raise BrokenLine("a measurement has no times or runs")
         self._say(
-            _title(spec), member(spec, "num_threads", int, 1), [t / runs * 1e6 for t in times]
+            _title(spec), read_member(spec, "num_threads", int, 1), [t / runs * 1e6 for t in times]
         )
 
     def _in_block(self, block: list[str], line: str) -> None:

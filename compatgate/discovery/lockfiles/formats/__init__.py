@@ -6,14 +6,12 @@ from compatgate.discovery.lockfiles.formats.conda import (
     CondaLock,
     PixiLock,
 )
-from compatgate.discovery.lockfiles.formats.pdm import PdmLock
-from compatgate.discovery.lockfiles.formats.poetry import PoetryLock
-from compatgate.discovery.lockfiles.formats.pylock import PylockToml
 from compatgate.discovery.lockfiles.formats.requirements import RequirementsTxt
+from compatgate.discovery.lockfiles.formats.toml_locks import PdmLock, PoetryLock, PylockToml
 from compatgate.discovery.lockfiles.formats.uv import UvLock
-from compatgate.discovery.lockfiles.interface import Format
+from compatgate.discovery.lockfiles.interface import LockFormat
 
-FORMATS: tuple[Format, ...] = (
+FORMATS: tuple[LockFormat, ...] = (
     PixiLock(),
     PoetryLock(),
     PdmLock(),

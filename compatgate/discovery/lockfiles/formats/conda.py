@@ -20,17 +20,22 @@ from msgspec.structs import replace
 
 from compatgate.discovery.lockfiles import stack_components, wheel_builds
 from compatgate.discovery.lockfiles.formats.requirements import RequirementsTxt
-from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
+from compatgate.discovery.lockfiles.interface import (
+    ListedPackage,
+    LockContents,
+    LockFile,
+    Selection,
+)
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import (
     MOST_PACKAGES,
+    read_tables,
+    read_text,
     read_yaml,
     refuse_variable,
-    tables,
-    text_of,
 )
-from compatgate.discovery.lockfiles.wheel_builds import fitting_wheels
-from compatgate.errors import BadInput, Inconclusive
+from compatgate.discovery.lockfiles.wheel_builds import select_wheels
+from compatgate.errors import BadInput, InconclusiveInput
 
 _ENVIRONMENT_NAME = re.compile(r".*environment.*\.ya?ml|conda.*\.ya?ml", re.IGNORECASE)
 _ENVIRONMENT_SHAPE = re.compile(r"^dependencies:\s*$", re.MULTILINE)
@@ -47,7 +52,7 @@ class CondaEnvironment:
             return False
         return bool(_ENVIRONMENT_SHAPE.search(file.text) or _ENVIRONMENT_NAME.fullmatch(file.name))
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
+    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
         """Return the packages of conda and of pip."""
         document = read_yaml(file.text, file.name)
         stated = document.get("dependencies") if isinstance(document, dict) else None
@@ -56,7 +61,7 @@ class CondaEnvironment:
             raise BadInput("is not a conda environment", field=file.name, hint=hint)
         if len(stated) > MOST_PACKAGES:
             raise BadInput(f"has more than {MOST_PACKAGES} dependencies", field=file.name)
-        packages: list[Package] = []
+        packages: list[ListedPackage] = []
         pip: list[str] = []
         lines = _entry_lines(file.text)
         for item in stated:
@@ -65,18 +70,18 @@ class CondaEnvironment:
             else:
                 packages.append(_conda_entry(item, file, lines))
         if not pip:
-            return Contents(tuple(packages))
+            return LockContents(tuple(packages))
         inner = LockFile(f"{file.name} (pip)", "\n".join(pip), file.beside)
         added = RequirementsTxt().read(inner, platform, selection)
         packages += [_entry_place(package, file) for package in added.packages]
-        return Contents(tuple(packages), added.indexes, added.open)
+        return LockContents(tuple(packages), added.indexes, added.open)
 
 
-def _conda_entry(item: Any, file: LockFile, lines: dict[str, int]) -> Package:
+def _conda_entry(item: Any, file: LockFile, lines: dict[str, int]) -> ListedPackage:
     if not isinstance(item, str):
         raise BadInput("a dependency must be text", field=file.name, value=item)
     where = f"{file.name}:{lines[item]}" if item in lines else file.name
-    package = stack_components.package_of_spec(refuse_variable(item, where), where)
+    package = stack_components.parse_conda_spec(refuse_variable(item, where), where)
     if package is None:
         raise BadInput(f"{item[:100]!r} is not a conda dependency", field=where)
     return package
@@ -95,8 +100,8 @@ def _pip_entries(item: dict[str, Any], file: LockFile) -> list[str]:
     return [line.replace("\n", " ") for line in lines]
 
 
-def _entry_place(package: Package, file: LockFile) -> Package:
-    return Package(
+def _entry_place(package: ListedPackage, file: LockFile) -> ListedPackage:
+    return ListedPackage(
         package.name,
         f"{file.name}: pip {package.name}",
         version=package.version,
@@ -129,9 +134,9 @@ class CondaExplicit:
         """Look for the line ``@EXPLICIT``."""
         return bool(_EXPLICIT_MARK.search(file.text))
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
+    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
         """Return every package if the list is for the platform."""
-        packages: list[Package] = []
+        packages: list[ListedPackage] = []
         subdirs: set[str] = set()
         pip: list[str] = []
         for number, raw in enumerate(file.text.splitlines(), 1):
@@ -140,7 +145,7 @@ class CondaExplicit:
             pip.append(line.removeprefix(_EXPLICIT_PIP).partition(" --hash")[0] if is_pip else "")
             if not line or line.startswith("#") or line == "@EXPLICIT":
                 continue
-            package = stack_components.package_of_url(line, f"{file.name}:{number}")
+            package = stack_components.parse_conda_url(line, f"{file.name}:{number}")
             if package is None or not stack_components.conda_subdir(line):
                 hint = "after @EXPLICIT each line is the URL of a package"
                 raise BadInput(
@@ -153,9 +158,9 @@ class CondaExplicit:
         subdirs.discard("noarch")
         if subdirs and platform.conda not in subdirs:
             problem = f"is for {', '.join(sorted(subdirs))}, the target is {platform.conda}"
-            raise Inconclusive(problem, field=file.name, hint=f"list one for {platform.conda}")
+            raise InconclusiveInput(problem, field=file.name, hint=f"list one for {platform.conda}")
         added = RequirementsTxt().read(LockFile(file.name, "\n".join(pip)), platform, selection)
-        return Contents((*packages, *added.packages))
+        return LockContents((*packages, *added.packages))
 
 
 _LOCK_SHAPE = (re.compile(r"^metadata:", re.MULTILINE), re.compile(r"^package:", re.MULTILINE))
@@ -173,7 +178,7 @@ class CondaLock:
             file.may_end(".yml", ".yaml") and all(s.search(file.text) for s in _LOCK_SHAPE)
         )
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
+    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
         """Return packages of the main category and of the selected ones, for the platform."""
         document = read_yaml(file.text, file.name)
         if not isinstance(document, dict) or "package" not in document:
@@ -181,36 +186,38 @@ class CondaLock:
         if str(document.get("version", "1")) != "1":
             problem = f"has version {document['version']!r} of conda-lock's format"
             raise BadInput(problem, field=file.name, hint="use version 1")
-        entries = tables(document["package"], "package", file.name)
+        entries = read_tables(document["package"], "package", file.name)
         own = [e for e in entries if e.get("platform") in (platform.conda, "noarch")]
         if entries and not own:
             have = ", ".join(sorted({str(e.get("platform")) for e in entries}))
             problem = f"has no packages for {platform.conda}, only for {have}"
-            raise Inconclusive(problem, field=file.name, hint=f"lock for {platform.conda} as well")
-        return Contents(
+            raise InconclusiveInput(
+                problem, field=file.name, hint=f"lock for {platform.conda} as well"
+            )
+        return LockContents(
             tuple(_locked_package(entry, file.name, platform, selection) for entry in own)
         )
 
 
 def _locked_package(
     entry: dict[str, Any], file: str, platform: Platform, selection: Selection
-) -> Package:
-    name = text_of(entry, "name", file)
-    url = text_of(entry, "url", file)
-    category = text_of(entry, "category", file, "main")
+) -> ListedPackage:
+    name = read_text(entry, "name", file)
+    url = read_text(entry, "url", file)
+    category = read_text(entry, "category", file, "main")
     wanted = {"main", *selection.extras, *selection.groups}
     is_pip = entry.get("manager") == "pip"
     files = [{"url": url, "hashes": entry.get("hash")}] if is_pip else []
-    stated = None if is_pip else stack_components.package_of_url(url, file)
-    package = stated or Package(name, "", ecosystem="pypi" if is_pip else "conda")
+    stated = None if is_pip else stack_components.parse_conda_url(url, file)
+    package = stated or ListedPackage(name, "", ecosystem="pypi" if is_pip else "conda")
     return replace(
         package,
         name=name,
         origin=f"{file}: {name}",
-        version=text_of(entry, "version", file) or None,
+        version=read_text(entry, "version", file) or None,
         sources=(url,) if url else (),
-        wheels=tuple(fitting_wheels(files, platform)),
-        build=text_of(entry, "build", file, package.build),
+        wheels=tuple(select_wheels(files, platform)),
+        build=read_text(entry, "build", file, package.build),
         selection="" if category in wanted else f"category {category}",
     )
 
@@ -231,7 +238,7 @@ class PixiLock:
             file.may_end(".lock") and all(shape.search(file.text) for shape in _PIXI_SHAPE)
         )
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
+    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
         """Return packages of the default environment; those of others need to be selected."""
         document = read_yaml(file.text, file.name)
         version = str(document.get("version")) if isinstance(document, dict) else ""
@@ -239,9 +246,9 @@ class PixiLock:
         if version not in _PIXI_VERSIONS or not isinstance(environments, dict):
             hint = f"use one of the versions {', '.join(_PIXI_VERSIONS)}"
             raise BadInput("is not a pixi lock of a known version", field=file.name, hint=hint)
-        known = _known_pixi_version(tables(document.get("packages"), "packages", file.name))
+        known = _known_pixi_version(read_tables(document.get("packages"), "packages", file.name))
         wanted = selection.extras | selection.groups or {_PIXI_DEFAULT}
-        found: list[Package] = []
+        found: list[ListedPackage] = []
         platforms: set[str] = set()
         for name, environment in environments.items():
             listed = environment.get("packages") if isinstance(environment, dict) else None
@@ -249,7 +256,7 @@ class PixiLock:
                 raise BadInput("must have packages", field=f"{file.name}: {name}")
             platforms |= {str(p) for p in listed if listed[p]}
             chosen = "" if name in wanted else f"environment {name}"
-            for item in tables(listed.get(platform.conda), str(name), file.name):
+            for item in read_tables(listed.get(platform.conda), str(name), file.name):
                 package = _pixi_package(item, file.name, known, platform, chosen)
                 if package:
                     found.append(package)
@@ -257,10 +264,10 @@ class PixiLock:
             problem = (
                 f"has no packages for {platform.conda}, only for {', '.join(sorted(platforms))}"
             )
-            raise Inconclusive(
+            raise InconclusiveInput(
                 problem, field=file.name, hint=f"add {platform.conda} and lock again"
             )
-        return Contents(tuple(found))
+        return LockContents(tuple(found))
 
 
 def _known_pixi_version(packages: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -274,29 +281,29 @@ def _pixi_package(
     known: dict[str, dict[str, Any]],
     platform: Platform,
     selection: str,
-) -> Package | None:
+) -> ListedPackage | None:
     for ecosystem in ("conda", "pypi"):
         url = item.get(ecosystem)
         if not isinstance(url, str):
             continue
         refuse_variable(url, file)
         if ecosystem == "conda":
-            package = stack_components.package_of_url(url, file)
+            package = stack_components.parse_conda_url(url, file)
             if package is None:
                 return None
             origin = f"{file}: {package.name}"
             return replace(package, origin=origin, sources=(url,), selection=selection)
         described = known.get(url, {})
-        named = wheel_builds.file_version(url) or ("", None)
+        named = wheel_builds.parse_file_name(url) or ("", None)
         name = str(described.get("name") or named[0])
         version = described.get("version") or named[1]
         files = [{"url": url, "hash": described.get("sha256")}]
-        return Package(
+        return ListedPackage(
             name,
             f"{file}: {name}",
             version=None if version is None else str(version),
             sources=(url,),
             selection=selection,
-            wheels=tuple(fitting_wheels(files, platform)),
+            wheels=tuple(select_wheels(files, platform)),
         )
     return None

@@ -19,13 +19,18 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from compatgate.discovery.lockfiles import wheel_builds
-from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
+from compatgate.discovery.lockfiles.interface import (
+    ListedPackage,
+    LockContents,
+    LockFile,
+    Selection,
+)
 from compatgate.discovery.lockfiles.platform import Markers, Platform
-from compatgate.discovery.lockfiles.text import MOST_PACKAGES, decode, refuse_variable
-from compatgate.discovery.lockfiles.wheel_builds import Wheel, fitting_wheels
+from compatgate.discovery.lockfiles.text import MOST_PACKAGES, decode_text, refuse_variable
+from compatgate.discovery.lockfiles.wheel_builds import LockedWheel, select_wheels
 from compatgate.errors import BadInput
 
-_DEEPEST = 8
+_MOST_INCLUDE_LEVELS = 8
 _MOST_FILES = 32
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTION = re.compile(
@@ -36,7 +41,7 @@ MORE_INDEXES = ("--extra-index-url",)
 INDEX = (*FIRST_INDEX, *MORE_INDEXES, "-f", "--find-links")
 _REQUIREMENTS = ("-r", "--requirement")
 _CONSTRAINTS = ("-c", "--constraint")
-_IGNORED = frozenset(
+_IGNORED_OPTIONS = frozenset(
     (
         "--no-index",
         "--pre",
@@ -52,7 +57,7 @@ _IGNORED = frozenset(
 )
 
 
-class Line(Struct, frozen=True):
+class RequirementLine(Struct, frozen=True):
     """One logical line.
 
     Attributes:
@@ -67,7 +72,7 @@ class Line(Struct, frozen=True):
     constraint: bool = False
 
 
-class Lines:
+class RequirementLines:
     """The lines of a requirements file and its includes; `unread` names unread includes."""
 
     def __init__(self, file: LockFile) -> None:
@@ -75,7 +80,7 @@ class Lines:
         self._seen: set[tuple[str, bool]] = set()
         self.unread: list[str] = []
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[RequirementLine]:
         """Yield every line, with those of includes in their place.
 
         Raises:
@@ -85,11 +90,11 @@ class Lines:
 
     def _read(
         self, name: str, text: str, folder: str, *, constraint: bool, depth: int
-    ) -> Iterator[Line]:
-        for number, joined in _joined(text):
+    ) -> Iterator[RequirementLine]:
+        for number, joined in _join_lines(text):
             origin = f"{name}:{number}"
             if not joined.startswith("-"):
-                yield Line(origin, joined, constraint=constraint)
+                yield RequirementLine(origin, joined, constraint=constraint)
                 continue
             match = _OPTION.fullmatch(joined)
             option = match["name"] if match else joined.split()[0]
@@ -98,14 +103,14 @@ class Lines:
                 inner = constraint or option in _CONSTRAINTS
                 yield from self._include(origin, value, folder, constraint=inner, depth=depth + 1)
             elif option in INDEX or option in ("-e", "--editable"):
-                yield Line(origin, value, option, constraint)
-            elif option not in _IGNORED:
+                yield RequirementLine(origin, value, option, constraint)
+            elif option not in _IGNORED_OPTIONS:
                 hint = "write one requirement or option a line"
                 raise BadInput(f"{option!r} is not an option", field=origin, hint=hint)
 
     def _include(
         self, origin: str, value: str, folder: str, *, constraint: bool, depth: int
-    ) -> Iterator[Line]:
+    ) -> Iterator[RequirementLine]:
         path = posixpath.normpath(posixpath.join(folder, value.replace("\\", "/")))
         if "://" in value or self._file.beside is None:
             self.unread.append(f"{value!r}, included at {origin}, was not read")
@@ -116,18 +121,18 @@ class Lines:
         if (path, constraint) in self._seen:
             return
         self._seen.add((path, constraint))
-        if depth > _DEEPEST or len(self._seen) > _MOST_FILES:
+        if depth > _MOST_INCLUDE_LEVELS or len(self._seen) > _MOST_FILES:
             raise BadInput("includes too many files", field=origin)
         try:
             data = self._file.beside(path)
         except OSError as error:
             raise BadInput(f"{value!r} cannot be read: {error.strerror}", field=origin) from None
-        text = decode(data, path) if data.strip() else ""
+        text = decode_text(data, path) if data.strip() else ""
         folder = posixpath.dirname(path)
         yield from self._read(path, text, folder, constraint=constraint, depth=depth)
 
 
-def _joined(text: str) -> Iterator[tuple[int, str]]:
+def _join_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield number and text of each logical line without comments and empty lines."""
     pending: list[str] = []
     first = 1
@@ -189,14 +194,14 @@ class RequirementsTxt:
             and ("." in file.name or bool(_PIN.search(file.text)))
         )
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
+    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
         """Return requirements whose markers hold, with versions from constraints."""
         markers = Markers(platform, file=file.name)
-        lines = Lines(file)
-        packages: list[Package] = []
+        lines = RequirementLines(file)
+        packages: list[ListedPackage] = []
         indexes: list[str] = []
         default, more = "", list[str]()
-        constraints: dict[str, list[Package]] = {}
+        constraints: dict[str, list[ListedPackage]] = {}
         for line in lines:
             if line.option in INDEX:
                 indexes.append(refuse_variable(line.text, line.origin))
@@ -217,12 +222,12 @@ class RequirementsTxt:
         if not packages:
             packages = [package for bound in constraints.values() for package in bound]
         else:
-            packages = [_constrained(package, constraints) for package in packages]
+            packages = [_apply_constraints(package, constraints) for package in packages]
         asked = tuple(dict.fromkeys((default, *more)))
-        return Contents(tuple(packages), tuple(indexes), tuple(lines.unread), asked=asked)
+        return LockContents(tuple(packages), tuple(indexes), tuple(lines.unread), asked=asked)
 
 
-def _package(line: Line, markers: Markers) -> Package | None:
+def _package(line: RequirementLine, markers: Markers) -> ListedPackage | None:
     """Return the package of a line; None for folders, and where the marker does not hold."""
     text = refuse_variable(_PER_REQUIREMENT.sub("", line.text).strip(), line.origin)
     if len(text) > _LONGEST:
@@ -234,7 +239,7 @@ def _package(line: Line, markers: Markers) -> Package | None:
     if holds is False:
         return None
     digests = tuple(dict.fromkeys(found.lower() for found in _HASH.findall(line.text)))
-    return Package(
+    return ListedPackage(
         asked.name,
         line.origin,
         version=asked.version,
@@ -246,34 +251,34 @@ def _package(line: Line, markers: Markers) -> Package | None:
     )
 
 
-def _wheels(url: str, digests: tuple[str, ...], platform: Platform) -> tuple[Wheel, ...]:
+def _wheels(url: str, digests: tuple[str, ...], platform: Platform) -> tuple[LockedWheel, ...]:
     """Return the wheel of a requirement that names its URL, with a digest where one is stated."""
     address, _, fragment = url.partition("#")
     stated = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
     digest = stated or (digests[0] if len(digests) == 1 else "")
-    return tuple(fitting_wheels([{"url": address, "hash": digest}], platform))
+    return tuple(select_wheels([{"url": address, "hash": digest}], platform))
 
 
-def _requirement(text: str, line: Line) -> _Requirement | None:
+def _requirement(text: str, line: RequirementLine) -> _Requirement | None:
     try:
         requirement = Requirement(text)
     except (InvalidRequirement, RecursionError, ValueError):
         return _file(text, line)
     marker = str(requirement.marker or "")
     if requirement.url:
-        named = wheel_builds.file_version(requirement.url)
+        named = wheel_builds.parse_file_name(requirement.url)
         version = named[1] if named else None
         asked = "" if named else requirement.url
         return _Requirement(requirement.name, version, asked, requirement.url, marker)
-    version = _pin(requirement.specifier)
+    version = _pinned_version(requirement.specifier)
     asked = "" if version else str(requirement.specifier)
     return _Requirement(requirement.name, version, asked, "", marker)
 
 
-def _file(text: str, line: Line) -> _Requirement | None:
+def _file(text: str, line: RequirementLine) -> _Requirement | None:
     """Return a wheel or archive by its URL or path; a folder or repository names no component."""
     url, _, marker = text.partition(" ;")
-    named = wheel_builds.file_version(url.strip())
+    named = wheel_builds.parse_file_name(url.strip())
     if named:
         return _Requirement(named[0], named[1], "", url.strip(), marker)
     if egg := _EGG.search(url):
@@ -284,7 +289,7 @@ def _file(text: str, line: Line) -> _Requirement | None:
     raise BadInput(f"{text[:100]!r} is not a requirement", field=line.origin, hint=hint)
 
 
-def _pin(specifier: SpecifierSet) -> str | None:
+def _pinned_version(specifier: SpecifierSet) -> str | None:
     """Return the single version that ``==`` without a wildcard, or ``===``, allows."""
     for clause in specifier:
         if clause.operator in ("==", "===") and not clause.version.endswith(".*"):
@@ -292,13 +297,15 @@ def _pin(specifier: SpecifierSet) -> str | None:
     return None
 
 
-def _constrained(package: Package, constraints: dict[str, list[Package]]) -> Package:
+def _apply_constraints(
+    package: ListedPackage, constraints: dict[str, list[ListedPackage]]
+) -> ListedPackage:
     """Return the package with the version that a constraints file pins."""
     if package.version is not None:
         return package
     for bound in constraints.get(canonicalize_name(package.name), ()):
         if bound.version is not None and not bound.when:
-            return Package(
+            return ListedPackage(
                 package.name,
                 bound.origin,
                 version=bound.version,

@@ -13,11 +13,20 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
-from compatgate.discovery.lockfiles.platform import Markers, Platform, python_conflict
-from compatgate.discovery.lockfiles.stack_components import pypi_component
-from compatgate.discovery.lockfiles.text import read_toml, refuse_variable, tables, text_of
-from compatgate.discovery.lockfiles.wheel_builds import fitting_wheels, no_wheel, variants_of
+from compatgate.discovery.lockfiles.interface import (
+    ListedPackage,
+    LockContents,
+    LockFile,
+    Selection,
+)
+from compatgate.discovery.lockfiles.platform import Markers, Platform, find_python_conflict
+from compatgate.discovery.lockfiles.stack_components import find_pypi_component
+from compatgate.discovery.lockfiles.text import read_tables, read_text, read_toml, refuse_variable
+from compatgate.discovery.lockfiles.wheel_builds import (
+    describe_missing_wheel,
+    select_variants,
+    select_wheels,
+)
 from compatgate.errors import BadInput
 
 _NAME = re.compile(r"uv\.lock|.*\.py\.lock", re.IGNORECASE)
@@ -27,7 +36,7 @@ _NEWEST_VERSION = 1
 _MOST_SELECTIONS = 30
 
 
-class Reached(Struct, frozen=True):
+class PackagePath(Struct, frozen=True):
     """The way to a package: a path that holds, or one with an undecided condition."""
 
     when: str = ""
@@ -43,7 +52,7 @@ class UvLock:
         """Look for uv's name, or its table of packages with sources."""
         return bool(_NAME.fullmatch(file.name) or _SHAPE.search(file.text[:100_000]))
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
+    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
         """Return the packages for the target's platform."""
         document = read_toml(file.text, file.name)
         version = document.get("version", 1)
@@ -53,7 +62,7 @@ class UvLock:
         graph = _Graph(document, file.name, platform, selection)
         reached = graph.walk()
         packages = tuple(graph.package(node, how, platform) for node, how in reached.items())
-        return Contents(packages, conflicts=graph.conflicts)
+        return LockContents(packages, conflicts=graph.conflicts)
 
 
 class _Graph:
@@ -65,62 +74,62 @@ class _Graph:
         self._file = file
         self._platform = platform
         self._selection = selection
-        self._requires = text_of(document, "requires-python", file)
-        self.packages = tables(document.get("package"), "package", file)
+        self._requires = read_text(document, "requires-python", file)
+        self.packages = read_tables(document.get("package"), "package", file)
         manifest = document.get("manifest")
         self._manifest: dict[str, Any] = manifest if isinstance(manifest, dict) else {}
         self._by_name: dict[str, list[int]] = {}
         for node, package in enumerate(self.packages):
-            self._by_name.setdefault(text_of(package, "name", file), []).append(node)
+            self._by_name.setdefault(read_text(package, "name", file), []).append(node)
         markers = self._markers(frozenset(), frozenset())
-        self.conflicts = python_conflict(markers, file, platform, self._requires)
+        self.conflicts = find_python_conflict(markers, file, platform, self._requires)
 
-    def walk(self) -> dict[int, Reached]:
+    def walk(self) -> dict[int, PackagePath]:
         """Return every package for the platform; without a component those of each selection."""
         extras, groups = self._selection.extras, self._selection.groups
         roots = self._roots()
-        found = self._walk(extras, groups, Reached(), roots)
-        if any(pypi_component(self._name(node)) for node in found):
+        found = self._walk(extras, groups, PackagePath(), roots)
+        if any(find_pypi_component(self._name(node)) for node in found):
             return found
         for kind, name in self._others():
             more = self._walk(
                 extras | {name} if kind == "extra" else extras,
                 groups | {name} if kind == "group" else groups,
-                Reached(selection=f"{kind} {name}"),
+                PackagePath(selection=f"{kind} {name}"),
                 self._by_name[name] if kind == "member" else roots,
             )
             for node, how in more.items():
                 found.setdefault(node, how)
         return found
 
-    def package(self, node: int, how: Reached, platform: Platform) -> Package:
+    def package(self, node: int, how: PackagePath, platform: Platform) -> ListedPackage:
         """Return a package as `LockContents` has it."""
         table = self.packages[node]
-        name, file = text_of(table, "name", self._file), self._file
+        name, file = read_text(table, "name", self._file), self._file
         source = table.get("source")
         urls = [str(value) for value in source.values()] if isinstance(source, dict) else []
-        wheels = fitting_wheels(table.get("wheels"), platform)
-        labels, variants = variants_of(table.get("variants-json"), wheels)
-        return Package(
+        wheels = select_wheels(table.get("wheels"), platform)
+        labels, variants = select_variants(table.get("variants-json"), wheels)
+        return ListedPackage(
             name,
             f"{file}: {name}",
-            version=text_of(table, "version", file) or None,
+            version=read_text(table, "version", file) or None,
             specifier="" if "version" in table else "its own source",
             sources=tuple(urls + [wheel.url for wheel in wheels]),
-            when=how.when or no_wheel(table, wheels, platform),
+            when=how.when or describe_missing_wheel(table, wheels, platform),
             selection=how.selection,
             labels=labels,
             variants=variants,
             wheels=tuple(wheels),
-            depends=tuple(text_of(edge, "name", file) for edge in self._edges(node, "")),
+            depends=tuple(read_text(edge, "name", file) for edge in self._edges(node, "")),
             index=str(source.get("registry", "")) if isinstance(source, dict) else "",
         )
 
     def _walk(
-        self, extras: frozenset[str], groups: frozenset[str], how: Reached, roots: list[int]
-    ) -> dict[int, Reached]:
+        self, extras: frozenset[str], groups: frozenset[str], how: PackagePath, roots: list[int]
+    ) -> dict[int, PackagePath]:
         markers = self._markers(extras, groups)
-        found: dict[int, Reached] = {}
+        found: dict[int, PackagePath] = {}
         seen: dict[tuple[int, str], str] = {}
         queue: deque[tuple[int, str, str]] = deque()
         for edge in self._root_edges(extras, groups, roots):
@@ -132,7 +141,7 @@ class _Graph:
                 continue
             seen[node, extra] = when
             if node not in found or (found[node].when and not when):
-                found[node] = Reached(when, how.selection)
+                found[node] = PackagePath(when, how.selection)
             for edge in self._edges(node, extra):
                 self._follow(edge, when, markers, queue)
         return found
@@ -141,7 +150,7 @@ class _Graph:
         self, edge: dict[str, Any], when: str, markers: Markers, queue: deque[tuple[int, str, str]]
     ) -> None:
         """Queue the packages of an edge, if its marker may hold."""
-        marker = text_of(edge, "marker", self._file)
+        marker = read_text(edge, "marker", self._file)
         holds = markers.decide(marker)
         if holds is False:
             return
@@ -154,7 +163,7 @@ class _Graph:
 
     def _candidates(self, edge: dict[str, Any], markers: Markers) -> Iterator[tuple[int, str]]:
         """Return the packages of an edge; the platform's fork where the edge does not name one."""
-        nodes = self._by_name.get(text_of(edge, "name", self._file), [])
+        nodes = self._by_name.get(read_text(edge, "name", self._file), [])
         for key in ("version", "source"):
             if key in edge:
                 nodes = [n for n in nodes if self.packages[n].get(key) == edge[key]]
@@ -172,16 +181,16 @@ class _Graph:
     def _edges(self, node: int, extra: str) -> list[dict[str, Any]]:
         package = self.packages[node]
         if not extra:
-            return tables(package.get("dependencies"), "dependencies", self._file)
+            return read_tables(package.get("dependencies"), "dependencies", self._file)
         optional = package.get("optional-dependencies")
         values = optional.get(extra) if isinstance(optional, dict) else None
-        return tables(values, "optional-dependencies", self._file)
+        return read_tables(values, "optional-dependencies", self._file)
 
     def _root_edges(
         self, extras: frozenset[str], groups: frozenset[str], roots: list[int]
     ) -> list[dict[str, Any]]:
         """Return requirements of the project or script; all packages without either."""
-        edges = tables(self._manifest.get("requirements"), "manifest", self._file)
+        edges = read_tables(self._manifest.get("requirements"), "manifest", self._file)
         edges = [{k: v for k, v in e.items() if k in ("name", "marker", "extra")} for e in edges]
         for node in roots:
             edges += self._edges(node, "")
@@ -190,7 +199,7 @@ class _Graph:
             development = self.packages[node].get("dev-dependencies")
             for group in groups:
                 if isinstance(development, dict):
-                    edges += tables(development.get(group), "dev-dependencies", self._file)
+                    edges += read_tables(development.get(group), "dev-dependencies", self._file)
         if not roots and not edges:
             edges = [{"name": name} for name in self._by_name]
         return edges
@@ -209,7 +218,7 @@ class _Graph:
         return [node for node in range(len(self.packages)) if self._name(node) in names]
 
     def _name(self, node: int) -> str:
-        return text_of(self.packages[node], "name", self._file)
+        return read_text(self.packages[node], "name", self._file)
 
     def _others(self) -> list[tuple[str, str]]:
         """Return extras, groups and members of the workspace that were not selected."""

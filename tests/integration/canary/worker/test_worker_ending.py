@@ -11,7 +11,7 @@ from engines import PYTHON, Engine, engine
 from staging import GOOD, HANGS, Staging, host_table, until
 
 from compatgate.canary.executors.docker import DockerExecutor
-from compatgate.canary.executors.interface import Job
+from compatgate.canary.executors.jobs import Job
 from compatgate.canary.hosts import Host
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

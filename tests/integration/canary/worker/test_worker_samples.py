@@ -9,7 +9,7 @@ from engines import Engine
 from staging import DRIVER, GOOD, GPU, Staging
 
 from compatgate.documents.sources import Source
-from compatgate.service.baselines.exchange import take_samples
+from compatgate.service.baselines.exchange import collect_samples
 from compatgate.service.gate.service import Gate
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -35,7 +35,7 @@ def test_a_fresh_gate_starts_from_what_a_container_measured(
     run = staging.submit("made")
     staging.work()
     assert staging.run(run).state == "inconclusive", staging.run(run).reason
-    taken = take_samples(staging.gate.runs, staging.gate.facts, run)
+    taken = collect_samples(staging.gate.runs, staging.gate.facts, run)
     assert taken["refused"] == []
     assert [sample["step"] for sample in taken["samples"]] == ["made-0", "made-1"]
     assert '"executor":"docker","development":false' in taken["samples"][0]["text"]
@@ -56,6 +56,6 @@ def test_a_run_whose_check_failed_gives_none(staging: Staging, gpu_engine: Engin
     staging.workload("made", MEASURES.replace("True", "False"), more=METRIC)
     run = staging.submit("made")
     staging.work()
-    taken = take_samples(staging.gate.runs, staging.gate.facts, run)
+    taken = collect_samples(staging.gate.runs, staging.gate.facts, run)
     assert taken["samples"] == []
     assert "the run ended failed: made-0: check right failed" in taken["refused"][0]["reason"]

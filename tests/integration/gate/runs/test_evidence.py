@@ -9,9 +9,9 @@ import pytest
 from canary_runs import DRIVER, GPU, MEASURED, STACK
 
 from compatgate.kit import clock
-from compatgate.service.gate.bundle import open_bundle
-from compatgate.service.gate.deciding import decide
+from compatgate.service.gate.decider import decide
 from compatgate.service.gate.service import Gate
+from compatgate.service.gate.snapshot import open_bundle
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.runs.queue import DatabaseQueue
 

@@ -15,11 +15,11 @@ from compatgate.canary.workloads import Library
 from compatgate.documents.sources import Source
 from compatgate.errors import Conflict, ManyProblems
 from compatgate.kit import clock
-from compatgate.service.baselines.exchange import Imported
+from compatgate.service.baselines.exchange import ImportReport
 from compatgate.service.gate.service import Gate
 
 GROUND = BaselineKey("gemm@0123456789ab", SKU, FAMILY)
-Take = Callable[..., Imported]
+Take = Callable[..., ImportReport]
 
 
 @pytest.fixture

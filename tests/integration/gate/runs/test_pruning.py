@@ -20,12 +20,12 @@ from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
 from compatgate.service.runs import logs
 from compatgate.service.runs.models import RunStep
-from compatgate.service.runs.pruning import Ages, OfRuns, Pruned, prune_database
+from compatgate.service.runs.pruning import PruneAges, PrunedRuns, PruneReport, prune_database
 from compatgate.service.runs.queue import DatabaseQueue
 
 REPORT: dict[str, Any] = {"metrics": [{"name": "time", "unit": "ms", "values": [1.0] * 500}]}
 DAY = timedelta(days=1)
-ALL = Ages(logs=90 * DAY, reports=90 * DAY, hosts=30 * DAY)
+ALL = PruneAges(logs=90 * DAY, reports=90 * DAY, hosts=30 * DAY)
 Submit = Callable[..., str]
 
 
@@ -52,7 +52,7 @@ def _leased(queue: DatabaseQueue, run_id: str) -> Lease:
     return lease
 
 
-def prune(gate: Gate, ages: Ages = ALL, **options: Any) -> Pruned:
+def prune(gate: Gate, ages: PruneAges = ALL, **options: Any) -> PruneReport:
     return prune_database(gate.database, ages, by="keeper", **options)
 
 
@@ -70,7 +70,7 @@ def test_old_logs_and_reports_go_and_the_runs_stay(
     old = [ended() for _ in range(3)]
     time.forward(days=100)
     recent = ended()
-    ages = Ages(logs=ALL.logs, reports=ALL.reports)
+    ages = PruneAges(logs=ALL.logs, reports=ALL.reports)
     found = prune(gate, ages)
     assert found.logs
     assert (found.logs.runs, found.logs.bytes) == (3, 3 * 140)
@@ -138,7 +138,7 @@ def test_hosts_that_nobody_serves_go_but_for_those_that_a_run_has_or_names(
     submit(host="named")
     time.forward(days=31)
     queue.register("w3", [host("served")])
-    found = prune(gate, Ages(hosts=30 * DAY))
+    found = prune(gate, PruneAges(hosts=30 * DAY))
     assert found.hosts
     assert list(found.hosts.hosts) == ["cpu", "gone"]
     assert [each.name for each in gate.runs.hosts().items] == ["a100-1", "named", "served"]
@@ -167,10 +167,10 @@ def test_a_dry_run_says_what_would_go_and_removes_nothing(
 def test_many_runs_are_removed_in_parts_each_with_its_link(
     gate: Gate, ended: Callable[..., str], time: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compatgate.service.runs.pruning._AT_ONCE", 2)
+    monkeypatch.setattr("compatgate.service.runs.pruning._RUNS_PER_TRANSACTION", 2)
     old = [ended() for _ in range(5)]
     time.forward(days=100)
-    found = prune(gate, Ages(logs=90 * DAY))
+    found = prune(gate, PruneAges(logs=90 * DAY))
     assert found.logs
     assert found.logs.runs == 5
     links = gate.history.list_audit(action="prune.logs").items
@@ -192,18 +192,18 @@ def test_whoever_asks_for_a_log_that_was_removed_is_told_by_which_link(
     prune(gate)
     link = gate.history.list_audit(action="prune.logs").items[0]
     assert old in link.detail["runs"]
-    part = logs.latest(gate.runs, old)
+    part = logs.read_end(gate.runs, old)
     assert part.pruned
     assert (part.text, part.pruned.by, part.pruned.link) == ("", "keeper", link.seq)
-    assert logs.latest(gate.runs, recent).pruned is None
-    logs.check_there(gate.runs, recent)
+    assert logs.read_end(gate.runs, recent).pruned is None
+    logs.check_log_exists(gate.runs, recent)
     for follow in ((), ("-f",)):
         capsys.readouterr()
         assert main(["canary", "logs", "--database", database_url, *follow, old]) == 2
         said = capsys.readouterr().err
         assert f"its log was removed on {part.pruned.at:%Y-%m-%d}" in said
         assert f"by keeper (link {link.seq} of the audit log" in said
-    assert prune(gate, Ages(logs=DAY)).logs == OfRuns(clock.now() - DAY, 0, 0)
+    assert prune(gate, PruneAges(logs=DAY)).logs == PrunedRuns(clock.now() - DAY, 0, 0)
 
 
 def test_the_command_says_what_it_removed(

@@ -10,10 +10,9 @@ from compatgate.canary.allowed_images import AllowedImages
 from compatgate.canary.engine import steps
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.interface import StepJudgement
-from compatgate.canary.executors.interface import Status
-from compatgate.canary.executors.jobs import job_environment
+from compatgate.canary.executors.jobs import Status, make_environment
 from compatgate.canary.run import StepResult
-from compatgate.errors import BadInput, Infrastructure, Unavailable
+from compatgate.errors import BadInput, InfrastructureError, Unavailable
 
 
 def test_a_run_goes_through_its_states_and_ends_with_evidence(context, lease):
@@ -99,7 +98,7 @@ def test_a_queue_silent_for_as_long_as_a_lease_holds_is_a_lost_lease(context, le
     queue, executor = Memory(), Script(("hang", None))
 
     def away(lease):
-        raise Infrastructure("the database is away")
+        raise InfrastructureError("the database is away")
 
     queue.renew = away
     drive(lease, context(executor, queue, lease=0.2))
@@ -119,7 +118,7 @@ def test_a_worker_that_is_stopped_hands_its_run_back_and_leaves_nothing(context,
 
 def test_a_host_that_fails_puts_the_run_back(context, lease):
     queue, executor = Memory(), Script()
-    executor.fail_prepare = Infrastructure("the registry is away")
+    executor.fail_prepare = InfrastructureError("the registry is away")
     drive(lease, context(executor, queue))
     assert queue.retried == "the registry is away"
     assert executor.cleaned == ["run_1"], "the next attempt may be on another host"
@@ -156,7 +155,7 @@ def test_a_program_is_told_whether_the_stated_stack_needs_ptx(context, lease, fa
     drive(replace(lease, run=replace(lease.run, stack=stack)), ready)
     (job,) = executor.started
     assert job.needs_ptx is needs
-    told = job_environment(job, "/tmp", {}).get("COMPATGATE_NEEDS_PTX")
+    told = make_environment(job, "/tmp", {}).get("COMPATGATE_NEEDS_PTX")
     assert told == {True: "yes", False: "no", None: None}[needs]
 
 
@@ -343,7 +342,7 @@ def test_a_database_that_is_away_for_a_moment_is_waited_for(context, lease):
 
 
 def test_what_a_program_printed_is_seen_while_it_is_silent(context, lease, with_, monkeypatch):
-    monkeypatch.setattr(steps, "_SECONDS", 0.01)
+    monkeypatch.setattr(steps, "_FLUSH_S", 0.01)
     queue, seen = Memory(), []
 
     class Hangs(Script):

@@ -8,7 +8,7 @@ import pytest
 from engine_edges import Memory, Script, exited
 
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.protocol import reader_of
+from compatgate.canary.protocol import make_reader
 from compatgate.canary.workload import ImageSpec, Workload
 
 SAMPLES = Path(__file__).parents[1] / "protocol" / "adapters" / "samples"
@@ -39,7 +39,7 @@ def _drive(context, lease, *tool):
     queue = Memory()
     executor = Script((loaded, exited()), (tool, exited()))
     made = context(executor, queue, workloads=(LOADED, NCCL))
-    drive(lease, msgspec.structs.replace(made, reader=reader_of))
+    drive(lease, msgspec.structs.replace(made, reader=make_reader))
     return queue.ended
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from compatgate.canary.engine.host_watch import LocalWatch, no_watch
+from compatgate.canary.engine.host_watch import LocalWatch, skip_watch
 from compatgate.canary.health import Event, Gpu, Snapshot, read_log
 from compatgate.canary.health.snapshot import Process
 
@@ -58,7 +58,7 @@ def test_a_step_without_gpus_is_not_watched(watch):
 
 
 def test_a_host_may_be_left_unwatched():
-    with no_watch((0,)) as watching:
+    with skip_watch((0,)) as watching:
         pass
     assert not watching.observed().spoils(passed=True)
 

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from compatgate.canary.executors.docker import containers
-from compatgate.canary.executors.docker.engine import _cannot_start, missing_image_error
-from compatgate.canary.executors.interface import EXECUTORS, Job, open_executor
+from compatgate.canary.executors.docker.engine import _translate_start_failure, missing_image_error
+from compatgate.canary.executors.jobs import EXECUTORS, Job, open_executor
 from compatgate.canary.hosts import Host, Slurm
 from compatgate.canary.workload import ImageSpec, Limits, Workload
-from compatgate.errors import CompatgateError, Infrastructure, NotFound
+from compatgate.errors import CompatgateError, InfrastructureError, NotFound
 
 WORKLOAD = Workload("w", "", ("./run", "{seed}"), ImageSpec(True), limits=Limits(cpus=1.5), gpus=1)
 
 
 def _body(config: dict[str, Any] | None = None, **job: Any) -> dict[str, Any]:
     made = Job("run_1", 2, "w-0", **{"workload": WORKLOAD, "gpu_slots": (0, 1), **job})
-    return containers.container_body(
+    return containers.make_container_body(
         made, "img@sha256:0", config or {}, "vol", job.pop("devices", "request")
     )
 
@@ -53,7 +53,7 @@ def test_a_container_gets_nothing_that_it_does_not_need() -> None:
     ],
 )
 def test_the_user_is_the_images_unless_that_is_root(image: str, wanted: str, user: str) -> None:
-    assert containers._user(wanted, image) == user
+    assert containers._choose_user(wanted, image) == user
 
 
 def test_volumes_of_the_image_are_in_memory() -> None:
@@ -68,7 +68,7 @@ def test_without_slots_no_gpu_is_given_even_to_an_image_that_wants_all() -> None
 
 
 def test_gpus_by_cdi_name() -> None:
-    (request,) = containers._gpus(Job("r", 1, "s", WORKLOAD, gpu_slots=(3,)), "cdi")
+    (request,) = containers._gpu_requests(Job("r", 1, "s", WORKLOAD, gpu_slots=(3,)), "cdi")
     assert request == {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=3"]}
 
 
@@ -99,14 +99,14 @@ def test_an_engine_that_cannot_limit_is_refused() -> None:
     ],
 )
 def test_what_an_engine_lacks_is_no_infrastructure_error(said: str, expected: str) -> None:
-    error = _cannot_start(said, "nvcc", "stage")
+    error = _translate_start_failure(said, "nvcc", "stage")
     assert error is not None
-    assert not isinstance(error, Infrastructure)
+    assert not isinstance(error, InfrastructureError)
     assert expected in error.problem
 
 
 def test_other_errors_at_the_start_may_pass() -> None:
-    assert _cannot_start("containerd: connection refused", "x", "stage") is None
+    assert _translate_start_failure("containerd: connection refused", "x", "stage") is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compatgate.canary.executors.jobs import Pump
+from compatgate.canary.executors.jobs import BackgroundReader
 
 
 def nothing() -> None:
@@ -21,12 +21,12 @@ def broken() -> Iterator[int]:
 
 
 def test_items_come_in_order_and_then_their_end() -> None:
-    pump = Pump((number for number in range(1000)), nothing)
+    pump = BackgroundReader((number for number in range(1000)), nothing)
     assert [pump.get(5.0) for _ in range(1001)] == [*range(1000), None]
 
 
 def test_what_breaks_the_reading_is_raised_after_what_was_read() -> None:
-    pump = Pump(broken(), nothing)
+    pump = BackgroundReader(broken(), nothing)
     assert pump.get(5.0) == 1
     with pytest.raises(OSError, match="went away"):
         pump.get(5.0)
@@ -42,7 +42,7 @@ def test_a_reading_that_waits_is_hung_up_on_and_closed() -> None:
         finally:
             closed.set()
 
-    pump = Pump(waiting(), hung_up.set)
+    pump = BackgroundReader(waiting(), hung_up.set)
     with pytest.raises(queue.Empty):
         pump.get(0.01)
     pump.close()
@@ -59,7 +59,7 @@ def test_nobody_who_fetches_no_more_keeps_the_thread() -> None:
         finally:
             closed.set()
 
-    pump = Pump(endless(), nothing)
+    pump = BackgroundReader(endless(), nothing)
     assert pump.get(5.0) == 1
     pump.close()
     assert closed.wait(5.0)

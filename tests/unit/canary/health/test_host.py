@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.canary.health import KernelLog, kernel_log
-from compatgate.canary.health.kernel_log import read_host
+from compatgate.canary.health.kernel_log import read_kernel_log
 from compatgate.core.facts import Facts
 from compatgate.errors import Unavailable
 
@@ -34,7 +34,7 @@ def no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_the_kernel_keeps_is_read(kmsg: Path, facts: Facts) -> None:
-    errors, where = read_host(facts.xid, kmsg=str(kmsg))
+    errors, where = read_kernel_log(facts.xid, kmsg=str(kmsg))
     assert where == str(kmsg)
     assert [event.xid for event in errors.events()] == [79]
 
@@ -55,7 +55,7 @@ def test_a_log_that_may_not_be_read_is_said_with_what_was_tried(
 ) -> None:
     missing = str(tmp_path / "missing")
     with pytest.raises(Unavailable) as caught:
-        read_host(facts.xid, kmsg=missing)
+        read_kernel_log(facts.xid, kmsg=missing)
     assert "Operation not permitted" in caught.value.problem
     assert "sudo dmesg" in caught.value.hint
     with KernelLog(facts.xid, kmsg=missing) as log:
@@ -76,7 +76,7 @@ def test_without_kmsg_the_programs_are_asked(
     for tool in tools.iterdir():
         tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    errors, where = read_host(facts.xid, kmsg=str(tmp_path / "missing"))
+    errors, where = read_kernel_log(facts.xid, kmsg=str(tmp_path / "missing"))
     assert where == "journalctl -k"
     assert [event.xid for event in errors.events()] == [79]
     with KernelLog(facts.xid, kmsg=str(tmp_path / "missing")) as log:

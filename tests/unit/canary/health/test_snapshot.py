@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from compatgate.canary.health import snapshot
-from compatgate.canary.health.snapshot import Process, throttle_reasons
+from compatgate.canary.health.snapshot import Process, decode_throttle_reasons
 
 
 class NVMLError(Exception):
@@ -131,5 +131,5 @@ def test_without_a_driver_or_the_library_there_is_no_snapshot() -> None:
 
 
 def test_bits_without_a_name_are_shown() -> None:
-    assert throttle_reasons(0) == ()
-    assert throttle_reasons(0x1001) == ("gpu_idle", "unknown_0x1000")
+    assert decode_throttle_reasons(0) == ()
+    assert decode_throttle_reasons(0x1001) == ("gpu_idle", "unknown_0x1000")

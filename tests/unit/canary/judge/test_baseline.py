@@ -9,10 +9,10 @@ import pytest
 
 from compatgate.canary.judge.baseline import (
     Baseline,
-    distribution,
-    family_of,
+    describe_distribution,
+    find_family,
+    find_nearest_family,
     learn,
-    nearest_family,
 )
 from compatgate.canary.judge.metric import judge_metric
 from compatgate.canary.judge.result import Samples
@@ -90,7 +90,7 @@ def test_no_usable_run_is_an_error_that_names_each():
 
 
 def test_the_distribution_is_what_a_person_looks_at():
-    shown = distribution(learnt(run(1), run(2)))
+    shown = describe_distribution(learnt(run(1), run(2)))
     assert shown.n == 60
     assert shown.runs == 2
     assert shown.min < shown.median < shown.p95 <= shown.p99 <= shown.max
@@ -99,7 +99,7 @@ def test_the_distribution_is_what_a_person_looks_at():
 
 
 def test_a_constant_has_one_bar():
-    shown = distribution(learnt(("r", Samples("t", "ms", ((2.0,) * 10,)))))
+    shown = describe_distribution(learnt(("r", Samples("t", "ms", ((2.0,) * 10,)))))
     assert [(b.low, b.high, b.count) for b in shown.bins] == [(2.0, 2.0, 10)]
 
 
@@ -112,19 +112,19 @@ def test_the_json_form_comes_back():
 
 def test_a_family_is_releases_without_their_patches_and_without_the_driver():
     versions = {"driver": "550.54.15", "cuda": "12.4.1", "cudnn": "9.1.0.70", "nccl": "2.21.5"}
-    assert family_of({**versions, "pytorch": "2.4.1+cu124", "python": "3.11.7"}) == (
+    assert find_family({**versions, "pytorch": "2.4.1+cu124", "python": "3.11.7"}) == (
         "cuda-12.4+cudnn-9+nccl-2+torch-2.4"
     )
-    assert family_of({"driver": "550.54.15"}) == "none"
+    assert find_family({"driver": "550.54.15"}) == "none"
 
 
 def test_a_cudnn_minor_stays_in_the_family_and_a_major_does_not():
-    assert family_of({"cudnn": "9.1.0"}) == family_of({"cudnn": "9.5.1"})
-    assert family_of({"cudnn": "8.9.7"}) != family_of({"cudnn": "9.1.0"})
+    assert find_family({"cudnn": "9.1.0"}) == find_family({"cudnn": "9.5.1"})
+    assert find_family({"cudnn": "8.9.7"}) != find_family({"cudnn": "9.1.0"})
 
 
 def test_the_nearest_family_shares_most():
     known = ["cuda-12.1+cudnn-8+torch-2.2", "cuda-12.4+cudnn-9+torch-2.3", "cuda-11.8"]
-    assert nearest_family("cuda-12.4+cudnn-9+torch-2.4", known) == known[1]
-    assert nearest_family("cuda-13.0", known) is None
-    assert nearest_family("cuda-12.4", []) is None
+    assert find_nearest_family("cuda-12.4+cudnn-9+torch-2.4", known) == known[1]
+    assert find_nearest_family("cuda-13.0", known) is None
+    assert find_nearest_family("cuda-12.4", []) is None

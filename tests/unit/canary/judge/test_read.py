@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.canary.judge.measurements import MeasuredFile, read_measured
+from compatgate.canary.judge.measurements import MeasurementFile, read_measurements
 from compatgate.errors import BadInput
 
 
-def read(text: str | bytes, metric: str | None = None) -> MeasuredFile:
+def read(text: str | bytes, metric: str | None = None) -> MeasurementFile:
     data = text.encode() if isinstance(text, str) else text
-    return read_measured(data, source="file", metric=metric)
+    return read_measurements(data, source="file", metric=metric)
 
 
 def test_values_of_a_metric_are_collected_in_order():

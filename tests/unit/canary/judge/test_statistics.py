@@ -8,17 +8,17 @@ import random
 import pytest
 
 from compatgate.canary.judge.statistics import (
-    dependence,
+    compare_spread,
+    compare_tail,
+    compute_tail_chance,
+    count_warmup,
+    estimate_dependence,
+    estimate_shift,
     is_sorted,
     quantile,
-    ranks,
+    rank_values,
     scale,
-    shift_between,
-    spread_between,
-    tail_chance,
-    tail_of,
     trimmed_mean,
-    warmup_of,
 )
 
 
@@ -34,7 +34,7 @@ def test_quantiles_are_linear_between_neighbours():
 
 
 def test_equal_values_share_their_rank():
-    assert ranks([10, 30, 10, 20]) == [1.5, 4, 1.5, 3]
+    assert rank_values([10, 30, 10, 20]) == [1.5, 4, 1.5, 3]
 
 
 def test_the_scale_is_the_standard_deviation_of_normal_values():
@@ -50,7 +50,7 @@ def test_a_trimmed_mean_leaves_out_either_end():
 
 
 def test_the_shift_is_the_middle_of_all_differences():
-    shift = shift_between([1, 2, 3], [11, 12, 16])
+    shift = estimate_shift([1, 2, 3], [11, 12, 16])
     assert shift.estimate == 10  # of 8, 9, 9, 10, 10, 11, 13, 14, 15
     assert shift.effect == 1
 
@@ -63,27 +63,27 @@ def test_the_bounds_are_those_of_the_published_table():
     """
     base, cand = [100.0 * i for i in range(10)], [1.0 * i + 0.5 for i in range(10)]
     differences = sorted(c - b for c in cand for b in base)
-    place = differences.index(shift_between(base, cand).surely_above) + 1
+    place = differences.index(estimate_shift(base, cand).surely_above) + 1
     assert 14 <= place <= 17
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says():
     hits = 0
     for seed in range(400):
-        shift = shift_between(normal(20, 2 * seed), normal(20, 2 * seed + 1, centre=0.7))
+        shift = estimate_shift(normal(20, 2 * seed), normal(20, 2 * seed + 1, centre=0.7))
         hits += shift.low <= 0.7 <= shift.high
     assert hits >= 384  # 98 % of 400, less three standard deviations
 
 
 def test_too_few_values_have_an_open_interval():
-    shift = shift_between([1, 2], [1, 2])
+    shift = estimate_shift([1, 2], [1, 2])
     assert shift.low == -math.inf
     assert shift.high == math.inf
 
 
 def test_wander_widens_the_interval_around_the_same_estimate():
     base, cand = normal(30, 1), normal(30, 2)
-    narrow, wide = shift_between(base, cand), shift_between(base, cand, wander=1.0)
+    narrow, wide = estimate_shift(base, cand), estimate_shift(base, cand, wander=1.0)
     assert narrow.estimate == wide.estimate
     assert wide.high - wide.estimate > 2.3
     assert wide.low < narrow.low
@@ -92,7 +92,7 @@ def test_wander_widens_the_interval_around_the_same_estimate():
 def test_very_many_values_are_thinned_without_moving_the_estimate():
     base, cand = normal(2000, 1), normal(2000, 2, centre=0.5)
     exact = sorted(c - b for c in cand[::4] for b in base[::4])
-    assert shift_between(base, cand).estimate == pytest.approx(quantile(exact, 0.5), abs=0.06)
+    assert estimate_shift(base, cand).estimate == pytest.approx(quantile(exact, 0.5), abs=0.06)
 
 
 def test_neighbours_that_are_alike_widen():
@@ -100,27 +100,27 @@ def test_neighbours_that_are_alike_widen():
     for _ in range(200):
         state = 0.8 * state + rng.gauss(0, 1)
         alike.append(state)
-    assert dependence([alike]) > 1.7
-    assert dependence([normal(200, 3)]) < 1.25
+    assert estimate_dependence([alike]) > 1.7
+    assert estimate_dependence([normal(200, 3)]) < 1.25
 
 
 def test_sorted_values_say_nothing_about_order():
     assert is_sorted([1, 1, 2])
     assert is_sorted([3, 2, 2])
     assert not is_sorted([1, 3, 2])
-    assert dependence([sorted(normal(50, 1))]) == 1
-    assert warmup_of(sorted(normal(50, 1))) == 0
+    assert estimate_dependence([sorted(normal(50, 1))]) == 1
+    assert count_warmup(sorted(normal(50, 1))) == 0
 
 
 def test_a_warm_up_is_what_lies_apart_at_the_start():
     steady = normal(27, 1, centre=100)
-    assert warmup_of([160, 130, 115, *steady]) == 3
-    assert warmup_of([40, 60, 80, *steady]) == 3
-    assert warmup_of(steady) == 0
+    assert count_warmup([160, 130, 115, *steady]) == 3
+    assert count_warmup([40, 60, 80, *steady]) == 3
+    assert count_warmup(steady) == 0
 
 
 def test_a_warm_up_is_at_most_a_third():
-    assert warmup_of([200.0] * 15 + normal(15, 1, centre=100)) <= 10
+    assert count_warmup([200.0] * 15 + normal(15, 1, centre=100)) <= 10
 
 
 def test_the_chance_of_far_values_is_the_beta_binomial():
@@ -133,34 +133,36 @@ def test_the_chance_of_far_values_is_the_beta_binomial():
         return math.comb(n, k) * math.exp(beta(k + a, n - k + b) - beta(a, b))
 
     a, b = 0.4 + 2, 29.6 + 28
-    assert tail_chance(2, 30, 5, 30) == pytest.approx(sum(mass(k, 30, a, b) for k in range(5, 31)))
-    assert tail_chance(0, 30, 0, 30) == 1
+    assert compute_tail_chance(2, 30, 5, 30) == pytest.approx(
+        sum(mass(k, 30, a, b) for k in range(5, 31))
+    )
+    assert compute_tail_chance(0, 30, 0, 30) == 1
 
 
 def test_more_far_values_are_less_likely_by_chance():
-    chances = [tail_chance(1, 30, k, 30) for k in range(31)]
+    chances = [compute_tail_chance(1, 30, k, 30) for k in range(31)]
     assert chances == sorted(chances, reverse=True)
-    assert tail_chance(0, 30, 5, 30) < 0.002 < tail_chance(3, 30, 5, 30)
+    assert compute_tail_chance(0, 30, 5, 30) < 0.002 < compute_tail_chance(3, 30, 5, 30)
 
 
 def test_a_value_at_the_limit_is_not_far():
-    tail = tail_of([1.0] * 10, [1.0, 2.0, 2.1], 2.0)
+    tail = compare_tail([1.0] * 10, [1.0, 2.0, 2.1], 2.0)
     assert (tail.baseline, tail.candidate) == (0, 1)
 
 
 def test_the_spread_statistic_is_standard_where_nothing_changed():
-    found = [spread_between(normal(30, 2 * s), normal(30, 2 * s + 1), 1).z for s in range(300)]
+    found = [compare_spread(normal(30, 2 * s), normal(30, 2 * s + 1), 1).z for s in range(300)]
     assert abs(sum(found) / 300) < 0.2
     assert sum(z * z for z in found) / 300 == pytest.approx(1, abs=0.25)
 
 
 def test_three_times_the_spread_is_far_out():
-    spread = spread_between(normal(30, 1), normal(30, 2, sigma=3), 1)
+    spread = compare_spread(normal(30, 1), normal(30, 2, sigma=3), 1)
     assert spread.z > 3
     assert spread.ratio == pytest.approx(3, rel=0.4)
 
 
 def test_no_spread_on_either_side_is_no_change():
-    assert spread_between([1.0] * 10, [2.0] * 10, 1).z == 0
-    assert spread_between([1.0] * 10, [2.0] * 10, 1).ratio == 1
-    assert spread_between([1.0] * 10, normal(10, 1), 1).ratio == math.inf
+    assert compare_spread([1.0] * 10, [2.0] * 10, 1).z == 0
+    assert compare_spread([1.0] * 10, [2.0] * 10, 1).ratio == 1
+    assert compare_spread([1.0] * 10, normal(10, 1), 1).ratio == math.inf

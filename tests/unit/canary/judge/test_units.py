@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.canary.judge.units import conversion, parse_unit
+from compatgate.canary.judge.prepare import find_conversion, parse_unit
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from compatgate.canary.judge.units import conversion, parse_unit
     ],
 )
 def test_units_of_a_kind_convert(source, target, factor):
-    assert conversion(source, target) == pytest.approx(factor)
+    assert find_conversion(source, target) == pytest.approx(factor)
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_units_of_a_kind_convert(source, target, factor):
     [("ms", "GB/s"), ("ms", ""), ("GB", "GB/s"), ("tokens/s", "samples/s"), ("MB", "frobs")],
 )
 def test_other_units_do_not(source, target):
-    assert conversion(source, target) is None
-    assert conversion(target, source) is None
+    assert find_conversion(source, target) is None
+    assert find_conversion(target, source) is None
 
 
 @pytest.mark.parametrize(

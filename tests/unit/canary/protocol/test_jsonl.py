@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.canary.protocol import read_report, reader_of
-from compatgate.canary.protocol.lines import LONGEST
+from compatgate.canary.protocol import make_reader, read_report
+from compatgate.canary.protocol.jsonl import MAX_LINE
 from compatgate.canary.run import Check, Device, Metric, Report
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
 from compatgate.errors import NotFound
@@ -89,7 +89,7 @@ def test_a_failure_is_no_skip(wrong: dict[str, Any]) -> None:
 
 
 def test_progress_is_seen_while_the_program_runs_and_stays_between_0_and_1() -> None:
-    reader = reader_of(WORKLOAD)
+    reader = make_reader(WORKLOAD)
     reader.feed(ENV + b'{"type": "progress", "value": 0.25}\n')
     assert reader.progress == 0.25
     reader.feed(b'{"type": "progress", "value": 7}\n')
@@ -136,7 +136,7 @@ def test_other_lines_are_log(line: bytes) -> None:
         (b'{"type": "check", "name": "right\xff", "ok": true}', "not UTF-8"),
         (b'{"type": "check", \0 "name": "right", "ok": true}', "line 2"),
         (b'{"type": "metric", "x": ' + b"[" * 100_000, "nested too deeply"),
-        (b'{"type": "metric", "x": "' + b"x" * LONGEST, "longer than"),
+        (b'{"type": "metric", "x": "' + b"x" * MAX_LINE, "longer than"),
         (ENV.strip(), "there is a second env line"),
     ],
 )
@@ -209,7 +209,7 @@ def test_an_unknown_adapter_is_named() -> None:
     import msgspec
 
     with pytest.raises(NotFound, match="there is no adapter 'dcgm'"):
-        reader_of(msgspec.structs.replace(WORKLOAD, adapter="dcgm"))
+        make_reader(msgspec.structs.replace(WORKLOAD, adapter="dcgm"))
 
 
 _pieces = st.lists(

@@ -15,13 +15,13 @@ from compatgate.canary.judge.baseline import learn
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.samples.baseline_files import (
     BaselineImport,
-    baseline_line,
-    head_line,
+    make_baseline_line,
+    make_head_line,
     read_baseline_files,
 )
 from compatgate.canary.workload import MetricSpec
 from compatgate.core.facts import Facts
-from compatgate.documents import schemas
+from compatgate.documents import validation
 from compatgate.documents.sources import Source
 from compatgate.errors import ManyProblems
 
@@ -37,11 +37,11 @@ def exported(**changes: Any) -> dict[str, Any]:
     """A line of a baseline that is approved elsewhere."""
     accepted = [("run_9:gemm-0", Samples("time", "ms", (values(),)))]
     learnt = learn(CONTENT, SKU, FAMILY, "time", GEMM.metrics["time"], accepted)
-    return baseline_line(learnt, approved_by="mara", approved_at=WHEN) | changes
+    return make_baseline_line(learnt, approved_by="mara", approved_at=WHEN) | changes
 
 
 def baselines(*lines: dict[str, Any]) -> Source:
-    every = (head_line(WHEN), *lines)
+    every = (make_head_line(WHEN), *lines)
     return Source("b.jsonl", "".join(f"{json.dumps(line)}\n" for line in every))
 
 
@@ -122,7 +122,7 @@ def test_a_file_that_is_wrong_keeps_the_others_from_being_offered(facts: Facts) 
 
 def test_an_exported_baseline_is_of_its_schema_and_offered(facts: Facts) -> None:
     source = baselines(exported())
-    schema = Draft202012Validator(schemas.schema("baselines"))
+    schema = Draft202012Validator(validation.load_schema("baselines"))
     assert all(schema.is_valid(json.loads(line)) for line in source.text.splitlines())
     ((line, workload),) = offered(facts, source).baselines
     assert (line.metric, workload, line.accepted[0][0]) == ("time", GEMM, "run_9:gemm-0")
@@ -175,7 +175,7 @@ def test_a_sample_says_where_it_was_measured_all_the_way_through_an_export(facts
     spec = GEMM.metrics["time"]
     learnt = learn(CONTENT, SKU, FAMILY, "time", spec, accepted, sources=sources)
     assert learnt.starting
-    line = baseline_line(learnt, approved_by="mara", approved_at=WHEN)
+    line = make_baseline_line(learnt, approved_by="mara", approved_at=WHEN)
     ((again, _),) = offered(facts, baselines(line)).baselines
     assert again.sources == sources
     assert msgspec.convert(learnt.to_json(), type(learnt)) == learnt

@@ -11,16 +11,16 @@ from jsonschema import Draft202012Validator
 from msgspec import structs
 from sample_runs import FAMILY, GEMM, SKU, report, step, taken, whole
 
-from compatgate.canary.judge.measurements import read_measured
-from compatgate.canary.judge.workload import judge
+from compatgate.canary.judge.measurements import read_measurements
+from compatgate.canary.judge.workload import judge_samples
 from compatgate.canary.protocol import read_report
 from compatgate.canary.run import Check, Env, Metric, Origin
 from compatgate.canary.samples.extract import extract_samples
-from compatgate.canary.samples.sample import read_sample_head, read_sample_report, sample_text
+from compatgate.canary.samples.sample import format_sample, read_sample_head, read_sample_report
 from compatgate.canary.workloads import Library
 from compatgate.core.facts import Facts
 from compatgate.core.stack import parse_stack
-from compatgate.documents import schemas
+from compatgate.documents import validation
 from compatgate.documents.sources import Problems, Source
 
 PRINTED = Path(__file__).parents[1] / "protocol" / "adapters" / "samples"
@@ -39,15 +39,15 @@ def test_the_first_runs_of_a_workload_give_samples_though_no_baseline_knows_them
 
 def test_a_file_has_the_head_and_then_the_lines_of_the_protocol(facts: Facts) -> None:
     (sample,) = taken(facts).samples
-    lines = [json.loads(line) for line in sample_text(sample).splitlines()]
+    lines = [json.loads(line) for line in format_sample(sample).splitlines()]
     assert [line["type"] for line in lines] == ["sample", "env", "metric", "check"]
     assert lines[1]["clock"] == "events"
-    schema = Draft202012Validator(schemas.schema("sample"))
+    schema = Draft202012Validator(validation.load_schema("sample"))
     assert [list(schema.iter_errors(line)) for line in lines] == [[], [], [], []]
 
 
 def test_what_names_one_device_or_one_machines_files_is_left_out(facts: Facts) -> None:
-    text = sample_text(taken(facts).samples[0])
+    text = format_sample(taken(facts).samples[0])
     assert "GPU-5e7" not in text
     assert "0000:07" not in text
     assert "/opt/torch" not in text
@@ -56,16 +56,16 @@ def test_what_names_one_device_or_one_machines_files_is_left_out(facts: Facts) -
 
 def test_what_is_written_is_what_is_read(facts: Facts) -> None:
     (sample,) = taken(facts).samples
-    problems, source = Problems(), Source("a.jsonl", sample_text(sample))
+    problems, source = Problems(), Source("a.jsonl", format_sample(sample))
     assert read_sample_head(source, problems) == sample.head
     assert read_sample_report(source, GEMM, problems) == sample.report
     assert len(problems) == 0
 
 
 def test_the_judge_takes_a_sample_as_it_is(facts: Facts) -> None:
-    data = sample_text(taken(facts).samples[0]).encode()
-    measured = read_measured(data, source="a.jsonl", metric=None)
-    judged = judge(GEMM.metrics, measured.metrics, measured.metrics, measured.checks)
+    data = format_sample(taken(facts).samples[0]).encode()
+    measured = read_measurements(data, source="a.jsonl", metric=None)
+    judged = judge_samples(GEMM.metrics, measured.metrics, measured.metrics, measured.checks)
     assert judged.outcome == "passed"
 
 
@@ -167,7 +167,7 @@ def test_what_a_tool_printed_is_kept_as_lines_of_the_protocol(
 ) -> None:
     workload = Library.open([]).workload(name)
     said = read_report([(PRINTED / printed).read_bytes()], workload)
-    text = sample_text(structs.replace(taken(facts).samples[0], report=said))
+    text = format_sample(structs.replace(taken(facts).samples[0], report=said))
     problems = Problems()
     read = read_sample_report(Source("a.jsonl", text), workload, problems)
     assert len(problems) == 0

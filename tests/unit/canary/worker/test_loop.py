@@ -7,7 +7,7 @@ from engine_edges import Memory, Script, exited, lines
 
 from compatgate.canary.hosts import Host
 from compatgate.canary.worker import Worker
-from compatgate.errors import Infrastructure
+from compatgate.errors import InfrastructureError
 
 HOSTS = (Host(name="h", gpu="A100-SXM4-80GB", slots=2),)
 
@@ -77,7 +77,7 @@ def test_concurrency_bounds_it_further(context, leases):
 
 
 def test_a_queue_that_is_away_is_asked_again(context, leases):
-    queue = Leases(Infrastructure("the database is away"), *leases(1))
+    queue = Leases(InfrastructureError("the database is away"), *leases(1))
     worker = Worker("w", queue, HOSTS, {"h": context(Slow(), queue)}, idle=0.01)
     thread = threading.Thread(target=worker.run)
     thread.start()
@@ -134,7 +134,7 @@ def test_a_host_that_is_away_takes_no_runs_until_it_answers(context, leases):
             return super().lease(worker, hosts) if hosts else None
 
     queue, executor = Asked(*leases(3)), Slow()
-    executor.fail_prepare = Infrastructure("the engine is away")
+    executor.fail_prepare = InfrastructureError("the engine is away")
     executor.is_away = True
     worker = Worker(
         "w", queue, HOSTS[:1], {"h": context(executor, queue)}, concurrency=1, probe=0.01

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.workloads import Library, dockerfile
+from compatgate.canary.workloads import Library, contents
 from compatgate.resources import canary_dir
 
 FILES = sorted(canary_dir().glob("*/Dockerfile"))
@@ -22,12 +22,12 @@ def _of_tools() -> set[str]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_tools_alone_are_built_and_name_their_images_by_version(file: Path) -> None:
     text = file.read_text()
-    named = dockerfile.base_images(text)
+    named = contents.find_base_images(text)
     assert file.parent.name in _of_tools()
     assert named
     assert all(VERSIONED.fullmatch(image) for image in named), named
-    assert dockerfile.is_self_contained(text)
-    assert dockerfile.BASE not in dockerfile.build_arguments(text)
+    assert contents.is_self_contained(text)
+    assert contents.BASE_ARGUMENT not in contents.find_arguments(text)
     for line in text.splitlines():
         if line.startswith("ADD "):
             assert RELEASED.search(line), line
@@ -43,4 +43,4 @@ def test_tools_alone_are_built_and_name_their_images_by_version(file: Path) -> N
     ],
 )
 def test_what_the_engine_would_download_for_a_build_is_found(text: str, found: list[str]) -> None:
-    assert dockerfile.downloads(f"FROM x\n{text}\n") == found
+    assert contents.find_downloads(f"FROM x\n{text}\n") == found

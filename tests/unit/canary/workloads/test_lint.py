@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from compatgate.canary.run import Check, Env, Metric, Report
-from compatgate.canary.samples.sample import Sample, SampleHead, sample_text
+from compatgate.canary.samples.sample import Sample, SampleHead, format_sample
 from compatgate.canary.workloads import read_workload
-from compatgate.canary.workloads.lint import lint
-from compatgate.canary.workloads.pack import container_files
+from compatgate.canary.workloads.contents import list_container_files
+from compatgate.canary.workloads.lint import lint_workloads
 from compatgate.cli.main import main
 from compatgate.resources import canary_dir
 
@@ -21,7 +21,7 @@ DIGEST = "sha256:" + "0" * 64
 
 
 def _said(folder: Path) -> list[tuple[str, str]]:
-    return [(finding.severity, finding.message) for finding in lint(folder)[1]]
+    return [(finding.severity, finding.message) for finding in lint_workloads(folder)[1]]
 
 
 def _good(text: str) -> str:
@@ -36,7 +36,7 @@ def _peak(text: str, kind: str) -> str:
 
 
 def test_the_shipped_workloads_have_no_errors() -> None:
-    folders, found = lint(canary_dir())
+    folders, found = lint_workloads(canary_dir())
     assert len(folders) >= 3
     assert [f for f in found if f.severity == "error"] == []
 
@@ -186,7 +186,7 @@ def _sampled(folder: Path) -> tuple[Path, str]:
     )
     path = folder / "samples" / head.file_name
     path.parent.mkdir()
-    path.write_text(sample_text(Sample(head, said)))
+    path.write_text(format_sample(Sample(head, said)))
     return path, path.read_text()
 
 
@@ -223,7 +223,7 @@ def test_what_is_wrong_with_a_sample_is_said(
     folder = make_workload(change=_good)
     path, text = _sampled(folder)
     path.write_text(text.replace(old, new, 1))
-    found = [(f.file, f.severity, f.message) for f in lint(folder)[1]]
+    found = [(f.file, f.severity, f.message) for f in lint_workloads(folder)[1]]
     assert any(f == str(path) and s == severity and said in m for f, s, m in found), found
 
 
@@ -250,7 +250,7 @@ def test_samples_change_no_digest_and_travel_into_no_container(make_workload: Ma
     path, _ = _sampled(folder)
     after = read_workload(folder)
     assert after.digest == before.digest
-    assert not any("samples" in file.path for file in container_files(after))
+    assert not any("samples" in file.path for file in list_container_files(after))
     (folder / "saved" / "samples").mkdir(parents=True)
     (folder / "saved" / "samples" / path.name).write_text("of the program\n")
     assert read_workload(folder).digest != before.digest, "deeper ones are the program's own"

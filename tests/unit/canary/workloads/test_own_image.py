@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from compatgate.canary.workloads import Library, read_workload
-from compatgate.canary.workloads.dockerfile import brings_image
+from compatgate.canary.workloads.contents import has_own_image
 
 Make = Callable[..., Path]
 
 
 def test_programs_of_the_project_bring_none_and_tools_bring_theirs() -> None:
     workloads = Library.open().workloads.values()
-    assert {w.name for w in workloads if brings_image(w)} == {
+    assert {w.name for w in workloads if has_own_image(w)} == {
         w.name for w in workloads if w.adapter != "jsonl"
     }
 
@@ -38,7 +38,7 @@ def test_a_dockerfile_names_what_it_starts_from_or_waits_to_be_told(
 ) -> None:
     folder = make_workload(change=lambda t: t.replace("inside = true", 'context = "."'))
     (folder / "Dockerfile").write_text(dockerfile)
-    assert brings_image(read_workload(folder)) is brings
+    assert has_own_image(read_workload(folder)) is brings
 
 
 def test_one_that_only_runs_inside_brings_none_and_a_reference_is_one(make_workload: Make) -> None:
@@ -47,6 +47,6 @@ def test_one_that_only_runs_inside_brings_none_and_a_reference_is_one(make_workl
         "named", change=lambda t: t.replace("inside = true", 'inside = true\nreference = "a:1"')
     )
     lost = make_workload("lost", change=lambda t: t.replace("inside = true", 'context = "sub"'))
-    assert not brings_image(read_workload(inside))
-    assert brings_image(read_workload(named))
-    assert brings_image(read_workload(lost)), "the executor says what is missing there"
+    assert not has_own_image(read_workload(inside))
+    assert has_own_image(read_workload(named))
+    assert has_own_image(read_workload(lost)), "the executor says what is missing there"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec
-from compatgate.canary.workloads import pack
-from compatgate.canary.workloads.read import read_suites, read_workload
+from compatgate.canary.workloads import contents
+from compatgate.canary.workloads.manifest import read_suites, read_workload
 from compatgate.errors import BadInput, ManyProblems, NotFound
 
 Make = Callable[..., Path]
@@ -143,7 +143,7 @@ def test_the_digest_follows_the_shared_modules_that_the_program_uses(
     shared.mkdir(parents=True)
     for name, text in {"outer": "import inner\n", "inner": "", "others": ""}.items():
         (shared / f"{name}.py").write_text(text)
-    monkeypatch.setattr(pack, "canary_dir", lambda: shared.parent)
+    monkeypatch.setattr(contents, "canary_dir", lambda: shared.parent)
     first = read_workload(folder).digest
     (shared / "others.py").write_text("changed = True\n")
     assert read_workload(folder).digest == first

@@ -14,12 +14,12 @@ from jsonschema import Draft202012Validator
 from compatgate.canary.hosts_file import HostsFile
 from compatgate.canary.samples.baseline_files import ExportedBaseline
 from compatgate.canary.samples.sample import SampleHead
-from compatgate.canary.workloads import read
-from compatgate.documents import schemas
+from compatgate.canary.workloads import manifest
+from compatgate.documents import validation
 
 SHAPES: dict[str, Any] = {
-    "workload": read.WorkloadFile,
-    "suites": read.SuitesFile,
+    "workload": manifest.WorkloadFile,
+    "suites": manifest.SuitesFile,
     "hosts": HostsFile,
     "sample": SampleHead,
     "baselines": ExportedBaseline,
@@ -175,7 +175,7 @@ def test_a_struct_accepts_exactly_what_its_schema_accepts(
     mutant: tuple[str, dict[str, Any]],
 ) -> None:
     kind, body = mutant
-    by_schema = Draft202012Validator(schemas.schema(kind)).is_valid(body)
+    by_schema = Draft202012Validator(validation.load_schema(kind)).is_valid(body)
     try:
         msgspec.convert(body, SHAPES[kind])
     except msgspec.ValidationError:
@@ -187,7 +187,7 @@ def test_a_struct_accepts_exactly_what_its_schema_accepts(
 
 @pytest.mark.parametrize("kind", sorted(GOOD))
 def test_the_schemas_are_valid_and_describe_every_property(kind: str) -> None:
-    schema = schemas.schema(kind)
+    schema = validation.load_schema(kind)
     Draft202012Validator.check_schema(schema)
     assert schema["$id"].endswith(f"/v1/{kind}.schema.json")
 

@@ -9,7 +9,7 @@ import pytest
 from compatgate.check.formats import ci
 from compatgate.check.reports import Answer
 from compatgate.cli.main import main
-from compatgate.core.verdict import RANK
+from compatgate.core.rule import OUTCOME_RANK
 
 POOL = ["--pool", "driver=525.60.12,gpu=A100-SXM4-80GB"]
 DENIED = ["check", *POOL, "--stack", "cuda=12.1,arch=sm_80"]
@@ -90,7 +90,7 @@ def test_no_value_can_end_itself_and_begin_another(
 ) -> None:
     verdict = {"verdict": "pass\nallowed=true\ncompatgate_0", "allowed": False, "id": "x<<y\nz"}
     monkeypatch.setattr(ci, "render_all", lambda name, answers: "a<<b\nc\nb")
-    monkeypatch.setitem(RANK, verdict["verdict"], 3)
+    monkeypatch.setitem(OUTCOME_RANK, verdict["verdict"], 3)
     ci.publish([Answer(verdict)])
     found = read_outputs(files[1])
     assert found["allowed"] == "false"

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from compatgate.core.matrix import CanaryPolicy, Evidence, Matrix, Policy
+from compatgate.core.matrix import Evidence, Matrix
+from compatgate.core.request import CanaryPolicy, Policy
 from compatgate.core.versions import parse_version
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

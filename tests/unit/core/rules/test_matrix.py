@@ -2,8 +2,8 @@
 
 import pytest
 
-from compatgate.core.constraints import parse_constraint
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, Policy
+from compatgate.core.matrix import Entry, EntryIndex, Matrix, parse_constraint
+from compatgate.core.request import Policy
 
 POOL = "driver=580.65.06,gpu=A100-SXM4-80GB"
 STACK = "cuda=12.4,cudnn=9.1.0,torch=2.4.1,arch=sm_80"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from compatgate.core.matrix import Policy
-from compatgate.core.stack import parse_stack, with_changes
+from compatgate.core.request import Policy
+from compatgate.core.stack import parse_stack, update_stack
 from compatgate.errors import BadInput
 
 H100 = "driver=580.95.05,gpu=H100-SXM5-80GB"
@@ -121,8 +121,8 @@ def test_two_stacks_that_differ_in_what_a_package_holds_have_different_verdicts(
 
 def test_what_was_measured_is_of_its_release_alone():
     before = parse_stack(stack(library(sass=["sm_90"])))
-    assert with_changes(before, {"ext": "1.1"}).measured == {}
-    assert with_changes(before, {"torch": "2.8.0"}).measured == before.measured
+    assert update_stack(before, {"ext": "1.1"}).measured == {}
+    assert update_stack(before, {"torch": "2.8.0"}).measured == before.measured
     assert parse_stack(before.to_json()) == before
 
 

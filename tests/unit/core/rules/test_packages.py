@@ -3,8 +3,8 @@
 import pytest
 
 from compatgate.core.facts.records import Library, Record, TorchAbi
-from compatgate.core.matrix import Policy
-from compatgate.core.verdict import Fix
+from compatgate.core.request import Policy
+from compatgate.core.rule import Fix
 
 H100 = "driver=580.95.05,gpu=H100-SXM5-80GB"
 A100 = "driver=580.95.05,gpu=A100-SXM4-80GB"

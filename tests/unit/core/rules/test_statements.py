@@ -5,7 +5,7 @@ import pytest
 from compatgate.core.facts.nvidia import Source
 from compatgate.core.facts.records import BuildList, Library, Record, Statement
 from compatgate.core.gpu_code import parse_arch
-from compatgate.core.matrix import Policy
+from compatgate.core.request import Policy
 
 H100 = "driver=580.95.05,gpu=H100-SXM5-80GB"
 T4 = "driver=580.95.05,gpu=T4"

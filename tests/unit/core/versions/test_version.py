@@ -2,7 +2,7 @@
 
 import pytest
 
-from compatgate.core.versions import agree, make, parse_version, show
+from compatgate.core.versions import agree, format_parts, make_version, parse_version
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_parts_are_padded_with_zeros_where_fewer_are_stated():
     assert version.at(3) == (12, 4, 0)
     assert version.at(1) == (12,)
     assert version.major_minor == (12, 4)
-    assert make("580", (580,)).minor == 0
+    assert make_version("580", (580,)).minor == 0
 
 
 def test_show_writes_parts_with_dots():
-    assert show((12, 10)) == "12.10"
+    assert format_parts((12, 10)) == "12.10"
 
 
 @pytest.mark.parametrize(

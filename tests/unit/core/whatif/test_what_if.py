@@ -9,19 +9,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import (
-    CanaryPolicy,
     Entry,
     EntryIndex,
+    EntryStatus,
     Evidence,
     Matrix,
-    Policy,
-    Pool,
-    Status,
-    Target,
+    parse_constraint,
 )
+from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.versions import parse_version
 from compatgate.core.whatif import what_if
 from compatgate.core.whatif_result import WhatIf
@@ -30,7 +27,7 @@ TORCH = {"cuda": "12.4.*", "cudnn": "9.1.*", "torch": "~=2.4.0"}
 Ask = Callable[..., WhatIf]
 
 
-def entry(name: str = "e", status: Status = "blessed", **components: str) -> Entry:
+def entry(name: str = "e", status: EntryStatus = "blessed", **components: str) -> Entry:
     constraints = {key: parse_constraint(key, text) for key, text in components.items()}
     return Entry(name, ("t",), constraints, status)
 
@@ -136,7 +133,7 @@ def test_a_driver_that_does_not_drive_the_gpu_fails_whatever_is_blessed(ask: Ask
 
 
 @pytest.mark.parametrize("status", ["candidate", "revoked"])
-def test_entries_that_nobody_runs_by_are_left_out(ask: Ask, status: Status) -> None:
+def test_entries_that_nobody_runs_by_are_left_out(ask: Ask, status: EntryStatus) -> None:
     assert not ask({"driver": "470.256.02"}, entry(status=status, **TORCH)).entries
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatgate.discovery.gpucode.fatbin import FATBIN_MAGIC
-from compatgate.discovery.gpucode.object_files import Dynamic, read_dynamic
+from compatgate.discovery.gpucode.object_files import DynamicNames, read_dynamic
 from compatgate.discovery.gpucode.source import CHUNK, TAIL, Source
 
 
@@ -78,4 +78,6 @@ def test_a_dynamic_section_that_is_not_in_the_file_names_nothing(elf):
     data = bytearray(elf(DOTdynamic=b"\x01".ljust(16, b"\0"), DOTdynstr=b"\0x"))
     (table,) = struct.unpack_from("<Q", data, 40)
     struct.pack_into("<Q", data, table + 64 + 24, 2**63)
-    assert read_dynamic(Source(io.BytesIO(data), "x", size=len(data), seekable=True)) == Dynamic()
+    assert (
+        read_dynamic(Source(io.BytesIO(data), "x", size=len(data), seekable=True)) == DynamicNames()
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from compatgate.discovery.image.layer import DEPTH, read_ahead
-from compatgate.errors import Damaged
+from compatgate.errors import DamagedContent
 
 
 def threads() -> list[threading.Thread]:
@@ -25,11 +25,11 @@ def test_pieces_come_whole_and_in_order():
 def test_an_error_comes_behind_the_pieces_before_it():
     def broken() -> Iterator[bytes]:
         yield b"one"
-        raise Damaged("it ends early")
+        raise DamagedContent("it ends early")
 
     with read_ahead(broken()) as made:
         assert next(made) == b"one"
-        with pytest.raises(Damaged, match="it ends early"):
+        with pytest.raises(DamagedContent, match="it ends early"):
             next(made)
 
 

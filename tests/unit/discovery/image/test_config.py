@@ -12,9 +12,9 @@ from compatgate.core.versions import parse_version
 from compatgate.discovery.image.config import ConfigReading, read_config
 from compatgate.discovery.image.layers import LayerFindings
 from compatgate.discovery.image.read import conclude_image
-from compatgate.discovery.registry.manifest import Config, History, Settings, parse_config
+from compatgate.discovery.registry.image_spec import Config, History, Settings, parse_config
 from compatgate.discovery.signals import Signals, read_signals
-from compatgate.errors import Damaged
+from compatgate.errors import DamagedContent
 
 FACTS = read_source("image_signals", overlays=[])
 NGC = {
@@ -237,5 +237,5 @@ def test_a_compat_package_without_a_variable_is_named_by_the_history(stated) -> 
 
 @pytest.mark.parametrize("data", [b'{"config": ' + b"[" * 5000, b'{"os": "\xff"}', b"", b"[]"])
 def test_what_is_no_config_is_damaged(data: bytes) -> None:
-    with pytest.raises(Damaged, match="config"):
+    with pytest.raises(DamagedContent, match="config"):
         parse_config(data, "image")

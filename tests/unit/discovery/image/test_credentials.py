@@ -14,8 +14,8 @@ from compatgate.discovery.registry.authentication import (
     find_credentials,
     parse_challenges,
 )
+from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.discovery.registry.limits import Deadline
-from compatgate.discovery.registry.reference import parse_reference
 from compatgate.errors import BadInput, Unavailable
 
 APP = parse_reference("registry.example:5000/team/app:1")

@@ -16,14 +16,14 @@ from compatgate.discovery.image import files
 from compatgate.discovery.image.files import (
     apk_packages,
     dpkg_packages,
+    find_owner,
+    find_python,
     is_cached,
     kind_of_file,
-    owner_of,
-    python_of,
 )
 from compatgate.discovery.image.layers import LayerFindings, WitnessKind
 from compatgate.discovery.image.rpm import rpm_packages
-from compatgate.discovery.image.tar import Content, Feed, Member
+from compatgate.discovery.image.tar import ByteFeed, Content, Member
 from compatgate.discovery.installed_metadata import Distribution
 from compatgate.discovery.signals import read_signals
 from compatgate.errors import Unavailable
@@ -33,7 +33,7 @@ SITE = "opt/venv/lib/python3.12/site-packages"
 
 
 def content(data: bytes) -> Content:
-    return Content(Feed([data]), Member("x", "file", len(data), False))
+    return Content(ByteFeed([data]), Member("x", "file", len(data), False))
 
 
 def nothing() -> None:
@@ -102,12 +102,13 @@ def test_what_lies_in_a_package_manager_s_cache_is_not_installed(path: str) -> N
 
 def test_a_path_tells_owner_and_python() -> None:
     assert (
-        owner_of(f"{SITE}/flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so") == "flash-attn-2-cuda"
+        find_owner(f"{SITE}/flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so")
+        == "flash-attn-2-cuda"
     )
-    assert owner_of(f"{SITE}/torch/lib/libtorch_cuda.so") == "torch"
-    assert owner_of("usr/lib/libfoo.so") == ""
-    assert python_of(f"{SITE}/torch/x") == "3.12"
-    assert python_of("usr/lib/python3/dist-packages/x") is None
+    assert find_owner(f"{SITE}/torch/lib/libtorch_cuda.so") == "torch"
+    assert find_owner("usr/lib/libfoo.so") == ""
+    assert find_python(f"{SITE}/torch/x") == "3.12"
+    assert find_python("usr/lib/python3/dist-packages/x") is None
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_a_distribution_is_named_by_its_metadata_else_by_its_folder(data, found)
     one = Distribution.at(folder)
     one.take("METADATA", data, "a layer")
     if not one.name:
-        one.identify(*files.named_by_folder(folder), "a layer")
+        one.identify(*files.parse_folder_name(folder), "a layer")
     assert (one.name, one.version) == found
 
 
@@ -143,23 +144,23 @@ def test_a_distribution_is_named_by_its_metadata_else_by_its_folder(data, found)
 )
 def test_distributions_are_components(name, version, found) -> None:
     origin = f"layer 1: {SITE}/{name}.dist-info/METADATA"
-    seen = files.of_distribution(name, version, origin)
+    seen = files.observe_distribution(name, version, origin)
     assert {o.component: o.version for o in seen} == found
 
 
 def test_jax_is_of_its_plugin_s_cuda() -> None:
     seen = LayerFindings()
     origin = f"layer 1: {SITE}/jax-0.4.30.dist-info/METADATA"
-    seen.add(WitnessKind.WHEEL, files.of_distribution("jax", "0.4.30", origin))
+    seen.add(WitnessKind.WHEEL, files.observe_distribution("jax", "0.4.30", origin))
     seen.add_distribution("jax-cuda12-plugin", f"{SITE}/jax_cuda12.dist-info/METADATA")
     assert seen.findings().observations[0].version == "0.4.30+cuda12"
 
 
 def test_torch_s_version_file_tells_label_and_cuda() -> None:
     text = b"""__version__ = '2.4.1+cu121'\ncuda: Optional[str] = '12.1'\nhip = None\n"""
-    found = files.torch_version(content(text), "version.py")
+    found = files.read_torch_version(content(text), "version.py")
     assert [(o.component, o.version) for o in found] == [("torch", "2.4.1+cu121"), ("cuda", "12.1")]
-    assert files.torch_version(content(b"cuda: Optional[str] = None"), "version.py") == []
+    assert files.read_torch_version(content(b"cuda: Optional[str] = None"), "version.py") == []
 
 
 @pytest.mark.parametrize(
@@ -179,7 +180,7 @@ def test_torch_s_version_file_tells_label_and_cuda() -> None:
     ],
 )
 def test_conda_records_are_components(name, component, version) -> None:
-    found = files.conda_package(f"opt/conda/conda-meta/{name}.json", "here", SIGNALS)
+    found = files.observe_conda_package(f"opt/conda/conda-meta/{name}.json", "here", SIGNALS)
     assert [(o.component, o.version) for o in found] == [(component, version)]
 
 
@@ -187,7 +188,7 @@ def test_conda_records_are_components(name, component, version) -> None:
     "name", ["numpy-1.26-py311_0", "onnxruntime-1.20.1-py311h1_0_cpu", "history", "x-1"]
 )
 def test_other_conda_records_are_passed_over(name) -> None:
-    assert files.conda_package(f"opt/conda/conda-meta/{name}.json", "here", SIGNALS) == []
+    assert files.observe_conda_package(f"opt/conda/conda-meta/{name}.json", "here", SIGNALS) == []
 
 
 def test_only_what_dpkg_has_installed_counts() -> None:
@@ -218,7 +219,7 @@ def test_packages_of_dpkg_become_components() -> None:
         "python3": "3.10.6-1",
     }
     text = "".join(f"Package: {n}\nVersion: {v}\n\n" for n, v in rows.items()).encode()
-    found, left = files.packages("dpkg", content(text), "status", SIGNALS, nothing)
+    found, left = files.read_package_database("dpkg", content(text), "status", SIGNALS, nothing)
     assert left == []
     assert {o.component: o.version for o in found} == {
         "cuda": "12.8.57",
@@ -253,7 +254,7 @@ def test_an_rpm_database_is_read() -> None:
         header("libnccl", "2.21.5", "1+cuda12.4"),
         header("bash", "5.1", "2.el9"),
     )
-    found, _ = files.packages("rpm", content(data), "rpmdb", SIGNALS, nothing)
+    found, _ = files.read_package_database("rpm", content(data), "rpmdb", SIGNALS, nothing)
     assert {o.component: o.version for o in found} == {
         "cudnn": "9.1.0.70+cu12",
         "nccl": "2.21.5+cu124",
@@ -303,6 +304,6 @@ def test_any_header_is_read_or_said_to_be_damaged(blob: bytes) -> None:
 
 def test_a_toolkit_s_version_file_is_read() -> None:
     data = b'{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}'
-    seen: Any = files.toolkit("usr/local/cuda/version.json", content(data), "here")
+    seen: Any = files.read_toolkit_version("usr/local/cuda/version.json", content(data), "here")
     assert (seen.component, seen.version, seen.origin) == ("cuda", "12.4.1", "here")
-    assert files.toolkit("usr/local/cuda/version.json", content(b"{"), "here") is None
+    assert files.read_toolkit_version("usr/local/cuda/version.json", content(b"{"), "here") is None

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
-from compatgate.discovery.registry.transport import Guard, Transport
+from compatgate.discovery.registry.transport import AddressGuard, Transport
 from compatgate.errors import Unavailable
 from compatgate.service.gate.images import parse_networks
 
@@ -15,9 +15,9 @@ REGISTRIES = frozenset({"registry.example", "127.0.0.1:5000"})
 
 
 @pytest.fixture
-def guard() -> Guard:
+def guard() -> AddressGuard:
     mirrors = {"registry.example": ("http://127.0.0.2:80/x",)}
-    return Guard(ImageOptions(internal=False, registries=REGISTRIES, mirrors=mirrors))
+    return AddressGuard(ImageOptions(internal=False, registries=REGISTRIES, mirrors=mirrors))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_a_name_resolves_to_is_looked_at_before_it_is_connected_to(number):
 )
 def test_a_network_that_the_operator_allows_is_not_refused(networks, url, allowed):
     given = parse_networks([networks], "--registry-network")
-    guard = Guard(ImageOptions(internal=False, registries=REGISTRIES, networks=given))
+    guard = AddressGuard(ImageOptions(internal=False, registries=REGISTRIES, networks=given))
     if allowed:
         guard.check_name(url)
         return
@@ -108,4 +108,4 @@ def test_a_network_that_the_operator_allows_is_not_refused(networks, url, allowe
 
 
 def test_without_others_choosing_the_references_nothing_is_refused():
-    Guard(ImageOptions()).check_name("http://localhost/")
+    AddressGuard(ImageOptions()).check_name("http://localhost/")

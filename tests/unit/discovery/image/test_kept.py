@@ -17,9 +17,9 @@ from compatgate.discovery.image.layers import LayerFindings
 from compatgate.discovery.image.read import conclude_image
 from compatgate.discovery.image.reading import ImageReading, decode_reading, encode_reading
 from compatgate.discovery.observations import Conflict, Observation
-from compatgate.discovery.registry.limits import Deadline, options_from_environment, parse_mirrors
-from compatgate.discovery.registry.manifest import parse_manifest, parse_platform
-from compatgate.errors import BadInput, Damaged, Unavailable
+from compatgate.discovery.registry.image_spec import parse_manifest, parse_platform
+from compatgate.discovery.registry.limits import Deadline, parse_mirrors, read_options
+from compatgate.errors import BadInput, DamagedContent, Unavailable
 
 
 def test_a_reading_is_the_same_after_it_was_kept(tmp_path: Path) -> None:
@@ -81,14 +81,16 @@ def test_what_is_no_platform_is_refused(text: str) -> None:
     [
         (b'{"schemaVersion": 1}', BadInput, "schema 1"),
         (b'{"schemaVersion": 2, "mediaType": "x/y"}', BadInput, "x/y"),
-        (b'{"manifests": [], "layers": []}', Damaged, "both an index and a manifest"),
-        (b'{"config": {"digest": "md5:1", "size": 1}, "layers": []}', Damaged, "not a valid blob"),
-        (b'{"config": {"digest": "sha256:%s", "size": -1}, "layers": []}' % (b"0" * 64), Damaged,
+        (b'{"manifests": [], "layers": []}', DamagedContent, "both an index and a manifest"),
+        (b'{"config": {"digest": "md5:1", "size": 1}, "layers": []}', DamagedContent,
+         "not a valid blob"),
+        (b'{"config": {"digest": "sha256:%s", "size": -1}, "layers": []}' % (b"0" * 64),
+         DamagedContent,
          "not a valid blob"),
         (b'{"config": {"digest": "sha256:%s", "size": 1, "mediaType": "application/helm"},'
          b'"layers": []}' % (b"0" * 64), BadInput, "application/helm"),
-        (b"[]", Damaged, "cannot be read"),
-        (b"\xff", Damaged, "cannot be read"),
+        (b"[]", DamagedContent, "cannot be read"),
+        (b"\xff", DamagedContent, "cannot be read"),
     ],
 )  # fmt: skip
 def test_what_is_no_manifest_of_an_image_is_refused(data, kind, problem) -> None:
@@ -100,7 +102,7 @@ def test_mirrors_are_read_from_the_environment() -> None:
     text = (
         "docker.io=https://one.example/, docker.io=http://localhost:1 ghcr.io=https://two.example/x"
     )
-    assert options_from_environment({"COMPATGATE_REGISTRY_MIRRORS": text}).mirrors == {
+    assert read_options({"COMPATGATE_REGISTRY_MIRRORS": text}).mirrors == {
         "docker.io": ("https://one.example", "http://localhost:1"),
         "ghcr.io": ("https://two.example/x",),
     }

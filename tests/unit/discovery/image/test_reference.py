@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.discovery.registry.reference import is_loopback, parse_reference
+from compatgate.discovery.registry.image_spec import is_loopback, parse_reference
 from compatgate.errors import BadInput
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from compatgate.catalog import read_source
 from compatgate.discovery.image import files
 from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
-from compatgate.discovery.image.tar import Content, Feed, Member
+from compatgate.discovery.image.tar import ByteFeed, Content, Member
 from compatgate.discovery.signals import read_signals
 from compatgate.errors import Unavailable
 
@@ -45,9 +45,9 @@ def test_every_package_that_rpm_lists_is_read(name: str) -> None:
 @pytest.mark.parametrize("name", FORMS)
 def test_the_components_in_it_are_found(name: str) -> None:
     member = Member("Packages", "file", len(DATA[name]), False)
-    content = Content(Feed([DATA[name][:1000], DATA[name][1000:]]), member)
+    content = Content(ByteFeed([DATA[name][:1000], DATA[name][1000:]]), member)
     signals = read_signals(read_source("image_signals", overlays=[]))
-    found, left = files.packages("rpm", content, "layer 1: Packages", signals, nothing)
+    found, left = files.read_package_database("rpm", content, "layer 1: Packages", signals, nothing)
     assert not left
     assert {o.component: o.version for o in found} == {
         "cuda": "12.4.127",
@@ -127,7 +127,7 @@ def test_a_large_database_is_in_memory_once() -> None:
     size = LARGEST_RPM // 4
     piece = bytes(256 * 1024)
     member = Member("Packages", "file", size, False)
-    content = Content(Feed(piece for _ in range(size // len(piece))), member)
+    content = Content(ByteFeed(piece for _ in range(size // len(piece))), member)
     tracemalloc.start()
     assert len(content.read_into_memory(LARGEST_RPM) or b"") == size
     peak = tracemalloc.get_traced_memory()[1]

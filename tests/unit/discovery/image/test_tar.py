@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.discovery.image.tar import BLOCK, Feed, members
-from compatgate.errors import Damaged
+from compatgate.discovery.image.tar import BLOCK, ByteFeed, read_members
+from compatgate.errors import DamagedContent
 
 LONG = "/".join(["folder-with-a-long-name"] * 20) + "/file"
 
@@ -37,7 +37,7 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
 
 def read(data: bytes, size: int = 1000) -> list[tuple[str, str, bytes]]:
     found = []
-    for member, content in members(Feed(pieces(data, size))):
+    for member, content in read_members(ByteFeed(pieces(data, size))):
         found.append((member.path, member.kind, content.read_all(10**9) or b""))
     return found
 
@@ -65,7 +65,7 @@ def test_files_of_every_format_are_read(form: int, size: int) -> None:
 
 def test_a_hard_link_names_its_file() -> None:
     data = archive(lambda tar: put(tar, "b", type=tarfile.LNKTYPE, linkname=f"./{LONG}"))
-    assert [m.link for m, _ in members(Feed([data]))] == [LONG]
+    assert [m.link for m, _ in read_members(ByteFeed([data]))] == [LONG]
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_a_size_beyond_the_header_s_digits_is_read() -> None:
     member = tarfile.TarInfo("big")
     member.size = 9 * 1024**3
     for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
-        feed = Feed([member.tobuf(form)])
-        assert next(members(feed))[0].size == member.size
+        feed = ByteFeed([member.tobuf(form)])
+        assert next(read_members(feed))[0].size == member.size
 
 
 def test_content_that_is_not_read_is_passed_over() -> None:
@@ -99,36 +99,36 @@ def test_content_that_is_not_read_is_passed_over() -> None:
         put(tar, "b", b"y" * 10)
 
     seen = {}
-    for member, content in members(Feed(pieces(archive(fill), 700))):
+    for member, content in read_members(ByteFeed(pieces(archive(fill), 700))):
         seen[member.path] = content.read(3)
     assert seen == {"a": b"xxx", "b": b"yyy"}
 
 
 def test_content_that_is_too_large_is_not_taken() -> None:
     data = archive(lambda tar: put(tar, "a", b"x" * 5000))
-    assert [c.read_all(4999) for _, c in members(Feed([data]))] == [None]
+    assert [c.read_all(4999) for _, c in read_members(ByteFeed([data]))] == [None]
 
 
 def test_an_archive_that_ends_within_a_file_is_damaged() -> None:
     data = archive(lambda tar: put(tar, "a", b"x" * 5000))
     for end in (BLOCK + 100, BLOCK + 4999):
-        with pytest.raises(Damaged, match="ends within a"):
+        with pytest.raises(DamagedContent, match="ends within a"):
             read(data[:end])
-    with pytest.raises(Damaged, match="ends within a header"):
+    with pytest.raises(DamagedContent, match="ends within a header"):
         read(data[:100])
 
 
 def test_a_wrong_checksum_is_damaged() -> None:
     data = bytearray(archive(lambda tar: put(tar, "a", b"x")))
     data[0] ^= 1
-    with pytest.raises(Damaged, match="is no tar archive at byte 0"):
+    with pytest.raises(DamagedContent, match="is no tar archive at byte 0"):
         read(bytes(data))
 
 
 def test_an_extended_header_does_not_decide_how_much_memory_is_used() -> None:
     header = tarfile.TarInfo("x")
     header.type, header.size = tarfile.XHDTYPE, 2**31
-    with pytest.raises(Damaged, match="an extended header of 2147483648 bytes"):
+    with pytest.raises(DamagedContent, match="an extended header of 2147483648 bytes"):
         read(header.tobuf(tarfile.USTAR_FORMAT))
 
 
@@ -137,7 +137,7 @@ def test_a_negative_size_is_damaged() -> None:
     header[124:136] = b"\xff" * 12
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header)
-    with pytest.raises(Damaged, match="file of -1 bytes"):
+    with pytest.raises(DamagedContent, match="file of -1 bytes"):
         read(bytes(header))
 
 
@@ -145,7 +145,7 @@ def test_a_negative_size_is_damaged() -> None:
 def test_any_bytes_are_an_archive_or_damaged(data: bytes) -> None:
     try:
         read(data)
-    except Damaged:
+    except DamagedContent:
         return
 
 
@@ -160,5 +160,5 @@ def test_a_damaged_archive_never_crashes(data: st.DataObject) -> None:
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     try:
         read(bytes(whole))
-    except Damaged:
+    except DamagedContent:
         return

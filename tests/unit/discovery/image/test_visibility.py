@@ -7,7 +7,7 @@ import pytest
 from compatgate.discovery.image.layer import Visibility
 from compatgate.discovery.image.tar import Member
 from compatgate.discovery.registry.limits import Limits
-from compatgate.errors import TooLarge
+from compatgate.errors import RequestTooLarge
 
 
 def below(*paths: str, kind: str = "file") -> Visibility:
@@ -64,7 +64,7 @@ def test_whiteouts_without_end_are_refused() -> None:
     seen = Visibility(Limits(whiteouts=10))
     for number in range(10):
         seen.whiteout(f"a/.wh.{number}")
-    with pytest.raises(TooLarge, match="more than 10 whiteouts"):
+    with pytest.raises(RequestTooLarge, match="more than 10 whiteouts"):
         seen.whiteout("a/.wh.10")
 
 

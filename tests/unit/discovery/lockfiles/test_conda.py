@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.discovery.lockfiles import stack_components, wheel_builds
-from compatgate.errors import BadInput, Inconclusive
+from compatgate.errors import BadInput, InconclusiveInput
 
 
 def test_an_environment_gives_condas_and_pips_packages(stack):
@@ -72,7 +72,7 @@ def test_a_category_of_conda_lock_is_read_when_it_is_asked_for(stack):
 
 @pytest.mark.parametrize("name", ["conda/conda-lock.yml", "conda/explicit.txt", "conda/pixi.lock"])
 def test_a_lock_that_is_not_for_the_platform_is_inconclusive(read, name):
-    with pytest.raises(Inconclusive, match="linux-aarch64"):
+    with pytest.raises(InconclusiveInput, match="linux-aarch64"):
         read(name, target="linux aarch64")
 
 
@@ -133,8 +133,8 @@ def test_a_newer_pixi_lock_is_refused(files: Path, read):
     ],
 )
 def test_build_strings_name_cuda_and_cudnn(build, label, cudnn):
-    assert wheel_builds.label_of_conda_build(build) == label
-    assert wheel_builds.cudnn_of_conda_build(build) == cudnn
+    assert wheel_builds.parse_conda_label(build) == label
+    assert wheel_builds.parse_conda_cudnn(build) == cudnn
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_build_strings_name_cuda_and_cudnn(build, label, cudnn):
     ],
 )
 def test_match_specifications_are_read(spec, name, version, build, exact):
-    package = stack_components.package_of_spec(spec, "environment.yml:1")
+    package = stack_components.parse_conda_spec(spec, "environment.yml:1")
     assert package is not None
     assert (package.name, package.version, package.build) == (name, version, build)
     assert (package.version is not None and not package.specifier) is exact
@@ -221,4 +221,4 @@ def test_the_label_names_the_channel_where_the_dependency_states_conda_forge(
     ],
 )
 def test_a_channel_is_named_by_the_folder_above_the_platform(stated, channel):
-    assert stack_components.channel_of(stated) == channel
+    assert stack_components.parse_channel(stated) == channel

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.errors import Inconclusive
+from compatgate.errors import InconclusiveInput
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "lockfiles.md"
 EXAMPLES = re.findall(
@@ -23,7 +23,7 @@ def test_there_are_examples():
 def test_an_example_of_the_documentation_is_true(read, name, text, expected):
     try:
         reading = read(name, text)
-    except Inconclusive as error:
+    except InconclusiveInput as error:
         said = [f"inconclusive {error.field}: {error.problem}"]
     else:
         said = [f"{o.component} {o.version} {o.origin}" for o in reading.observations]

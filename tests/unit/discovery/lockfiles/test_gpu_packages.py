@@ -3,7 +3,7 @@
 import pytest
 from known_packages import PACKAGES
 
-from compatgate.core.facts.packages import Locked, why_gpu
+from compatgate.core.facts.packages import LockedPackage, explain_gpu_use
 
 DIGEST = "ab" * 32
 UV = """version = 1
@@ -55,7 +55,7 @@ def named(reading):
      "spconv-cu120", "some-gpu", "torch-anything", "flashinfer-python", "deepspeed"],
 )  # fmt: skip
 def test_what_a_name_or_the_facts_say_counts(name):
-    assert why_gpu(Locked(name), PACKAGES)
+    assert explain_gpu_use(LockedPackage(name), PACKAGES)
 
 
 @pytest.mark.parametrize(
@@ -64,24 +64,26 @@ def test_what_a_name_or_the_facts_say_counts(name):
      "onnxruntime", "faiss-cpu", "transformers"],
 )  # fmt: skip
 def test_ordinary_packages_are_silent(name):
-    assert why_gpu(Locked(name, depends=("torch",), compiled=False), PACKAGES) is None
+    assert (
+        explain_gpu_use(LockedPackage(name, depends=("torch",), compiled=False), PACKAGES) is None
+    )
 
 
 @pytest.mark.parametrize(
     ("package", "counts"),
     [
-        (Locked("odd", depends=("torch",), compiled=True), True),
-        (Locked("odd", depends=("xformers",), compiled=True), True),
-        (Locked("odd", depends=("numpy",), compiled=True), False),
-        (Locked("odd", depends=("torch",), compiled=False), False),
-        (Locked("odd", depends=("torch",)), False),
-        (Locked("odd", build="cu128"), True),
-        (Locked("odd", build="rocm6.2"), True),
-        (Locked("odd", build="cpu"), False),
+        (LockedPackage("odd", depends=("torch",), compiled=True), True),
+        (LockedPackage("odd", depends=("xformers",), compiled=True), True),
+        (LockedPackage("odd", depends=("numpy",), compiled=True), False),
+        (LockedPackage("odd", depends=("torch",), compiled=False), False),
+        (LockedPackage("odd", depends=("torch",)), False),
+        (LockedPackage("odd", build="cu128"), True),
+        (LockedPackage("odd", build="rocm6.2"), True),
+        (LockedPackage("odd", build="cpu"), False),
     ],
 )
 def test_a_build_or_a_compiled_tie_to_native_code_counts(package, counts):
-    assert (why_gpu(package, PACKAGES) is not None) is counts
+    assert (explain_gpu_use(package, PACKAGES) is not None) is counts
 
 
 def test_a_lock_names_its_gpu_packages_and_their_files(read):

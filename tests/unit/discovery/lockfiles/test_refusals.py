@@ -7,7 +7,7 @@ from known_packages import PACKAGES
 
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.read import read_lockfile
-from compatgate.errors import BadInput, CompatgateError, Inconclusive
+from compatgate.errors import BadInput, CompatgateError, InconclusiveInput
 
 NAMES = (
     "requirements.txt",
@@ -24,7 +24,7 @@ NAMES = (
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("data", [b"", b" \n\t\n", b"\xef\xbb\xbf\n"])
 def test_an_empty_file_is_inconclusive(name, data):
-    with pytest.raises(Inconclusive, match="is empty") as caught:
+    with pytest.raises(InconclusiveInput, match="is empty") as caught:
         read_lockfile(name, data, known=PACKAGES, platform=Platform())
     assert caught.value.exit_code == 3
 
@@ -47,13 +47,13 @@ def test_an_empty_file_is_inconclusive(name, data):
     ],
 )
 def test_a_lock_without_packages_is_inconclusive(read, name, text):
-    with pytest.raises(Inconclusive, match="has no packages"):
+    with pytest.raises(InconclusiveInput, match="has no packages"):
         read(name, text)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_template_is_inconclusive_and_its_line_named(read, name):
-    with pytest.raises(Inconclusive, match="is a template") as caught:
+    with pytest.raises(InconclusiveInput, match="is a template") as caught:
         read(name, "# header\ntorch=={{ torch_version }}\n")
     assert caught.value.field == f"{name}:2"
 
@@ -67,7 +67,7 @@ def test_a_template_is_inconclusive_and_its_line_named(read, name):
     ],
 )
 def test_a_variable_that_is_not_filled_in_is_inconclusive(read, name, text):
-    with pytest.raises(Inconclusive, match="is a template"):
+    with pytest.raises(InconclusiveInput, match="is a template"):
         read(name, text)
 
 

@@ -9,7 +9,7 @@ from known_packages import PACKAGES
 
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.read import read_lockfile
-from compatgate.errors import BadInput, Inconclusive
+from compatgate.errors import BadInput, InconclusiveInput
 
 CU124 = "--index-url https://download.pytorch.org/whl/cu124\n"
 
@@ -221,7 +221,7 @@ def test_a_name_alone_reads_no_other_file_and_says_so(tmp_path, monkeypatch):
     "text", ["torch==${TORCH_VERSION}\n", "torch=={{ version }}\n", "torch==@VERSION@\n"]
 )
 def test_a_template_is_inconclusive(read, text):
-    with pytest.raises(Inconclusive, match="is a template"):
+    with pytest.raises(InconclusiveInput, match="is a template"):
         read("requirements.txt", text)
 
 

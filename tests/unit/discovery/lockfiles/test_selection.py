@@ -6,7 +6,7 @@ import pytest
 
 from compatgate.core.stack import parse_stack
 from compatgate.discovery.observations import settle
-from compatgate.errors import Inconclusive
+from compatgate.errors import InconclusiveInput
 
 POETRY = """
 [[package]]
@@ -75,7 +75,7 @@ def test_a_package_of_a_poetry_extra_is_named_and_read_when_asked_for(read, stac
 
 
 def test_an_extra_does_not_bring_what_is_for_another_platform(read):
-    with pytest.raises(Inconclusive, match="no packages for windows"):
+    with pytest.raises(InconclusiveInput, match="no packages for windows"):
         read("poetry.lock", POETRY, target="windows x86_64 3.11")
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.discovery.integrations.gpu_operator import read_operator
-from compatgate.discovery.integrations.objects import read_objects
+from compatgate.discovery.integrations.gpu_operator import read_objects, read_operator
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "neighbours"
 H100 = {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}

@@ -155,7 +155,7 @@ def test_the_document_is_one_that_import_takes(facts: Facts, gate_documents) -> 
 @pytest.fixture
 def gate_documents(facts: Facts):
     """Read a document as ``matrix import`` does."""
-    from compatgate.documents.read import read_documents
+    from compatgate.documents.validation import read_documents
 
     return lambda body: read_documents([Source("target.json", json.dumps(body))], facts.gpus)
 

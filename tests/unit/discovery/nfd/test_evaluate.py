@@ -10,7 +10,7 @@ from compatgate.core.facts import Facts
 from compatgate.core.request import parse_pool
 from compatgate.core.stack import parse_stack
 from compatgate.discovery.integrations.nfd_evaluate import evaluate_spec
-from compatgate.discovery.integrations.nfd_spec import load_devices, read_spec, spec_of_stack
+from compatgate.discovery.integrations.nfd_spec import build_spec, load_devices, read_spec
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "neighbours"
 H100 = {"driver": "580.82.07", "gpu": "H100-SXM5-80GB"}
@@ -53,7 +53,7 @@ def test_the_published_example_is_not_checked_and_says_what_of_it() -> None:
 )  # fmt: skip
 def test_what_compatgate_wrote_it_reads(facts: Facts, gpu, expected) -> None:
     stack = parse_stack({"cuda": "12.4", "arch": ["sm_80"]})
-    [one] = spec_of_stack(stack, facts, load_devices()).spec.compatibilities
+    [one] = build_spec(stack, facts, load_devices()).spec.compatibilities
     pool = parse_pool({"driver": "580.82.07", "gpu": gpu}, facts.gpus)
     first, second = evaluate_spec(one, [pool], facts.gpus, load_devices())
     assert first.outcome == expected

@@ -7,16 +7,16 @@ import pytest
 from compatgate.core.facts import Facts
 from compatgate.core.stack import parse_stack
 from compatgate.discovery.integrations.nfd_spec import (
+    build_spec,
     load_devices,
     read_spec,
-    spec_of_stack,
     write_spec,
 )
-from compatgate.errors import BadInput, Inconclusive
+from compatgate.errors import BadInput, InconclusiveInput
 
 
 def written(facts: Facts, platform: str = "linux/amd64", **stack):
-    return spec_of_stack(parse_stack(stack), facts, load_devices(), platform=platform)
+    return build_spec(parse_stack(stack), facts, load_devices(), platform=platform)
 
 
 def asked(found) -> dict:
@@ -93,7 +93,7 @@ def test_an_image_that_was_not_read_whole_excludes_no_gpu(facts: Facts) -> None:
 def test_a_spec_that_would_say_nothing_or_lie_is_not_written(
     facts: Facts, stack, platform, why
 ) -> None:
-    with pytest.raises(Inconclusive, match=why):
+    with pytest.raises(InconclusiveInput, match=why):
         written(facts, platform, **stack)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from compatgate.core.facts import Facts
 from compatgate.core.request import parse_pool
-from compatgate.discovery.node_labels import NodePools, pools_of_nodes, read_nodes
+from compatgate.discovery.node_labels import NodePools, group_nodes, read_nodes
 from compatgate.errors import BadInput
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "node_labels"
@@ -38,7 +38,7 @@ def node(name: str = "", **changes: str | None) -> dict[str, Any]:
 
 
 def pools(text: str, facts: Facts) -> NodePools:
-    return pools_of_nodes(read_nodes(text), facts)
+    return group_nodes(read_nodes(text), facts)
 
 
 def test_a_node_as_yaml_is_a_pool(facts: Facts) -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from compatgate.discovery.lockfiles.platform import Platform
-from compatgate.errors import BadInput, Inconclusive
+from compatgate.errors import BadInput, InconclusiveInput
 
 IMAGE = {
     "torch": "2.4.1+cu124",
@@ -177,12 +177,12 @@ def test_a_cudnn_for_another_cuda_is_a_conflict(read):
 
 @pytest.mark.parametrize("data", ["", "  \n"])
 def test_an_empty_document_is_inconclusive(read, data):
-    with pytest.raises(Inconclusive):
+    with pytest.raises(InconclusiveInput):
         read("sbom.json", data)
 
 
 def test_a_document_that_lists_nothing_is_inconclusive(read):
-    with pytest.raises(Inconclusive, match="lists no components"):
+    with pytest.raises(InconclusiveInput, match="lists no components"):
         read("sbom.json", _bom())
 
 

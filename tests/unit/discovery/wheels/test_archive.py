@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wheels import make_shared_object, make_wheel
 
-from compatgate.discovery.wheels.archive import Archive, Limits, name_and_version
+from compatgate.discovery.wheels.archive import Archive, WheelLimits, parse_wheel_name
 from compatgate.discovery.wheels.byte_files import LARGEST_READ
-from compatgate.errors import BadInput, CompatgateError, Damaged
+from compatgate.errors import BadInput, CompatgateError, DamagedContent
 
 NAME = "pkg-1.0-py3-none-any.whl"
 TABLE, LOCAL = b"PK\1\2", b"PK\3\4"
@@ -40,7 +40,7 @@ class Bytes(io.BytesIO):
 
 
 def opened(data: bytes, **limits: int) -> Archive:
-    return Archive(Bytes(data), NAME, Limits(**limits))
+    return Archive(Bytes(data), NAME, WheelLimits(**limits))
 
 
 def read_all(archive: Archive) -> None:
@@ -79,7 +79,7 @@ def test_a_member_that_record_denies_is_refused():
     bad = bad.replace(struct.pack("<I", zlib.crc32(b"a" * 2000)), crc)
     assert bad[place : place + 4] == b"bbbb"
     read_all(opened(good))
-    with pytest.raises(Damaged, match="RECORD"):
+    with pytest.raises(DamagedContent, match="RECORD"):
         read_all(opened(bad))
 
 
@@ -180,9 +180,9 @@ def test_what_is_no_zip_file_is_refused(data):
 
 
 def test_a_name_that_is_no_wheels_is_refused():
-    assert name_and_version("My_Pkg-1.0+cu128-py3-none-any.whl") == ("my-pkg", "1.0+cu128")
+    assert parse_wheel_name("My_Pkg-1.0+cu128-py3-none-any.whl") == ("my-pkg", "1.0+cu128")
     with pytest.raises(BadInput, match="not the file name of a wheel"):
-        name_and_version("pkg.whl")
+        parse_wheel_name("pkg.whl")
 
 
 SAMPLES = [

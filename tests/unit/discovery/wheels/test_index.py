@@ -15,9 +15,9 @@ from compatgate.discovery.wheels.index import (
     IndexFile,
     PackageIndex,
     choose_wheel,
-    configured_indexes,
+    read_index_settings,
 )
-from compatgate.errors import BadInput, Damaged, NotFound, Unavailable
+from compatgate.errors import BadInput, DamagedContent, NotFound, Unavailable
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_the_metadata_beside_a_wheel_is_compared_with_its_digest(server, ask):
     assert index.metadata(file) == b"Name: my-pkg\nVersion: 1.0\n"
     server.digests[f"{name()}.metadata"] = "0" * 64
     (file,) = index.wheels("my-pkg", "1.0")
-    with pytest.raises(Damaged, match="metadata has the SHA-256"):
+    with pytest.raises(DamagedContent, match="metadata has the SHA-256"):
         index.metadata(file)
 
 
@@ -141,20 +141,20 @@ def test_indexes_are_those_that_pip_is_set_up_with(tmp_path):
         "[global]\nindex-url = https://mirror.example/simple/\n"
         "extra-index-url = https://one.example/simple\n  https://two.example/simple\n"
     )
-    found = configured_indexes({}, [str(config)])
+    found = read_index_settings({}, [str(config)])
     assert found == tuple(f"https://{h}.example/simple" for h in ("mirror", "one", "two"))
-    assert configured_indexes({"PIP_INDEX_URL": "https://env.example/s"}, [str(config)])[0] == (
+    assert read_index_settings({"PIP_INDEX_URL": "https://env.example/s"}, [str(config)])[0] == (
         "https://env.example/s"
     )
 
 
 def test_indexes_are_those_that_uv_is_set_up_with():
     variables = {"UV_DEFAULT_INDEX": "https://u.example/simple", "UV_INDEX": "pt=https://p.example"}
-    assert configured_indexes(variables, []) == ("https://u.example/simple", "https://p.example")
+    assert read_index_settings(variables, []) == ("https://u.example/simple", "https://p.example")
 
 
 def test_without_a_setting_it_is_the_package_index():
-    (only,) = configured_indexes({}, [])
+    (only,) = read_index_settings({}, [])
     assert only.endswith("/simple")
 
 

@@ -9,7 +9,7 @@ from wheels import make_wheel
 
 from compatgate.core.facts.records import Library
 from compatgate.discovery.wheels.archive import Archive
-from compatgate.discovery.wheels.members import FEW_FILES, MOST_LINES, kernel_files, read_kernels
+from compatgate.discovery.wheels.members import FEW_FILES, MOST_LINES, group_kernels, read_kernels
 
 PTX = (
     b"//\n// Cuda compilation tools, release 12.6, V12.6.85\n//\n"
@@ -62,12 +62,12 @@ def cubin(path: str, arch: str = "sm_90a") -> Library:
 
 def test_few_files_are_listed_one_by_one():
     files = [cubin(f"pkg/k{n}.cubin") for n in range(FEW_FILES)]
-    assert kernel_files(files).libraries == files
+    assert group_kernels(files).libraries == files
 
 
 def test_many_files_of_a_folder_are_one_line():
     files = [cubin(f"pkg/k{n}.cubin") for n in range(30)] + [cubin("pkg/x.cubin", "sm_100a")]
-    found = kernel_files([*files, Library("pkg/lib.so", needs=("libcuda.so.1",))])
+    found = group_kernels([*files, Library("pkg/lib.so", needs=("libcuda.so.1",))])
     assert found.libraries == [
         Library(
             "pkg/*.cubin",
@@ -82,7 +82,7 @@ def test_many_files_of_a_folder_are_one_line():
 def test_thousands_of_folders_are_put_together_until_they_can_be_read():
     files = [cubin(f"pkg/cubins/{n:x}/{m}/k.cubin") for n in range(300) for m in range(3)]
     files += [Library(f"pkg/ptx/{n}/k.ptx", ptx={"compute_90": 1}, units=1) for n in range(60)]
-    found = kernel_files(files).libraries
+    found = group_kernels(files).libraries
     assert len(found) <= MOST_LINES
     assert {library.path for library in found} >= {"pkg/ptx/*.ptx"}
     assert sum(library.sass.get("sm_90a", 0) for library in found) == 900

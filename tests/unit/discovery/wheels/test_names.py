@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.discovery.wheels.names import alternatives, is_of_gpus, torch_of_build
+from compatgate.discovery.wheels.names import (
+    find_alternatives,
+    find_torch_release,
+    is_gpu_library_name,
+)
 
 
 def test_libraries_that_differ_in_the_number_of_cuda_alone_are_alternatives():
     paths = [f"bnb/libbitsandbytes_cuda{number}.so" for number in (118, 126, 130)]
-    assert alternatives([*paths, "bnb/libbitsandbytes_cpu.so"]) == (tuple(paths),)
+    assert find_alternatives([*paths, "bnb/libbitsandbytes_cpu.so"]) == (tuple(paths),)
 
 
 def test_one_library_in_folders_of_architectures_is_an_alternative_of_itself():
     paths = ["sgl_kernel/sm100/common_ops.abi3.so", "sgl_kernel/sm90/common_ops.abi3.so"]
-    assert alternatives([*paths, "sgl_kernel/flash_ops.abi3.so"]) == (tuple(paths),)
+    assert find_alternatives([*paths, "sgl_kernel/flash_ops.abi3.so"]) == (tuple(paths),)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +32,7 @@ def test_one_library_in_folders_of_architectures_is_an_alternative_of_itself():
     ],
 )
 def test_other_libraries_are_not(paths):
-    assert alternatives(paths) == ()
+    assert find_alternatives(paths) == ()
 
 
 @pytest.mark.parametrize(
@@ -45,7 +49,7 @@ def test_other_libraries_are_not(paths):
     ],
 )
 def test_pins_and_labels_say_for_which_torch_a_wheel_was_built(requires, version, expected):
-    assert torch_of_build(requires, version) == expected
+    assert find_torch_release(requires, version) == expected
 
 
 @pytest.mark.parametrize(
@@ -65,4 +69,4 @@ def test_pins_and_labels_say_for_which_torch_a_wheel_was_built(requires, version
     ],
 )
 def test_the_name_of_a_library_says_whether_it_is_of_gpus(soname, expected):
-    assert is_of_gpus(soname) is expected
+    assert is_gpu_library_name(soname) is expected

@@ -10,7 +10,7 @@ from gpu_binaries import make_entry, make_fatbin
 from pe_files import make_dll
 
 from compatgate.core.facts.records import TorchAbi
-from compatgate.discovery.wheels import pe_tables, stream_windows
+from compatgate.discovery.wheels import library_tables, stream_windows
 from compatgate.discovery.wheels.members import read_library, read_open_library
 from compatgate.errors import BadInput
 
@@ -218,8 +218,8 @@ def test_more_exports_than_ordinals_are_damage():
 
 
 def test_endless_imports_are_damage(monkeypatch):
-    monkeypatch.setattr(pe_tables, "MOST_LIBRARIES", 8)
-    monkeypatch.setattr(pe_tables, "MOST_SYMBOLS", 8)
+    monkeypatch.setattr(library_tables, "MOST_PE_LIBRARIES", 8)
+    monkeypatch.setattr(library_tables, "MOST_PE_SYMBOLS", 8)
     many = [(f"a{n}.dll", ["f"]) for n in range(9)]
     with pytest.raises(BadInput, match="more than 8 imported libraries"):
         read(make_dll(imports=many))
@@ -228,7 +228,7 @@ def test_endless_imports_are_damage(monkeypatch):
 
 
 def test_tables_larger_than_are_read_leave_the_library_open(monkeypatch):
-    monkeypatch.setattr(pe_tables, "LARGEST_PE_TABLES", 1000)
+    monkeypatch.setattr(library_tables, "LARGEST_PE_TABLES", 1000)
     reading = read(make_dll(imports=[("cudart64_12.dll", ["f"])], data=bytes(2000), code=UNIT))
     assert not reading.complete
     assert reading.library.sass == {"sm_80": 1}

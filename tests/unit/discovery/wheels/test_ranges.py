@@ -13,11 +13,11 @@ from wheel_server import wheel_server
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.discovery.registry.transport import Transport
 from compatgate.discovery.wheels import byte_files
-from compatgate.discovery.wheels.byte_files import HashedFile, LocalFile, Patience, RangeFile
-from compatgate.errors import BadInput, Damaged, NotFound, TimedOut, Unavailable
+from compatgate.discovery.wheels.byte_files import HashedFile, LocalFile, RangeFile, RetryPolicy
+from compatgate.errors import BadInput, DamagedContent, NotFound, RegistryTimeout, Unavailable
 
 CONTENT = random.Random(7).randbytes(3_000_000)
-QUICK = Patience(attempts=3, seconds=0.01)
+QUICK = RetryPolicy(attempts=3, seconds=0.01)
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_connection_that_is_cut_without_a_byte_ends_in_one_line(server, remote
 def test_a_server_that_lies_is_not_believed(server, remote, lie, message):
     file = remote()
     server.lie = lie
-    with pytest.raises(Damaged, match=message):
+    with pytest.raises(DamagedContent, match=message):
         file.read(1000)
 
 
@@ -111,7 +111,9 @@ def test_an_endless_body_is_left_at_the_end_of_the_range(server, remote):
     server.lie = "endless"
     file.plan(500_000)
     found = b""
-    with contextlib.suppress(Damaged):  # the surplus may come with the last bytes of the range
+    with contextlib.suppress(
+        DamagedContent
+    ):  # the surplus may come with the last bytes of the range
         while len(found) < 500_000:
             found += file.read(500_000 - len(found))
     assert CONTENT[:500_000].startswith(found)
@@ -124,13 +126,13 @@ def test_a_body_that_drips_ends_at_the_deadline(server):
     with Deadline(1.5) as deadline, Transport(ImageOptions(), deadline) as transport:
         file = RangeFile(transport, server.address("x.whl"), "x.whl", patience=QUICK)
         file.plan(len(CONTENT))
-        with pytest.raises(TimedOut):
+        with pytest.raises(RegistryTimeout):
             file.read(len(CONTENT))
     assert time.monotonic() - start < 6
 
 
 def test_a_size_that_the_index_denies_is_refused(remote):
-    with pytest.raises(Damaged, match="3000000 bytes, the index states 17"):
+    with pytest.raises(DamagedContent, match="3000000 bytes, the index states 17"):
         remote(size=17)
 
 

@@ -9,10 +9,10 @@ import pytest
 from compatgate.documents.specs import MatchSpec, PoolSpec, TargetSpec
 from compatgate.service.admission.matching import terms_of
 from compatgate.service.admission.placement import (
+    describe_products,
+    mig_profile,
     node_selection_of,
     pools_for,
-    products_of,
-    profile_of,
 )
 
 PRODUCT, STRATEGY = "nvidia.com/gpu.product", "nvidia.com/mig.strategy"
@@ -99,9 +99,9 @@ def test_alternatives_beyond_number_may_lead_anywhere() -> None:
 
 
 def test_what_a_target_has_is_named() -> None:
-    assert products_of(TargetSpec((LARGE, WHOLE, SMALL))) == "whole GPUs, 1g.10gb, 3g.40gb"
+    assert describe_products(TargetSpec((LARGE, WHOLE, SMALL))) == "whole GPUs, 1g.10gb, 3g.40gb"
 
 
 def test_a_name_without_a_profile_is_a_whole_gpu() -> None:
-    assert profile_of("NVIDIA-A100-SXM4-40GB") is None
-    assert profile_of("") is None
+    assert mig_profile("NVIDIA-A100-SXM4-40GB") is None
+    assert mig_profile("") is None

@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 from attest_keys import signer_of
 
-from compatgate.service.attestations.statement import VerdictContent, statement_of, verdict_content
+from compatgate.service.attestations.statement import (
+    VerdictContent,
+    verdict_content,
+    verdict_statement,
+)
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DIGEST = "ab" * 32
@@ -46,7 +50,7 @@ def about(stored: Callable[..., str]) -> Callable[..., VerdictContent]:
 @pytest.fixture
 def statement(about: Callable[..., VerdictContent]) -> Callable[..., dict[str, Any]]:
     """The statement about a verdict."""
-    return lambda **changes: statement_of(about(**changes))
+    return lambda **changes: verdict_statement(about(**changes))
 
 
 @pytest.fixture(scope="session")

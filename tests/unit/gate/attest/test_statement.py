@@ -20,7 +20,7 @@ from compatgate.service.attestations.statement import (
     PREDICATE_TYPE,
     stack_digest,
     stated_digest,
-    summary_of,
+    summary_statement,
 )
 
 from .conftest import DIGEST, IMAGE, NOW
@@ -146,7 +146,7 @@ def test_a_summary_is_slsas_and_unknown_did_not_pass(
     about: Any, verdict: str, result: str, level: str
 ) -> None:
     vouch = about(verdict=verdict, allowed=True, mode="audit", **READ)
-    made = summary_of(vouch, "https://gate.example")
+    made = summary_statement(vouch, "https://gate.example")
     parsed(made)
     # In the library's message the levels are one text; by the specification they are a list.
     known = {
@@ -164,6 +164,6 @@ def test_a_summary_is_slsas_and_unknown_did_not_pass(
 
 
 def test_a_summary_of_a_stated_stack_names_the_stack(about: Any) -> None:
-    made = summary_of(about(), "https://gate.example")
+    made = summary_statement(about(), "https://gate.example")
     digest = made["subject"][0]["digest"]["sha256"]
     assert made["predicate"]["resourceUri"] == f"https://compatgate.dev/stacks/sha256:{digest}"

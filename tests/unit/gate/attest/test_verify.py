@@ -13,8 +13,14 @@ from attest_keys import KINDS, payload_of, sealed, signer_of
 from securesystemslib.dsse import Envelope
 
 from compatgate.errors import BadInput
-from compatgate.service.attestations.envelope import Expected, Refused, Verified, sign, verify
-from compatgate.service.attestations.statement import digest_set, stated_digest, summary_of
+from compatgate.service.attestations.envelope import (
+    ExpectedStatement,
+    VerificationFailed,
+    VerifiedStatement,
+    sign,
+    verify,
+)
+from compatgate.service.attestations.statement import digest_set, stated_digest, summary_statement
 
 from .conftest import DIGEST, IMAGE, NOW
 
@@ -28,18 +34,20 @@ def made(statement: Any, signer: Any) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def judged(signer: Any) -> Callable[..., Verified]:
+def judged(signer: Any) -> Callable[..., VerifiedStatement]:
     """Verify with the key that is trusted."""
 
-    def judge(envelope: Any, *, after: timedelta = timedelta(), **expected: Any) -> Verified:
+    def judge(
+        envelope: Any, *, after: timedelta = timedelta(), **expected: Any
+    ) -> VerifiedStatement:
         data = envelope if isinstance(envelope, bytes) else json.dumps(envelope).encode()
-        return verify(data, [signer.public_key], Expected(**expected), NOW + after)
+        return verify(data, [signer.public_key], ExpectedStatement(**expected), NOW + after)
 
     return judge
 
 
 def reason(call: Callable[[], object]) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(VerificationFailed) as caught:
         call()
     assert caught.value.exit_code == 1
     assert caught.value.problem
@@ -50,7 +58,7 @@ def reason(call: Callable[[], object]) -> str:
 def test_what_was_signed_is_verified(statement: Any, kind: str) -> None:
     signer = signer_of(kind)
     data = json.dumps(sign(statement(**READ), signer)).encode()
-    wanted = Expected((digest_set(f"sha256:{DIGEST}"),), "prod-a100")
+    wanted = ExpectedStatement((digest_set(f"sha256:{DIGEST}"),), "prod-a100")
     found = verify(data, [signer_of().public_key, signer.public_key], wanted, NOW)
     assert found.key_id == signer.public_key.keyid
     assert found.predicate.allowed
@@ -64,7 +72,9 @@ def test_securesystemslib_reads_the_envelope(made: Any, signer: Any) -> None:
 
 
 def test_a_summary_is_verified_by_what_it_extends(about: Any, signer: Any, judged: Any) -> None:
-    found = judged(sign(summary_of(about(), "https://gate.example"), signer), target="prod-a100")
+    found = judged(
+        sign(summary_statement(about(), "https://gate.example"), signer), target="prod-a100"
+    )
     assert found.predicate_type == "https://slsa.dev/verification_summary/v1"
     assert found.predicate.verdict == "warn"
 

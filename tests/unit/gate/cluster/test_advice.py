@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from compatgate.core.matrix import DriverState
-from compatgate.service.nodes.details import Share, advise, shares
+from compatgate.core.request import DriverState
+from compatgate.service.nodes.comparison import NodeComparison, NodeView
+from compatgate.service.nodes.details import TargetShare, advise, count_shares
 from compatgate.service.nodes.repository import NodeRow
-from compatgate.service.nodes.standing import NodeView, Standing
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -25,7 +25,7 @@ def view(
     row = NodeRow(
         "eu", name, "550.54.15", [], [], None, labels or {}, told, "reporter", NOW, NOW, NOW
     )
-    return NodeView(row, Standing(("prod",), state, "why"), False)
+    return NodeView(row, NodeComparison(("prod",), state, "why"), False)
 
 
 def test_a_node_that_nothing_was_set_on_is_labelled_and_tainted() -> None:
@@ -54,8 +54,8 @@ def test_where_something_may_be_set_only_the_node_itself_tells() -> None:
 
 def test_a_wrong_entry_does_not_close_a_fleet_unsaid() -> None:
     views = [view("not-blessed" if n < 3 else "blessed", name=f"n{n}") for n in range(20)]
-    (share,) = shares(views, ["prod"])
-    assert share == Share("prod", 3, 20)
+    (share,) = count_shares(views, ["prod"])
+    assert share == TargetShare("prod", 3, 20)
     assert advise(view(), [share]).too_many == (share,)
-    assert advise(view(), [Share("prod", 2, 20)]).too_many == ()
+    assert advise(view(), [TargetShare("prod", 2, 20)]).too_many == ()
     assert advise(view("blessed"), [share]).too_many == ()

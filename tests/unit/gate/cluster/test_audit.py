@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from compatgate.core.verdict import Checked, Finding, Verdict
+from compatgate.core.rule import CheckedRules, Finding, Verdict
 from compatgate.documents.specs import MatchSpec, PolicySpec, PoolSpec, TargetSpec
-from compatgate.errors import BadInput, CompatgateError, Forbidden, TimedOut, Unavailable
+from compatgate.errors import BadInput, CompatgateError, Forbidden, RegistryTimeout, Unavailable
 from compatgate.service.admission.kinds import load_kinds
-from compatgate.service.cluster.audit import AuditOptions, Result, RunningPod, audit, pod_of
+from compatgate.service.cluster.audit import AuditOptions, PodResult, RunningPod, audit_pods, pod_of
 
 KINDS = load_kinds()
 DIGEST = f"registry.example/app@sha256:{'a' * 64}"
@@ -25,7 +25,7 @@ def verdict(outcome: Any = "pass", *, allowed: bool = True, mode: str = "enforce
     finding = Finding("CG101", "driver-too-old", outcome, "driver", "1", "2", "is too old")
     found = () if outcome == "pass" else (finding,)
     return Verdict(
-        "vd_1", outcome, allowed, mode, "prod", found, Checked(), {"cuda": "12.4"}, (), 1, ""
+        "vd_1", outcome, allowed, mode, "prod", found, CheckedRules(), {"cuda": "12.4"}, (), 1, ""
     )
 
 
@@ -69,13 +69,15 @@ class Knows:
 
 
 @pytest.fixture
-def result(running: RunningPod) -> Callable[..., Result]:
+def result(running: RunningPod) -> Callable[..., PodResult]:
     """The one result about the pod."""
 
-    def of(*answers: Verdict | CompatgateError, unmatched: Any = "warn", **labels: str) -> Result:
+    def of(
+        *answers: Verdict | CompatgateError, unmatched: Any = "warn", **labels: str
+    ) -> PodResult:
         labels = labels or {"gpu": "a100"}
         options = AuditOptions(KINDS, unmatched)
-        (found,) = audit([running], {"n1": labels}, Knows(*answers), options, "2026-11-21")
+        (found,) = audit_pods([running], {"n1": labels}, Knows(*answers), options, "2026-11-21")
         return found
 
     return of
@@ -94,7 +96,7 @@ def result(running: RunningPod) -> Callable[..., Result]:
     ],
 )
 def test_unknown_is_never_a_pass(
-    result: Callable[..., Result], answer: Any, outcome: str, scored: bool
+    result: Callable[..., PodResult], answer: Any, outcome: str, scored: bool
 ) -> None:
     answers = [answer, answer] if isinstance(answer, CompatgateError) else [answer]
     found = result(*answers)
@@ -105,7 +107,7 @@ def test_unknown_is_never_a_pass(
 
 @pytest.mark.parametrize(("unmatched", "outcome"), [("allow", "skip"), ("deny", "fail")])
 def test_a_pod_on_a_node_of_no_target_is_what_the_operator_says(
-    result: Callable[..., Result], unmatched: str, outcome: str
+    result: Callable[..., PodResult], unmatched: str, outcome: str
 ) -> None:
     found = result(unmatched=unmatched, gpu="l4")
     assert (found.outcome, found.target) == (outcome, "")
@@ -113,14 +115,14 @@ def test_a_pod_on_a_node_of_no_target_is_what_the_operator_says(
 
 
 @pytest.mark.parametrize(
-    "error", [BadInput("is unknown", field="image"), TimedOut("too slow", field="image")]
+    "error", [BadInput("is unknown", field="image"), RegistryTimeout("too slow", field="image")]
 )
 def test_an_image_that_cannot_be_read_leaves_the_stack_open(
     running: RunningPod, error: CompatgateError
 ) -> None:
     knows = Knows(error, verdict("unknown", allowed=False))
     labels = {"n1": {"gpu": "a100"}}
-    (found,) = audit([running], labels, knows, AuditOptions(KINDS), "2026-11-21")
+    (found,) = audit_pods([running], labels, knows, AuditOptions(KINDS), "2026-11-21")
     assert found.outcome == "error"
     assert "image" not in knows.asked[1]
     assert knows.asked[1]["stack"]["open"][0].startswith("the image is not known: ")
@@ -128,7 +130,7 @@ def test_an_image_that_cannot_be_read_leaves_the_stack_open(
 
 @pytest.mark.parametrize("error", [Unavailable("away"), Forbidden("this needs the scope gate")])
 def test_where_nothing_can_be_decided_nothing_is_said(
-    result: Callable[..., Result], error: CompatgateError
+    result: Callable[..., PodResult], error: CompatgateError
 ) -> None:
     with pytest.raises(type(error)):
         result(error)
@@ -155,12 +157,14 @@ def test_an_annotation_that_means_nothing_is_an_error_of_that_pod_alone() -> Non
     found = pod_of(odd, KINDS)
     assert found
     options = AuditOptions(KINDS)
-    (one,) = audit([found], {}, Knows(), options, "2026-11-21")
+    (one,) = audit_pods([found], {}, Knows(), options, "2026-11-21")
     assert one.outcome == "error"
     assert "compatgate.dev/gpu" in one.message
 
 
-def audited(known: dict[str, TargetSpec], labels: dict[str, str], **metadata: Any) -> list[Result]:
+def audited(
+    known: dict[str, TargetSpec], labels: dict[str, str], **metadata: Any
+) -> list[PodResult]:
     """What is found about a pod that requests a slice, on a node with these labels."""
     found = body()
     found["metadata"]["annotations"] = metadata
@@ -170,7 +174,7 @@ def audited(known: dict[str, TargetSpec], labels: dict[str, str], **metadata: An
     assert pod
     decider = Knows(verdict())
     decider.known = known
-    results = audit([pod], {"n1": labels}, decider, AuditOptions(KINDS), "2026-11-21")
+    results = audit_pods([pod], {"n1": labels}, decider, AuditOptions(KINDS), "2026-11-21")
     assert len(decider.asked) <= 1
     for asked in decider.asked:
         results[-1] = replace(results[-1], message=str(asked.get("pools", "all")))

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from compatgate.service.cluster.connection import node_of, reports
+from compatgate.service.cluster.connection import make_reports, node_of
 from compatgate.service.nodes.schemas import Report
 
 
@@ -34,7 +34,7 @@ def test_what_nfd_says_of_processor_and_kernel_is_not_sent() -> None:
 def test_a_large_cluster_is_reported_in_parts_that_a_gate_takes() -> None:
     labels = {f"nvidia.com/{number}": "x" * 60 for number in range(100)}
     nodes = [node for n in range(700) if (node := node_of(body(f"n{n}", **labels)))]
-    parts = list(reports(nodes, "eu"))
+    parts = list(make_reports(nodes, "eu"))
     assert all(len(msgspec.json.encode(part)) < 1024 * 1024 for part in parts)
     read = [msgspec.convert(part, Report) for part in parts]
     assert [node.name for part in read for node in part.nodes] == [n.name for n in nodes]

@@ -10,12 +10,12 @@ import pytest
 from policy_reports import report_problems
 
 from compatgate.service.cluster.policy_reports import (
-    LEFT_OUT,
+    OMITTED_ANNOTATION,
     ReportEntry,
-    of_node,
+    is_unchanged,
+    keep_times,
+    node_entry,
     report_object,
-    says_the_same,
-    with_known_times,
 )
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -34,7 +34,7 @@ def test_a_report_has_the_form_of_its_crd_and_fits(count: int, message: str) -> 
     assert report_problems(found) == []
     assert len(msgspec.json.encode(found)) < ETCD
     assert found["summary"]["fail"] == count
-    left = int(found["metadata"].get("annotations", {}).get(LEFT_OUT, 0))
+    left = int(found["metadata"].get("annotations", {}).get(OMITTED_ANNOTATION, 0))
     assert len(found["results"]) + left == count
 
 
@@ -58,12 +58,12 @@ def test_hostile_text_stays_on_its_line() -> None:
 def test_results_keep_the_time_at_which_they_were_found_first() -> None:
     later = NOW.replace(day=22)
     old = report_object([entry("a"), entry("b")], "ml", NOW)
-    new = with_known_times(report_object([entry("b"), entry("c")], "ml", later), old)
+    new = keep_times(report_object([entry("b"), entry("c")], "ml", later), old)
     days = {one["resources"][0]["name"]: one["timestamp"]["seconds"] for one in new["results"]}
     assert days == {"b": int(NOW.timestamp()), "c": int(later.timestamp())}
-    assert not says_the_same(new, old)
-    again = with_known_times(report_object([entry("b"), entry("a")], "ml", later), old)
-    assert says_the_same(again, old)
+    assert not is_unchanged(new, old)
+    again = keep_times(report_object([entry("b"), entry("a")], "ml", later), old)
+    assert is_unchanged(again, old)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_node_is_what_its_driver_is_unless_it_drifted(
         "driver_why": "because", "drift": [{"message": "it has another"}] if drift else [],
         "disagreements": [],
     }  # fmt: skip
-    found = report_object([of_node(node)], None, NOW)
+    found = report_object([node_entry(node)], None, NOW)
     assert report_problems(found) == []
     (result,) = found["results"]
     assert (result["result"], result["scored"]) == (outcome, outcome != "warn")

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from compatgate.core.facts import Facts
-from compatgate.documents.read import read_body
+from compatgate.documents.validation import read_body
 from compatgate.service.gate.snapshot import Snapshot, build
-from compatgate.service.nodes.reports import merged, reported_nodes
+from compatgate.service.nodes.comparison import MatrixComparer, NodeView
+from compatgate.service.nodes.reports import merge_nodes, reported_nodes
 from compatgate.service.nodes.schemas import Report
-from compatgate.service.nodes.standing import Matrix, NodeView
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SPEC = {
@@ -48,9 +48,9 @@ def seen(facts: Facts, snapshot: Snapshot) -> Callable[..., NodeView]:
     def view(name: str = "n1", *, stale: bool = False, **node: Any) -> NodeView:
         body = {"cluster": "eu", "nodes": [{"name": name, "labels": {"pool": "prod"}, **node}]}
         report = msgspec.convert(body, Report)
-        (row,) = merged(report, reported_nodes(report, NOW, facts), {}, "reporter")
+        (row,) = merge_nodes(report, reported_nodes(report, NOW, facts), {}, "reporter")
         gpus = [kind["gpu"] for kind in row.gpus]
-        standing = Matrix(snapshot).standing(row.driver, gpus, row.labels, row.target)
+        standing = MatrixComparer(snapshot).standing(row.driver, gpus, row.labels, row.target)
         return NodeView(row, standing, stale)
 
     return view

@@ -8,8 +8,8 @@ from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.nodes.details import (
     GpuKind,
     compare_pools,
-    kinds_of,
-    only_pool,
+    gpu_kinds,
+    single_pool,
     target_matches,
 )
 
@@ -57,10 +57,10 @@ def test_another_driver_fits_no_pool_and_an_unknown_one_is_neither(
 
 
 def test_the_pool_is_told_only_where_it_is_one_of_several(snapshot: Snapshot) -> None:
-    assert only_pool("prod", ["L4"], snapshot) == "l4"
-    assert only_pool("prod", ["L4", "A100-SXM4-80GB"], snapshot) is None
-    assert only_pool("prod", ["H100-PCIE-80GB"], snapshot) is None
-    assert only_pool("gone", ["L4"], snapshot) is None
+    assert single_pool("prod", ["L4"], snapshot) == "l4"
+    assert single_pool("prod", ["L4", "A100-SXM4-80GB"], snapshot) is None
+    assert single_pool("prod", ["H100-PCIE-80GB"], snapshot) is None
+    assert single_pool("gone", ["L4"], snapshot) is None
 
 
 def test_slices_are_told_from_whole_gpus(seen: Any, snapshot: Snapshot) -> None:
@@ -69,7 +69,7 @@ def test_slices_are_told_from_whole_gpus(seen: Any, snapshot: Snapshot) -> None:
         {"gpu": "NVIDIA A100-SXM4-80GB MIG 1g.10gb", "count": 14},
         {"gpu": "Q9000"},
     ]
-    found = kinds_of(seen(probe={"driver": "535.183.01", "gpus": gpus}), snapshot)
+    found = gpu_kinds(seen(probe={"driver": "535.183.01", "gpus": gpus}), snapshot)
     assert set(found) == {
         GpuKind("A100-SXM4-80GB", None, 6, True),
         GpuKind("A100-SXM4-80GB", "1g.10gb", 14, True),

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from compatgate.core.facts import Facts
-from compatgate.documents.read import read_body
+from compatgate.documents.validation import read_body
 from compatgate.service.gate.snapshot import build
-from compatgate.service.nodes.standing import Matrix, Standing
+from compatgate.service.nodes.comparison import MatrixComparer, NodeComparison
 
 A100, L4 = "A100-SXM4-80GB", "L4"
 ON_A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
@@ -35,31 +35,33 @@ DRIVER_535 = {"driver": ">=535.104.05,<536", "cuda": "12.4.*"}
 
 
 @pytest.fixture
-def matrix(facts: Facts) -> Callable[..., Matrix]:
+def matrix(facts: Facts) -> Callable[..., MatrixComparer]:
     """A matrix of documents."""
 
-    def of(*documents: tuple[str, dict[str, Any]]) -> Matrix:
+    def of(*documents: tuple[str, dict[str, Any]]) -> MatrixComparer:
         names = [body["metadata"]["name"] for kind, body in documents if kind == "Target"]
         read: list[Any] = []
         for kind, body in documents:
             document = read_body(body, kind, facts.gpus, names)  # type: ignore[arg-type]
             read.append((kind, document.metadata.name, document, 1))
-        return Matrix(build(read, facts, 1))
+        return MatrixComparer(build(read, facts, 1))
 
     return of
 
 
 def look(
-    matrix: Matrix,
+    matrix: MatrixComparer,
     driver: str | None = "535.183.01",
     gpus: Sequence[str] = (A100,),
     labels: dict[str, str] = ON_A100,
     stated: str | None = None,
-) -> Standing:
+) -> NodeComparison:
     return matrix.standing(driver, gpus, labels, stated)
 
 
-def test_a_node_belongs_to_the_target_whose_labels_it_has(matrix: Callable[..., Matrix]) -> None:
+def test_a_node_belongs_to_the_target_whose_labels_it_has(
+    matrix: Callable[..., MatrixComparer],
+) -> None:
     narrow = target("narrow", pool(), match={"nodeLabels": {**ON_A100, "zone": "a"}})
     found = matrix(PROD, narrow)
     assert look(found).targets == ("prod",)
@@ -67,14 +69,14 @@ def test_a_node_belongs_to_the_target_whose_labels_it_has(matrix: Callable[..., 
     assert look(found, labels={"zone": "a"}).targets == ()
 
 
-def test_namespaces_say_nothing_about_nodes(matrix: Callable[..., Matrix]) -> None:
+def test_namespaces_say_nothing_about_nodes(matrix: Callable[..., MatrixComparer]) -> None:
     one = target("one", pool(), match={"namespaces": ["ml-*"]})
     two = target("two", pool(), match={"namespaces": ["research"]})
     three = target("three", pool(), match={"namespaces": ["x"], "nodeLabels": {}})
     assert look(matrix(one, two, three)).targets == ("one", "two")
 
 
-def test_an_annotation_or_label_decides(matrix: Callable[..., Matrix]) -> None:
+def test_an_annotation_or_label_decides(matrix: Callable[..., MatrixComparer]) -> None:
     other = target("other", pool(), match={"nodeLabels": {"never": "there"}})
     found = matrix(PROD, other)
     assert look(found, stated="other").targets == ("other",)
@@ -82,14 +84,14 @@ def test_an_annotation_or_label_decides(matrix: Callable[..., Matrix]) -> None:
 
 
 def test_a_target_that_does_not_exist_is_told_and_nothing_is_blessed(
-    matrix: Callable[..., Matrix],
+    matrix: Callable[..., MatrixComparer],
 ) -> None:
     found = look(matrix(PROD, entry("e")), stated="prd")
     assert (found.targets, found.driver) == ((), "unknown")
     assert "'prd', which does not exist" in found.notes[0]
 
 
-def test_a_node_that_is_as_declared_has_not_drifted(matrix: Callable[..., Matrix]) -> None:
+def test_a_node_that_is_as_declared_has_not_drifted(matrix: Callable[..., MatrixComparer]) -> None:
     assert look(matrix(PROD)).differences == ()
     assert look(matrix(PROD), driver="535.183.1").differences == ()
     family = matrix(target("prod", pool("A100")))
@@ -97,7 +99,7 @@ def test_a_node_that_is_as_declared_has_not_drifted(matrix: Callable[..., Matrix
     assert look(matrix(target("prod", pool("8.0")))).differences == ()
 
 
-def test_another_driver_or_gpu_is_drift(matrix: Callable[..., Matrix]) -> None:
+def test_another_driver_or_gpu_is_drift(matrix: Callable[..., MatrixComparer]) -> None:
     (found,) = look(matrix(PROD), driver="550.54.15").differences
     assert (found.what, found.have, found.declared) == ("driver", "550.54.15", ("535.183.01",))
     assert found.message == "it has driver 550.54.15, prod declares 535.183.01"
@@ -105,14 +107,16 @@ def test_another_driver_or_gpu_is_drift(matrix: Callable[..., Matrix]) -> None:
     assert (found.what, found.have, found.declared) == ("gpu", f"{A100}-MIG-1g.10gb", (A100,))
 
 
-def test_the_driver_is_compared_with_pools_of_the_nodes_gpu(matrix: Callable[..., Matrix]) -> None:
+def test_the_driver_is_compared_with_pools_of_the_nodes_gpu(
+    matrix: Callable[..., MatrixComparer],
+) -> None:
     two = target("prod", {**pool(), "name": "a"}, {**pool(L4, "580.95.05"), "name": "b"})
     (found,) = look(matrix(two), driver="580.95.05").differences
     assert found.declared == ("535.183.01",)
     assert look(matrix(two), driver="580.95.05", gpus=(L4,)).differences == ()
 
 
-def test_what_is_not_known_counts_as_a_difference(matrix: Callable[..., Matrix]) -> None:
+def test_what_is_not_known_counts_as_a_difference(matrix: Callable[..., MatrixComparer]) -> None:
     found = look(matrix(PROD), driver=None, gpus=()).differences
     assert [(one.what, one.have) for one in found] == [("gpu", None), ("driver", None)]
     assert "does not report its driver" in found[1].message
@@ -137,7 +141,7 @@ def test_what_is_not_known_counts_as_a_difference(matrix: Callable[..., Matrix])
     ],
 )  # fmt: skip
 def test_a_driver_is_blessed_when_an_entry_admits_it(
-    matrix: Callable[..., Matrix], entries: list[Any], driver: str | None, state: str
+    matrix: Callable[..., MatrixComparer], entries: list[Any], driver: str | None, state: str
 ) -> None:
     found = look(matrix(PROD, *entries), driver=driver)
     assert found.driver == state, found.why
@@ -145,7 +149,7 @@ def test_a_driver_is_blessed_when_an_entry_admits_it(
 
 
 def test_an_entry_for_a_whole_gpu_blesses_no_node_of_slices(
-    matrix: Callable[..., Matrix],
+    matrix: Callable[..., MatrixComparer],
 ) -> None:
     slices = f"{A100}-MIG-1g.10gb"
     lab = target("prod", pool(slices))
@@ -153,14 +157,14 @@ def test_an_entry_for_a_whole_gpu_blesses_no_node_of_slices(
     assert look(matrix(lab, entry("e", gpus=[slices])), gpus=(slices,)).driver == "blessed"
 
 
-def test_what_cannot_be_decided_is_unknown(matrix: Callable[..., Matrix]) -> None:
+def test_what_cannot_be_decided_is_unknown(matrix: Callable[..., MatrixComparer]) -> None:
     found = matrix(PROD, entry("e", gpus=[A100]))
     assert look(found, labels={}).driver == "unknown"
     assert look(found, gpus=()).driver == "unknown"
     assert look(found, gpus=("NVIDIA Z9000",)).driver == "unknown"
 
 
-def test_one_of_several_targets_is_enough(matrix: Callable[..., Matrix]) -> None:
+def test_one_of_several_targets_is_enough(matrix: Callable[..., MatrixComparer]) -> None:
     other = target("other", pool())
     entries = entry("a", components=DRIVER_535), entry("b", targets=["other"])
     assert look(matrix(PROD, other, *entries), driver="550.54.15").driver == "blessed"

@@ -13,7 +13,7 @@ from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
 from compatgate.service.baselines.repository import BaselineRow
-from compatgate.service.runs.inspection import bands, family_of_report, history
+from compatgate.service.runs.inspection import baseline_bands, family_of_report, metric_history
 from compatgate.service.runs.models import PastStep
 
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -30,7 +30,7 @@ def row(number: int, workload: str, metric: str = "step", unit: str = "ms") -> B
 
 
 def test_a_band_holds_nine_of_ten_values_in_the_runs_unit() -> None:
-    found = bands([row(1, "gemm@aaa")], "gemm", None, [Metric("step", "s", (0.1,))])
+    found = baseline_bands([row(1, "gemm@aaa")], "gemm", None, [Metric("step", "s", (0.1,))])
     band = found["step"]
     assert (band.low, band.middle, band.high) == pytest.approx((0.102, 0.12, 0.138))
     assert (band.n, band.runs, band.baseline) == (41, 1, 1)
@@ -39,15 +39,15 @@ def test_a_band_holds_nine_of_ten_values_in_the_runs_unit() -> None:
 def test_the_same_content_comes_before_a_newer_baseline_of_another() -> None:
     rows = [row(2, "gemm@bbbbbbbbbbbb"), row(1, "gemm@aaaaaaaaaaaa")]
     digest = "sha256:aaaaaaaaaaaa0000"
-    mine = bands(rows, "gemm", digest, [Metric("step", "ms", ())])["step"]
+    mine = baseline_bands(rows, "gemm", digest, [Metric("step", "ms", ())])["step"]
     assert (mine.baseline, mine.same) == (1, True)
-    another = bands(rows, "gemm", "sha256:cc", [Metric("step", "ms", ())])["step"]
+    another = baseline_bands(rows, "gemm", "sha256:cc", [Metric("step", "ms", ())])["step"]
     assert (another.baseline, another.same) == (2, False)
 
 
 def test_another_workload_or_unit_gives_no_band() -> None:
-    assert not bands([row(1, "conv@a")], "gemm", None, [Metric("step", "ms", ())])
-    assert not bands([row(1, "gemm@a")], "gemm", None, [Metric("step", "GB/s", ())])
+    assert not baseline_bands([row(1, "conv@a")], "gemm", None, [Metric("step", "ms", ())])
+    assert not baseline_bands([row(1, "gemm@a")], "gemm", None, [Metric("step", "GB/s", ())])
 
 
 def step(run: str, minutes: int, values: tuple[float, ...], unit: str = "ms", **more: Any) -> Any:
@@ -59,17 +59,17 @@ def step(run: str, minutes: int, values: tuple[float, ...], unit: str = "ms", **
 
 def test_history_is_oldest_first_in_the_newest_runs_unit() -> None:
     past = [step("run_2", 2, (2.0, 2.0)), step("run_1", 1, (0.001, 0.001), "s")]
-    points = history(past, FAMILY)["step"]
+    points = metric_history(past, FAMILY)["step"]
     assert [(p.run, p.middle) for p in points] == [("run_1", 1.0), ("run_2", 2.0)]
 
 
 def test_other_families_and_steps_without_a_report_are_left_out() -> None:
     nothing = PastStep("run_4", "error", WHEN, {"report": None})
     past = [step("run_3", 3, (1.0,), versions={"cuda": "12.8"}), nothing, step("run_1", 1, ())]
-    assert history(past, FAMILY) == {}
+    assert metric_history(past, FAMILY) == {}
 
 
 def test_a_family_that_cannot_be_told_has_no_history() -> None:
     report = Report(Env(versions={"cuda": "twelve"}))
     assert family_of_report(report) is None
-    assert history([step("run_1", 1, (1.0,))], None) == {}
+    assert metric_history([step("run_1", 1, (1.0,))], None) == {}

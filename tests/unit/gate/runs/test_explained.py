@@ -9,7 +9,7 @@ import pytest
 from compatgate.canary.judge.metric import judge_metric
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.workload import MetricSpec
-from compatgate.service.runs.inspection import explain, signed
+from compatgate.service.runs.inspection import explain_judgement, format_change
 
 BASE = [100 + (i % 7) * 0.2 for i in range(40)]
 
@@ -18,7 +18,7 @@ def explained(factor: float, better: Any = "lower", baseline: bool = True, n: in
     spec = MetricSpec("ms", better, 0.05)
     before = Samples("step", "ms", (tuple(BASE),)) if baseline else None
     after = Samples("step", "ms", (tuple(value * factor for value in BASE[:n]),))
-    return "\n".join(explain(judge_metric("step", spec, before, after)))
+    return "\n".join(explain_judgement(judge_metric("step", spec, before, after)))
 
 
 def test_a_regression_says_what_changed_and_how_sure_that_is() -> None:
@@ -60,4 +60,4 @@ def test_too_few_values_say_what_is_missing() -> None:
     ("share", "text"), [(0.121, "+12.1 %"), (-0.05, "-5.0 %"), (0.0, "+0.0 %"), (11.0, "x 12")]
 )
 def test_changes_are_written_as_people_do(share: float, text: str) -> None:
-    assert signed(share) == text
+    assert format_change(share) == text

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from compatgate.service.runs.models import HostRow
-from compatgate.service.runs.staging_pages import SILENT, hours_of, in_words, state_of
+from compatgate.service.runs.staging_pages import (
+    SILENT_AFTER,
+    describe_hours,
+    host_hours,
+    host_state,
+)
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 QUIET: dict[str, Any] = {"start": "11:00", "end": "13:00", "days": ["sat"], "timezone": "UTC"}
@@ -26,18 +31,18 @@ def host(busy: int = 0, silent: timedelta = timedelta(0), **quiet: Any) -> HostR
     [
         (host(), "ready"),
         (host(busy=1), "busy"),
-        (host(silent=SILENT * 2), "stale"),
-        (host(busy=1, silent=SILENT * 2), "stale"),
-        (host(busy=2, silent=SILENT * 2), "busy"),  # a full worker asks for nothing
+        (host(silent=SILENT_AFTER * 2), "stale"),
+        (host(busy=1, silent=SILENT_AFTER * 2), "stale"),
+        (host(busy=2, silent=SILENT_AFTER * 2), "busy"),  # a full worker asks for nothing
         (host(days=["sat"]), "quiet"),
         (host(days=["sun"]), "ready"),
         (host(timezone="Moon/Crater"), "unknown"),
     ],
 )
 def test_a_host_stands_as(row: HostRow, state: str) -> None:
-    assert state_of(row, NOON).name == state
+    assert host_state(row, NOON).name == state
 
 
 def test_quiet_hours_are_said_in_words() -> None:
-    (every_day,) = hours_of(host(days=[]))
-    assert in_words(every_day) == "11:00 to 13:00 UTC, every day"
+    (every_day,) = host_hours(host(days=[]))
+    assert describe_hours(every_day) == "11:00 to 13:00 UTC, every day"

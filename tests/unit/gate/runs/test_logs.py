@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.service.runs.logs import PIECES, following, latest, readable
+from compatgate.service.runs.logs import PIECES, clean_text, read_after, read_end
 from compatgate.service.runs.models import OutputRow
 
 
@@ -28,11 +28,11 @@ from compatgate.service.runs.models import OutputRow
     ],
 )
 def test_nothing_in_a_log_is_obeyed(text: str, shown: str) -> None:
-    assert readable(text) == shown
+    assert clean_text(text) == shown
 
 
 def test_an_open_title_does_not_swallow_what_follows() -> None:
-    assert readable("\x1b]0;no end\nnext line") == "\nnext line"
+    assert clean_text("\x1b]0;no end\nnext line") == "\nnext line"
 
 
 class Runs:
@@ -57,15 +57,15 @@ class Runs:
 def test_a_character_that_two_pieces_share_is_whole() -> None:
     runs: Any = Runs("größe ".encode()[:3], "größe ".encode()[3:])
     runs.pieces, later = runs.pieces[:1], runs.pieces
-    first = following(runs, "run_1", 0)
+    first = read_after(runs, "run_1", 0)
     runs.pieces = later
-    second = following(runs, "run_1", first.after)
+    second = read_after(runs, "run_1", first.after)
     assert first.text + second.text == "==> gemm-0, attempt 1 <==\ngröße "
 
 
 def test_a_step_has_one_heading() -> None:
     runs: Any = Runs(b"one\n", b"two\n")
-    begun = following(runs, "run_1", 7)
+    begun = read_after(runs, "run_1", 7)
     assert begun.text == "two\n"
     assert begun.after == 8
 
@@ -73,22 +73,22 @@ def test_a_step_has_one_heading() -> None:
 def test_another_step_has_its_own_heading() -> None:
     runs: Any = Runs(b"one\n")
     runs.pieces.append(OutputRow(20, 2, "conv-0", b"two\n"))
-    assert following(runs, "run_1", 7).text == "==> conv-0, attempt 2 <==\ntwo\n"
+    assert read_after(runs, "run_1", 7).text == "==> conv-0, attempt 2 <==\ntwo\n"
 
 
 def test_nothing_new_leaves_the_place_as_it_is() -> None:
-    part = following(Runs(b"one\n"), "run_1", 7)  # type: ignore[arg-type]
+    part = read_after(Runs(b"one\n"), "run_1", 7)  # type: ignore[arg-type]
     assert (part.text, part.after, part.ended) == ("", 7, False)
 
 
 def test_it_has_ended_only_once_all_of_it_was_told() -> None:
     runs: Any = Runs(*[b"x"] * (PIECES + 5), ended=True)
-    first = following(runs, "run_1", 0)
+    first = read_after(runs, "run_1", 0)
     assert not first.ended
-    assert following(runs, "run_1", first.after).ended
+    assert read_after(runs, "run_1", first.after).ended
 
 
 def test_of_a_long_log_the_end_is_shown() -> None:
-    part = latest(Runs(*[b"x"] * (PIECES + 5), b"last\n"), "run_1")  # type: ignore[arg-type]
+    part = read_end(Runs(*[b"x"] * (PIECES + 5), b"last\n"), "run_1")  # type: ignore[arg-type]
     assert part.cut
     assert part.text.endswith("last\n")

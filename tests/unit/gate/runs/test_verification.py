@@ -9,28 +9,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.matrix import (
-    CanaryPolicy,
-    Entry,
-    EntryIndex,
-    Evidence,
-    Matrix,
-    Policy,
-    Pool,
-    Target,
-)
+from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix, parse_constraint
+from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.versions import parse_version
-from compatgate.service.runs.freshness import (
-    LastVerification,
-    blessed,
-    last_verifications,
-    like_of,
-    passed_runs,
-)
 from compatgate.service.runs.models import RunRow
+from compatgate.service.runs.submission import (
+    LastVerification,
+    blessed_evidence,
+    last_verifications,
+    verification_candidates,
+    verification_key,
+)
 
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECONDS = int(WHEN.timestamp())
@@ -79,7 +70,7 @@ def target(gpus: Gpus) -> Callable[..., Target]:
 
 
 def rests(snapshot: Snapshot) -> list[tuple[str, str]]:
-    return [(found.name, run.id) for found, run in blessed(snapshot)]  # type: ignore[arg-type]
+    return [(found.name, run.id) for found, run in blessed_evidence(snapshot)]  # type: ignore[arg-type]
 
 
 def test_a_blessed_entry_rests_on_the_latest_passed_run_of_each_suite(
@@ -121,23 +112,27 @@ def test_a_run_that_two_targets_rest_on_is_named_once(target: Callable[..., Targ
 
 
 def test_runs_are_alike_whatever_became_of_them() -> None:
-    assert like_of(row()) == like_of(row("run_2", state="failed", attempts=3, on_host="h"))
-    assert like_of(row()) != like_of(row(image="registry.example/app:1"))
-    assert like_of(row()) != like_of(row(pool="other"))
+    assert verification_key(row()) == verification_key(
+        row("run_2", state="failed", attempts=3, on_host="h")
+    )
+    assert verification_key(row()) != verification_key(row(image="registry.example/app:1"))
+    assert verification_key(row()) != verification_key(row(pool="other"))
 
 
 def test_what_was_asked_again_is_the_latest_of_its_like_and_underway_if_any_is() -> None:
     later = datetime(2026, 11, 22, 12, tzinfo=UTC)
     asked = last_verifications([row(state="running"), row(created_at=later), row(suite="soak")])
-    assert asked[like_of(row())] == LastVerification(int(later.timestamp()), underway=True)
-    assert asked[like_of(row(suite="soak"))] == LastVerification(SECONDS, underway=False)
+    assert asked[verification_key(row())] == LastVerification(int(later.timestamp()), underway=True)
+    assert asked[verification_key(row(suite="soak"))] == LastVerification(SECONDS, underway=False)
 
 
 def test_what_is_shown_says_when_its_like_was_tried() -> None:
     found = [(entry(), passed("run_1")), (entry(), passed("run_of_another_database"))]
-    (one,) = passed_runs(
-        found, {"run_1": row()}, {like_of(row()): LastVerification(SECONDS + 5, underway=True)}
+    (one,) = verification_candidates(
+        found,
+        {"run_1": row()},
+        {verification_key(row()): LastVerification(SECONDS + 5, underway=True)},
     )
     assert (one.run, one.tried, one.underway) == ("run_1", SECONDS + 5, True)
-    (never,) = passed_runs(found, {"run_1": replace(row(), suite="soak")}, {})
+    (never,) = verification_candidates(found, {"run_1": replace(row(), suite="soak")}, {})
     assert (never.tried, never.underway) == (None, False)

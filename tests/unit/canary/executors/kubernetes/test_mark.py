@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.canary.executors.kubernetes.logs import LogPosition
-from compatgate.canary.protocol.lines import LOST
+from compatgate.canary.executors.kubernetes.job_view import LogPosition
+from compatgate.canary.protocol.jsonl import LOST_LINE
 
 
 def _log(texts: Sequence[str]) -> list[bytes]:
@@ -49,17 +49,17 @@ def test_lines_of_the_same_instant_and_text_are_counted() -> None:
 
 def test_a_log_without_the_last_line_has_lost_some() -> None:
     log = _log("abcdef")
-    assert _read([log[:2], log[4:]]) == b"a\nb\n" + LOST + b"e\nf\n"
+    assert _read([log[:2], log[4:]]) == b"a\nb\n" + LOST_LINE + b"e\nf\n"
 
 
 def test_a_log_that_is_empty_now_has_lost_some() -> None:
     log = _log("ab")
-    assert _read([log, []]) == b"a\nb\n" + LOST
+    assert _read([log, []]) == b"a\nb\n" + LOST_LINE
 
 
 def test_a_fraction_is_compared_as_a_number() -> None:
     early, late = b"2026-01-01T00:00:00.9Z a\n", b"2026-01-01T00:00:00.95Z b\n"
-    assert _read([[early], [late]]) == b"a\n" + LOST + b"b\n"
+    assert _read([[early], [late]]) == b"a\n" + LOST_LINE + b"b\n"
 
 
 def test_a_line_without_a_time_comes_as_it_is() -> None:

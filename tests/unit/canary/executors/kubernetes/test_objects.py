@@ -10,15 +10,15 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from compatgate.canary.executors.interface import Job
-from compatgate.canary.executors.kubernetes.access import worker_objects
+from compatgate.canary.executors.jobs import Job
 from compatgate.canary.executors.kubernetes.objects import (
     MAX_BYTES,
-    config_map,
-    job_files,
     job_name,
-    job_object,
-    service_object,
+    make_config_map,
+    make_job,
+    make_service,
+    make_worker_objects,
+    read_job_files,
 )
 from compatgate.canary.hosts import Kubernetes, Toleration
 from compatgate.canary.workload import ImageSpec, Limits, Workload
@@ -67,7 +67,7 @@ def job(tmp_path: Path) -> Make:
 
 
 def built(job: Job, settings: Kubernetes = FULL) -> dict[str, Any]:
-    return job_object(job, IMAGE, settings, job_files(job), "start")
+    return make_job(job, IMAGE, settings, read_job_files(job), "start")
 
 
 def pod(job: Job, settings: Kubernetes = FULL) -> dict[str, Any]:
@@ -88,9 +88,9 @@ def test_every_job_is_valid_for_every_version(
 def test_what_a_job_and_a_worker_need_is_valid_for_every_version(job: Make, version: str) -> None:
     made = job(nodes=4)
     for each in (
-        config_map(made, job_files(made)),
-        service_object(made),
-        *worker_objects("canary"),
+        make_config_map(made, read_job_files(made)),
+        make_service(made),
+        *make_worker_objects("canary"),
     ):
         kubernetes_validate.validate(each, version, strict=True)
 
@@ -174,8 +174,8 @@ def test_kubernetes_replaces_nothing_in_command_and_variables(job: Make) -> None
 
 def test_the_workloads_files_travel_with_their_paths_and_modes(job: Make) -> None:
     made = job()
-    files = job_files(made)
-    carried = config_map(made, files)
+    files = read_job_files(made)
+    carried = make_config_map(made, files)
     volume = next(v for v in pod(made)["volumes"] if v["name"] == "files")["configMap"]
     assert volume["name"] == carried["metadata"]["name"]
     found = {
@@ -190,7 +190,7 @@ def test_the_workloads_files_travel_with_their_paths_and_modes(job: Make) -> Non
 def test_files_that_no_config_map_holds_are_refused(job: Make, tmp_path: Path) -> None:
     (tmp_path / "weights").write_bytes(bytes(MAX_BYTES))
     with pytest.raises(BadInput, match="bytes, more than 1048576") as caught:
-        job_files(job())
+        read_job_files(job())
     assert "put large files into the image" in caught.value.hint
 
 
@@ -218,14 +218,14 @@ def test_nodes_of_a_job_know_their_number_and_where_to_meet(job: Make) -> None:
     assert environment["COMPATGATE_NODES"]["value"] == "4"
     index = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
     assert environment["COMPATGATE_NODE"]["valueFrom"]["fieldRef"]["fieldPath"] == index
-    service = service_object(made)
+    service = make_service(made)
     assert (service["metadata"]["name"], service["spec"]["clusterIP"]) == (name, "None")
     assert service["spec"]["selector"].items() <= spec["template"]["metadata"]["labels"].items()
     assert spec["template"]["spec"]["subdomain"] == name
 
 
 def test_the_worker_is_allowed_what_it_does_in_its_namespace_and_no_more() -> None:
-    objects = worker_objects("canary")
+    objects = make_worker_objects("canary")
     assert {each["metadata"]["namespace"] for each in objects} == {"canary"}
     (role,) = [each for each in objects if each["kind"] == "Role"]
     allowed = {resource for rule in role["rules"] for resource in rule["resources"]}
@@ -234,7 +234,9 @@ def test_the_worker_is_allowed_what_it_does_in_its_namespace_and_no_more() -> No
 
 
 def test_pods_of_canaries_hear_and_say_nothing_but_among_their_own_nodes() -> None:
-    alone, nodes = (each["spec"] for each in worker_objects("c") if each["kind"] == "NetworkPolicy")
+    alone, nodes = (
+        each["spec"] for each in make_worker_objects("c") if each["kind"] == "NetworkPolicy"
+    )
     assert alone["podSelector"]["matchExpressions"][0]["key"] == "dev.compatgate.run"
     assert alone["policyTypes"] == ["Ingress", "Egress"]
     assert "ingress" not in alone

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.canary.executors.interface import Status
+from compatgate.canary.executors.jobs import Status
 from compatgate.canary.executors.slurm.commands import Record, read_sacct, read_scontrol
-from compatgate.canary.executors.slurm.folder import last_line
 from compatgate.canary.executors.slurm.states import Stage, find_refusal, read_stage, read_status
-from compatgate.errors import BadInput, Infrastructure, NotFound
+from compatgate.canary.executors.slurm.submission import find_last_line
+from compatgate.errors import BadInput, InfrastructureError, NotFound
 
 SCONTROL = (
     "JobId=7 JobName=compatgate-run_1 UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=1 "
@@ -100,7 +100,7 @@ def test_each_state_of_slurm_is_one_of_ours(state: str, stage: Stage, state_here
 
 
 def test_a_state_that_is_not_known_is_never_guessed() -> None:
-    with pytest.raises(Infrastructure, match="'BLESSED'"):
+    with pytest.raises(InfrastructureError, match="'BLESSED'"):
         read_status(Record("a", "BLESSED"), ended(0))
 
 
@@ -128,9 +128,9 @@ def test_memory_is_seen_in_the_state_or_in_slurms_log_and_never_from_the_code_al
 
 def test_the_last_words_are_those_of_who_knows_why() -> None:
     log = "slurmstepd: error: pyxis: no such image\nsrun: error: n1: task 0: Exited with 1\n\n"
-    assert last_line(log) == "slurmstepd: error: pyxis: no such image"
-    assert last_line("srun: error: alone\n") == "srun: error: alone"
-    assert last_line("") == ""
+    assert find_last_line(log) == "slurmstepd: error: pyxis: no such image"
+    assert find_last_line("srun: error: alone\n") == "srun: error: alone"
+    assert find_last_line("") == ""
 
 
 def test_a_job_that_slurm_ran_twice_is_not_believed() -> None:

@@ -10,26 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.canary.executors.interface import Job
-from compatgate.canary.executors.jobs import check_single_machine
-from compatgate.canary.executors.slurm.commands import command_error
+from compatgate.canary.executors.jobs import Job, check_single_machine
+from compatgate.canary.executors.slurm.commands import explain_command_error, job_name
 from compatgate.canary.executors.slurm.containers import (
     ContainerPlace,
     confine_config,
-    enroot_uri,
-    fetch_command,
+    make_enroot_uri,
+    make_fetch_command,
+    make_run_command,
     prepare_image,
-    run_command,
 )
 from compatgate.canary.executors.slurm.submission import (
     ScriptPlan,
-    batch_script,
-    job_name,
-    sbatch_arguments,
+    make_batch_script,
+    make_sbatch_arguments,
 )
 from compatgate.canary.hosts import Slurm
 from compatgate.canary.workload import ImageSpec, Limits, Workload
-from compatgate.errors import BadInput, Infrastructure
+from compatgate.errors import BadInput, InfrastructureError
 
 DIGEST = f"sha256:{'5a' * 32}"
 IMAGE = f"registry.example:5000/team/app@{DIGEST}"
@@ -41,7 +39,7 @@ JOB = Job("run_1", 1, "gemm-0", WORKLOAD, image=IMAGE)
 
 def test_a_job_asks_for_what_its_workload_needs_and_no_more() -> None:
     slurm = Slurm("/shared", partition="gpu", gres="gpu:a100", extra=("--reservation=canary",))
-    asked = sbatch_arguments(JOB, slurm, "/shared/run_1/1-gemm-0")
+    asked = make_sbatch_arguments(JOB, slurm, "/shared/run_1/1-gemm-0")
     for part in ("--gres=gpu:a100:2", "--mem=3072M", "--cpus-per-task=3", "--time=11",
                  "--no-requeue", "--partition=gpu", "--nodes=1"):  # fmt: skip
         assert part in asked
@@ -50,7 +48,7 @@ def test_a_job_asks_for_what_its_workload_needs_and_no_more() -> None:
 
 
 def test_time_to_fetch_an_image_is_added_to_slurms_limit() -> None:
-    assert "--time=41" in sbatch_arguments(
+    assert "--time=41" in make_sbatch_arguments(
         JOB, Slurm("/s", gres="gpu:a100", container="pyxis"), "/s/f"
     )
 
@@ -64,14 +62,14 @@ def test_a_run_whose_id_is_no_name_is_refused(run: str) -> None:
 @given(st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8")), min_size=1))
 def test_no_argument_becomes_shell(words: list[str]) -> None:
     program = ["printf", r"%s\0", *words]
-    script = batch_script(ScriptPlan("/nowhere", "mark", "/nowhere", program, 1))
+    script = make_batch_script(ScriptPlan("/nowhere", "mark", "/nowhere", program, 1))
     call = script.partition("(cd /nowhere && exec ")[2].rpartition(") >&3 2>&4")[0]
     done = subprocess.run(["bash", "-c", call], capture_output=True, check=True)
     assert done.stdout.decode().split("\0")[:-1] == words
 
 
 def test_a_script_hands_no_ticket_on_and_looks_before_it_leaps() -> None:
-    script = batch_script(ScriptPlan("/shared/it's", "mark", "/shared", ["true"], 1))
+    script = make_batch_script(ScriptPlan("/shared/it's", "mark", "/shared", ["true"], 1))
     assert "unset SLURM_JWT" in script
     assert "cd '/shared/it'\"'\"'s' || exit" in script
     assert subprocess.run(["bash", "-n"], input=script.encode(), check=True).returncode == 0
@@ -86,13 +84,13 @@ def test_a_script_hands_no_ticket_on_and_looks_before_it_leaps() -> None:
     ],
 )
 def test_images_are_named_as_enroot_wants_them(image: str, uri: str) -> None:
-    assert enroot_uri(image) == uri
+    assert make_enroot_uri(image) == uri
 
 
 def test_pyxis_fetches_before_time_counts_and_then_uses_the_same_container() -> None:
     slurm = Slurm("/shared", container="pyxis")
-    fetch = fetch_command(slurm, PLACE)
-    run = run_command(slurm, PLACE, ["./gemm"], 1)
+    fetch = make_fetch_command(slurm, PLACE)
+    run = make_run_command(slurm, PLACE, ["./gemm"], 1)
     assert fetch[0] == run[0] == "srun"
     assert (fetch[-1], run[-1]) == ("true", "./gemm")
     assert fetch[:-1] == run[:-1]
@@ -103,9 +101,9 @@ def test_pyxis_fetches_before_time_counts_and_then_uses_the_same_container() -> 
 
 def test_a_sites_command_is_spread_over_nodes_by_srun() -> None:
     slurm = Slurm("/shared", container="wrapper", wrapper=("tool", "{image}"))
-    assert run_command(slurm, PLACE, ["p"], 1) == ["tool", IMAGE, "p"]
-    assert run_command(slurm, PLACE, ["p"], 2)[0] == "srun"
-    assert fetch_command(slurm, PLACE) == []
+    assert make_run_command(slurm, PLACE, ["p"], 1) == ["tool", IMAGE, "p"]
+    assert make_run_command(slurm, PLACE, ["p"], 2)[0] == "srun"
+    assert make_fetch_command(slurm, PLACE) == []
 
 
 def test_a_bundle_keeps_what_brings_the_gpus_and_loses_the_rest() -> None:
@@ -136,17 +134,17 @@ def test_a_bundle_keeps_what_brings_the_gpus_and_loses_the_rest() -> None:
         ("sbatch: error: Batch job submission failed: Requested node configuration is not "
          "available", BadInput, "host"),
         ("sbatch: error: Batch job submission failed: Unable to contact slurm controller "
-         "(connect failure)", Infrastructure, "host"),
+         "(connect failure)", InfrastructureError, "host"),
         ("sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job "
-         "submit limit, user's size and/or time limits)", Infrastructure, "host"),
-        ("sbatch: error: Munge encode failed: Failed to connect", Infrastructure, "host"),
-        ("", Infrastructure, "host"),
+         "submit limit, user's size and/or time limits)", InfrastructureError, "host"),
+        ("sbatch: error: Munge encode failed: Failed to connect", InfrastructureError, "host"),
+        ("", InfrastructureError, "host"),
     ],
 )  # fmt: skip
 def test_only_what_is_known_to_be_wrong_is_not_tried_again(
     said: str, error: type[Exception], field: str
 ) -> None:
-    found = command_error("sbatch", said)
+    found = explain_command_error("sbatch", said)
     assert type(found) is error
     assert found.field == field
     assert "sbatch: error" not in found.problem

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
 from compatgate.canary.protocol import READERS, read_report
 from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
-from compatgate.canary.protocol.lines import LOST
+from compatgate.canary.protocol.jsonl import LOST_LINE
 from compatgate.canary.run import Report
 from compatgate.canary.workload import ImageSpec, Limits, Workload
 
@@ -69,7 +69,7 @@ def test_two_env_lines_are_a_problem(tool):
 
 @tools
 def test_lines_that_an_executor_lost_are_a_problem(tool):
-    assert _read(tool, _text(tool).encode() + LOST).problems
+    assert _read(tool, _text(tool).encode() + LOST_LINE).problems
 
 
 @tools

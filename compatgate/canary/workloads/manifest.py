@@ -1,0 +1,259 @@
+"""Read a workload's folder into a `Workload`, and ``suites.toml`` into `Suite` objects.
+
+The structs have the shape of the JSON Schemas of both files.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from compatgate.canary.judge.prepare import find_conversion
+from compatgate.canary.structured_files import make_file_error, read_toml
+from compatgate.canary.workload import Better, ImageSpec, Limits, MetricSpec, Suite, Workload
+from compatgate.canary.workloads.contents import compute_digest
+from compatgate.core.facts.nvidia import PeakKind, unit_of
+from compatgate.documents.quantities import DURATION_PATTERN as DURATION
+from compatgate.documents.quantities import SIZE_PATTERN as SIZE
+from compatgate.documents.quantities import parse_duration, parse_size
+from compatgate.documents.sources import DocumentProblem
+from compatgate.documents.specs import (
+    LINE_PATTERN,
+    NAME_PATTERN,
+    SLUG_PATTERN,
+    TEXT_PATTERN,
+    TOOL_PATTERN,
+    VARIABLE_PATTERN,
+)
+from compatgate.documents.text import RawDocument
+
+MANIFEST = "workload.toml"
+SUITES = "suites.toml"
+
+
+class LibraryWorkload(Struct, frozen=True):
+    """A workload, and whether it replaces one of the same name."""
+
+    workload: Workload
+    replaces: bool
+
+
+class LibrarySuite(Struct, frozen=True):
+    """A suite, its file, and whether it replaces another."""
+
+    suite: Suite
+    file: Path
+    replaces: bool
+
+
+def read_workload(folder: Path) -> Workload:
+    """Return the workload of a folder.
+
+    Raises:
+        NotFound: the folder has no ``workload.toml``.
+        ManyProblems: the file has mistakes; each names file, field and value.
+        BadInput: the folder contains links, or is too large.
+    """
+    return read_library_workload(folder).workload
+
+
+def read_library_workload(folder: Path) -> LibraryWorkload:
+    """Return the workload as `read_workload` does, with data for a library of several folders."""
+    path = folder / MANIFEST
+    written, raw = read_toml(path, "workload", WorkloadFile)
+    problems = list(_find_problems(written, raw))
+    if problems:
+        raise make_file_error(path, problems)
+    return LibraryWorkload(_make_workload(written, folder.resolve()), written.replaces)
+
+
+def read_suites(path: Path) -> list[LibrarySuite]:
+    """Return the suites of a file, in file order.
+
+    Raises:
+        NotFound: the file does not exist.
+        ManyProblems: the file has mistakes.
+    """
+    written, raw = read_toml(path, "suites", SuitesFile)
+    problems = [
+        raw.problem((name, "workloads"), f"{twice} is named twice", value=twice)
+        for name, table in written.items()
+        if (twice := _find_duplicate(table.workloads))
+    ]
+    if problems:
+        raise make_file_error(path, problems)
+    return [
+        LibrarySuite(Suite(name, table.description, table.workloads), path, table.replaces)
+        for name, table in written.items()
+    ]
+
+
+def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProblem]:
+    """Return the mistakes that a schema cannot express."""
+    found = []
+    image = written.image
+    if not (image.inside or image.context or image.reference):
+        hint = 'set inside = true, context = "." or reference = "name@sha256:..."'
+        found.append(raw.problem(("image",), "names no image", hint=hint))
+    if image.context and image.reference:
+        hint = "remove one of them"
+        found.append(raw.problem(("image",), "has both context and reference", hint=hint))
+    if image.context and _is_outside(image.context):
+        what = f"{image.context!r} is outside the workload's folder"
+        found.append(raw.problem(("image", "context"), what, value=image.context))
+    if image.tool and (image.inside or image.reference or not image.context):
+        what = "needs a context, and a workload that cannot run inside"
+        hint = 'set context = ".", without inside and reference'
+        found.append(raw.problem(("image", "tool"), what, value=image.tool, hint=hint))
+    if twice := _find_duplicate(written.seeds):
+        found.append(raw.problem(("seeds",), f"{twice} is named twice", value=twice))
+    if not (written.metrics or written.checks):
+        hint = "declare a metric or a check; without one a run can show nothing"
+        found.append(raw.problem((), "no metric and no check is declared", hint=hint))
+    return found + [
+        raw.problem(("metrics", name, "peak"), why, value=table.peak)
+        for name, table in written.metrics.items()
+        if (why := _find_peak_problem(table, written.gpus))
+    ]
+
+
+def _find_peak_problem(table: MetricTable, gpus: int) -> str:
+    """Return why a metric cannot be shown as a share of its peak; "" if it can."""
+    if table.peak is None:
+        return ""
+    if not gpus:
+        return "peaks are of GPUs, but the workload needs no GPU"
+    if find_conversion(unit := unit_of(table.peak), table.unit) is None:
+        return f"the {table.peak} peak is in {unit}, which does not convert into {table.unit}"
+    return "" if table.better == "higher" else "a metric with a peak must be higher-is-better"
+
+
+def _is_outside(path: str) -> bool:
+    return os.path.isabs(path) or os.path.normpath(path).split(os.sep)[0] == os.pardir
+
+
+def _find_duplicate(values: tuple[Any, ...]) -> str | None:
+    seen: set[Any] = set()
+    for value in values:
+        if value in seen:
+            return str(value)
+        seen.add(value)
+    return None
+
+
+def _make_workload(written: WorkloadFile, folder: Path) -> Workload:
+    return Workload(
+        name=written.name,
+        description=written.description,
+        command=written.command,
+        image=ImageSpec(**msgspec.structs.asdict(written.image)),
+        catches=written.catches,
+        gpus=written.gpus,
+        nodes=written.nodes,
+        timeout_s=int(parse_duration(written.timeout).total_seconds()),
+        seeds=written.seeds,
+        environment=written.environment,
+        limits=_make_limits(written.limits),
+        metrics={
+            name: MetricSpec(**msgspec.structs.asdict(table))
+            for name, table in written.metrics.items()
+        },
+        checks=written.checks,
+        adapter=written.adapter,
+        user=written.user,
+        folder=folder,
+        digest=compute_digest(folder),
+    )
+
+
+def _make_limits(table: LimitsTable) -> Limits:
+    return Limits(
+        memory=parse_size(table.memory),
+        shm=parse_size(table.shm),
+        tmp=parse_size(table.tmp),
+        pids=table.pids,
+        cpus=table.cpus,
+        output=parse_size(table.output),
+    )
+
+
+_Slug = Annotated[str, Meta(pattern=SLUG_PATTERN)]
+_Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
+_Line = Annotated[str, Meta(pattern=LINE_PATTERN)]
+_Duration = Annotated[str, Meta(pattern=DURATION)]
+_Size = Annotated[str, Meta(pattern=SIZE)]
+_Variable = Annotated[str, Meta(pattern=VARIABLE_PATTERN)]
+_Text = Annotated[str, Meta(pattern=TEXT_PATTERN, max_length=8192)]
+_Seed = Annotated[int, Meta(ge=0, le=4_294_967_295)]
+
+
+class _Spec(Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class ImageTable(_Spec, frozen=True):
+    """``[image]``."""
+
+    inside: bool = False
+    context: _Line | None = None
+    tool: Annotated[str, Meta(pattern=TOOL_PATTERN)] | None = None
+    reference: _Line | None = None
+    network: bool = False
+
+
+class LimitsTable(_Spec, frozen=True):
+    """``[limits]``."""
+
+    memory: _Size = "8GiB"
+    shm: _Size = "1GiB"
+    tmp: _Size = "1GiB"
+    pids: Annotated[int, Meta(ge=1, le=1_000_000)] = 1024
+    cpus: Annotated[float, Meta(gt=0, le=4096)] | None = None
+    output: _Size = "16MiB"
+
+
+class MetricTable(_Spec, frozen=True):
+    """``[metrics.NAME]``."""
+
+    unit: _Line
+    better: Better
+    tolerance: Annotated[float, Meta(gt=0, le=10)] = 0.05
+    repetitions: Annotated[int, Meta(ge=1, le=100_000)] = 30
+    description: _Text = ""
+    peak: PeakKind | None = None
+
+
+class WorkloadFile(_Spec, frozen=True):
+    """Content of a ``workload.toml``."""
+
+    name: _Slug
+    description: _Line
+    command: Annotated[tuple[_Line, ...], Meta(min_length=1, max_length=256)]
+    image: ImageTable
+    catches: Annotated[tuple[_Line, ...], Meta(max_length=64)] = ()
+    gpus: Annotated[int, Meta(ge=0, le=64)] = 0
+    nodes: Annotated[int, Meta(ge=1, le=1024)] = 1
+    timeout: _Duration = "10m"
+    seeds: Annotated[tuple[_Seed, ...], Meta(min_length=1, max_length=32)] = (0,)
+    adapter: _Slug = "jsonl"
+    user: Literal["nobody", "image"] = "nobody"
+    replaces: bool = False
+    environment: dict[_Variable, _Text] = {}
+    limits: LimitsTable = LimitsTable()
+    metrics: Annotated[dict[_Name, MetricTable], Meta(max_length=256)] = {}
+    checks: Annotated[dict[_Name, _Line], Meta(max_length=256)] = {}
+
+
+class SuiteTable(_Spec, frozen=True):
+    """``[NAME]`` of a ``suites.toml``."""
+
+    description: _Line
+    workloads: Annotated[tuple[_Slug, ...], Meta(min_length=1, max_length=256)]
+    replaces: bool = False
+
+
+SuitesFile = dict[_Slug, SuiteTable]

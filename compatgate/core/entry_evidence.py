@@ -1,0 +1,398 @@
+"""Represent entries of the matrix by stacks, and judge entries by canary evidence.
+
+Each constraint of an entry becomes a version: on a pool an entry is represented by the stack
+that a canary run measured there, and by the newest and the oldest versions that it allows.
+Evidence makes a candidate waiting, ready or failed, and can contradict a blessed entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.components import is_framework, sort_components
+from compatgate.core.facts import Facts
+from compatgate.core.facts.frameworks import Build, Pin, Release
+from compatgate.core.matrix import ANY_TARGET, Constraint, Entry, Evidence, Matrix
+from compatgate.core.request import Pool, Target
+from compatgate.core.stack import Stack, stack_of
+from compatgate.core.stack_facts import find_build, find_release
+from compatgate.core.versions import Version, format_parts, parse_version, same_release
+from compatgate.errors import BadInput
+
+End = Literal["newest", "oldest"]
+ENDS: tuple[End, ...] = ("newest", "oldest")
+
+
+class EntryStacks(Struct, frozen=True):
+    """The stacks that represent an entry.
+
+    Attributes:
+        stacks: the newest that it allows, then the oldest where that differs; empty where
+            ``open`` says why there is none.
+        open: what the entry leaves open, in words.
+    """
+
+    stacks: tuple[Stack, ...] = ()
+    open: tuple[str, ...] = ()
+
+
+def represent(entry: Entry, facts: Facts) -> EntryStacks:
+    """Return the stacks that represent an entry.
+
+    A framework is the newest (oldest) known release that its constraint allows, CUDA the newest
+    (oldest) that has a build of it, libraries what that build pins; where the constraint allows
+    none of these, the newest (oldest) known version that it allows.
+
+    Args:
+        entry: an entry of the matrix; its constraint on the driver is left out.
+        facts: the catalog with the known versions.
+    """
+    names = [name for name in sort_components(entry.components) if name != "driver"]
+    if not names:
+        return EntryStacks(open=("it names no component of a stack, so what runs is not known",))
+    chosen = [_Choice(entry, facts, end) for end in ENDS]
+    if missing := [
+        f"no known version of {name} meets {entry.components[name]}"
+        for name in names
+        if name not in chosen[0].versions
+    ]:
+        return EntryStacks(open=tuple(missing))
+    stacks = [stack_of(choice.versions) for choice in chosen]
+    return EntryStacks(tuple(stacks[:1] if stacks[0] == stacks[1] else stacks))
+
+
+class _Choice:
+    """Versions at one end of what an entry allows."""
+
+    def __init__(self, entry: Entry, facts: Facts, end: End) -> None:
+        self._facts = facts
+        self._end = end
+        self._constraints = entry.components
+        self.versions: dict[str, Version] = {}
+        frameworks = [name for name in entry.components if is_framework(name)]
+        for name in frameworks:
+            self._take(name, self._outermost(name, known_versions(facts, name)))
+        self._follow_releases(frameworks)
+        self._take("cuda", self._cuda())
+        pins = {pin.component: pin for build in self._builds() for pin in build.pins.values()}
+        for name in entry.components:
+            if name not in self.versions and name != "driver":
+                version = self._pinned(name, pins) or self._outermost(
+                    name, known_versions(facts, name)
+                )
+                self._take(name, version)
+
+    def _take(self, name: str, version: Version | None) -> None:
+        if version is not None:
+            self.versions[name] = version
+
+    def _follow_releases(self, frameworks: Iterable[str]) -> None:
+        """Use the version of a framework that another framework pins (vLLM: torch)."""
+        for _, release in self._releases():
+            for pin in release.pins.values():
+                if pin.component in frameworks:
+                    pins = {pin.component: pin}
+                    self._take(pin.component, self._pinned(pin.component, pins))
+
+    def _cuda(self) -> Version | None:
+        """Return a CUDA for which each framework has a build, where there is one."""
+        constraint = self._constraints.get("cuda")
+        if constraint is None:
+            made_for = {build.cuda for _, r in self._releases() for build in r.builds if build.cuda}
+            known = [parse_version("cuda", format_parts(pair)) for pair in made_for]
+        else:
+            known = [v for v in known_versions(self._facts, "cuda") if constraint.allows(v)]
+        fitting = [v for v in known if self._all_built_for(v)]
+        if fitting or known:
+            return self._end_of(fitting or known)
+        return _version_of_constraint("cuda", constraint) if constraint else None
+
+    def _all_built_for(self, cuda: Version) -> bool:
+        return all(find_build(r, version, cuda) for version, r in self._releases())
+
+    def _releases(self) -> Iterator[tuple[Version, Release]]:
+        for name, version in list(self.versions.items()):
+            table = self._facts.framework(name)
+            release = find_release(table, version) if table else None
+            if release:
+                yield version, release
+
+    def _builds(self) -> Iterator[Build]:
+        cuda = self.versions.get("cuda")
+        for version, release in self._releases():
+            if build := find_build(release, version, cuda):
+                yield build
+
+    def _pinned(self, name: str, pins: dict[str, Pin]) -> Version | None:
+        pin, constraint = pins.get(name), self._constraints[name]
+        if pin is None or pin.floor is None or pin.optional or not constraint.allows(pin.floor):
+            return None
+        return parse_version(name, format_parts(pin.floor.at(3)))
+
+    def _outermost(self, name: str, known: Iterable[Version]) -> Version | None:
+        constraint = self._constraints[name]
+        allowed = [version for version in known if constraint.allows(version)]
+        return self._end_of(allowed) if allowed else _version_of_constraint(name, constraint)
+
+    def _end_of(self, versions: list[Version]) -> Version:
+        return max(versions) if self._end == "newest" else min(versions)
+
+
+def _version_of_constraint(name: str, constraint: Constraint) -> Version | None:
+    """Return a version that the constraint names; rules report it where facts do not know it."""
+    for clause in constraint.clauses:
+        if clause.operator in (">=", "==", "~=", "<=", "==*"):
+            try:
+                version = parse_version(name, clause.version.text.removesuffix(".*"))
+            except BadInput:  # a major alone is no version
+                continue
+            if constraint.allows(version):
+                return version
+    return None
+
+
+def known_versions(facts: Facts, name: str) -> Iterable[Version]:
+    """Return every version of a component that the facts know; empty for other components."""
+    if name == "cuda":
+        return [toolkit.version for toolkit in facts.cuda_driver.toolkits]
+    if name == "cudnn":
+        return [release.version for release in facts.cudnn.releases]
+    if name == "nccl":
+        return [release.version for release in facts.nccl.releases]
+    table = facts.framework(name)
+    return [release.version for release in table.releases] if table else []
+
+
+_MAX_RUNS = 256
+"""Runs of a SKU, newest first; older runs represent an entry no better."""
+
+
+class StackSamples:
+    """Chooses the stacks that represent entries.
+
+    Args:
+        facts: the catalog with the known versions.
+        matrix: gives the evidence of measured stacks.
+    """
+
+    def __init__(self, facts: Facts, matrix: Matrix) -> None:
+        self._facts = facts
+        self._runs: dict[str, list[Evidence]] = {}
+        for run in matrix.evidence:
+            if run.outcome == "passed":
+                self._runs.setdefault(run.sku, []).append(run)
+        for sku, runs in self._runs.items():
+            runs.sort(key=lambda run: run.finished, reverse=True)
+            self._runs[sku] = runs[:_MAX_RUNS]
+
+    def of(self, entry: Entry, pools: Sequence[Pool]) -> tuple[list[list[Stack]], tuple[str, ...]]:
+        """Return the stacks of an entry on each of some pools, and what it leaves open.
+
+        The first stack of a pool is the one that its newest passed canary run measured, if the
+        entry allows it; then follow the newest and the oldest stack that the entry allows.
+        """
+        represented = represent(entry, self._facts)
+        found = [[*self._measured(entry, pool), *represented.stacks] for pool in pools]
+        return found, represented.open
+
+    def _measured(self, entry: Entry, pool: Pool) -> Sequence[Stack]:
+        for run in self._runs.get(pool.gpu.sku, ()) if pool.gpu else ():
+            stack = Stack({name: v for name, v in run.components.items() if name != "driver"})
+            if stack.components and entry.matches(stack, replace(pool, driver=run.driver)):
+                return (stack,)
+        return ()
+
+
+State = Literal["waiting", "failed", "ready"]
+
+
+class NeededRun(Struct, frozen=True):
+    """A run that a candidate lacks, or that failed.
+
+    Attributes:
+        failed: id of the run that failed; None: none has passed yet, or not recently.
+    """
+
+    target: str
+    sku: str
+    driver: str
+    suite: str
+    failed: str | None = None
+
+
+class CandidateProgress(Struct, frozen=True):
+    """The progress of a candidate.
+
+    Attributes:
+        state: ``ready`` when every suite has passed wherever the entry would hold.
+        automatic: every target's policy lets the gate bless it.
+        runs: ids of the runs that have passed.
+        needs: runs that are missing, or failed.
+    """
+
+    state: State
+    automatic: bool
+    runs: tuple[str, ...] = ()
+    needs: tuple[NeededRun, ...] = ()
+
+
+class Contradiction(Struct, frozen=True):
+    """The effect of a failed run on an entry that it measured.
+
+    Attributes:
+        targets: targets on which the entry holds and whose policy counts the run.
+        revoke: the policy of one of these targets revokes the entry.
+    """
+
+    targets: tuple[str, ...]
+    revoke: bool
+
+
+RunIndex = Mapping[tuple[str, str], Sequence[Evidence]]
+"""Judged runs by suite and SKU."""
+
+
+def index_runs(evidence: Iterable[Evidence]) -> RunIndex:
+    """Index judged runs by suite and SKU, once for many entries."""
+    found: dict[tuple[str, str], list[Evidence]] = {}
+    for run in evidence:
+        found.setdefault((run.suite, run.sku), []).append(run)
+    return found
+
+
+def find_places(entry: Entry, targets: Iterable[Target]) -> list[tuple[Target, Pool]]:
+    """Return where an entry would hold: its targets' pools with the GPU and driver it is for."""
+    return [
+        (target, pool)
+        for target in targets
+        if target.name in entry.targets or ANY_TARGET in entry.targets
+        for pool in target.pools
+        if pool.gpu is not None and pool.driver is not None and _allows_pool(entry, pool)
+    ]
+
+
+def _allows_pool(entry: Entry, pool: Pool) -> bool:
+    """Return whether the entry allows the pool's GPU and driver."""
+    assert pool.driver is not None  # noqa: S101 - the caller checked
+    if not entry.is_for(pool):
+        return False
+    driver = entry.components.get("driver")
+    return driver is None or driver.allows(pool.driver)
+
+
+def is_run_of_entry(run: Evidence, entry: Entry, pool: Pool) -> bool:
+    """Return whether a run measured what an entry constrains, on a pool's SKU and driver."""
+    return (
+        pool.gpu is not None
+        and run.sku == pool.gpu.sku
+        and run.driver == pool.driver
+        and entry.matches(Stack(run.components), pool)
+    )
+
+
+def judge_candidate(
+    entry: Entry, targets: Iterable[Target], evidence: RunIndex, now: float
+) -> CandidateProgress:
+    """Return the progress of a candidate.
+
+    Each suite of each target's policy, soak included, must have passed recently on each SKU and
+    driver where the entry would hold, all with the same measured components. A failure of any
+    stack that the entry allows blocks it.
+
+    Args:
+        entry: the candidate.
+        targets: all targets, or at least the entry's.
+        evidence: judged runs.
+        now: seconds since the epoch.
+    """
+    found = find_places(entry, targets)
+    runs: dict[str, None] = {}
+    needs: list[NeededRun] = []
+    for target, pool in found:
+        passed, lacking = _judge_place(entry, target, pool, evidence, now)
+        runs.update(dict.fromkeys(passed))
+        needs += lacking
+    state: State = "ready" if found and not needs else "waiting"
+    if any(need.failed for need in needs):
+        state = "failed"
+    automatic = bool(found) and all(t.policy.canary.promote == "automatic" for t, _ in found)
+    return CandidateProgress(state, automatic, tuple(runs), tuple(needs))
+
+
+def _judge_place(
+    entry: Entry, target: Target, pool: Pool, evidence: RunIndex, now: float
+) -> tuple[list[str], list[NeededRun]]:
+    """Return the ids of the runs that passed on one pool, and the runs that it lacks."""
+    policy = target.policy.canary
+    assert pool.gpu is not None  # noqa: S101 - of a place
+    suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))
+    runs = (run for suite in suites for run in evidence.get((suite, pool.gpu.sku), ()))
+    stacks: dict[tuple[str, ...], dict[str, Evidence]] = {}
+    for run in runs:
+        if run.counts_for(policy) and is_run_of_entry(run, entry, pool):
+            measured = tuple(
+                run.components[name].text for name in entry.components if name != "driver"
+            )
+            latest = stacks.setdefault(measured, {})
+            if run.suite not in latest or run.finished >= latest[run.suite].finished:
+                latest[run.suite] = run
+    where = (target.name, pool.gpu.sku, pool.driver.text if pool.driver else "")
+    failed = [
+        NeededRun(*where, suite, run.id)
+        for latest in stacks.values()
+        for suite, run in latest.items()
+        if run.outcome == "failed"
+    ]
+    if failed:
+        return [], failed
+    oldest = now - policy.max_age_s
+    passed = [
+        {suite: run.id for suite, run in latest.items() if run.finished >= oldest}
+        for latest in stacks.values()
+    ]
+    best = max(passed, key=len, default={})
+    return list(best.values()), [NeededRun(*where, suite) for suite in suites if suite not in best]
+
+
+def find_contradiction(
+    run: Evidence, entry: Entry, targets: Iterable[Target]
+) -> Contradiction | None:
+    """Return the effect of a failed run on an entry; None if the run did not measure it."""
+    affected = {
+        target.name: target.policy.canary
+        for target, pool in find_places(entry, targets)
+        if run.counts_for(target.policy.canary) and is_run_of_entry(run, entry, pool)
+    }
+    if run.outcome != "failed" or not affected:
+        return None
+    revoke = any(
+        policy.on_failure == "revoke" and run.suite in (*policy.suites, *policy.soak)
+        for policy in affected.values()
+    )
+    return Contradiction(tuple(affected), revoke)
+
+
+def disproves(passed: Evidence, failed: Evidence, drivers: Iterable[Version]) -> bool:
+    """Return whether a passed run disproves a failed one.
+
+    It must have run the same suite with the same components on the same SKU, and on the same
+    driver, unless no pool has that driver any more.
+
+    Args:
+        passed: the later run.
+        failed: the earlier run.
+        drivers: current drivers of the pools of this SKU.
+    """
+    return (
+        (passed.suite, passed.sku) == (failed.suite, failed.sku)
+        and (passed.driver == failed.driver or failed.driver not in set(drivers))
+        and all(
+            (measured := passed.components.get(name)) is not None
+            and same_release(name, measured, version)
+            for name, version in failed.components.items()
+        )
+    )

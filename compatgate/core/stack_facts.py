@@ -1,0 +1,425 @@
+"""Look up the facts about a stack: its CUDA and the driver, and its frameworks' builds.
+
+Drivers relate to CUDA by branch, by the CUDA that they report and by the lowest driver that a
+CUDA needs. The ``cuda-compat`` package of a stack (forward compatibility) raises the user-mode
+driver where system, GPU and driver branch allow it. A framework's version label names its
+build, or else the build that accepts the stack's CUDA counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct, structs
+from msgspec.structs import replace
+
+from compatgate.core.facts import Facts
+from compatgate.core.facts.frameworks import Build, Framework, Release
+from compatgate.core.facts.nvidia import Branch, CompatPackage, ForwardCompat, Pair, Source, Toolkit
+from compatgate.core.matrix import parse_constraint
+from compatgate.core.request import DriverOs, Pool
+from compatgate.core.stack import Stack
+from compatgate.core.versions import (
+    Version,
+    format_parts,
+    gpus_of_label,
+    make_version,
+    parse_version,
+)
+
+
+def branch_of(driver: Version, os: DriverOs, facts: Facts) -> Branch | None:
+    """Return the branch of a Linux driver; None for an unknown branch, and on Windows."""
+    return facts.driver_branches.branches.get(driver.major) if os == "linux" else None
+
+
+def reported_cuda(driver: Version, os: DriverOs, facts: Facts) -> Pair | None:
+    """Return the CUDA version that a driver reports, or the highest known to work on it."""
+    if os == "linux":
+        return facts.highest_cuda(driver.major)
+
+    def reaches(minimum: Mapping[str, Version]) -> bool:
+        return os in minimum and minimum[os] <= driver
+
+    table = facts.cuda_driver
+    known = [
+        *(t.version.major_minor for t in table.toolkits if reaches(t.driver)),
+        *((c.major, 0) for c in table.minor_compat.values() if reaches(c.minimum)),
+    ]
+    return max(known, default=None)
+
+
+def is_published(driver: Version, os: DriverOs, facts: Facts) -> bool:
+    """Return whether `reported_cuda` is published for a driver, and not only a lower bound."""
+    if os == "linux":
+        branch = branch_of(driver, os, facts)
+        return branch is not None and branch.cuda is not None
+    return driver <= max(t.driver[os] for t in facts.cuda_driver.toolkits if os in t.driver)
+
+
+def find_toolkit(cuda: Version, facts: Facts) -> Toolkit | None:
+    """Return the row of a toolkit, the first of its series where no update is stated.
+
+    None for a release that the facts do not know.
+    """
+    series = facts.toolkits_of.get(cuda.major_minor, ())
+    if len(cuda.parts) < 3 or not series:
+        return series[0] if series else None
+    text = format_parts(cuda.at(3))
+    wanted = facts.cuda_driver.same_row.get(text, text)
+    if all(len(t.version.parts) < 3 for t in series):
+        return series[0]  # before CUDA 11 the table has one row a series
+    return next((t for t in series if format_parts(t.version.at(3)) == wanted), None)
+
+
+def find_floor(
+    cuda: Version, toolkit: Toolkit | None, pool: Pool, facts: Facts
+) -> tuple[Version, Source] | None:
+    """Return the lowest driver that runs a CUDA on a pool without forward compatibility.
+
+    Args:
+        cuda: the stack's CUDA.
+        toolkit: the row of that CUDA.
+        pool: gives system and processor; its driver is not read.
+        facts: the tables.
+
+    Returns:
+        The driver, and the source; None where no minimum is published.
+    """
+    os = pool.driver_os
+    compat = facts.cuda_driver.minor_compat.get(cuda.major)
+    if compat is None:
+        own = toolkit.driver.get(os) if toolkit else None
+        return (own, toolkit.source) if own and toolkit else None
+    special = compat.exceptions.get(format_parts(cuda.major_minor), {})
+    arm = f"{os}-aarch64" if pool.cpu == "aarch64" else os
+    minimum = special.get(arm) or special.get(os) or compat.minimum.get(os)
+    return (minimum, compat.source) if minimum else None
+
+
+class ForwardCompatUse(Struct, frozen=True):
+    """Tells whether the stack's forward-compatibility package is usable on the pool.
+
+    Attributes:
+        usable: None when that cannot be known.
+        reason: why not, or what is not known; empty when usable.
+        aside: an unusable package is not loaded here, and does no harm.
+    """
+
+    usable: bool | None
+    reason: str = ""
+    need: str = ""
+    source: Source | None = None
+    package: CompatPackage | None = None
+    aside: bool = False
+
+    @property
+    def brings(self) -> CompatPackage | None:
+        """Return the package if it is usable, else None."""
+        return self.package if self.usable else None
+
+
+def driver_of(package: CompatPackage) -> Version:
+    """Return a package's user-mode driver; the newest of its branch where only that is known."""
+    branch = package.driver_branch
+    return package.driver or make_version(f"{branch}.x", (branch, 9999))
+
+
+def check_forward_compat(stack: Stack, pool: Pool, table: ForwardCompat) -> ForwardCompatUse:
+    """Return whether the stack's forward-compatibility package is usable on a pool, and why not."""
+    assert stack.cuda_compat is not None  # noqa: S101 - the caller checked
+    series = format_parts(stack.cuda_compat.major_minor)
+    package = table.packages.get(series)
+    if package is None:
+        known = ", ".join(table.packages)
+        return ForwardCompatUse(
+            None, f"no cuda-compat package for CUDA {series} is known", f"one of {known}"
+        )
+    verdict = (
+        _check_container_runtime(stack, pool, package)
+        or _check_system(pool, table, package)
+        or _check_hardware(pool, table, package)
+        or _check_host(pool, package)
+    )
+    if verdict is None:
+        return ForwardCompatUse(True, source=package.source, package=package)
+    return replace(verdict, aside=verdict.aside or stack.compat_use == "tried")
+
+
+def _check_container_runtime(
+    stack: Stack, pool: Pool, package: CompatPackage
+) -> ForwardCompatUse | None:
+    """Check whether the container runtime loads the package.
+
+    It compares branches alone: 580.95 does not replace 580.65.
+
+    Source: NVIDIA/nvidia-container-toolkit ``cmd/nvidia-cdi-hook/cudacompat/cudacompat.go``.
+    """
+    driver = pool.driver
+    if stack.compat_use != "newer" or driver is None or driver.major < package.driver_branch:
+        return None
+    why = (
+        f"the container runtime leaves it aside: host driver {driver} is not of an older branch "
+        f"than the package's {package.driver_branch}"
+    )
+    return ForwardCompatUse(False, why, "", package.source, package, aside=True)
+
+
+def _check_system(
+    pool: Pool, table: ForwardCompat, package: CompatPackage
+) -> ForwardCompatUse | None:
+    if pool.os != "linux":
+        why = "forward compatibility exists on Linux only"
+        return ForwardCompatUse(False, why, "os=linux", table.hardware, package)
+    return None
+
+
+def _check_hardware(
+    pool: Pool, table: ForwardCompat, package: CompatPackage
+) -> ForwardCompatUse | None:
+    gpu = pool.gpu
+    need = f"a {' or '.join(table.segments)} GPU"
+    if gpu is None or gpu.segment is None:
+        why = "forward compatibility depends on the product, which is not known"
+        return ForwardCompatUse(None, why, need, table.hardware, package)
+    if gpu.segment in (*table.segments, *table.conditional_segments):
+        return None
+    why = (
+        f"{gpu.sku} is a {gpu.segment} product, its brand is not on the package's list: "
+        "the program stops with error 804"
+    )
+    return ForwardCompatUse(False, why, need, table.hardware, package)
+
+
+def _check_host(pool: Pool, package: CompatPackage) -> ForwardCompatUse | None:
+    driver = pool.driver
+    if driver is None:
+        return ForwardCompatUse(None, "the host driver is not known", "", package.source, package)
+    branches = ", ".join(map(str, package.branches))
+    need = f"a host driver of branch {branches}"
+    newer = driver >= package.driver if package.driver else driver.major >= package.driver_branch
+    if newer:
+        own = package.driver or f"{package.driver_branch}"
+        why = f"host driver {driver} is not older than the package's own ({own})"
+        return ForwardCompatUse(False, why, need, package.source, package)
+    if driver.major in package.disputed:
+        why = f"sources disagree on whether it works on branch {driver.major}"
+        return ForwardCompatUse(None, why, need, package.disputed[driver.major], package)
+    if driver.major not in package.branches:
+        why = f"host driver branch {driver.major} is not on its list"
+        return ForwardCompatUse(False, why, need, package.source, package)
+    minimum = package.minimums.get(driver.major)
+    if minimum and driver < minimum:
+        why = f"on branch {driver.major} it needs {minimum}"
+        return ForwardCompatUse(False, why, f">={minimum}", package.source, package)
+    return None
+
+
+CONDA = "conda"
+"""Begins the label of builds that conda's channels made: ``torch=2.5.1+conda.cu126``."""
+_CHANNELS = {"forge": "conda-forge"}
+"""Channels that a label names after ``conda``: ``torch=2.5.1+conda.forge.cu126``."""
+
+
+class FrameworkMatch(Struct, frozen=True):
+    """A framework of a stack, with its release and build in the facts.
+
+    Attributes:
+        release: None when the facts do not know this release.
+        build: None when no build is for the stack's CUDA, or the CUDA is not stated.
+        published: False for a private build (NGC's ``2.6.0a0+...nv25.01``, conda's, a CPU build):
+            facts about the published wheels do not hold for it. It has no ``release``, and a
+            ``build`` only where the recipe of a conda channel is known.
+        without_cuda: a build without CUDA (``+cpu``, ``+rocm6.2``).
+    """
+
+    name: str
+    version: Version
+    table: Framework
+    release: Release | None
+    build: Build | None
+    published: bool = True
+    without_cuda: bool = False
+
+    @property
+    def title(self) -> str:
+        """Return name and version, for messages."""
+        return f"{self.name} {self.version}"
+
+    @property
+    def conda(self) -> bool:
+        """Return whether a channel of conda built it."""
+        return is_conda(self.version)
+
+    @property
+    def other_gpus(self) -> str:
+        """Return the vendor that the version's label names; empty for NVIDIA."""
+        return gpus_of_label(self.version.local)
+
+    @property
+    def newest(self) -> Version:
+        """Return the newest release that the facts know."""
+        return self.table.releases[-1].version
+
+
+def find_framework(
+    name: str, version: Version, cuda: Version | None, table: Framework
+) -> FrameworkMatch:
+    """Find a framework's release, and its build for the stack's CUDA.
+
+    The version's own label (``+cu121``) names the build; without one it is the build that accepts
+    the stack's CUDA.
+    """
+    without_cuda = version.local.startswith(("cpu", "rocm", "xpu"))
+    if is_conda(version):
+        return FrameworkMatch(name, version, table, None, _conda_build(table, version), False)
+    own_build = bool(version.local) and version.cuda is None
+    prerelease = version.key[1] == 0
+    if without_cuda or own_build or prerelease:
+        return FrameworkMatch(name, version, table, None, None, False, without_cuda)
+    release = find_release(table, version)
+    build = find_build(release, version, cuda) if release else None
+    return FrameworkMatch(name, version, table, release, build)
+
+
+def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:
+    """Assume that frameworks without a build label are the package index's own wheels, and say so.
+
+    A version alone is what ``pip install`` gives: the index has one wheel of it for a platform.
+    Nothing is assumed where the stack states its CUDA or leaves it open, where a framework's label
+    says it, for a wheel that has no CUDA on any of the pools, or where the code for CUDA is in a
+    plugin (JAX) that the stack does not have. A stack without a framework has the CUDA of its
+    toolkit libraries.
+
+    Returns:
+        The stack with the newest CUDA of those wheels, and a sentence for each in ``assumed``; the
+        same stack where nothing is assumed.
+    """
+    if "cuda" in stack.components or any(text.startswith("cuda: ") for text in stack.open):
+        return stack
+    found: list[tuple[Pair, str]] = []
+    for name, version in stack.versions.items():
+        if name not in facts.frameworks or version.local:
+            continue
+        if cuda := _default_cuda(name, version, facts, pools, stack):
+            what = f"{name} {version} is taken to be the package index's wheel, built for CUDA"
+            found.append((cuda, f"{what} {format_parts(cuda)}"))
+    if not found and facts.frameworks.isdisjoint(stack.versions):
+        found = list(_toolkits_of(stack, facts))[:1]
+    if not found:
+        return stack
+    newest = parse_version("cuda", format_parts(max(pair for pair, _ in found)))
+    said = tuple(sentence for _, sentence in found)
+    return structs.replace(stack, components={"cuda": newest, **stack.components}, assumed=said)
+
+
+def _toolkits_of(stack: Stack, facts: Facts) -> Iterator[tuple[Pair, str]]:
+    """Yield the CUDA of each toolkit library, with the sentence that says so, newest first."""
+    of = {
+        (toolkits[-1], name, version)
+        for name, version in stack.versions.items()
+        if (toolkits := facts.cuda_components.toolkits(name, version.public))
+    }
+    for pair, name, version in sorted(of, key=lambda one: (one[0], one[1]), reverse=True):
+        yield pair, f"CUDA is taken to be {format_parts(pair)}, the toolkit of {name} {version}"
+
+
+def _default_cuda(
+    name: str, version: Version, facts: Facts, pools: Sequence[Pool], stack: Stack
+) -> Pair | None:
+    """Return the CUDA of a release's index wheel; vLLM has the CUDA of the torch that it pins."""
+    table = facts.framework(name)
+    release = find_release(table, version) if table else None
+    if table is None or release is None:
+        return None
+    if has_plugins(release) and _find_plugin_build(release, stack) is None:
+        return None
+    if pools and all(is_index_wheel_cpu_only(table, release, pool) for pool in pools):
+        return None
+    build = _find_plugin_build(release, stack) or default_build(release)
+    if build is None or build.cuda:
+        return build.cuda if build else None
+    pin = release.pins.get("torch")
+    return _default_cuda("torch", pin.floor, facts, pools, stack) if pin and pin.floor else None
+
+
+def has_plugins(release: Release) -> bool:
+    """Tell whether the code for CUDA is in other packages than the release's own (JAX)."""
+    return any(build.plugins for build in release.builds)
+
+
+def _find_plugin_build(release: Release, stack: Stack) -> Build | None:
+    """Return the build whose plugin the stack has."""
+    there = stack.packages.keys()
+    return next((b for b in release.builds if not there.isdisjoint(b.plugins)), None)
+
+
+def default_build(release: Release) -> Build | None:
+    """Return the build that a plain install gives on Linux x86_64."""
+    return next((build for build in release.builds if build.default), None)
+
+
+def is_index_wheel_cpu_only(table: Framework, release: Release, pool: Pool) -> bool:
+    """Tell whether the package index's wheel of a release has no CUDA on a pool's platform."""
+    if pool.os == "windows":
+        return "windows" in table.cpu_only_os
+    return pool.cpu in release.cpu_only
+
+
+def is_conda(version: Version) -> bool:
+    """Return whether a version is that of a build by one of conda's channels."""
+    return _label_parts(version)[0] == CONDA
+
+
+def conda_channel(version: Version) -> str:
+    """Return the channel that the label of conda's build names, empty where it names none."""
+    return _CHANNELS.get(_label_parts(version)[1], "") if is_conda(version) else ""
+
+
+def conda_label(channel: str) -> str:
+    """Return the first part of the label of a channel's builds: ``conda.forge``, or ``conda``."""
+    word = next((word for word, name in _CHANNELS.items() if name == channel), "")
+    return f"{CONDA}.{word}" if word else CONDA
+
+
+def _label_parts(version: Version) -> list[str]:
+    """Return a label's parts, two at least; ``conda-forge`` is the same as ``conda.forge``."""
+    return [*re.split(r"[.\-_]", version.local), ""]
+
+
+def _conda_build(table: Framework, version: Version) -> Build | None:
+    """Return the build of the channel and CUDA that a label names, where its recipe is known."""
+    release, channel = find_release(table, version), conda_channel(version)
+    builds = release.conda if release and channel else ()
+    return next((b for b in builds if b.channel == channel and b.cuda == version.cuda), None)
+
+
+def find_release(table: Framework, version: Version) -> Release | None:
+    """Return the release of this version; a fourth part is a build of the same release."""
+    exact = table.by_version.get(version)
+    if exact or len(version.parts) < 4:
+        return exact
+    return next((r for r in table.releases if r.version.at(3) == version.at(3)), None)
+
+
+def find_build(release: Release, version: Version, cuda: Version | None) -> Build | None:
+    """Find the build that the version names, or that accepts the stack's CUDA; listed first."""
+    builds = release.preferred
+    if version.cuda:
+        return next((b for b in builds if _is_built_for(b, version.cuda)), None)
+    if cuda is None:
+        return None
+    exact = next((b for b in builds if b.cuda == cuda.major_minor), None)
+    return exact or next((b for b in builds if accepts(b, cuda)), None)
+
+
+def _is_built_for(build: Build, cuda: tuple[int, ...]) -> bool:
+    if len(cuda) == 1 or build.cuda is None:
+        return build.cuda_major == cuda[0]
+    return build.cuda == cuda
+
+
+def accepts(build: Build, cuda: Version) -> bool:
+    """Return whether a build accepts the stack's CUDA."""
+    return parse_constraint("cuda", build.accepts).allows(cuda)

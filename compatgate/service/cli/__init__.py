@@ -1,1 +1,0 @@
-"""Reach the gate that a command asks, on a server or in the local database."""

@@ -1,0 +1,335 @@
+"""Decide a question on a snapshot, and make the record of the decision; no database, no log.
+
+A question is JSON. Its bytes are the key of its cached answer, which is valid as long as the
+snapshot and the answer itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.evaluate import assess, evaluate, seal
+from compatgate.core.matrix import matches_image
+from compatgate.core.request import Policy, Request, Target, change_pool, parse_request
+from compatgate.core.rule import Basis, Verdict
+from compatgate.documents.sources import suggest_name
+from compatgate.errors import BadInput, NotFound
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
+
+_encode_sorted = msgspec.json.Encoder(order="deterministic").encode
+
+
+def encode_question(body: Mapping[str, Any]) -> bytes:
+    """Return a parsed body as a question.
+
+    Raises:
+        BadInput: the body holds a value that JSON cannot.
+    """
+    try:
+        return _encode_sorted(body)
+    except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
+        raise BadInput(f"the request is not JSON: {error}") from None
+
+
+def decode_question(question: bytes) -> Any:
+    """Return the body of a question.
+
+    Raises:
+        BadInput: the question is not JSON, or an object has a key twice; names the key.
+    """
+    try:
+        return decode_strict(question)
+    except DuplicateKeyError as error:
+        raise BadInput(str(error), field=error.key, hint="state it once") from None
+    except DECODE_ERRORS as error:
+        raise BadInput(f"the request is not JSON: {error}") from None
+
+
+class CompletedQuestion(NamedTuple):
+    """A question, completed from its image where possible.
+
+    Attributes:
+        body: of the question.
+        read: the gate read an image for it.
+        alone: the stack comes from the image alone; the client stated nothing more.
+    """
+
+    body: Any
+    read: bool = False
+    alone: bool = False
+
+
+CACHE_SIZE = 4096
+_LARGEST_QUESTION = 64 * 1024
+_HOUR = 3600.0
+T = TypeVar("T")
+
+
+class SnapshotCache(Generic[T]):
+    """Values by question, for one snapshot; safe to use from any number of threads.
+
+    Args:
+        size: most values; the least recently used one is dropped first.
+    """
+
+    def __init__(self, size: int = CACHE_SIZE) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._values: OrderedDict[bytes, tuple[Snapshot, float, T]] = OrderedDict()
+
+    def get(self, question: bytes, snapshot: Snapshot) -> T | None:
+        """Return the value of a question if it is still valid."""
+        with self._lock:
+            found = self._values.get(question)
+            if found is None:
+                return None
+            if found[0] is not snapshot or found[1] <= time.time():
+                del self._values[question]
+                return None
+            self._values.move_to_end(question)
+            return found[2]
+
+    def put(
+        self, question: bytes, snapshot: Snapshot, value: T, valid_until: str | None, now: datetime
+    ) -> None:
+        """Store a value until the hour ends, or until a date that decides it passes.
+
+        Args:
+            question: the key.
+            snapshot: that decided the value.
+            value: to store.
+            valid_until: as `compatgate.core.rule.Verdict.valid_until`.
+            now: when the value was decided.
+        """
+        if len(question) > _LARGEST_QUESTION:
+            return
+        expires = _compute_expiry(valid_until, now)
+        with self._lock:
+            self._values[question] = (snapshot, expires, value)
+            if len(self._values) > self._size:
+                self._values.popitem(last=False)
+
+    def clear(self, _: Any = None) -> None:
+        """Drop every value: the snapshot was replaced."""
+        with self._lock:
+            self._values.clear()
+
+
+def _compute_expiry(valid_until: str | None, now: datetime) -> float:
+    """Return the Unix time at which a value expires, in seconds.
+
+    Dates end at midnight UTC, which is also the end of an hour; times may end sooner.
+    """
+    present = now.timestamp()
+    hour_ends = present - present % _HOUR + _HOUR
+    if valid_until is None or len(valid_until) <= len("2026-11-03"):
+        return hour_ends
+    moment = datetime.fromisoformat(valid_until)
+    ends = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return min(ends, hour_ends) if ends > present else hour_ends
+
+
+_encode = msgspec.json.Encoder().encode
+"""Keeps the order of keys: a verdict shows the stack in that order."""
+
+
+def decide(body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = False) -> Verdict:
+    """Return the verdict on a question.
+
+    Args:
+        body: as ``POST /gate``.
+        snapshot: the matrix, facts and evidence.
+        now: for ends of life, waivers and the age of evidence.
+        by_image: the gate read the whole stack from the image.
+
+    Raises:
+        BadInput: names the field.
+        NotFound: there is no such target.
+    """
+    request = parse_request(body, snapshot.facts.gpus)
+    target = resolve_target(request, snapshot)
+    basis = _choose_basis(request.changes, by_image)
+    return evaluate(
+        request.stack,
+        target,
+        facts=snapshot.facts,
+        matrix=snapshot.matrix,
+        now=now,
+        basis=basis,
+    )
+
+
+def _choose_basis(changes: Any, by_image: bool) -> Basis:
+    if changes:
+        return "what-if"
+    return "image" if by_image else "stated"
+
+
+class _Assessment(Struct, frozen=True, gc=False):
+    """The verdict on a stack and a target, whatever the image."""
+
+    found: Verdict
+    policy: Policy
+
+
+class Decider:
+    """The function `decide`, with one cached assessment of a stack for all its images.
+
+    Builds of one service differ in their digest, but rarely in their stack.
+    """
+
+    def __init__(self) -> None:
+        self._assessed: SnapshotCache[_Assessment] = SnapshotCache()
+        self.clear = self._assessed.clear
+
+    def decide(
+        self, body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = False
+    ) -> Verdict:
+        """Return the verdict on a question; arguments and errors are those of `decide`."""
+        key = _assessment_key(body, snapshot)
+        known = self._assessed.get(key, snapshot) if key is not None else None
+        if known is not None:
+            basis = _choose_basis(body.get("set"), by_image)
+            return seal(known.found, known.policy, body.get("image"), now, basis)
+        request = parse_request(body, snapshot.facts.gpus)
+        target = resolve_target(request, snapshot)
+        found = assess(request.stack, target, facts=snapshot.facts, matrix=snapshot.matrix, now=now)
+        if key is not None:
+            known = _Assessment(found, target.policy)
+            self._assessed.put(key, snapshot, known, found.valid_until, now)
+        basis = _choose_basis(request.changes, by_image)
+        return seal(found, target.policy, request.stack.image, now, basis)
+
+
+def _assessment_key(body: Any, snapshot: Snapshot) -> bytes | None:
+    """Return the parts of a question that decide its assessment; None: malformed names."""
+    if not isinstance(body, Mapping):
+        return None
+    image, target = body.get("image"), body.get("target") or ""
+    if not isinstance(target, str) or not (image is None or (image and isinstance(image, str))):
+        return None
+    waivers = [matches_image(image, glob) for glob in snapshot.matrix.image_patterns(target)]
+    return _encode([waivers, {name: value for name, value in body.items() if name != "image"}])
+
+
+def resolve_target(request: Request, snapshot: Snapshot) -> Target:
+    """Return the target of a request with the named pools, after applying ``set`` to each.
+
+    Raises:
+        NotFound: there is no such target, or no such pool of it.
+    """
+    if request.pool is not None:
+        return Target("", (request.pool,))
+    target = _select_pools(snapshot.target(request.target or ""), request.pools)
+    if not request.changes:
+        return target
+    gpus = snapshot.facts.gpus
+    pools = tuple(change_pool(pool, request.changes, gpus) for pool in target.pools)
+    return replace(target, pools=pools)
+
+
+def _select_pools(target: Target, names: Sequence[str]) -> Target:
+    """Return the target with only these pools; ``left_out`` lists the others."""
+    known = [pool.name for pool in target.pools]
+    for name in names:
+        if name not in known:
+            what = f"the target {target.name!r} has no pool {name!r}"
+            raise NotFound(what, field="pools", value=name, hint=suggest_name(name, known))
+    left = tuple(name for name in known if names and name not in names)
+    if not left:
+        return target
+    pools = tuple(pool for pool in target.pools if pool.name in names)
+    return replace(target, pools=pools, left_out=left)
+
+
+class NewDecision(Struct, frozen=True):
+    """A decision before it has a number."""
+
+    verdict_id: str
+    decided_at: datetime
+    target: str | None
+    outcome: str
+    allowed: bool
+    matrix_revision: int
+    image: str | None
+    asked_by: str
+    source: str
+    duration_us: int
+
+
+_MARK = b'"decided_at":"'
+
+
+class Answer(Struct, frozen=True, gc=False):
+    """An answer of ``POST /gate``.
+
+    Attributes:
+        verdict: as an object.
+        body: the verdict as JSON.
+        cached: an earlier question on the same snapshot gave the answer.
+    """
+
+    verdict: Verdict
+    body: bytes
+    cached: bool = False
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> Answer:
+        """Return the answer that carries a verdict."""
+        return cls(verdict, msgspec.json.encode(verdict.to_json()))
+
+    def at(self, moment: str) -> Answer:
+        """Return the answer with another time of decision; its id stays the same."""
+        start = self.body.rindex(_MARK) + len(_MARK)
+        end = self.body.index(b'"', start)
+        body = b"".join((self.body[:start], moment.encode(), self.body[end:]))
+        return Answer(replace(self.verdict, decided_at=moment), body, cached=True)
+
+
+class AnswerRecord(Struct, frozen=True, gc=False):
+    """An answer, and its decision, which must be logged before the answer leaves."""
+
+    answer: Answer
+    decision: NewDecision
+
+    @property
+    def row(self) -> tuple[NewDecision, str]:
+        """Return the row for `DecisionLog`."""
+        return self.decision, self.answer.body.decode()
+
+
+_LONGEST_COLUMN = 512
+
+
+def make_decision(
+    verdict: Verdict, decided_at: datetime, asked_by: str, source: str, duration_us: int
+) -> NewDecision:
+    """Return the decision record of a verdict."""
+    return NewDecision(
+        verdict_id=verdict.id,
+        decided_at=decided_at,
+        target=verdict.target,
+        outcome=verdict.verdict,
+        allowed=verdict.allowed,
+        matrix_revision=verdict.matrix_revision,
+        image=_clean_text(verdict.image) if verdict.image else None,
+        asked_by=_clean_text(asked_by),
+        source=_clean_text(source),
+        duration_us=duration_us,
+    )
+
+
+def _clean_text(text: str) -> str:
+    """Return text that every database can store; the verdict has the full text."""
+    text = text[:_LONGEST_COLUMN]
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)

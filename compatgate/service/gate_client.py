@@ -1,0 +1,244 @@
+"""Ask the gate that a command names: a server, or the local database behind the same client.
+
+Answers are the gate's own JSON: ``--format json`` prints an answer unchanged, including members
+that only a newer gate knows. Commands import `Operations` once they are connected, because
+`make_client` imports httpx without the libraries of httpx's own command line. Commands that need
+the database itself, such as the worker, use `open_gate`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+from compatgate.errors import BadInput
+from compatgate.kit.cli.parser import add_server, server_of
+
+if TYPE_CHECKING:
+    import argparse
+
+    from _typeshed.wsgi import WSGIApplication
+
+    from compatgate.client import Client
+    from compatgate.client.request import Listing, Operation
+    from compatgate.service.gate.images import ImageSettings
+    from compatgate.service.gate.service import Gate
+
+P = ParamSpec("P")
+Body = dict[str, Any]
+PAGE = 500
+"""Page size for commands that ask for all items."""
+
+
+def add_place(*parsers: argparse.ArgumentParser) -> None:
+    """Add the options that name the gate or the database."""
+    from compatgate.kit.cli.options import add_database
+
+    for parser in parsers:
+        add_server(parser)
+        add_database(parser)
+
+
+@contextmanager
+def gate_of(
+    args: argparse.Namespace,
+    *,
+    name: str | None = None,
+    make: bool = False,
+    patience_s: float | None = None,
+) -> Iterator[Client]:
+    """Connect to the server that the arguments or the environment name, else to the database.
+
+    Args:
+        args: of the command.
+        name: who asks the database; None: ``--author``, else this machine's user. A server knows
+            the caller by the token.
+        make: an SQLite file that is not there is made.
+        patience_s: seconds that a server may take; None: as usual.
+
+    Raises:
+        BadInput: several places are named, the server's URL is none, or a server is given an
+            author.
+        NotFound: there is no such database.
+        Unavailable: the database does not answer, or has another schema.
+    """
+    from compatgate.errors import BadInput
+
+    author = getattr(args, "author", None)
+    if url := server_of(args):
+        if author:
+            hint = "remove --author: the token names the author"
+            raise BadInput(
+                "a server does not accept an author", field="--author", value=author, hint=hint
+            )
+        with make_client(url, args.token, patience_s or PATIENCE_S) as client:
+            yield client
+        return
+    from compatgate.service.local_gate import LocalClient
+
+    with LocalClient.open(args.database, name=name or author, make=make) as local:
+        yield local.client
+
+
+def run_action(
+    args: argparse.Namespace,
+    actions: Mapping[str, Callable[[argparse.Namespace, Client], int]],
+    *,
+    making: Sequence[str] = (),
+    name: str | None = None,
+) -> int:
+    """Run the chosen action with the gate that the arguments name.
+
+    Args:
+        args: of the command.
+        actions: by name.
+        making: those that make a database where there is none.
+        name: as of `gate_of`.
+
+    Raises:
+        CompatgateError: as `gate_of`, and whatever the gate refuses.
+    """
+    with gate_of(args, name=name, make=args.action in making) as gate:
+        return actions[args.action](args, gate)
+
+
+def ask(
+    gate: Client, operation: Operation[P, Any], /, *args: P.args, **named: P.kwargs
+) -> dict[str, Any]:
+    """Call an operation of the gate; return the JSON object of the answer.
+
+    Raises:
+        CompatgateError: as `Client.send`.
+    """
+    answer: Body = gate.send(operation.request(*args, **named).plain())
+    return answer
+
+
+def ask_all(
+    gate: Client, limit: int | None, listing: Listing[P, Any], /, *args: P.args, **named: P.kwargs
+) -> list[Body]:
+    """Yield the items of a list of the gate, page by page; ``limit`` None: all items.
+
+    Raises:
+        CompatgateError: as `Client.send`.
+    """
+    items = gate.items(listing.request(*args, **named).plain())
+    size = PAGE if limit is None else min(PAGE, limit)
+    pages = (page.items for page in items.pages(size=size))
+    return [*islice(chain.from_iterable(pages), limit)]
+
+
+PATIENCE_S = 60.0
+"""Timeout of slow answers, in seconds."""
+
+
+def make_client(
+    url: str,
+    token: str | None = None,
+    timeout_s: float = PATIENCE_S,
+    *,
+    retries: int = 3,
+    app: WSGIApplication | None = None,
+) -> Client:
+    """Make a client of the gate at a URL.
+
+    Args:
+        url: of the gate.
+        token: access token; None: ``COMPATGATE_TOKEN``.
+        timeout_s: seconds to wait for the connection, and for each part of an answer.
+        retries: times that a request is tried again.
+        app: answers in this process, instead of the network.
+
+    Raises:
+        BadInput: what an option or the environment says is no URL, no token or no time.
+    """
+    import_httpx()
+    from httpx import WSGITransport
+
+    from compatgate.client import Client
+
+    try:
+        return Client(
+            url,
+            token,
+            timeout=timeout_s,
+            retries=retries,
+            user_agent="compatgate-cli",
+            transport=WSGITransport(app) if app else None,
+        )
+    except BadInput as error:
+        if error.field in ("server", "token", "timeout"):
+            error.field = f"--{error.field}"
+        raise
+
+
+def import_httpx() -> None:
+    """Import httpx without its command line, whose libraries cost as much as everything else.
+
+    httpx goes without where click is not installed.
+    """
+    hide = "click" not in sys.modules and "httpx" not in sys.modules
+    if hide:
+        sys.modules["click"] = None  # type: ignore[assignment]
+    try:
+        import_module("httpx")
+    finally:
+        if hide:
+            del sys.modules["click"]
+
+
+def refuse_missing(named: str | None) -> None:
+    """Refuse a named database file that does not exist; only the default file is created.
+
+    Args:
+        named: the option; None: what the environment says.
+
+    Raises:
+        NotFound: the file is missing; an empty database would answer that nothing is blessed.
+    """
+    from pathlib import Path
+
+    from compatgate.errors import NotFound
+    from compatgate.kit.database.database import ENVIRONMENT, resolve_url
+
+    named = named or os.environ.get(ENVIRONMENT)
+    url = resolve_url(named) if named else None
+    if url and url.drivername == "sqlite" and not Path(str(url.database)).exists():
+        hint = "create it with compatgate db upgrade, serve, matrix import or token create"
+        raise NotFound(f"there is no {url.database}", field="database", value=named, hint=hint)
+
+
+@contextmanager
+def open_gate(
+    args: argparse.Namespace,
+    *,
+    make: bool = False,
+    overlays: Sequence[str] | None = None,
+    images: ImageSettings | None = None,
+) -> Iterator[Gate]:
+    """Open the gate on the database that the arguments name.
+
+    Args:
+        args: of the command.
+        make: an SQLite file that is not there is made.
+        overlays: as of `Gate.open`.
+        images: as of `Gate.open`.
+
+    Raises:
+        NotFound: there is no such file.
+        Unavailable: it does not answer, or has another schema.
+    """
+    from compatgate.service.gate.service import Gate
+
+    if not make:
+        refuse_missing(args.database)
+    gate = Gate.open(args.database, overlays=overlays, images=images)
+    try:
+        yield gate
+    finally:
+        gate.close()
