@@ -268,7 +268,7 @@ _NAME = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,24}")
 _PRIVATE = re.compile(r"(?:^|\.)(?:internal|local|localhost|corp|lan|intra|home|test|invalid)$")
 
 
-def unique_names(context: Context) -> Iterator[Problem]:
+def named_once(context: Context) -> Iterator[Problem]:
     """Check that the records of a list have different natural keys (Xid codes, toolkits, GPUs)."""
     for source, where, records, key in _lists(context):
         counted = Counter(record_label(record, key) for record in records)
@@ -276,7 +276,7 @@ def unique_names(context: Context) -> Iterator[Problem]:
             yield Problem("named-once", f"{source} {where}[{name}]", "appears more than once")
 
 
-def record_sources(context: Context) -> Iterator[Problem]:
+def sourced(context: Context) -> Iterator[Problem]:
     """Check that every record has a source and a confidence; a wheel's record has a digest."""
     for source, where, records, key in _lists(context):
         if "." in where:
@@ -330,4 +330,4 @@ def _walk(
             yield from _walk(source, f"{where}[]", record, item_schema(schema))
 
 
-FILE_CHECKS: tuple[Check, ...] = (unique_names, record_sources, public_addresses)
+FILE_CHECKS: tuple[Check, ...] = (named_once, sourced, public_addresses)

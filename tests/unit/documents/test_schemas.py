@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -104,6 +104,7 @@ def test_a_struct_accepts_exactly_what_its_schema_accepts(
     mutant: tuple[str, dict[str, Any]],
 ) -> None:
     kind, body = mutant
+    assume("kind" in body)  # which chooses the struct, and whose absence the reader reports
     by_schema = Draft202012Validator(validation.load_schema(kind)).is_valid(body)
     try:
         msgspec.convert(body, specs.TYPES[kind])

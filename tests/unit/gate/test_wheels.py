@@ -37,7 +37,7 @@ class Index:
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Index:
     stand_in = Index()
-    monkeypatch.setattr(wheels, "find_or_measure", stand_in)
+    monkeypatch.setattr(wheels, "find_or_measure_package", stand_in)
     return stand_in
 
 

@@ -62,7 +62,7 @@ def test_a_review_with_a_key_twice_is_refused_and_its_uid_answered(
     body = client.post(PATH, data=text, content_type="application/json").get_json()
     assert (body["response"]["uid"], body["response"]["allowed"]) == (UID, False)
     assert body["response"]["status"]["code"] == 400
-    assert "the key 'containers' stands twice" in body["response"]["status"]["message"]
+    assert "the key 'containers' appears twice" in body["response"]["status"]["message"]
     assert gate.history.list_decisions().items == ()
 
 
