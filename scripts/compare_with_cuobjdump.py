@@ -128,7 +128,7 @@ def compare(what: str, cuobjdump: str, python: str) -> tuple[Record, list[Row]]:
 
 
 def _compared(path: str, library: Library | None, file: Path, cuobjdump: str) -> Iterator[Row]:
-    """What cuobjdump lists against what is found; nothing where neither has any code.
+    """Compare the list of cuobjdump with what is found; nothing where neither has any code.
 
     cuobjdump lists entries, the record counts translation units: the file is read once more, by its
     tables and not as a stream, for the entries, and for the units that the record has to have.
@@ -161,7 +161,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def _plain(counts: Mapping[str, int]) -> Counter[str]:
-    """Counts without the letter ``f``, which cuobjdump leaves out."""
+    """Return counts without the letter ``f``, which cuobjdump leaves out."""
     plain: Counter[str] = Counter()
     for arch, count in counts.items():
         plain[arch.removesuffix("f")] += count
@@ -169,7 +169,7 @@ def _plain(counts: Mapping[str, int]) -> Counter[str]:
 
 
 def listing(cuobjdump: str, file: Path) -> tuple[Counter[str], str, str | None]:
-    """What cuobjdump lists: entries by architecture, its complaint, and the newest PTX version."""
+    """Return what cuobjdump lists: entries by architecture, complaint, newest PTX version."""
     found: Counter[str] = Counter()
     versions: set[tuple[int, int]] = set()
     process = subprocess.Popen(  # noqa: S603 - the caller chose it
@@ -199,7 +199,7 @@ def listing(cuobjdump: str, file: Path) -> tuple[Counter[str], str, str | None]:
 
 
 def section(record: Record, rows: list[Row]) -> str:
-    """A section of the page."""
+    """Return a section of the page."""
     counts: Any = Counter(row.result for row in rows)
     summary = ", ".join(f"{count} {result}" for result, count in sorted(counts.items()))
     lines = [f"## {record.package} {record.version}", "", f"`{record.wheel}`", ""]

@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def newest(name: str, count: int, tag: str) -> list[str]:
-    """The newest final releases that have wheels for any platform, or one whose name has a tag."""
+    """Return the newest final releases with wheels for any platform, or for a tag."""
     with Deadline(120) as deadline, Transport(ImageOptions(), deadline) as transport:
         url = read_index_settings()[0]
         files = PackageIndex([url], transport).files(url, name)

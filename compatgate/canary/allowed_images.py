@@ -1,7 +1,7 @@
 """Decide which images under test a worker may run: the operator's list of patterns.
 
 An image under test is foreign code on a staging host. A container confines it
-(docs/canaries.md); this list says who may bring an image at all.
+(docs/how-to/staging-hosts.md); this list says who may bring an image at all.
 """
 
 from __future__ import annotations

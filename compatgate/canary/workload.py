@@ -19,7 +19,7 @@ class MetricSpec(Struct, frozen=True):
         unit: as the program prints it, ``ms``, ``GB/s``; ``1`` for a bare number.
         tolerance: relative change that counts as a regression, 0.05 for 5 %.
         repetitions: values that one run must report to be judged; the judge's error rates
-            (docs/judge.md) hold from 30 on.
+            (docs/explanation/judge.md) hold from 30 on.
         peak: published peak of the GPU to show a share of. Values must be of one GPU; memory values
             count bytes read and bytes written.
     """

@@ -100,7 +100,7 @@ def _target(path: str, data: bytes) -> str:
             field=path,
             value=stated[1].decode(),
             hint=f"write schema: facts/framework/v1 and component: {component}, and name the "
-            'fields as docs/facts.md shows under "Frameworks"',
+            'fields as docs/reference/facts.md shows under "Frameworks"',
         )
     known = {sources.title(name): name for name in sources.names()}
     named = os.path.splitext(os.path.basename(path))[0]

@@ -141,7 +141,8 @@ def parse(data: bytes, path: str) -> dict[str, Any]:
             f"not YAML: {getattr(error, 'problem', None) or error}", field=where, value=path
         ) from error
     if not isinstance(document, dict):
-        raise CatalogError("not a mapping", field=path, value=path, hint="see docs/facts.md")
+        hint = "see docs/reference/facts.md"
+        raise CatalogError("not a mapping", field=path, value=path, hint=hint)
     return document
 
 

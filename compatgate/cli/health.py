@@ -26,7 +26,8 @@ examples:
 
 Without --dmesg: reads this machine's kernel log and, with pip install compatgate[nvml], its GPUs.
 Exit status: 0 no fatal error, 1 a fatal error or an unhealthy GPU, 2 bad input, 3 no log and no GPU
-to read. Codes are facts: compatgate facts show xid 119; overlays may add codes, see docs/health.md.
+to read. Codes are facts: compatgate facts show xid 119; overlays may add codes,
+see docs/how-to/health.md.
 """
 
 

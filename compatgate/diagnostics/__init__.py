@@ -7,7 +7,7 @@ For services to expose, and for ``compatgate probe --pid``:
 - `compatgate.diagnostics.loaded` is a standalone file that needs only Python.
 
 Importing this package imports almost nothing; the first report imports the rest. A report does not
-initialise CUDA, loads no CUDA library and keeps no state. See docs/probe.md.
+initialise CUDA, loads no CUDA library and keeps no state. See docs/how-to/probe.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A line is of the protocol if it is a JSON object with a ``type``; everything els
 malformed line of the protocol (cut off, not UTF-8, ``NaN``, a wrong type, a name that
 ``workload.toml`` does not declare) is a problem of the report, and a report with problems is never
 evidence. The ``env`` line states the driver, the GPUs, and the components loaded in the process.
-docs/canaries.md is the specification.
+docs/reference/workloads.md is the specification.
 """
 
 from __future__ import annotations

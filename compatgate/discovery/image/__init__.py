@@ -2,5 +2,5 @@
 
 `read.read_image` asks a registry for manifest and config, reads what the variables and labels of
 published images tell, and then streams the layers that the config does not account for, from the
-top down. docs/images.md says what is read, and docs/decisions/006-reading-images.md why so.
+top down. docs/how-to/images.md says what is read, and docs/decisions/006-reading-images.md why so.
 """

@@ -1,4 +1,4 @@
-"""Sign verdicts and verify them: in-toto statements in DSSE envelopes; docs/signing.md.
+"""Sign verdicts and verify them: in-toto statements in DSSE envelopes; docs/how-to/signing.md.
 
 `statement` makes what is signed from verdicts that are stored; `envelope` and `keys` hand it to
 securesystemslib; `envelope` also verifies.

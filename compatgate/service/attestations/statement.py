@@ -4,7 +4,7 @@ An attestation is about an image by its digest, or a stack by the digest of its 
 
 Sources: in-toto/attestation ``spec/v1/statement.md`` and ``spec/v1/resource_descriptor.md``;
 slsa.dev ``spec/v1.0/verification_summary``, which allows levels of one's own and extension
-fields whose names are URIs. The predicate is described in docs/signing.md and by
+fields whose names are URIs. The predicate is described in docs/how-to/signing.md and by
 ``matrix/schema/verdict-attestation.schema.json``.
 """
 

@@ -2,7 +2,7 @@
 
 All state is in the engine: containers, volumes and images carry labels that name their run,
 attempt and step, so any worker that reaches the engine can find and remove them.
-docs/canaries.md says what a container may do.
+docs/how-to/staging-hosts.md says what a container may do.
 """
 
 from __future__ import annotations

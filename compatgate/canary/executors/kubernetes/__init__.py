@@ -2,7 +2,7 @@
 
 All state is in the cluster: Jobs, pods, services and config maps carry labels that name their run,
 attempt and step, so any worker that reaches the cluster can find and remove them.
-docs/kubernetes-executor.md lists the rights of a pod and the permissions of a worker.
+docs/how-to/kubernetes-executor.md lists the rights of a pod and the permissions of a worker.
 """
 
 from __future__ import annotations

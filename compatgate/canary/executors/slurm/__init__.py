@@ -2,7 +2,7 @@
 
 The executor has no state: a job's name is its run's, a folder in the work directory that the nodes
 share contains its script and output, and Slurm knows the rest. The controller is asked rarely, and
-may be away during a restart. docs/slurm.md says what a site needs.
+may be away during a restart. docs/how-to/slurm.md says what a site needs.
 """
 
 from __future__ import annotations
