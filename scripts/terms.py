@@ -1,13 +1,15 @@
 """Find words and phrases that the pages do not use; scripts/terms.yaml says what to write instead.
 
-Only running text is read: code blocks, code in a line, and addresses of links may say anything. So
-may the reference pages that `make docs` writes: their words are those of the program.
+Of a page, code and addresses of links may say anything. Of the program, strings and comments are
+read, and the templates of its pages; so the reference pages that `make docs` writes need no check.
 """
 
 from __future__ import annotations
 
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,10 +21,11 @@ CODE = re.compile(r"^(```|~~~).*?^\1[^\n]*$|`[^`\n]*`|\]\([^)\n]*\)", re.MULTILI
 Term = tuple[re.Pattern[str], str]
 
 
-def terms() -> list[Term]:
+def terms(*, of_pages: bool = True) -> list[Term]:
     """Return each pattern that is not to be used, and what to write instead."""
     listed = yaml.safe_load((ROOT / "scripts" / "terms.yaml").read_text())
-    return [(re.compile(rule["not"], re.IGNORECASE), rule["but"]) for rule in listed]
+    rules = [rule for rule in listed if of_pages or rule.get("where") != "pages"]
+    return [(re.compile(rule["not"], re.IGNORECASE), rule["but"]) for rule in rules]
 
 
 def pages() -> Iterator[Path]:
@@ -31,6 +34,24 @@ def pages() -> Iterator[Path]:
     for page in sorted((ROOT / "docs").glob("**/*.md")):
         if page.parent.name != "decisions" and page.name not in GENERATED:
             yield page
+
+
+def programs() -> Iterator[Path]:
+    """Yield the files whose strings, comments and page texts are checked."""
+    for folder in ("compatgate", "canary"):
+        yield from sorted((ROOT / folder).glob("**/*.py"))
+    yield from sorted((ROOT / "compatgate").glob("**/templates/*.html"))
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the texts of a file with the lines before each."""
+    text = path.read_text()
+    if path.suffix != ".py":
+        yield 0, text
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in (tokenize.STRING, tokenize.COMMENT):
+            yield token.start[0] - 1, token.string
 
 
 def blank(match: re.Match[str]) -> str:
@@ -48,11 +69,14 @@ def found(text: str, checked: list[Term]) -> Iterator[tuple[int, str, str]]:
 
 def main() -> int:
     """Print each use with its place; return 1 if there is one."""
-    checked, status = terms(), 0
-    for page in pages():
-        for line, words, advice in sorted(found(page.read_text(), checked)):
-            status = 1
-            print(f"{page.relative_to(ROOT)}:{line}: not '{words}', but: {advice}")
+    status = 0
+    for files, checked in ((pages(), terms()), (programs(), terms(of_pages=False))):
+        for file in files:
+            for before, text in texts(file):
+                for line, words, advice in sorted(found(text, checked)):
+                    status = 1
+                    place = f"{file.relative_to(ROOT)}:{before + line}"
+                    print(f"{place}: not '{words}', but: {advice}")
     return status
 
 

@@ -55,7 +55,7 @@ def main():
     _say("one-copy", _copies(libraries), "one of each")
     _say("files-agree", _files(libraries), f"{len(libraries)} libraries")
     wrong, seen = _headers(versions, paths)
-    _say("headers-agree", wrong, f"{seen} headers beside libraries")
+    _say("headers-agree", wrong, f"{seen} headers with libraries")
     _say("frameworks-agree", _frameworks(modules, versions), f"{len(modules)} frameworks")
 
 

@@ -72,7 +72,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Name to code and help, as in `compatgate.kit.cli.parser.Actions`; listing imports no module."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _NEW_OBJECTS = 20_000
-"""Garbage collection threshold: objects of the start stay, and Python's 700 cost a tenth of it."""
+"""Garbage collection threshold: objects of the start stay; Python's 700 make it a tenth slower."""
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141

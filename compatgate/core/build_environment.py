@@ -37,7 +37,7 @@ UV_BACKENDS = (
     *("cu132", "cu130", "cu129", "cu128", "cu126", "cu125", "cu124", "cu123", "cu122", "cu121"),
     *("cu120", "cu118", "cu117", "cu116", "cu115", "cu114", "cu113", "cu112", "cu111", "cu110"),
 )
-"""Newest first. An index without a known PyTorch build is passed over."""
+"""Newest first. An index without a known PyTorch build is skipped."""
 MEANINGS = {
     "CONDA_OVERRIDE_CUDA": "CUDA that the driver reports, as conda's __cuda",
     "CONDA_OVERRIDE_CUDA_ARCH": "lowest compute capability, as conda's __cuda_arch",

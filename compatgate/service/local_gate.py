@@ -91,7 +91,7 @@ class LocalClient:
             name: who asks; None: this machine's user.
             make: an SQLite file that is not there is made.
             overlays: as of `Gate.open`.
-            images: likewise.
+            images: as of `Gate`.
             signing: the keys of attestations; None: there are none.
 
         Raises:

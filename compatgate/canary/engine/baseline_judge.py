@@ -40,7 +40,7 @@ def make_baseline_key(workload: Workload, sku: str, versions: Mapping[str, str])
 
 
 def find_learning_obstacle(step: StepResult) -> str:
-    """Return why a step's values must not be learnt from; "" if they may.
+    """Return why a step's values must not be learned from; "" if they may.
 
     A metric without a baseline is no obstacle: the first runs make one.
     """

@@ -71,12 +71,12 @@ class Baseline(Struct, frozen=True):
     Attributes:
         sku: as in runs, including the MIG profile.
         family: stack family (see `compatgate.canary.judge.baseline`).
-        runs: runs that it was learnt from, oldest first.
+        runs: runs that it was learned from, oldest first.
         discarded: runs that were offered and rejected.
         version: of this baseline, from 1; a change is a new version, proposed and approved.
         approved_by: None until a person approves it; only then is it used.
         approved_at: ISO time.
-        source: description of where it was imported from; "" if it was learnt from runs here.
+        source: description of where it was imported from; "" if it was learned from runs here.
     """
 
     workload: str
@@ -221,7 +221,7 @@ def describe_distribution(baseline: Baseline) -> Distribution:
 
 
 def find_learning_problem(samples: Samples, spec: MetricSpec) -> str:
-    """Return why nothing can be learnt from a run's values; "" if they can be used."""
+    """Return why nothing can be learned from a run's values; "" if they can be used."""
     values = samples.values
     if len(values) < spec.repetitions:
         return f"it has {len(values)} values, {spec.repetitions} are needed"

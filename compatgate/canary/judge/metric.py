@@ -55,10 +55,10 @@ def judge_metric(
         candidate: values to judge; None if the candidate did not report the metric.
     """
     if candidate is None:
-        reason, missing = "the candidate did not report it", f"{spec.repetitions} repetitions of it"
+        reason, missing = "the candidate did not report it", f"{spec.repetitions} repetitions"
         return _final_reason(name, spec, [Aspect("data", "inconclusive", reason, missing=missing)])
     if baseline is None:
-        reason, missing = "there is no baseline yet", "a baseline, learnt from accepted runs"
+        reason, missing = "there is no baseline yet", "a baseline, learned from accepted runs"
         return _final_reason(name, spec, [Aspect("data", "no-baseline", reason, missing=missing)])
     if is_count(baseline) and is_count(candidate) and 0 in (*baseline.values, *candidate.values):
         return _final_reason(name, spec, [judge_counts(spec, baseline, candidate)])

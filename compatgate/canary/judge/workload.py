@@ -52,7 +52,7 @@ def judge_reports(
         metrics: declared metrics; others that were printed are not judged.
         checks: declared names; every execution must have reported each.
         reports: reports of the executions, in order; their values are judged together.
-        baselines: by metric; a missing one is not learnt yet.
+        baselines: by metric; a missing one is not learned yet.
     """
     candidate = {
         name: samples for name in metrics if (samples := _merge_samples(name, reports)) is not None

@@ -69,7 +69,7 @@ class SampleHead(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Return the sample's name among the runs that baselines are learnt from."""
+        """Return the sample's name among the runs that baselines are learned from."""
         return f"{self.run}:{self.step}"
 
     @property

@@ -303,7 +303,7 @@ def container_drivers(context: Context) -> Iterator[Problem]:
                 yield Problem(
                     "container-drivers",
                     f"ngc_containers {part} {record['release']}",
-                    f"driver {record[field]} beside CUDA {record['cuda']}",
+                    f"driver {record[field]} with CUDA {record['cuda']}",
                 )
 
 

@@ -133,7 +133,7 @@ def _check_cuda_minor(context: RuleContext, package: GpuPackage, torch: Version)
         return None
     if label == cuda or label[0] != cuda[0]:  # of another major: CG414
         return None
-    message = f"{package.title} is a build for CUDA {format_parts(label)} beside torch {torch}"
+    message = f"{package.title} is a build for CUDA {format_parts(label)} with torch {torch}"
     return Problem(
         outcome_of_open(context),
         package.name,

@@ -62,7 +62,7 @@ def package_open(context: RuleContext) -> RuleAnswer:
     silent pass. What is compiled where it is installed has no wheel to measure: its builder has to
     say for which GPUs. Under a policy of ``packages: audit`` it is a warning. A package that works
     without its GPU code, and compiles it only for features that ask for it (``transformers``,
-    ``peft``), is not open: no release of it can stop a stack.
+    ``peft``), is not open: no release can stop a stack.
 
     Example: ``xformers=0.0.99`` is open until its wheel has been measured.
 
@@ -127,7 +127,7 @@ def package_torch(context: RuleContext) -> RuleAnswer:
 
     libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
     imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
-    later releases, too. Where torch is installed beside it (an image, a folder), its undefined
+    later releases, too. Where torch is installed with it (an image, a folder), its undefined
     symbols are looked up in those that this torch defines, and that decides. Where neither symbols,
     metadata nor file name say which torch it was built for, a package of the stack that pins both
     says that they belong together, as ``sglang`` pins ``sgl-kernel`` and torch; otherwise the
@@ -151,15 +151,15 @@ def package_torch(context: RuleContext) -> RuleAnswer:
 def package_libraries(context: RuleContext) -> RuleAnswer:
     """A library needs another one that the stack brings in another major, or too old.
 
-    A library that is linked against ``libcudart.so.13`` does not load beside a CUDA 12 runtime; a
+    A library that is linked against ``libcudart.so.13`` does not load with a CUDA 12 runtime; a
     package that works without it (``open3d``) warns.
     cuSPARSE and cuSOLVER refer to nvJitLink by the toolkit that they are from; an older nvJitLink
     of the same major does not define these symbols, and loading stops with "undefined symbol:
     __nvJitLinkComplete_12_4". Of libraries that are named after a CUDA
     (``libbitsandbytes_cuda128.so``) a package loads the one for the stack's CUDA; releases that do
-    not look for a near one do not work beside another CUDA.
+    not look for a near one do not work with another CUDA.
 
-    Example: ``nvidia-cusparse-cu12`` 12.3.1.170 (CUDA 12.4) beside ``nvidia-nvjitlink-cu12``
+    Example: ``nvidia-cusparse-cu12`` 12.3.1.170 (CUDA 12.4) with ``nvidia-nvjitlink-cu12``
     12.1.105 fails.
 
     Fix: the library of the same toolkit, or a later one of its major.

@@ -275,7 +275,7 @@ def read_folder(
         most_bytes: largest total size of the files.
         platform: platform of the image in an index.
         options: mirrors, TLS, credentials, limits.
-        deadline_s: seconds that all of it may take.
+        deadline_s: seconds for the whole reading.
 
     Raises:
         BadInput: the reference is malformed, or the folder holds a link or device.

@@ -167,7 +167,7 @@ class PackageIndex:
             if len(builds) == 1:
                 return by_version[builds[0]]
             if builds:
-                what = f"{url} has several builds of it: {', '.join(map(str, sorted(builds)))}"
+                what = f"{url} has several builds: {', '.join(map(str, sorted(builds)))}"
                 raise BadInput(what, field=f"{package}=={version}", hint="name one of them")
         what = "has no wheel of that version" if known else "has no wheel of that package"
         places = ", ".join(map(strip_credentials, self.urls))

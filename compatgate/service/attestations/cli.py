@@ -29,10 +29,10 @@ exit status: that of the verdict, as of check (0 allowed, 1 denied, 3 no decisio
 examples:
   a verdict that the gate gave before
     compatgate attest --server https://gate.example --verdict vd_... > verdict.json
-  decide about an image, sign, and push the result beside it
+  decide about an image, sign, and push the result next to it
     compatgate attest --server https://gate.example --target prod-a100 \\
                       --image registry.example/team/app@sha256:... --attach
-  without a server: decide from the database, sign with a key of one's own
+  without a server: decide from the database, sign with your own key
     compatgate attest --database gate.db --signing-key gate.pem --target prod-a100 \\
                       --stack cuda=12.4,torch=2.4.1+cu124
 """

@@ -1,6 +1,6 @@
 """Sign DSSE envelopes, verify them with trusted keys, and store them in registries.
 
-Envelopes are stored beside their images in the layout of cosign.
+Envelopes are stored next to their images in the layout of cosign.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def sign(statement: Any, signer: Signer) -> dict[str, Any]:
 def open_envelope(data: bytes, keys: Sequence[SSlibKey]) -> OpenedEnvelope:
     """Return the payload of an envelope.
 
-    Nothing of the payload is looked at before a signature of it has been verified, and the type of
+    The payload is not read before a signature has been verified, and the type of
     the payload is signed with it.
 
     Args:

@@ -3,7 +3,7 @@
 An attestation is about an image by its digest, or a stack by the digest of its form.
 
 Sources: in-toto/attestation ``spec/v1/statement.md`` and ``spec/v1/resource_descriptor.md``;
-slsa.dev ``spec/v1.0/verification_summary``, which allows levels of one's own and extension
+slsa.dev ``spec/v1.0/verification_summary``, which allows custom levels and extension
 fields whose names are URIs. The predicate is described in docs/how-to/signing.md and by
 ``matrix/schema/verdict-attestation.schema.json``.
 """
@@ -182,7 +182,7 @@ def verdict_content(
         valid_for: how long it counts from then on, unless a date that it rests on passes before.
 
     Raises:
-        Conflict: it is a what-if, of a version that did not keep what it rests on, about some pools
+        Conflict: it is a what-if, of a version that did not store its basis, about some pools
             of its target only, or rests on a waiver for an image that was not read.
     """
     verdict: dict[str, Any] = msgspec.json.decode(stored)
@@ -285,7 +285,7 @@ _PASSED_LEVELS = {"pass": "COMPATGATE_PASS", "warn": "COMPATGATE_WARN"}
 
 
 def summary_statement(about: VerdictContent, verifier: str) -> dict[str, Any]:
-    """Return the statement with SLSA's predicate; compatgate's is an extension of it.
+    """Return the statement with SLSA's predicate; compatgate's extends it.
 
     What is not known did not pass, whatever the target's mode lets in: whoever reads a summary sees
     two results only.

@@ -86,7 +86,7 @@ def approve_baseline(call: Call[NoQuery]) -> Reply:
 def refuse_baseline(call: Call[NoQuery]) -> Reply:
     """Refuse a proposed baseline, or retire an approved one.
 
-    The next valid run proposes a version that is learnt without it.
+    The next valid run proposes a version that is learned without it.
     """
     number, by = call.args["id"], call.principal.name
     return Reply(call.gate.baselines.refuse(number, by=by).to_json())

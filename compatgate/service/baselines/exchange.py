@@ -56,7 +56,7 @@ def collect_samples(
         note: kept in each file.
 
     Raises:
-        NotFound: there is no such run, or no such step of it.
+        NotFound: there is no such run, or the run has no such step.
         Conflict: it has not ended.
     """
     detail = runs.show(run_id)
@@ -247,7 +247,7 @@ def _learn_body(proposal: _Proposal, known: Baseline | None, version: int) -> Ba
     """Learn the version, also from the samples of a proposed one.
 
     Raises:
-        BadInput: nothing can be learnt from the values.
+        BadInput: nothing can be learned from the values.
     """
     before = known.runs if known else ()
     accepted = [

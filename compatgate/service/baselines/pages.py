@@ -128,7 +128,7 @@ def _proposed_row(ask: PageRequest[Any], row: BaselineRow) -> dict[str, Any]:
     old = median(Baseline.from_json(before.body).samples.values) if before else None
     return {
         "row": row,
-        "learnt": learnt,
+        "learned": learnt,
         "workload": row.workload.partition("@")[0],
         "median": middle,
         "before": before,
@@ -209,7 +209,7 @@ def _version(row: BaselineRow, shown: int) -> tuple[Any, ...]:
 
 
 def _runs(ask: PageRequest[Any], detail: BaselineDetail) -> list[dict[str, Any]]:
-    """Return the runs that a version was learnt from, stored as ``run_...:step``.
+    """Return the runs that a version was learned from, stored as ``run_...:step``.
 
     Samples and baselines of another gate are not runs of this gate.
     """

@@ -41,7 +41,7 @@ class NearestBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BaselineDetailBody(BaselineBody, frozen=True, forbid_unknown_fields=True):
-    """A version with its distribution and the runs that it was learnt from."""
+    """A version with its distribution and the runs that it was learned from."""
 
     better: Literal["lower", "higher", "either"]
     tolerance: float

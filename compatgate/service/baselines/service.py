@@ -46,7 +46,7 @@ class NearestFamily(Struct, frozen=True):
 
 
 class BaselineDetail(Struct, frozen=True):
-    """A version with the runs that it was learnt from.
+    """A version with the runs that it was learned from.
 
     Attributes:
         nearest: present if no version is approved for its family.
@@ -131,7 +131,7 @@ class BaselineService:
         return self._decide("approve", baselines.approve_version, number, by)
 
     def refuse(self, number: int, *, by: str) -> BaselineDetail:
-        """Refuse a proposed version, or retire an approved one; the next is learnt without it.
+        """Refuse a proposed version, or retire an approved one; the next is learned without it.
 
         Raises:
             NotFound: there is none of that id.
@@ -179,7 +179,7 @@ def _learning_runs(row: BaselineRow) -> set[str]:
 
 
 def _learning_samples(session: Session, key: Key, last: BaselineRow) -> list[RunValues]:
-    """Return the runs that a new version is learnt from, without the current run.
+    """Return the runs that a new version is learned from, without the current run.
 
     Nothing of a version that was refused; and samples only start a baseline: from the first own run
     on, own runs make it.

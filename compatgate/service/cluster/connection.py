@@ -245,7 +245,7 @@ def list_nodes(api: ClusterApi) -> list[ClusterNode]:
 
 
 def parse_nodes(raw: bytes, origin: str) -> list[ClusterNode]:
-    """Parse the output of ``kubectl get nodes -o json``, or one node of it.
+    """Parse the output of ``kubectl get nodes -o json``, or one of its nodes.
 
     Raises:
         BadInput: the text is not JSON, or holds no node.

@@ -226,7 +226,7 @@ def resolve_target(request: Request, snapshot: Snapshot) -> Target:
     """Return the target of a request with the named pools, after applying ``set`` to each.
 
     Raises:
-        NotFound: there is no such target, or no such pool of it.
+        NotFound: there is no such target, or the target has no such pool.
     """
     if request.pool is not None:
         return Target("", (request.pool,))

@@ -187,8 +187,8 @@ class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
     basis: Annotated[
         Basis | None,
         Meta(
-            description="origin of the stack. `image`: the gate read all of it from the image; "
-            "`stated`: the client stated it, or a part; `what-if`: `set` changed it; null: the "
+            description="origin of the stack. `image`: the gate read the whole stack from the "
+            "image; `stated`: the client stated it, or a part; `what-if`: `set` changed it; null: the "
             "decision is older than this field"
         ),
     ] = None

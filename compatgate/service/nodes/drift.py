@@ -30,7 +30,7 @@ class DriftGroup(Struct, frozen=True):
         pool: whose GPUs they have, where the target has others; None: any.
         nodes: number of nodes.
         of: number of known nodes of the target.
-        stale: of ``nodes``, those that nothing was heard of for long.
+        stale: those of ``nodes`` whose last report is old.
         since: the first of them is so.
         newest: the last of them became so.
         named: some of them, as (cluster, name).

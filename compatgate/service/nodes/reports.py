@@ -151,7 +151,7 @@ def _is_gpu(resource: str) -> bool:
 
 
 OUTDATED_AFTER = timedelta(days=1)
-"""Age difference up to which a driver's report still decides against the labels."""
+"""Age difference up to which a driver's report overrides the labels."""
 SHARED_SUFFIX = ".shared"
 """Suffix of a resource that several containers share."""
 

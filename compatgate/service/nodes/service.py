@@ -100,7 +100,7 @@ class NodeViews:
             driver: that counts, equal as a version.
             driver_state: whether an entry admits it.
             disagrees: whether their witnesses do.
-            stale: nothing was heard of them for long.
+            stale: their last report is old.
             cursor: of the page.
             limit: at most so many.
         """

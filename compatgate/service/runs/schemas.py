@@ -109,7 +109,7 @@ class StepBody(Struct, frozen=True):
         datetime | None, Meta(description="when report, judgement and health were removed")
     ] = None
     peaks: Annotated[
-        list[PeakShare], Meta(description="metrics beside the GPU's published peaks")
+        list[PeakShare], Meta(description="metrics as shares of the GPU's published peaks")
     ] = []
     origin: Annotated[
         OriginBody | None, Meta(description="null where it was recorded before this was kept")

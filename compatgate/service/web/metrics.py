@@ -56,7 +56,7 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._decisions = Counter(
             "compatgate_decisions",
-            "Decisions, by verdict, by what the policy made of it, and by the target's mode.",
+            "Decisions, by verdict, by effect of the policy, and by the target's mode.",
             ("verdict", "allowed", "mode", "source"),
             registry=self._registry,
         )

@@ -76,6 +76,7 @@ def describe_api(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, 
 
 TOKEN = "token"  # noqa: S105 - the name of the security scheme
 SIGNATURE, PASSWORD = "signature", "password"
+_SINGULAR = {"entries": "entry"}
 _PATH = {
     "name": "name of the {tag}",
     "id": "id",
@@ -130,7 +131,9 @@ def _path(route: Route) -> list[dict[str, Any]]:
                 "name": name,
                 "in": "path",
                 "required": True,
-                "description": _PATH[name].format(tag=route.tag.removesuffix("s")),
+                "description": _PATH[name].format(
+                    tag=_SINGULAR.get(route.tag, route.tag.removesuffix("s"))
+                ),
                 "schema": schema,
             }
         )

@@ -26,7 +26,7 @@ def test_what_waits_for_approval_stands_on_top(kept_pages):
 def test_a_version_shows_its_distribution_its_runs_and_those_before_it(kept_pages):
     text = kept_pages().get("/ui/baselines/3").text
     assert 'data-chart="bars"' in text
-    assert text.count('<a href="/ui/runs/run_') == 5  # four it was learnt from, one proposed it
+    assert text.count('<a href="/ui/runs/run_') == 5  # four it was learned from, one proposed it
     assert "against <a" in text
     assert 'href="/ui/baselines/1"' in text
 

@@ -31,3 +31,23 @@ def test_every_page_but_the_generated_ones_is_read() -> None:
     names = {str(page.relative_to(ROOT)) for page in terms.pages()}
     assert {"README.md", "docs/index.md", "docs/reference/facts.md"} <= names
     assert "docs/reference/cli.md" not in names
+
+
+def test_strings_and_comments_of_a_program_are_read_and_its_names_are_not(tmp_path: Path) -> None:
+    program = tmp_path / "a.py"
+    program.write_text(
+        'learnt = 1  # heard of it\nprint(\n    "learnt", f"what it rests on {learnt}"\n)\n'
+    )
+    listed = terms.terms(of_pages=False)
+    found = [
+        (before + line, words)
+        for before, text in terms.texts(program)
+        for line, words, _ in terms.found(text, listed)
+    ]
+    assert found == [(1, "heard of"), (3, "learnt"), (3, "what it rests on"), (3, "learnt")]
+
+
+def test_the_programs_and_the_templates_of_its_pages_are_read() -> None:
+    names = {str(file.relative_to(ROOT)) for file in terms.programs()}
+    assert {"compatgate/errors.py", "canary/gemm/program.py"} <= names
+    assert "compatgate/service/runs/templates/run.html" in names

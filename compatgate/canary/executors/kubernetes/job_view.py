@@ -32,7 +32,7 @@ from compatgate.kit.kubernetes import ObjectMissing, VersionGone
 
 _log = logging.getLogger(__name__)
 PATIENCE_S = 120.0
-"""Time for which a job goes on without an answer of the cluster."""
+"""Time for which a job may continue without an answer from the cluster."""
 _WATCH_S = 240
 """Time after which the server ends a watch; the watch is then resumed."""
 _JOB_EVERY_S = 5.0

@@ -60,8 +60,8 @@ def test_a_failed_check_weighs_more_than_what_is_missing():
 @pytest.mark.parametrize(
     ("reports", "missing"),
     [
-        ([], "t: 10 repetitions of it"),
-        ([Report()], "t: 10 repetitions of it"),
+        ([], "t: 10 repetitions"),
+        ([Report()], "t: 10 repetitions"),
         ([report([])], "t: 10 repetitions of the candidate"),
         ([report(STEADY[:4])], "t: 6 more of the candidate"),
         ([report(unit="GB")], "t: both sides in units that convert into each other"),

@@ -132,7 +132,7 @@ def test_a_label_of_another_minor_of_cuda_than_torchs_is_open(ask_with):
     said = (script("sm_90", labels=("cu126",)),)
     answer = ask_with(H100, f"{TORCH},fast=1.0+cu126", index_wheel(), said=said)
     assert {rule: one.outcome for rule, one in answer.items()} == {"CG413": "unknown"}
-    assert "a build for CUDA 12.6 beside torch 2.9.1+cu128" in answer["CG413"].message
+    assert "a build for CUDA 12.6 with torch 2.9.1+cu128" in answer["CG413"].message
 
 
 def test_windows_is_not_spoken_of(ask_with):
