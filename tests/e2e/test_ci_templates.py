@@ -240,7 +240,7 @@ def test_the_hook_answers_for_each_lockfile_through_pre_commit(machine):
     assert done.status == 1, said(done)
     assert "app/requirements.txt\nDENIED" in done.stdout
     assert "other/requirements.txt\nALLOWED" in done.stdout
-    assert "note: docs/requirements.txt holds no component" in done.stdout
+    assert "note: skipped docs/requirements.txt: it has no GPU components" in done.stdout
     assert "notes.txt" not in done.stdout
     assert "exit code: 1" in done.stdout
     (machine.workspace / "app/requirements.txt").write_text(ALLOWED)
