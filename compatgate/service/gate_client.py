@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain, islice
@@ -242,3 +242,19 @@ def open_gate(
         yield gate
     finally:
         gate.close()
+
+
+RUN_MEMBERS = ("warnings", "promotion")
+"""Members of an entry that come from canary runs."""
+_STORAGE_MEMBERS = ("revision", "created_at", "updated_at", *RUN_MEMBERS)
+"""Members of an answer that do not belong to the document."""
+
+
+def drop_members(names: Iterable[str], body: Body) -> Body:
+    """Return a JSON object without some of its members."""
+    return {name: value for name, value in body.items() if name not in names}
+
+
+def drop_storage_members(body: Body) -> Body:
+    """Return the document of an answer in the form of files."""
+    return drop_members(_STORAGE_MEMBERS, body)

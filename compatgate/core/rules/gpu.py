@@ -178,8 +178,7 @@ def ptx_toolchain(context: RuleContext) -> RuleAnswer:
 
     The program stops with "the provided PTX was compiled with an unsupported toolchain".
     Minor-version compatibility does not cover PTX; a usable forward-compatibility package does.
-    The PTX of a published build was made by the toolkit of that build, whatever runtime is installed with
-    it.
+    The PTX of a published build was made by the toolkit of that build, whatever the runtime.
 
     Example: ``compute_80`` PTX of CUDA 12.1 on driver 525.60.13 (CUDA 12.0) fails.
 

@@ -6,7 +6,6 @@ anything else for a failed webhook, and then does what ``failurePolicy`` says.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
@@ -21,7 +20,7 @@ from compatgate.kit.http import replies
 from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.replies import Reply, UnsupportedMediaType
-from compatgate.service.admission.review import ReviewAnswer, find_uid, parse_review
+from compatgate.service.admission.review import ReviewAnswer, find_uid, parse_review, parse_timeout
 from compatgate.service.admission.schemas import EXAMPLES, AdmissionReview, AdmissionReviewAnswer
 from compatgate.service.admission.service import SOURCE, Admission, ReviewContext
 from compatgate.service.web.auth import authenticate, authorize
@@ -30,12 +29,7 @@ from compatgate.service.web.route import JSON, Body, Returns, route
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """Bytes; the API server takes objects of 3 MiB, and sends two of them with an update."""
-WAIT_S = 10.0
-_LONGEST_WAIT = 30.0
-_MARGIN = 0.9
-"""Share of the API server's timeout that is used; the rest is for the network."""
 _BEGINNING = 64 * 1024
-_DURATION = re.compile(r"(?:(\d{1,3})m)?(?:(\d{1,5}(?:\.\d{1,9})?)(ms|s))?")
 
 
 class Timeout(Struct, frozen=True):
@@ -94,16 +88,6 @@ def make_view(service: Service) -> Callable[[], Response]:
         return _to_response(admission.answer(review, asked), uid)
 
     return view
-
-
-def parse_timeout(text: str) -> float:
-    """Return the seconds for an answer, from a ``timeout`` like ``10s``, ``1m30s``, ``500ms``."""
-    found = _DURATION.fullmatch(text.strip())
-    seconds = 0.0
-    if found and text.strip():
-        seconds = 60 * int(found[1] or 0)
-        seconds += float(found[2] or 0) / (1000 if found[3] == "ms" else 1)
-    return min(seconds or WAIT_S, _LONGEST_WAIT) * _MARGIN
 
 
 class _UnreadBody(RequestTooLarge):

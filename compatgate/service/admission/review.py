@@ -271,3 +271,20 @@ def _join_names(names: Iterable[str]) -> str:
 
 def _finding_line(finding: Finding) -> str:
     return f"{finding.rule} {finding.message}"
+
+
+_DEFAULT_WAIT = 10.0
+_LONGEST_WAIT = 30.0
+_MARGIN = 0.9
+"""Share of the API server's timeout that is used; the rest is for the network."""
+_DURATION = re.compile(r"(?:(\d{1,3})m)?(?:(\d{1,5}(?:\.\d{1,9})?)(ms|s))?")
+
+
+def parse_timeout(text: str) -> float:
+    """Return the seconds for an answer, from a ``timeout`` like ``10s``, ``1m30s``, ``500ms``."""
+    found = _DURATION.fullmatch(text.strip())
+    seconds = 0.0
+    if found and text.strip():
+        seconds = 60 * int(found[1] or 0)
+        seconds += float(found[2] or 0) / (1000 if found[3] == "ms" else 1)
+    return min(seconds or _DEFAULT_WAIT, _LONGEST_WAIT) * _MARGIN

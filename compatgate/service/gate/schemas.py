@@ -188,8 +188,8 @@ class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
         Basis | None,
         Meta(
             description="origin of the stack. `image`: the gate read the whole stack from the "
-            "image; `stated`: the client stated it, or a part; `what-if`: `set` changed it; null: the "
-            "decision is older than this field"
+            "image; `stated`: the client stated it, or a part; `what-if`: `set` changed it; "
+            "null: the decision is older than this field"
         ),
     ] = None
 

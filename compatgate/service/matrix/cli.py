@@ -14,7 +14,16 @@ from compatgate.kit.cli.options import add_authorship, add_format, add_limit, re
 from compatgate.kit.cli.output import format_json_time, print_json, print_table
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.service.gate_client import Body, add_place, ask, ask_all, run_action
+from compatgate.service.gate_client import (
+    RUN_MEMBERS,
+    Body,
+    add_place,
+    ask,
+    ask_all,
+    drop_members,
+    drop_storage_members,
+    run_action,
+)
 from compatgate.service.matrix.schemas import DAYS, DECISIONS
 
 if TYPE_CHECKING:
@@ -197,10 +206,6 @@ def add_packages_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
 
 
-_RUN_MEMBERS = ("warnings", "promotion")
-"""Members of an entry that come from canary runs."""
-_STORAGE_MEMBERS = ("revision", "created_at", "updated_at", *_RUN_MEMBERS)
-"""Members of an answer that do not belong to the document."""
 _FILTERS = {
     "entries": ("target", "status", "component", "search"),
     "targets": ("search",),
@@ -219,7 +224,7 @@ def show_list(args: argparse.Namespace, gate: Client) -> int:
     }[args.kind]
     found = ask_all(gate, args.limit, listing, **_read_filters(args))
     if args.format == "json":
-        print_json([_drop_members(_RUN_MEMBERS, body) for body in found])
+        print_json([drop_members(RUN_MEMBERS, body) for body in found])
         return 0
     head, cells = _COLUMNS[args.kind]
     print_table(head, map(cells, found), empty=f"no {args.kind}")
@@ -247,15 +252,6 @@ def _canonical_name(component: str) -> str:
     except BadInput as error:
         error.field = "--component"
         raise
-
-
-def _drop_members(names: Iterable[str], body: Body) -> Body:
-    return {name: value for name, value in body.items() if name not in names}
-
-
-def drop_storage_members(body: Body) -> Body:
-    """Return the document of an answer in the form of files."""
-    return _drop_members(_STORAGE_MEMBERS, body)
 
 
 def _document_name(body: Body) -> str:

@@ -114,7 +114,7 @@ def _target_rows(target: Body) -> list[tuple[object, ...]]:
 def _show(args: argparse.Namespace, gate: Client) -> int:
     from compatgate.client.operations import Operations
     from compatgate.documents.text import to_yaml
-    from compatgate.service.matrix.cli import drop_storage_members
+    from compatgate.service.gate_client import drop_storage_members
 
     target = ask(gate, Operations.show_target, args.name)
     if args.format == "json":

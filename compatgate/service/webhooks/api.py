@@ -26,7 +26,7 @@ from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import parse_query
 from compatgate.kit.kubernetes import to_one_line
-from compatgate.service.admission.api import parse_timeout
+from compatgate.service.admission.review import parse_timeout
 from compatgate.service.gate.what_if import answer as what_if
 from compatgate.service.tokens.service import Principal
 from compatgate.service.web.auth import authenticate, authorize

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compatgate.errors import Unavailable
-from compatgate.service.admission.api import parse_timeout
 from compatgate.service.admission.kinds import load_kinds
+from compatgate.service.admission.review import parse_timeout
 from compatgate.service.admission.schemas import EXAMPLES
 from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.gate.service import Gate
