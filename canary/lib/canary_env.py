@@ -53,7 +53,7 @@ def server(options, start):
     pid, versions = start()
     with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
         libraries = loaded.libraries_of(loaded.mapped_files(file.read(loaded.LARGEST_MAPS)))
-    _say(gpus, versions, {}, {}, loaded.in_order(libraries))
+    _say(gpus, versions, {}, {}, loaded.sort_libraries(libraries))
 
 
 def torch(options, **other):

@@ -200,7 +200,7 @@ def asked(paths):
             continue
     known = [library for library in loaded.loaded_libraries() if library.path in paths]
     silent = [path for path in paths if path not in {library.path for library in known}]
-    known += loaded.libraries_of(loaded.Mapped(path, "", False) for path in silent)
+    known += loaded.libraries_of(loaded.MappedFile(path, "", False) for path in silent)
     return [library for library in known if library.component != loaded.DRIVER_CUDA]
 
 

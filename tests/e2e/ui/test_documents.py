@@ -59,7 +59,7 @@ def test_a_waiver_is_made_and_ended(open_page):
     expect(page.locator("h1")).to_contain_text("ended")
     page.locator("main").get_by_label("Reason").fill("a test made it")
     page.get_by_role("button", name="Delete").click()
-    expect(page.get_by_role("status")).to_contain_text("is deleted")
+    expect(page.get_by_role("status")).to_contain_text("Deleted")
 
 
 def test_two_revisions_are_compared(open_page):
@@ -67,5 +67,5 @@ def test_two_revisions_are_compared(open_page):
     page.get_by_label("From revision").fill("1")
     page.get_by_label("to revision").fill("2")
     page.get_by_role("button", name="Compare").click()
-    expect(page.locator("main")).to_contain_text("0 made, 1 changed, 0 deleted")
+    expect(page.locator("main")).to_contain_text("0 created, 1 changed, 0 deleted")
     expect(page.locator("del")).to_contain_text("deprecated")

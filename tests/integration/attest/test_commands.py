@@ -79,7 +79,7 @@ def test_each_refusal_has_its_reason(stocked: Any, key: Any, signed: Path, tmp_p
         (["--key", "{pub}"], "envelope"),
         (["--key", "{pub}", "--from-registry"], "--from-registry"),
         (["nowhere.json", "--key", "{pub}"], "envelope"),
-        (["x.json", "--key", "{pub}", "--digest", "a", "--stack", "b"], "exclude"),
+        (["x.json", "--key", "{pub}", "--digest", "a", "--stack", "b"], "use only one of"),
         (["x.json", "--jwks", "http://gate.example/keys"], "https"),
     ],
 )

@@ -134,7 +134,7 @@ def test_a_step_is_started_once(process: ProcessExecutor, job: Make) -> None:
 
 
 def test_images_and_unknown_programs_are_refused(process: ProcessExecutor, job: Make) -> None:
-    with pytest.raises(BadInput, match="runs no images"):
+    with pytest.raises(BadInput, match="does not run images"):
         process.prepare(job(""), _quiet)
     with pytest.raises(NotFound, match="cannot run 'no-such-program'"):
         process.prepare(job("", image=None, command=("no-such-program",)), _quiet)

@@ -238,7 +238,7 @@ class _C: _cudnn = _cudnn
     assert report.env is not None
     assert report.env.versions["torch"] == "2.3.1+cu121"
     failed = _failed(report)["frameworks-agree"]
-    assert failed == "torch was built for cudnn 8.9.2, loaded is 9.1.0"
+    assert failed == "torch was built for cudnn 8.9.2, but 9.1.0 is loaded"
 
 
 def test_two_copies_of_a_library_in_one_process_fail_a_check(

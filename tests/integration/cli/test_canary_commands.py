@@ -145,7 +145,7 @@ def test_baselines_are_listed_shown_and_approved(run: Run, gate: Gate) -> None:
     gate.baselines.offer(newer, {"latency": MetricSpec("ms", "lower")}, "run_2:gemm-0", [values])
     listed = json.loads(run("canary", "baselines", "list", "--format", "json")[1])
     out = run("canary", "baselines", "show", str(listed[0]["id"]))[1]
-    assert f"the nearest is {ground.family} ({number})" in out
+    assert f"the nearest family is {ground.family} ({number})" in out
     assert "this is +100.0%, to compare, never to judge by" in out
     status, _, err = run("canary", "baselines", "approve", number)
     assert (status, "is approved by" in err) == (2, True)

@@ -207,7 +207,7 @@ def test_a_report_of_our_name_that_is_not_ours_is_not_touched(
     objects.add(REPORTS, theirs)
     status, _, err = run("audit", "--write")
     assert status == 3
-    assert "ml-train has a policy report compatgate of somebody else" in err
+    assert "ml-train has a policy report compatgate that compatgate did not write" in err
     assert "1 made" in err
     assert report(objects, "ml-two")
     assert objects.get(REPORTS, "compatgate", "ml-train") == theirs

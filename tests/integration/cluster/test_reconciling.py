@@ -118,7 +118,7 @@ def test_too_many_taints_are_refused_and_nothing_at_all_is_changed(
         node(f"a{number}", "550.54.15" if number < 2 else "535.183.01")
     status, out, err = run("reconcile", "--apply")
     assert (status, out) == (1, "")
-    assert "2 of 10 GPU nodes of prod-a100 would be tainted, at most 1 may be" in err
+    assert "2 of 10 GPU nodes of prod-a100 would be tainted, the limit is 1" in err
     assert "nothing is changed" in err
     assert objects.asked("PATCH", "") == 0
     assert run("reconcile", "--apply", "--max-tainted", "20%")[0] == 0

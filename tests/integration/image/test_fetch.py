@@ -86,7 +86,7 @@ def test_a_folder_that_is_there_is_left_alone(registry, layer, fetch, tmp_path, 
 @pytest.mark.parametrize(
     ("files", "links", "says"),
     [
-        ({"etc/other": b""}, {}, "brings no workload"),
+        ({"etc/other": b""}, {}, "holds no workload"),
         ({"compatgate/workload.toml": b"name = 3"}, {}, "name"),
         (WORKLOAD, {"compatgate/secret": "/etc/shadow"}, "/compatgate/secret is not a plain file"),
         ({}, {"compatgate": "/etc"}, "/compatgate is not a plain file"),

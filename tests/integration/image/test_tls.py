@@ -49,8 +49,8 @@ def only_mirror(monkeypatch: pytest.MonkeyPatch):
     """Ask the mirror alone: the registry behind it does not exist."""
     from compatgate.discovery.image import read as module
 
-    places = module.registries_of
-    monkeypatch.setattr(module, "registries_of", lambda *a: places(*a)[:1])
+    places = module.list_registries
+    monkeypatch.setattr(module, "list_registries", lambda *a: places(*a)[:1])
 
 
 pytestmark = pytest.mark.usefixtures("only_mirror")

@@ -102,7 +102,7 @@ def test_a_deadline_that_the_pull_used_up_says_nothing_of_the_program(
     cluster.on_job = script(late, fails("DeadlineExceeded", "Pod was active too long"))
     status = go(executor, job(timeout_s=60)).status
     assert status.state == "lost"
-    assert "image took so long" in status.reason
+    assert "pulling its image used up" in status.reason
 
 
 def test_a_job_of_several_nodes_runs_once_all_do_and_fails_when_one_does(

@@ -85,14 +85,14 @@ def test_a_way_to_the_cluster_that_is_none_is_a_mistake_of_the_file(
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     executor = KubernetesExecutor(Host("stage", executor="kubernetes", kubernetes=settings))
-    with pytest.raises(BadInput, match="no way to the cluster of stage"):
+    with pytest.raises(BadInput, match="the cluster of stage cannot be reached"):
         executor.left()
 
 
 def test_a_context_that_the_file_has_not_is_a_mistake(
     on: Callable[..., KubernetesExecutor],
 ) -> None:
-    with pytest.raises(BadInput, match="no way to the cluster of stage"):
+    with pytest.raises(BadInput, match="the cluster of stage cannot be reached"):
         on(context="production").left()
 
 

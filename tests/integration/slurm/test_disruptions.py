@@ -105,7 +105,7 @@ def test_a_job_whose_folder_was_cleaned_away_on_its_way_does_nothing(
     stray = start(on, job("print('never')"))
     on._work.remove(stray.job.run)
     on.kill(busy[0].handle)
-    assert stray.until("lost").reason.endswith("it may not see the work directory)")
+    assert stray.until("lost").reason.endswith("the node may not see the work directory)")
 
 
 def test_a_job_that_an_operator_requeues_is_not_run_twice_as_one(

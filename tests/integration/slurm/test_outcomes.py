@@ -157,7 +157,7 @@ def test_a_command_that_the_node_has_not_is_an_error_of_its_own(
         ({"partition": "nowhere"}, {}, r"(?i)invalid partition.*sinfo"),
         ({"constraint": "h100"}, {}, r"(?i)invalid feature|not available"),
         ({"gres": "gpu:h100"}, {}, r"(?i)not available"),
-        ({}, {"gpus": 2}, r"(?i)not available.*that many GPUs"),
+        ({}, {"gpus": 2}, r"(?i)not available.*enough GPUs"),
         ({"extra": ("--reservation=none",)}, {}, r"(?i)reservation"),
         ({"gres": None}, {}, "names no GRES"),
     ],

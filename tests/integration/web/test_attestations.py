@@ -113,7 +113,7 @@ def test_a_key_rotates_over_restarts_and_retires_when_it_is_left_out(
         ("nowhere.pem", "cannot read"),
         ("env:NO_SUCH_KEY", "NO_SUCH_KEY is empty"),
         ("hsm:2?label=gate", "--signing-public-key"),
-        ("gpg:ABCD", "no known kind"),
+        ("gpg:ABCD", "unknown kind of key"),
     ],
 )
 def test_a_key_that_cannot_be_used_is_said_at_the_start(run: Any, key: str, said: str) -> None:

@@ -62,7 +62,7 @@ def test_nodes_are_reported_listed_shown_and_removed(run: Run) -> None:
     assert (listed["name"], listed["driver_state"]) == ("a1", "not-blessed")
     assert "it has driver 550.54.15" in run("nodes", "show", "a1")[1]
     assert "prod-a100" in run("nodes", "drift", "--what", "driver")[1]
-    assert run("nodes", "drift", "--what", "gpu")[1].startswith("no node")
+    assert run("nodes", "drift", "--what", "gpu")[1].startswith("no reported node")
     removed = run("nodes", "remove", "a1", "--cluster", "eu", "--reason", "scrapped")
     assert removed[:2] == (0, "eu/a1 is forgotten\n")
     status, _, err = run("nodes", "show", "a1")

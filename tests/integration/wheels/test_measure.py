@@ -236,7 +236,7 @@ def test_a_measurement_that_was_cut_off_goes_on_where_it_was(server, measure):
     server.stop_after = 75 * MIB
     stopped = measure("gpu-pkg==1.0", "--python", "3.12")
     assert (stopped.status, stopped.records) == (2, [])
-    assert "run it again" in stopped.errors
+    assert "run the command again" in stopped.errors
     server.stop_after, server.sent = None, 0
     found = measure("gpu-pkg==1.0", "--python", "3.12")
     assert found.status == 0, found.errors

@@ -422,5 +422,5 @@ def test_packages_of_conda_are_not_read(server, check, tmp_path):
     lock = tmp_path / "explicit.txt"
     lock.write_text(f"# platform: linux-64\n@EXPLICIT\n{url}\n")
     (message,) = check(lock).said("CG410")
-    assert "packages of conda are not read" in message
+    assert "only wheels are measured, not conda packages" in message
     assert server.paths == []

@@ -123,7 +123,7 @@ def test_a_host_that_is_away_does_not_use_up_the_attempts_of_its_runs(
     own_engine.stop()
     log = staging.folder / "worker.log"
     with staging.worker():
-        until(lambda: "host stage is left alone" in log.read_text())
+        until(lambda: "host stage is excluded" in log.read_text())
         own_engine.start()
         for run in runs:
             found = staging.await_state(run, "passed", "error", "failed", "inconclusive")

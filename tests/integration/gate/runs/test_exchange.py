@@ -105,7 +105,7 @@ def test_what_was_measured_here_comes_before_samples(
     assert "version 1 of runs here is proposed (baseline " in left[0].reason
     gate.baselines.approve(gate.baselines.list().items[0].id, by="ana")
     left = take(*sampled("run_1")).unchanged
-    assert left[0].reason == "version 1 is approved: samples only start a baseline without versions"
+    assert left[0].reason == "version 1 is approved: samples only start a new baseline"
     assert states(gate) == [(1, "approved", ["run_own:gemm-0"])]
 
 
