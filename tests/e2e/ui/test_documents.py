@@ -30,7 +30,9 @@ def test_an_entry_is_deprecated_and_the_lost_update_is_seen(open_page):
     expect(page.locator(".timeline ins").first).to_contain_text("deprecated")
     late.locator("main").get_by_label("Reason").fill("it is slow")
     late.get_by_role("button", name="Revoke").click()
-    expect(late.get_by_role("alert").first).to_contain_text("was changed meanwhile")
+    expect(late.get_by_role("alert").first).to_contain_text(
+        "changed the Entry 'tf215-cu122' meanwhile"
+    )
     expect(late.locator("main").get_by_label("Reason")).to_have_value("it is slow")
     page.locator("main").get_by_label("Reason").fill("suite dl-core passed on staging")
     page.get_by_role("button", name="Bless").click()

@@ -73,7 +73,7 @@ def test_a_registry_may_be_named_as_unverified(read, mirror) -> None:
 
 
 def test_a_file_of_authorities_that_is_missing_is_named(read, mirror) -> None:
-    with pytest.raises(BadInput, match="no such file of certificate authorities"):
+    with pytest.raises(BadInput, match="the file of certificate authorities does not exist"):
         read(IMAGE, mirrors=mirror, ca_file="/nonexistent.pem")
 
 

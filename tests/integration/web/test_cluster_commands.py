@@ -64,7 +64,7 @@ def test_nodes_are_reported_listed_shown_and_removed(run: Run) -> None:
     assert "prod-a100" in run("nodes", "drift", "--what", "driver")[1]
     assert run("nodes", "drift", "--what", "gpu")[1].startswith("no reported node")
     removed = run("nodes", "remove", "a1", "--cluster", "eu", "--reason", "scrapped")
-    assert removed[:2] == (0, "eu/a1 is forgotten\n")
+    assert removed[:2] == (0, "removed eu/a1\n")
     status, _, err = run("nodes", "show", "a1")
     assert (status, "there is no node 'a1'" in err) == (2, True)
 
