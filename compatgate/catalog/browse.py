@@ -168,7 +168,7 @@ def open_set(name: str) -> FactSet:
         return _read_set(name, ())
     paths = [path for path in name.split(os.pathsep) if path]
     if not paths:
-        raise BadInput("is empty", field="facts", value=name, hint=f"a folder, or {SHIPPED}")
+        raise BadInput("is empty", field="facts", value=name, hint=f"name a folder, or {SHIPPED}")
     if len(paths) == 1 and _holds_every_table(paths[0]):
         with sources.replace_root(paths[0]):
             return _read_set(name, ())

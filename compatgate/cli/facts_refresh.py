@@ -176,9 +176,7 @@ def _bounds(args: argparse.Namespace) -> Bounds:
     from compatgate.refresh import Bounds
 
     if args.limit < 0:
-        raise BadInput(
-            "is not a number of releases", field="--limit", value=args.limit, hint="0: all"
-        )
+        raise BadInput("must be 0 (all releases) or more", field="--limit", value=args.limit)
     if not 0 < args.timeout <= _LONGEST_HOURS * 3600:
         hint = f"more than 0, at most {_LONGEST_HOURS * 3600:.0f}"
         raise BadInput("is not a time limit", field="--timeout", value=args.timeout, hint=hint)

@@ -46,7 +46,9 @@ def read_body(media: tuple[str, ...], most: int) -> bytes:
         _check_type(stated, media)
     if environ.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
         what = environ["HTTP_CONTENT_ENCODING"]
-        raise UnsupportedMediaType("send the body as it is", field="Content-Encoding", value=what)
+        raise UnsupportedMediaType(
+            "the body must not be encoded", field="Content-Encoding", value=what
+        )
     if (request.content_length or 0) > most:
         raise body_too_large(most)
     try:

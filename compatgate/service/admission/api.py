@@ -113,7 +113,9 @@ def _read(most: int) -> bytes:
         error = bodies.incomplete_body()
     elif environ.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
         what = environ["HTTP_CONTENT_ENCODING"]
-        error = UnsupportedMediaType("send the body as it is", field="Content-Encoding", value=what)
+        error = UnsupportedMediaType(
+            "the body must not be encoded", field="Content-Encoding", value=what
+        )
     elif request.mimetype != JSON:
         hint = f"send {JSON}"
         error = UnsupportedMediaType(

@@ -170,7 +170,9 @@ def parse_taint_limit(text: str, field: str) -> TaintLimit:
         return TaintLimit(text, percent=int(found[1]))
     if found and found[2]:
         return TaintLimit(text, count=int(found[2]))
-    raise BadInput(f"{text!r} is not a number of nodes", field=field, value=text, hint="10% or 3")
+    raise BadInput(
+        f"{text!r} is not a number of nodes", field=field, value=text, hint="for example 10% or 3"
+    )
 
 
 def exceeded_limits(plans: Sequence[Plan], cap: TaintLimit) -> list[str]:

@@ -16,7 +16,7 @@ def test_a_target_says_what_is_asked_there_and_draws_its_days(open_page):
     expect(page.locator(".chart canvas")).to_have_count(1)
     page.get_by_text("As a table").click()
     expect(page.locator("figure details tbody tr")).to_have_count(30)
-    page.get_by_role("link", name="In the matrix").click()
+    page.get_by_role("link", name="Show in the matrix").click()
     expect(page.locator(".map thead")).to_contain_text("prod-a100")
 
 
