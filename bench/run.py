@@ -13,6 +13,7 @@ from pathlib import Path
 
 import admission
 import decide
+import files_run
 import gpu_page
 import http_gate
 import judge
@@ -58,6 +59,13 @@ at most 6 x.
 | question | ms | baseline ms | ratio |
 |---|---|---|---|
 {startup}
+
+## Files of an operation
+
+`bench/files_run.py`: files whose functions run, and files that are imported. Goals: at most 45 for
+a question to the gate, 150 for a canary run; at most 450 files in all.
+
+{files_run}
 
 ## The gate over HTTP
 
@@ -114,6 +122,7 @@ def main() -> None:
         decide="\n".join(decide.main()),
         packages="\n".join(packages.main()),
         startup="\n".join(startup.main()),
+        files_run="\n".join(files_run.main()),
         http=http_gate.main(),
         admission=admission.main(),
         matrix_page=matrix_page.main(),
