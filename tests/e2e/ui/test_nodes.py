@@ -42,7 +42,7 @@ def test_nodes_are_found_as_one_types_and_kept_as_a_file(open_page):
     expect(page.locator("#nodes tbody tr")).to_have_count(100)
     page.locator("main").get_by_label("Name").press_sequentially("gpu-01")
     expect(page.locator("#nodes tbody tr")).to_have_count(10)
-    page.get_by_label("Witnesses disagree").select_option("yes")
+    page.get_by_label("Sources disagree").select_option("yes")
     expect(page.locator("#nodes tbody tr")).to_have_count(1)
     with page.expect_download() as download:
         page.get_by_role("link", name="CSV").click()
@@ -61,7 +61,7 @@ def test_the_order_outlives_a_filter_and_a_filter_the_order(open_page):
     page.locator("th[aria-sort=ascending] a").click()
     expect(page.locator("th[aria-sort=descending]")).to_have_text("Driver")
     expect(page.locator("#nodes tbody tr")).to_have_count(10)
-    page.get_by_label("Witnesses disagree").select_option("yes")
+    page.get_by_label("Sources disagree").select_option("yes")
     expect(page.locator("#nodes tbody tr")).to_have_count(1)
     assert "sort=-driver" in page.url
     assert "search=gpu-01" in page.url
