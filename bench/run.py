@@ -113,6 +113,11 @@ one second.
 """
 
 
+def carried(page: str, title: str) -> str:
+    """Return a section of the page as it is: another command measures it."""
+    return page.partition(f"## {title}\n\n")[2].partition("\n\n## ")[0]
+
+
 def main() -> None:
     """Measure, print and write."""
     page = PAGE.format(
@@ -124,6 +129,7 @@ def main() -> None:
         startup="\n".join(startup.main()),
         files_run="\n".join(files_run.main()),
         http=http_gate.main(),
+        against=carried(RESULTS.read_text(), "Against the server before"),
         admission=admission.main(),
         matrix_page=matrix_page.main(),
         layers="\n".join(layers.main()),
