@@ -16,7 +16,7 @@ from compatgate.catalog import build, sources
 from compatgate.catalog.library import Library
 from compatgate.catalog.overlay import find_overlays
 from compatgate.catalog.sources import natural_key, property_schema, read_schema
-from compatgate.core.components import resolve_component
+from compatgate.core.components import canonical_name
 from compatgate.core.facts import Facts
 from compatgate.errors import BadInput
 
@@ -32,20 +32,13 @@ def find_source(name: str, known: tuple[str, ...]) -> str:
         BadInput: no table has this name; the hint names the nearest.
     """
     by_title = {sources.title(source): source for source in reversed(known)}
-    found = by_title.get(name) or by_title.get(_canonical_name(name))
+    found = by_title.get(name) or by_title.get(canonical_name(name))
     if found:
         return found
     near = get_close_matches(name, by_title, n=3, cutoff=0.5)
     tables = [sources.title(one) for one in known if not one.startswith("packages/")]
     hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(tables)}"
     raise BadInput(f"no facts are named {name!r}", field="table", value=name, hint=hint)
-
-
-def _canonical_name(name: str) -> str:
-    try:
-        return resolve_component(name).component.name
-    except BadInput:
-        return name
 
 
 def keyed_lists(source: str, document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.parser import add_overlays
 from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
@@ -61,9 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_common_options(parser: argparse.ArgumentParser) -> None:
     add_overlays(parser)
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
-    )
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

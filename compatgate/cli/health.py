@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput, Unavailable
+from compatgate.kit.cli.options import add_format
 
 if TYPE_CHECKING:
     import argparse
@@ -45,9 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="VERSION",
         help="driver version (default: from the log)",
     )
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
-    )
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput, NotFound
+from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.parser import add_actions, run_action
 
 if TYPE_CHECKING:
@@ -168,9 +169,7 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--platform", metavar="OS/CPU", help="platform in a multi-platform image")
     parser.add_argument("--tag", help="only sets with this tag")
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
-    )
+    add_format(parser)
     add_place_options(parser.add_argument_group("target or pool"))
     add_decider_options(parser.add_argument_group("source of targets and facts"))
 

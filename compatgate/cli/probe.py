@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from compatgate.errors import BadInput
+from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.terminal import strip_controls, width_of, wrap
 
 if TYPE_CHECKING:
@@ -61,9 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="Python interpreter or environment to inspect for frameworks",
     )
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
-    )
+    add_format(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the JSON document for check --probe"
     )

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit.cli.options import add_format
 
 if TYPE_CHECKING:
     import argparse
@@ -49,9 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="go",
         help="parser: the Go toolkit's (default) or the C library's",
     )
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
-    )
+    add_format(parser)
     parser.add_argument(
         "--batch",
         metavar="FILE",

@@ -150,6 +150,12 @@ def find_component(name: str) -> ComponentMatch | None:
     return None if len(name) > MAX_NAME_LENGTH else _find_cached(name)
 
 
+def canonical_name(name: str) -> str:
+    """Return a component's canonical name; any other text stays as it is."""
+    found = find_component(name)
+    return found.component.name if found else name
+
+
 @lru_cache(maxsize=4096)
 def _find_cached(name: str) -> ComponentMatch | None:
     text = _normalise(name)

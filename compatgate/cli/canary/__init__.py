@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from compatgate.errors import BadInput
+from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.parser import add_actions, run_action
 from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
@@ -112,9 +113,7 @@ def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"minimum number of values on each side (default: {MINIMUM}); 30 are better",
     )
     parser.add_argument("--unit", default="", help="unit of plain numbers")
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
-    )
+    add_format(parser)
 
 
 def run_judge(args: argparse.Namespace) -> int:

@@ -31,6 +31,8 @@ from compatgate.errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Check = Callable[[Host], bool]
+
 SemverKey = tuple[object, ...]
 _SEMVER_NUMBER = r"(0|[1-9][0-9]*)"
 _IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
@@ -71,8 +73,6 @@ def _identifier_key(digits: str) -> tuple[int, str]:
     return len(digits), digits
 
 
-if TYPE_CHECKING:
-    Check = Callable[[Host], bool]
 _OPERATORS = ("!=", "<=", ">=", "=", "<", ">")
 _FIRST_OPERATOR_CHARACTER = re.compile(f"[{OPERATOR_CHARACTERS}]")
 # unicode.IsSpace, which strings.TrimSpace uses; str.strip() would take U+001C to U+001F as well.

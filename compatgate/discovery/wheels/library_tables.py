@@ -101,7 +101,7 @@ def _read_dynamic_tables(
     Raises:
         Missed: bytes of the tables were not kept.
     """
-    data = {name: _elf_bytes(stream, *places[name]) for name in _ELF_TABLES if name in places}
+    data = {name: _read_bytes(stream, *places[name]) for name in _ELF_TABLES if name in places}
     names = data.get(".dynstr", b"")
     dynamic = [
         (tag, _elf_name(names, value))
@@ -120,7 +120,7 @@ def _read_dynamic_tables(
     )
 
 
-def _elf_bytes(stream: TableBytes, start: int, end: int) -> bytes:
+def _read_bytes(stream: TableBytes, start: int, end: int) -> bytes:
     data = stream.kept(start, end - start)
     if len(data) < end - start:
         raise MissedBytes
@@ -261,7 +261,7 @@ class _PeImage:
     ) -> None:
         self._file = file
         self._label = label
-        self._pieces = [(start, _pe_bytes(stream, start, end)) for start, end in places]
+        self._pieces = [(start, _read_bytes(stream, start, end)) for start, end in places]
         self._taken = 0
         self.missing: set[tuple[int, int]] = set()
 
@@ -376,13 +376,6 @@ class _PeImage:
             raise damaged_error(self._label, 0, what)
         self.missing.add((start, min(start + max(count, _PE_WINDOW), part.end)))
         return MissedBytes()
-
-
-def _pe_bytes(stream: TableBytes, start: int, end: int) -> bytes:
-    data = stream.kept(start, end - start)
-    if len(data) < end - start:
-        raise MissedBytes
-    return data
 
 
 def _is_versioned(name: bytes) -> re.Match[bytes] | None:

@@ -19,7 +19,6 @@ from compatgate.kit.http.replies import TooBusy
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
-if TYPE_CHECKING:
     Scope = MutableMapping[str, Any]
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import format_json_time, print_json, print_table
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
@@ -53,7 +54,7 @@ def add_start_arguments(parser: argparse.ArgumentParser) -> None:
         "--detach", dest="wait", action="store_false", help="queue the run and exit with 0"
     )
     add_place(parser)
-    add("--format", choices=("text", "json"), default="text", help="output format (default: text)")
+    add_format(parser)
 
 
 def run_start(args: argparse.Namespace) -> int:
@@ -106,9 +107,7 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit", type=positive_count, default=50, metavar="N", help="number of runs (default: 50)"
     )
     add_place(parser)
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
-    )
+    add_format(parser)
 
 
 def run_list(args: argparse.Namespace) -> int:
@@ -126,9 +125,7 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.add_argument("run", metavar="ID", help="run id, as in canary list")
     add_place(parser)
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
-    )
+    add_format(parser)
 
 
 def run_show(args: argparse.Namespace) -> int:
@@ -254,9 +251,7 @@ def add_cancel_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.add_argument("runs", nargs="+", metavar="ID", help="run ids, as in canary list")
     add_place(parser)
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
-    )
+    add_format(parser)
 
 
 def run_cancel(args: argparse.Namespace) -> int:
@@ -277,9 +272,7 @@ def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.add_argument("run", metavar="ID", help="run id, as in canary list")
     add_place(parser)
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
-    )
+    add_format(parser)
 
 
 def run_rerun(args: argparse.Namespace) -> int:

@@ -20,9 +20,7 @@ def add_hosts_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.add_argument("--gpu", metavar="SKU", help="GPU")
     add_place(parser)
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
-    )
+    add_format(parser)
 
 
 def run_hosts(args: argparse.Namespace) -> int:

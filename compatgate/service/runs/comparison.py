@@ -15,7 +15,7 @@ from compatgate.canary.judge.statistics import median
 from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.run import Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
-from compatgate.core.components import COMPONENTS, resolve_component, sort_components
+from compatgate.core.components import COMPONENTS, canonical_name, sort_components
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.versions import parse_version, same_release
@@ -53,7 +53,7 @@ def compare_parts(run: RunRow, envs: Sequence[Env], gpus: Gpus) -> list[Measured
     found: dict[str, dict[str, None]] = {}
     for env in envs:
         for name, text in env.versions.items():
-            found.setdefault(_component(name), {})[text] = None
+            found.setdefault(canonical_name(name), {})[text] = None
         if env.driver:
             found.setdefault("driver", {})[env.driver] = None
         for device in env.gpus:
@@ -70,7 +70,7 @@ def compare_parts(run: RunRow, envs: Sequence[Env], gpus: Gpus) -> list[Measured
 
 def _requested(run: RunRow) -> dict[str, str | None]:
     stack = {name: value for name, value in run.stack.items() if isinstance(value, str)}
-    versions = {_component(name): value for name, value in stack.items()}
+    versions = {canonical_name(name): value for name, value in stack.items()}
     return {
         **{name: value for name, value in versions.items() if name in COMPONENTS},
         "gpu": run.gpu,
@@ -94,13 +94,6 @@ def _same(name: str, asked: str, measured: str) -> bool:
         return same_release(name, parse_version(name, asked), parse_version(name, measured))
     except BadInput:
         return False
-
-
-def _component(name: str) -> str:
-    try:
-        return resolve_component(name).component.name
-    except BadInput:
-        return name
 
 
 def _sku(name: str, gpus: Gpus) -> str:

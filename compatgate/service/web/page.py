@@ -102,7 +102,6 @@ class Redirect(Struct, frozen=True):
     done: str = ""
 
 
-PageAnswer = HtmlPage | Redirect
 Handler = Callable[[PageRequest[Any]], Any]
 
 
