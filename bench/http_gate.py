@@ -2,7 +2,8 @@
 
 ``python bench/http_gate.py [--workers 1,2] [--threads 32] [--rounds 9] [--seconds 1]
 [--connections 16]``, and on PostgreSQL ``--database URL [--decision-commit sync|async]``.
-``--against COMMIT|DIR`` compares with the server of another tree instead.
+``--against COMMIT|DIR`` compares with the server of another tree instead. ``--access-log`` is the
+option of ``serve``; the lines go to a file.
 
 The empty endpoint is a bare Flask application (``return jsonify({})``) beside the product's, behind
 the same server, workers and threads. Rounds alternate, ratios are taken round by round, and what is
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -29,10 +31,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from load import Figures, drive, post
-from served import HERE, Served, served, tree_of
+from served import Served, served, tree_of
 
 if TYPE_CHECKING:
     from compatgate.service.gate.decision_log import CommitMode
+    from compatgate.service.web.access import AccessLevel
 
 CONNECTIONS = 16
 STACKS = 20
@@ -127,10 +130,17 @@ LOADS: dict[str, Callable[[int], Iterator[bytes]]] = {
 """What is sent, by name; given the number of the round."""
 
 
-def serve(workers: int, threads: int, database: str | None, commit: CommitMode) -> None:
+def serve(
+    workers: int,
+    threads: int,
+    database: str | None,
+    commit: CommitMode,
+    lines: AccessLevel = "errors",
+) -> None:
     """Run the server under test; prints its port."""
     from flask import Flask, Response, jsonify
 
+    from compatgate.kit import logs
     from compatgate.kit.database import tables
     from compatgate.kit.database.database import Database
     from compatgate.kit.http.wsgi import Lane, receive_body
@@ -147,7 +157,8 @@ def serve(workers: int, threads: int, database: str | None, commit: CommitMode) 
         return jsonify({})
 
     def make_app(gate: Gate) -> Any:
-        product = create_front(gate, Settings(anonymous=frozenset({"gate"})), threads)
+        settings = Settings(anonymous=frozenset({"gate"}), access_log=lines)
+        product = create_front(gate, settings, threads)
         lane = Lane(bare, "bare", threads)
 
         async def both(scope: Any, receive: Any, send: Any) -> None:
@@ -159,6 +170,9 @@ def serve(workers: int, threads: int, database: str | None, commit: CommitMode) 
         return both
 
     with tempfile.TemporaryDirectory() as folder:
+        if lines == "all":
+            os.dup2(os.open(Path(folder, "log"), os.O_CREAT | os.O_WRONLY), 2)
+        logs.configure("json", "warning")
         matrix = Path(folder, "matrix.yaml")
         matrix.write_text(MATRIX)
         if database:
@@ -234,10 +248,12 @@ def compare(workers: int, args: argparse.Namespace, other: Path | None) -> list[
     options = [f"--workers={workers}", f"--threads={args.threads}"]
     options += [f"--decision-commit={args.decision_commit}"]
     options += [f"--database={args.database}"] if args.database else []
+    own = [*options, f"--access-log={args.access_log}"]
     shape = f"{workers} x {args.threads}"
     with ExitStack() as stack:
-        trees = [HERE, other] if other else [HERE]
-        servers = [stack.enter_context(served("http_gate.py", options, tree)) for tree in trees]
+        servers = [stack.enter_context(served("http_gate.py", own))]
+        if other:
+            servers.append(stack.enter_context(served("http_gate.py", options, other)))
         found = rounds(servers, [*LOADS], args)
     if other is None:
         return [row(name, shape, found[0][name], found[0]["empty"]) for name in LOADS]
@@ -255,10 +271,12 @@ def main(arguments: Sequence[str] = ()) -> str:
     parser.add_argument("--against", metavar="COMMIT|DIR", help="another tree's server (empty)")
     parser.add_argument("--database", metavar="URL", help="of PostgreSQL (an SQLite file)")
     parser.add_argument("--decision-commit", choices=("sync", "async"), default="sync")
+    parser.add_argument("--access-log", choices=("off", "errors", "all"), default="errors")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if args.serve:
-        serve(int(args.workers), args.threads, args.database, args.decision_commit)
+        workers, threads = int(args.workers), args.threads
+        serve(workers, threads, args.database, args.decision_commit, args.access_log)
         return ""
     if args.database and args.against:
         parser.error("--database is for one server; --against runs two")

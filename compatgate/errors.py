@@ -6,6 +6,7 @@ The command line, the REST API (RFC 9457 problem+json) and the UI render the sam
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 
 class CompatgateError(Exception):
@@ -72,11 +73,35 @@ class ManyProblems(BadInput):
         return "\n".join([self.problem, *(f"  {p.detail}" for p in self.problems)])
 
 
+AuthenticationFailure = Literal[
+    "missing", "malformed", "unknown", "revoked", "expired", "signature", "refused"
+]
+
+
 class Unauthorized(CompatgateError):
-    """The request has no token, or an invalid one."""
+    """The request has no token, or an invalid one.
+
+    Args:
+        reason: what is wrong with the token, for the log and the metrics.
+        token: name of the token, if it is known.
+    """
 
     status = 401
     slug = "unauthorized"
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        field: str | None = None,
+        value: object = None,
+        hint: str = "",
+        reason: AuthenticationFailure = "refused",
+        token: str | None = None,
+    ) -> None:
+        super().__init__(problem, field=field, value=value, hint=hint)
+        self.reason = reason
+        self.token = token
 
 
 class Forbidden(CompatgateError):

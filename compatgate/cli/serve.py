@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import sys
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from compatgate.cli import serve_options
 from compatgate.cli.serve_options import add_images, add_wheels, image_settings, wheel_settings
 from compatgate.errors import BadInput, Unavailable
+from compatgate.kit import logs
 from compatgate.kit.cli.options import add_database
 from compatgate.kit.cli.parser import add_overlays, bounded_count
 from compatgate.service.attestations import cli as serve_signing
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _LOOPBACK_SCOPES = "read,gate"
 _NO_SCOPES = ("", "none")
-_LEVELS = ("debug", "info", "warning", "error")
-_LOG = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 _HEADER = " -H 'Authorization: Bearer TOKEN'"
@@ -111,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve_signing.add_verifying(signed)
     serve_options.add_deploy_hooks(parser.add_argument_group("deploy webhooks"))
     add_overlays(parser)
-    add("--log-level", choices=_LEVELS, default="warning", help="log level (default: warning)")
+    serve_options.add_logging(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -143,6 +141,7 @@ def _serve(args: argparse.Namespace) -> int:
         url_of,
     )
 
+    logs.configure(args.log_format, args.log_level)
     given = _scopes(args.anonymous)
     commit = serve_options.commit_of(args)
     tls, admission = serve_options.tls_pair(args), serve_options.admission_options(args)
@@ -162,6 +161,9 @@ def _serve(args: argparse.Namespace) -> int:
         hook_secrets=serve_options.hook_secrets(args),
         public_url=public_url,
         signing=signing,
+        access_log=args.access_log,
+        metric_targets=args.metrics_targets,
+        certificate=tls,
     )
     url = url_of(listener, args.host, secure=tls is not None)
     prepared = prepare(args.database, args.matrix, overlays)
@@ -173,7 +175,6 @@ def _serve(args: argparse.Namespace) -> int:
         print(f"compatgate is serving on {url}")
         print(_TRY.format(url=url, token=token), flush=True)
 
-    logging.basicConfig(level=args.log_level.upper(), format=_LOG)
     sys.stdout.flush()
     parent = os.getpid()  # the parent may be gone before a worker reads it
     options = ServerOptions(listener, args.workers, args.log_level, tls)
@@ -195,13 +196,16 @@ def _canary_images(args: argparse.Namespace, *, local: bool) -> AllowedImages:
 
 
 def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
-    """Print the results of the start on standard error; standard output begins with the URL."""
+    """Tell the results of the start on standard error; standard output begins with the URL.
+
+    The first admin token is for the person who starts the service, and no line of the log.
+    """
     if prepared.imported is not None:
         count, revision = len(prepared.imported.changes), prepared.imported.revision
-        print(f"imported {count} documents as revision {revision}", file=sys.stderr)
+        logs.tell(f"imported {count} documents as revision {revision}")
     elif matrix:
         text = f"--matrix not imported: the stored matrix is at revision {prepared.revision}"
-        print(text, file=sys.stderr)
+        logs.tell(text)
     if prepared.admin is not None:
         text = f"admin token (shown only once): {prepared.admin.secret}"
         print(text, file=sys.stderr, flush=True)
@@ -211,8 +215,7 @@ def _warn(anonymous: frozenset[str], url: str, *, local: bool) -> None:
     """Warn about scopes without a token on an address that others can reach."""
     given = anonymous if not local else anonymous - {"read", "gate"}
     if given:
-        text = f"warning: {url} allows {', '.join(sorted(given))} without a token"
-        print(text, file=sys.stderr)
+        logs.tell(f"warning: {url} allows {', '.join(sorted(given))} without a token")
 
 
 def _share_figures(workers: int) -> str | None:

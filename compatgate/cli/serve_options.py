@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, get_args
 from urllib.parse import urlsplit
 
 from compatgate.errors import BadInput
+from compatgate.kit import logs
+from compatgate.kit.cli.parser import bounded_count
 
 if TYPE_CHECKING:
     import argparse
@@ -139,6 +141,44 @@ _CHOICES = ("sync", "async")  # of Commit, which is not imported for --help
 _WARNING = f"""\
 warning: {OPTION} async: if PostgreSQL crashes or its host loses power, the decisions of the last
 second are lost; sync keeps them"""
+
+
+def add_logging(parser: argparse.ArgumentParser) -> None:
+    """Add the options for logs and metrics."""
+    group = parser.add_argument_group("logs and metrics")
+    add_log_format(group, level="warning")
+    group.add_argument(
+        "--access-log",
+        choices=("off", "errors", "all"),
+        default="errors",
+        help="requests that have a line in the log: errors are those with a status of 400 and"
+        " above (default: errors)",
+    )
+    group.add_argument(
+        "--metrics-targets",
+        type=bounded_count,
+        default=100,
+        metavar="N",
+        help="targets with metrics of their own, the first by name; the others count as other"
+        " (default: 100)",
+    )
+
+
+def add_log_format(group: argparse._ActionsContainer, *, level: str) -> None:
+    """Add the level and the format of the log.
+
+    Args:
+        group: parser or group.
+        level: the default.
+    """
+    add = group.add_argument
+    add("--log-level", choices=logs.LEVELS, default=level, help=f"log level (default: {level})")
+    add(
+        "--log-format",
+        choices=logs.FORMATS,
+        default="text",
+        help="format of log lines; json: one object a line (default: text)",
+    )
 
 
 def add_commit(parser: argparse.ArgumentParser) -> None:

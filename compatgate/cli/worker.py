@@ -10,6 +10,8 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compatgate.cli.serve_options import add_log_format
+from compatgate.kit import logs
 from compatgate.kit.cli.options import add_database, add_workloads
 from compatgate.kit.cli.parser import bounded_count
 from compatgate.service.gate_client import open_gate
@@ -33,8 +35,6 @@ exit status: 0 stopped, or (--once) the queue is empty; 2 bad input; 3 the datab
 """
 _VERIFY_EVERY_S = 600
 _SWEEP_EVERY_S = 3600
-_LOG = "%(asctime)s %(levelname)s %(message)s"
-_LEVELS = ("debug", "info", "warning", "error")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="seconds before a retry after a host failure, times four each time (default: 15)",
     )
-    add("--log-level", choices=_LEVELS, default="info", help="log level (default: info)")
+    add_log_format(parser, level="info")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     every = _verify_interval(args.verify_every)
     images = _images(args)
     hosts = [fill_in_driver(host) for host in read_hosts(Path(args.hosts))]
-    logging.basicConfig(level=args.log_level.upper(), format=_LOG)
+    logs.configure(args.log_format, args.log_level)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     with open_gate(args, make=True) as gate:
         if not images.patterns:

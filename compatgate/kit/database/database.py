@@ -17,7 +17,7 @@ import os
 import stat
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -142,8 +142,16 @@ _BUSY_SECONDS = 15
 _WRITING = "compatgate_writing"
 
 
+def ignore_error(*, refused: bool) -> None:
+    """Ignore a failed transaction; a server counts it instead."""
+
+
 class Database:
     """SQLite or PostgreSQL behind one interface.
+
+    Attributes:
+        on_error: called for each failed transaction; ``refused``: the database answers, and
+            refuses the statement.
 
     Raises:
         Unavailable: the database does not answer (every method).
@@ -152,6 +160,7 @@ class Database:
     def __init__(self, url: URL) -> None:
         self.url = url
         self.is_sqlite = url.drivername == "sqlite"
+        self.on_error: Callable[..., None] = ignore_error
         self.engine = _sqlite(url) if self.is_sqlite else _postgresql(url)
         _forget_connections_after_fork(self.engine)
 
@@ -228,6 +237,7 @@ def unavailable(database: Database, error: BaseException) -> Unavailable:
     """Return the error for a database that does not answer, or answers with a refusal."""
     lines = str(getattr(error, "orig", None) or error).strip().splitlines()
     refused = isinstance(error, ProgrammingError)
+    database.on_error(refused=refused)
     what = "cannot be used" if refused else "does not answer"
     return Unavailable(
         f"the database {database.shown} {what}: {lines[0] if lines else 'no reason'}",

@@ -12,6 +12,7 @@ import os
 import ssl
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -253,6 +254,28 @@ def load_certificate(pair: CertificatePair) -> ssl.SSLContext:
         hint = "PEM, the certificate first, then its chain; the key without a password"
         raise BadInput(what, field="--tls-cert", hint=hint) from None
     return context
+
+
+def certificate_end(pair: CertificatePair) -> float:
+    """Return the Unix time at which the first certificate of the files ends.
+
+    A handshake in memory, which trusts this certificate alone, reads the date. Of a certificate
+    that cannot be used, like one that has ended, the answer is 0.
+    """
+    try:
+        seen = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        seen.check_hostname = False
+        seen.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        seen.load_verify_locations(pair.certificate)
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = seen.wrap_bio(back, there)
+        server = load_certificate(pair).wrap_bio(there, back, server_side=True)
+        for side in (client, server, client):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+        return ssl.cert_time_to_seconds(str((client.getpeercert() or {})["notAfter"]))
+    except (OSError, ValueError, KeyError, BadInput):
+        return 0.0
 
 
 class ReloadingCertificate:

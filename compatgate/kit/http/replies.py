@@ -34,6 +34,8 @@ from compatgate.errors import (
     Unauthorized,
     Unavailable,
 )
+from compatgate.kit.http.notes import note_of
+from compatgate.kit.logs import fields
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -62,6 +64,8 @@ class Envelope:
         """Answer a request."""
         number = request_id(environ.get("HTTP_X_REQUEST_ID", ""))
         environ[ENVIRON] = number
+        if (note := note_of(environ)) is not None:
+            note.number = number
 
         def start(
             status: str, headers: Headers, exc_info: Any = None, /
@@ -243,8 +247,9 @@ def problem_answer(error: CompatgateError, environ: Mapping[str, Any]) -> Proble
         error: what went wrong.
         environ: the WSGI environment of the request, for the log and for who asked.
     """
+    note_error(error, environ)
     if error.status >= 500:
-        _log.error("%s: %s", _request_line(environ), error.detail)
+        _log.error("%s: %s", _request_line(environ), error.detail, extra=_request_fields(environ))
     sent = [("Content-Type", PROBLEM_MEDIA), ("Cache-Control", "no-store")]
     if isinstance(error, Unauthorized):
         invalid = ', error="invalid_token"' if "HTTP_AUTHORIZATION" in environ else ""
@@ -260,13 +265,25 @@ def problem_answer(error: CompatgateError, environ: Mapping[str, Any]) -> Proble
 def unexpected_error(error: Exception, environ: Mapping[str, Any]) -> CompatgateError:
     """Return the error for an unexpected exception: the client gets an id, the log the details."""
     number = secrets.token_hex(6)
-    _log.error("%s: defect %s", _request_line(environ), number, exc_info=error)
+    _log.error(
+        "%s: defect %s",
+        _request_line(environ),
+        number,
+        exc_info=error,
+        extra=_request_fields(environ),
+    )
     return HttpError(
         500,
         "internal-error",
         f"internal error of the gate (error id {number})",
         hint="the server's log has the details under this id",
     )
+
+
+def note_error(error: CompatgateError, environ: Mapping[str, Any]) -> None:
+    """Note the error that a request is answered with."""
+    if (note := note_of(environ)) is not None:
+        note.error, note.status = error, error.status
 
 
 def install_problems(app: Flask) -> None:
@@ -289,6 +306,13 @@ def _request_line(environ: Mapping[str, Any]) -> str:
     """Return the request as the log names it."""
     number = environ.get(ENVIRON, "-")
     return f"{environ.get('REQUEST_METHOD')} {environ.get('PATH_INFO')!r} (request {number})"
+
+
+def _request_fields(environ: Mapping[str, Any]) -> dict[str, Any]:
+    note = note_of(environ)
+    return fields(
+        request_id=environ.get(ENVIRON), identity=note and note.identity, peer=note and note.peer
+    )
 
 
 def to_problem(error: CompatgateError) -> dict[str, Any]:

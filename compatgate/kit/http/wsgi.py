@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from compatgate.kit.http import replies
+from compatgate.kit.http.notes import NOTE, note_of
 from compatgate.kit.http.replies import TooBusy
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ class Lane:
             answer = replies.problem_answer(error, environ)
             given = replies.request_id(environ.get("HTTP_X_REQUEST_ID", ""))
             replies.complete_headers(answer.headers, given)
+            if (note := note_of(environ)) is not None:
+                note.number = given
         if answer is not None:
             await send_whole(send, answer.status, answer.headers, answer.body)
 
@@ -231,6 +234,8 @@ def make_environ(scope: Scope, body: Body) -> dict[str, Any]:
         "wsgi.multiprocess": True,
         "wsgi.run_once": False,
     }
+    if NOTE in scope:
+        environ[NOTE] = scope[NOTE]
     for name, value in scope["headers"]:
         _add_header(environ, name.decode("latin-1"), value.decode("latin-1"))
     return environ

@@ -19,11 +19,12 @@ from compatgate.errors import CompatgateError, RequestTooLarge
 from compatgate.kit.http import replies
 from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.links import HOOKS_PREFIX
+from compatgate.kit.http.notes import RequestNote, note_of
 from compatgate.kit.http.replies import Reply, UnsupportedMediaType
 from compatgate.service.admission.review import ReviewAnswer, find_uid, parse_review, parse_timeout
 from compatgate.service.admission.schemas import EXAMPLES, AdmissionReview, AdmissionReviewAnswer
 from compatgate.service.admission.service import SOURCE, Admission, ReviewContext
-from compatgate.service.web.auth import authenticate, authorize
+from compatgate.service.web.auth import authenticate, authorize, remember
 from compatgate.service.web.call import Call, Service, base_url, verdict_link
 from compatgate.service.web.route import JSON, Body, Returns, route
 
@@ -73,7 +74,7 @@ def make_view(service: Service) -> Callable[[], Response]:
             return _refuse(error, getattr(error, "uid", ""))
         uid, review = parse_review(raw)
         try:
-            principal = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+            principal = remember(authenticate(request.environ.get("HTTP_AUTHORIZATION"), service))
             authorize(principal, "gate")
         except CompatgateError as error:
             return _refuse(error, uid)
@@ -83,7 +84,9 @@ def make_view(service: Service) -> Callable[[], Response]:
             principal.name,
             parse_timeout(request.args.get("timeout", "")),
             partial(verdict_link, base_url(service)),
-            partial(_count_decision, service),
+            partial(_count_decision, service, note_of(request.environ)),
+            partial(service.metrics.unmatched, review.namespace),
+            service.metrics.admission_failed,
         )
         return _to_response(admission.answer(review, asked), uid)
 
@@ -146,6 +149,7 @@ def _too_large(raw: bytes, most: int) -> CompatgateError:
 
 def _refuse(error: CompatgateError, uid: str, *, status: int | None = None) -> Response:
     """Return an error as an AdmissionReview; never a 5xx."""
+    replies.note_error(error, request.environ)
     if error.status >= 500:
         replies.problem_answer(error, request.environ)  # logs it
         return _to_response(ReviewAnswer(False, f"compatgate: {error.detail}", 503), uid)
@@ -164,5 +168,9 @@ def _to_response(answer: ReviewAnswer, uid: str, status: int = 200) -> Response:
     return response
 
 
-def _count_decision(service: Service, verdict: Verdict, seconds: float) -> None:
+def _count_decision(
+    service: Service, note: RequestNote | None, verdict: Verdict, seconds: float
+) -> None:
     service.metrics.decided(verdict, SOURCE, seconds)
+    if note is not None:  # in whichever thread the question was asked
+        note.verdicts = (*note.verdicts, verdict)

@@ -68,12 +68,16 @@ class ReviewContext(Struct, frozen=True):
         wait_s: seconds until there must be an answer.
         link: of a verdict by its id.
         decided: called with each logged verdict and the seconds that it took.
+        unmatched: called for each question that no target matches.
+        failed: called when nothing can be decided.
     """
 
     by: str
     wait_s: float
     link: Callable[[str], str]
     decided: Callable[[Verdict, float], None]
+    unmatched: Callable[[], None] = lambda: None
+    failed: Callable[[], None] = lambda: None
 
 
 class _Result(Struct, frozen=True):
@@ -115,10 +119,10 @@ class Admission:
         except CompatgateError as error:
             if error.status < 500:
                 return ReviewAnswer(False, f"compatgate: {error.detail}", 422)
-            return self._failed(error.detail)
+            return self._failed(error.detail, asked)
         except Exception:
             _log.exception("admission of %s failed", review.kind)
-            return self._failed("an internal error; the gate's log has the details")
+            return self._failed("an internal error; the gate's log has the details", asked)
 
     def _questions(self, review: Review, kind: PodKind) -> Questions:
         def known() -> PlacementMatrix:
@@ -226,7 +230,7 @@ class Admission:
             if result.error is None:
                 continue
             if result.error.status >= 500 or isinstance(result.error, Unavailable):
-                return self._failed(result.error.detail)
+                return self._failed(result.error.detail, asked)
             about = messages.describe_containers(result.question)
             said = f"compatgate: {about}: {result.error.detail}"
             return ReviewAnswer(False, said, 422, questions.remarks)
@@ -256,8 +260,10 @@ class Admission:
         if finding is not None and finding.outcome != "fail":
             said.append(messages.placement_warning(question, finding))
             return
-        if verdict is None and finding is None and self._options.unmatched == "allow":
-            return
+        if verdict is None and finding is None:
+            asked.unmatched()
+            if self._options.unmatched == "allow":
+                return
         snapshot = self._gate.snapshot()
         today = clock.now().date().isoformat()
         found = check_exemption(
@@ -278,8 +284,9 @@ class Admission:
             unmatched = messages.unmatched_message(question, list(snapshot.targets), found.why_not)
             said.append(f"compatgate: {unmatched}")
 
-    def _failed(self, why: str) -> ReviewAnswer:
+    def _failed(self, why: str, asked: ReviewContext) -> ReviewAnswer:
         """Answer with the operator's choice for failures."""
+        asked.failed()
         _log.error("admission failed: %s", why)
         if self._options.on_failure == "deny":
             message = f"compatgate cannot decide and is set to deny: {why}; try again"

@@ -55,6 +55,20 @@ Row = tuple[NewDecision, str]
 """A decision, and the JSON of its verdict, stored if its id is new."""
 
 
+class SpoolState(Struct, frozen=True):
+    """Decisions that wait for the database.
+
+    Attributes:
+        batches: number of batches.
+        bytes: their size.
+        oldest_s: seconds since the oldest was decided; 0: none waits.
+    """
+
+    batches: int = 0
+    bytes: int = 0
+    oldest_s: float = 0.0
+
+
 class _Batch:
     """Decisions of one transaction."""
 

@@ -39,7 +39,7 @@ from compatgate.service.gate.decider import (
     decide,
     make_decision,
 )
-from compatgate.service.gate.decision_log import CommitMode, DecisionLog
+from compatgate.service.gate.decision_log import CommitMode, DecisionLog, SpoolState
 from compatgate.service.gate.snapshot import Snapshot, seal_bundle
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import revisions
@@ -290,6 +290,10 @@ class Gate:
         """Check that a decision can be recorded, and return the state of `check_ready`."""
         self._log.rehearse()
         return self.check_ready()
+
+    def spool_state(self) -> SpoolState:
+        """Return how much waits for the database; nothing does: a batch commits or fails."""
+        return SpoolState()
 
     def export_bundle(self, *, revision: int | None = None) -> bytes:
         """Return a bundle as bytes: the matrix, evidence and overlays.

@@ -49,6 +49,7 @@ class Snapshots:
         self._facts = facts
         self._current: Snapshot | None = None
         self._checked = 0.0
+        self._confirmed = time.monotonic()
         self._refreshing = threading.Lock()
         self._past: OrderedDict[tuple[int, int], Snapshot] = OrderedDict()
         self.on_new: Callable[[Snapshot], None] = lambda _: None
@@ -56,6 +57,15 @@ class Snapshots:
     def begin_with(self, snapshot: Snapshot) -> None:
         """Start with another process's snapshot of this database; the next call checks it."""
         self._current = snapshot
+        self._confirmed = time.monotonic()
+
+    def latest(self) -> Snapshot | None:
+        """Return the latest known snapshot, without the database; None: there is none yet."""
+        return self._current
+
+    def age_s(self) -> float:
+        """Return the seconds since the database last confirmed the snapshot."""
+        return time.monotonic() - self._confirmed
 
     def current(self) -> Snapshot:
         """Return the latest snapshot, at most `CHECK_SECONDS` behind other processes' changes.
@@ -116,7 +126,7 @@ class Snapshots:
             if self._current is None or latest != (self._current.revision, self._current.evidence):
                 self._current = self._read(session, *latest)
                 self.on_new(self._current)
-        self._checked = began
+        self._checked = self._confirmed = began
         return self._current
 
     def _read(self, session: Session, latest: int, number: int) -> Snapshot:

@@ -120,6 +120,18 @@ ACTIVE = ("leased", "preparing", "running", "judging")
 """States in which a worker has the run."""
 
 
+class QueueState(Struct, frozen=True):
+    """Runs that wait or run.
+
+    Attributes:
+        oldest_s: seconds since the oldest waiting run was submitted; 0: none waits.
+    """
+
+    waiting: int = 0
+    running: int = 0
+    oldest_s: float = 0.0
+
+
 class RunRow(Struct, frozen=True):
     """A run, as `compatgate.service.runs.models.Run`; ``stack`` is plain data."""
 

@@ -17,6 +17,7 @@ from compatgate.service.runs.models import (
     OutputRow,
     PastStep,
     PrunedLog,
+    QueueState,
     Run,
     RunOutput,
     RunRow,
@@ -225,6 +226,18 @@ def read_last_output(session: Session, run_id: str, *, limit: int) -> list[Outpu
     query = query.where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
     query = query.order_by(RunOutput.id.desc()).limit(limit)
     return [OutputRow(*found) for found in session.execute(query)][::-1]
+
+
+def read_queue(session: Session, now: datetime) -> QueueState:
+    """Return how many runs wait and run, and for how long the oldest waits."""
+    query = select(Run.state, func.count(), func.min(Run.created_at)).group_by(Run.state)
+    waiting, running, oldest_s = 0, 0, 0.0
+    for state, number, since in session.execute(query.where(Run.state.in_(("queued", *ACTIVE)))):
+        if state == "queued":
+            waiting, oldest_s = number, max(0.0, (now - since).total_seconds())
+        else:
+            running += number
+    return QueueState(waiting, running, oldest_s)
 
 
 def list_past_steps(

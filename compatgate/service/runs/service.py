@@ -26,7 +26,15 @@ from compatgate.service.runs import evidence, leases
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.evidence import EvidenceRow, WarningRow
 from compatgate.service.runs.leases import driver_key
-from compatgate.service.runs.models import HostRow, OutputRow, PastStep, PrunedLog, RunRow, StepRow
+from compatgate.service.runs.models import (
+    HostRow,
+    OutputRow,
+    PastStep,
+    PrunedLog,
+    QueueState,
+    RunRow,
+    StepRow,
+)
 from compatgate.service.runs.promotion import EntryRemarks, entry_remarks
 from compatgate.service.runs.queue import DatabaseQueue, note_run
 from compatgate.service.runs.submission import (
@@ -301,6 +309,11 @@ class Runs:
             except CompatgateError as error:
                 _log.warning("entry %s cannot be verified again: %s", item.entry, error.detail)
         return tuple(queued)
+
+    def queue_state(self) -> QueueState:
+        """Return how many runs wait and run, and for how long the oldest waits."""
+        with self._database.reading() as session:
+            return runs.read_queue(session, clock.now())
 
     def hosts(self, **filters: Any) -> Page[HostRow]:
         """Return staging hosts by name; filters of `compatgate.service.runs.leases.list_hosts`."""

@@ -12,6 +12,7 @@ from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unauthorized
 from compatgate.kit.clock import now
 from compatgate.kit.http.links import link, local_path
+from compatgate.kit.http.replies import note_error
 from compatgate.kit.ui.tables import (
     Column,
     EmptyNotice,
@@ -141,6 +142,7 @@ def sign_in(ask: PageRequest[Any]) -> Any:
     try:
         signed_in = ask.gate.sessions.sign_in(secret)
     except Unauthorized as error:
+        note_error(error, request.environ)
         return _form(place, f"{error.problem[:1].upper()}{error.problem[1:]}.", 401)
     response = redirect(local_path(place) or link(), 303)
     auth.set_session_cookie(response, signed_in)  # type: ignore[arg-type]

@@ -150,7 +150,9 @@ class Tokens:
         """
         token = self._lookup(digest_of(secret))
         if token is None:
-            raise Unauthorized("the token is unknown", hint="compatgate token create")
+            raise Unauthorized(
+                "the token is unknown", hint="compatgate token create", reason="unknown"
+            )
         return to_principal(token)
 
     def at_hand(self, secret: str) -> Principal | None:
@@ -243,9 +245,13 @@ def to_principal(token: TokenRow) -> Principal:
         Unauthorized: it was revoked or has expired.
     """
     if token.revoked_at is not None:
-        raise Unauthorized(f"the token {token.name} was revoked")
+        raise Unauthorized(
+            f"the token {token.name} was revoked", reason="revoked", token=token.name
+        )
     if clock.is_past(token.expires_at):
-        raise Unauthorized(f"the token {token.name} has expired")
+        raise Unauthorized(
+            f"the token {token.name} has expired", reason="expired", token=token.name
+        )
     return Principal(token.name, frozenset(token.scopes), token.id)
 
 

@@ -23,6 +23,7 @@ from compatgate.errors import CompatgateError, Unauthorized
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX as API
 from compatgate.kit.http.links import UI_PREFIX, link
+from compatgate.kit.http.notes import note_of
 from compatgate.kit.http.replies import CSP, Envelope, Reply
 from compatgate.kit.http.requests import parse_query
 from compatgate.kit.ui import assets
@@ -35,7 +36,7 @@ from compatgate.service.web import auth, metrics
 from compatgate.service.web.asgi import Front
 from compatgate.service.web.auth import authorize
 from compatgate.service.web.call import Service
-from compatgate.service.web.metrics import Metrics
+from compatgate.service.web.metrics import Metrics, TargetNames
 from compatgate.service.web.openapi import describe_api
 from compatgate.service.web.page import HtmlPage, Page, PageRequest, Redirect, render
 from compatgate.service.web.route import make_route_view, to_response
@@ -113,7 +114,7 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
     def view(**args: Any) -> AnyResponse:
         principal = service.nobody
         try:
-            principal = auth.page_viewer(service)
+            principal = auth.remember(auth.page_viewer(service))
             authorize(principal, page.scope)
             form = auth.check_form() if page.method == "POST" else {}
             query = parse_query(page.query, _filled_fields(request.args))
@@ -175,6 +176,7 @@ def refuse_page(
         if request.headers.get("HX-Request"):
             return Response(status=204, headers={"HX-Redirect": place})
         return redirect(place, 303)
+    replies.note_error(error, request.environ)
     if error.status >= 500:
         replies.problem_answer(error, request.environ)  # for the log
     shown = HtmlPage(
@@ -237,13 +239,14 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     service = Service(
         gate,
         settings,
-        Metrics(),
+        Metrics(TargetNames(gate.snapshots.latest, settings.metric_targets)),
         anonymous_principal(settings.anonymous),
         open_library(settings.overlays),
         _description(),
         logs.LogListeners(settings.max_listeners),
         Attestations(gate.database, settings.signing),
     )
+    gate.database.on_error = service.metrics.database_failed
     replies.install_problems(app)
     metrics.install_health(app, service)
     install_short_links(app, service)
@@ -295,7 +298,10 @@ def _index() -> AnyResponse:
 
 def _make_counter(metrics: Metrics) -> Callable[[Response], Response]:
     def count(response: Response) -> Response:
-        metrics.requested(request.method, request.endpoint or "none", response.status_code)
+        route = request.endpoint or "none"
+        metrics.requested(request.method, route, response.status_code)
+        if (note := note_of(request.environ)) is not None:
+            note.route, note.status = route, response.status_code
         return response
 
     return count

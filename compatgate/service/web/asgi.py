@@ -20,20 +20,24 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import CompatgateError, Unavailable
+from compatgate.kit import logs
 from compatgate.kit.http import connection, replies
-from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX
+from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX, UI_PREFIX
+from compatgate.kit.http.notes import NOTE, RequestNote
 from compatgate.kit.http.requests import check_depth
 from compatgate.kit.http.wsgi import Body, Lane, receive_body, send_whole
 from compatgate.service.admission.api import MAX_BODY_BYTES
 from compatgate.service.gate.decider import AnswerRecord
 from compatgate.service.gate.decision_log import PATIENCE_SECONDS, late_log_error
-from compatgate.service.web.auth import authenticate, authorize, cached_sender
+from compatgate.service.web.access import AccessLog
+from compatgate.service.web.auth import authenticate, authorize, cached_sender, remember_decision
 from compatgate.service.web.metrics import ALIVE_BODY
 from compatgate.service.web.route import JSON
 
 if TYPE_CHECKING:
     from flask import Flask
 
+    from compatgate.kit.http.notes import RequestKind
     from compatgate.kit.http.wsgi import Fields, Receive, Scope, Send
     from compatgate.service.tokens.service import Principal
     from compatgate.service.web.call import Service
@@ -63,6 +67,12 @@ class Front:
         self._questions = Lane(app, "questions", threads)
         self._health = Lane(app, "health", _HEALTH_THREADS)
         self._asking = QuestionApp(service, self._questions)
+        self._kinds: dict[Lane, RequestKind] = {
+            self._hooks: "hook",
+            self._questions: "question",
+            self._health: "health",
+        }
+        self._access = AccessLog(service.settings.access_log, service.metrics)
         self._parent = parent or os.getppid()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,18 +80,26 @@ class Front:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
+        note = scope[NOTE] = _new_note(scope)
+        try:
+            await self._answer(scope, note, receive, send)
+        finally:
+            self._access.end(note)
+
+    async def _answer(self, scope: Scope, note: RequestNote, receive: Receive, send: Send) -> None:
         fields = dict(scope["headers"])
         path = scope["path"]
         if path == "/healthz" and scope["method"] == "GET":
-            await self._alive(fields, send)
+            await self._alive(fields, note, send)
             return
         lane, most = self._lane(path)
+        note.kind = self._kinds.get(lane) or ("page" if path.startswith(UI_PREFIX) else "api")
         body = await _receive(scope, receive, most, drains=lane is self._hooks)
         if body is None:
             return
         plain = path == QUESTION_PATH and body.rest == "none" and len(body.data) <= most
         if plain and _is_plain_question(scope, fields, len(body.data)):
-            await self._asking.answer(fields, body.data, send)
+            await self._asking.answer(fields, body.data, note, send)
         else:
             await lane.answer(scope, body, receive, send)
 
@@ -94,11 +112,14 @@ class Front:
             return self._hooks, max(most, MAX_BODY_BYTES)
         return (self._questions if path.startswith(QUESTION_PATH) else self._rest), most
 
-    async def _alive(self, fields: Fields, send: Send) -> None:
-        number = replies.request_id(fields.get(b"x-request-id", b"").decode("latin-1"))
+    async def _alive(self, fields: Fields, note: RequestNote, send: Send) -> None:
+        note.number = number = replies.request_id(
+            fields.get(b"x-request-id", b"").decode("latin-1")
+        )
         sent = replies.complete_headers(
             [("Content-Type", JSON), ("Cache-Control", "no-store")], number
         )
+        note.route, note.status = "healthz", 200
         self._service.metrics.requested("GET", "healthz", 200)
         await send_whole(send, 200, sent, ALIVE_BODY)
 
@@ -113,6 +134,7 @@ class Front:
         for task in tasks:
             task.cancel()
         await asyncio.to_thread(self._service.gate.close)
+        await asyncio.to_thread(logs.writer.flush)
         await send({"type": "lifespan.shutdown.complete"})
 
     def _end_streams_at_stop(self) -> None:
@@ -132,6 +154,11 @@ class Front:
         while os.getppid() == self._parent:
             await asyncio.sleep(_ORPHAN_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _new_note(scope: Scope) -> RequestNote:
+    client = scope.get("client")
+    return RequestNote(scope["method"], "health", client[0] if client else "-", perf_counter())
 
 
 async def _receive(scope: Scope, receive: Receive, most: int, *, drains: bool) -> Body | None:
@@ -187,6 +214,7 @@ def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
     check_depth(question, service.settings.max_depth)
     answer = service.gate.answer(question, asked_by=sender.name, source=SOURCE)
     service.metrics.decided(answer.verdict, SOURCE, perf_counter() - began)
+    remember_decision(answer.verdict)
     return answer.body
 
 
@@ -203,27 +231,34 @@ class QuestionApp:
         self._lane = lane
         self._logging = _LogWaiters()
 
-    async def answer(self, fields: Mapping[bytes, bytes], question: bytes, send: Send) -> None:
+    async def answer(
+        self, fields: Mapping[bytes, bytes], question: bytes, note: RequestNote, send: Send
+    ) -> None:
         """Answer a question, or say why not.
 
         Args:
             fields: headers of the request, by their names in small letters.
             question: the body.
+            note: of the request.
             send: of the request.
         """
-        number = replies.request_id(fields.get(b"x-request-id", b"").decode("latin-1"))
+        note.route = "ask"
+        note.number = number = replies.request_id(
+            fields.get(b"x-request-id", b"").decode("latin-1")
+        )
         sender = fields.get(b"authorization")
         environ: dict[str, Any] = {"REQUEST_METHOD": "POST", "PATH_INFO": QUESTION_PATH}
-        environ[replies.ENVIRON] = number
+        environ[replies.ENVIRON], environ[NOTE] = number, note
         if sender is not None:
             environ["HTTP_AUTHORIZATION"] = sender.decode("latin-1")
         try:
-            body = await self._decide(environ.get("HTTP_AUTHORIZATION"), question)
+            body = await self._decide(environ.get("HTTP_AUTHORIZATION"), question, note)
         except CompatgateError as error:
             found = replies.problem_answer(error, environ)
         except Exception as error:
             found = replies.problem_answer(replies.unexpected_error(error, environ), environ)
         else:
+            note.status = 200
             self._service.metrics.requested("POST", "ask", 200)
             await send(_response_start(body, number))
             await send({"type": "http.response.body", "body": body})
@@ -233,13 +268,15 @@ class QuestionApp:
             send, found.status, replies.complete_headers(found.headers, number), found.body
         )
 
-    async def _decide(self, header: str | None, question: bytes) -> bytes:
+    async def _decide(self, header: str | None, question: bytes, note: RequestNote) -> bytes:
         began = perf_counter()
         decided: AnswerRecord | None = self._known(header, question)
         if decided is None:
             decided = await self._lane.run(self._evaluate, header, question)
         await self._logging.wait_for(self._service.gate.submit((decided,)))
-        self._service.metrics.decided(decided.answer.verdict, SOURCE, perf_counter() - began)
+        verdict = decided.answer.verdict
+        self._service.metrics.decided(verdict, SOURCE, perf_counter() - began)
+        note.identity, note.verdicts = decided.decision.asked_by, (verdict,)
         return decided.answer.body
 
     def _known(self, header: str | None, question: bytes) -> AnswerRecord | None:

@@ -9,9 +9,11 @@ from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
 from compatgate.errors import CompatgateError, Forbidden, Unauthorized
+from compatgate.kit.http.notes import note_of
 from compatgate.service.tokens.service import NewBrowserSession, form_token, is_form_token
 
 if TYPE_CHECKING:
+    from compatgate.core.rule import Verdict
     from compatgate.service.tokens.service import Principal
     from compatgate.service.web.call import Service
 
@@ -44,11 +46,27 @@ def cached_sender(header: str | None, service: Service) -> Principal | None:
     return service.gate.tokens.at_hand(_secret(header))
 
 
+def remember(principal: Principal) -> Principal:
+    """Note who asks, for the log; return the same principal."""
+    if (note := note_of(request.environ)) is not None:
+        note.identity = principal.name
+    return principal
+
+
+def remember_decision(verdict: Verdict) -> None:
+    """Note a decision of the request that this thread answers, for the log."""
+    if (note := note_of(request.environ)) is not None:
+        note.verdicts = (*note.verdicts, verdict)
+
+
 def _secret(header: str) -> str:
     scheme, _, secret = header.strip().partition(" ")
     if scheme.lower() != "bearer" or not secret.strip():
         raise Unauthorized(
-            "not a bearer token", field="Authorization", hint="send Authorization: Bearer TOKEN"
+            "not a bearer token",
+            field="Authorization",
+            hint="send Authorization: Bearer TOKEN",
+            reason="malformed",
         )
     return secret.strip()
 
@@ -64,7 +82,9 @@ def authorize(principal: Principal, scope: str | None) -> None:
         return
     hint = _HINT.format(scope=scope)
     if principal.token_id is None:
-        raise Unauthorized(f"a token with the scope {scope} is required", hint=hint)
+        raise Unauthorized(
+            f"a token with the scope {scope} is required", hint=hint, reason="missing"
+        )
     raise Forbidden(
         f"the token {principal.name} lacks the scope {scope}", field="scope", value=scope, hint=hint
     )

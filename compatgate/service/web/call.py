@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from compatgate.errors import Conflict, PreconditionFailed
 from compatgate.kit.http import requests as bodies
+from compatgate.kit.http.connection import CertificatePair
 from compatgate.kit.http.replies import Reply, etag_with_remarks
 from compatgate.kit.http.requests import REASON_HEADER as REASON
 from compatgate.kit.http.requests import read_reason
@@ -21,6 +22,7 @@ from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.attestations.service import SigningOptions
 from compatgate.service.matrix.service import Authorship
+from compatgate.service.web.access import AccessLevel
 from compatgate.service.webhooks.signatures import Secret
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 MAX_REQUEST_SIZE = 1024 * 1024
 MAX_DEPTH = 32
+METRIC_TARGETS = 100
 
 
 class Settings(Struct, frozen=True):
@@ -50,6 +53,10 @@ class Settings(Struct, frozen=True):
             comes without signature and token is refused there.
         public_url: where people reach this service, for links; empty: where it was asked.
         signing: the keys of attestations.
+        access_log: which requests have a line in the log.
+        metric_targets: number of targets that have figures of their own, by name; the others
+            count together.
+        certificate: of the server; None: plain HTTP.
     """
 
     anonymous: frozenset[str] = frozenset()
@@ -61,6 +68,9 @@ class Settings(Struct, frozen=True):
     hook_secrets: tuple[Secret, ...] = ()
     public_url: str = ""
     signing: SigningOptions = SigningOptions()
+    access_log: AccessLevel = "errors"
+    metric_targets: int = METRIC_TARGETS
+    certificate: CertificatePair | None = None
 
 
 Q = TypeVar("Q", bound=Struct)

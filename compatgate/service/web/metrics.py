@@ -2,13 +2,17 @@
 
 With ``PROMETHEUS_MULTIPROC_DIR`` set before the first import, the counters of all workers are
 added up. Values that are equal in every worker (revision, facts) come from the asked worker.
+
+Labels are bounded: rules are a fixed list, targets and namespaces beyond a number count as
+``other``.
 """
 
 from __future__ import annotations
 
+import heapq
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,44 +25,95 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from compatgate import __version__
-from compatgate.service.web.auth import authenticate, authorize
-from compatgate.service.web.call import Service
+from compatgate.service.web.access import deciding_rules
+from compatgate.service.web.auth import authenticate, authorize, remember
+from compatgate.service.web.call import METRIC_TARGETS, Service
+from compatgate.service.web.figures import StateCollector
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
     from compatgate.core.rule import Verdict
-    from compatgate.service.gate.service import Gate
+    from compatgate.errors import AuthenticationFailure
+    from compatgate.kit.http.notes import RequestKind
+    from compatgate.service.gate.snapshot import Snapshot
 
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
+_REQUEST_SECONDS = (*_SECONDS, 10.0, 30.0)
+_MOST_NAMESPACES = 50
+_MOST_VERDICTS = 4096
+_OTHER = "other"
 _log = logging.getLogger("compatgate.web")
 
 
-class _LogErrors:
-    """A context that logs errors of counting, so that they never stop an answer."""
+def _warn(error: OSError) -> None:
+    """Log that a metric was not counted; an answer never fails for it."""
+    _log.warning("a metric was not counted: %s", error)
 
-    def __enter__(self) -> None:
-        pass
 
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
-        if isinstance(error, OSError):
-            _log.warning("a metric was not counted: %s", error)
-        return isinstance(error, OSError)
+class TargetNames:
+    """The targets with figures of their own: the first by name.
+
+    Args:
+        latest: returns the current snapshot, without waiting; None: there is none yet.
+        most: number of targets.
+    """
+
+    def __init__(
+        self, latest: Callable[[], Snapshot | None] = lambda: None, most: int = METRIC_TARGETS
+    ) -> None:
+        self._latest = latest
+        self._most = most
+        self._seen: Snapshot | None = None
+        self._names: frozenset[str] = frozenset()
+
+    def names(self) -> frozenset[str]:
+        """Return the names of these targets."""
+        snapshot = self._latest()
+        if snapshot is not None and snapshot is not self._seen:
+            self._names = frozenset(heapq.nsmallest(self._most, snapshot.targets))
+            self._seen = snapshot
+        return self._names
+
+    def label(self, target: str | None) -> str:
+        """Return the label of a target; ``none``: the question named a pool alone."""
+        if not target:
+            return "none"
+        return target if target in self.names() else _OTHER
 
 
 class Metrics:
-    """The counters of an application."""
+    """The counters of an application.
 
-    def __init__(self) -> None:
+    Args:
+        targets: those with figures of their own.
+    """
+
+    def __init__(self, targets: TargetNames | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.targets = targets or TargetNames()
         self._registry = CollectorRegistry()
-        self._decisions = Counter(
-            "compatgate_decisions",
+        self._state: StateCollector | None = None
+        self._namespaces: set[str] = set()
+        self._of_verdict: dict[tuple[str, str], tuple[Counter, ...]] = {}
+        self._of_request: dict[tuple[str, str, int], Counter] = {}
+        self._of_kind: dict[str, Histogram] = {}
+        self._decisions = self._counter(
+            "decisions",
             "Decisions, by verdict, by effect of the policy, and by the target's mode.",
             ("verdict", "allowed", "mode", "source"),
-            registry=self._registry,
+        )
+        self._by_target = self._counter(
+            "target_decisions",
+            "Decisions by target; `none`: about a pool alone; `other`: targets beyond the limit.",
+            ("target", "verdict", "allowed"),
+        )
+        self._by_rule = self._counter(
+            "rule_decisions",
+            "Decisions that a rule decided: it has the outcome of the verdict.",
+            ("rule", "verdict", "allowed"),
         )
         self._seconds = Histogram(
             "compatgate_decision_seconds",
@@ -66,45 +121,118 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self._requests = Counter(
-            "compatgate_http_requests",
-            "Requests, by method, route and status.",
-            ("method", "route", "status"),
+        self._requests = self._counter(
+            "http_requests", "Requests, by method, route and status.", ("method", "route", "status")
+        )
+        self._request_seconds = Histogram(
+            "compatgate_request_seconds",
+            "Time from a request's headers to the end of its answer, by kind of request.",
+            ("kind",),
+            buckets=_REQUEST_SECONDS,
             registry=self._registry,
         )
-        self._decision_counters: dict[tuple[str, bool, str, str], Counter] = {}
-        self._request_counters: dict[tuple[str, str, int], Counter] = {}
+        self._refusals = self._counter(
+            "authentication_failures",
+            "Requests without a valid token where one is needed, by reason.",
+            ("reason",),
+        )
+        self._unmatched = self._counter(
+            "admission_unmatched",
+            "GPU workloads that match no target, by namespace; `other`: beyond the limit.",
+            ("namespace",),
+        )
+        self._failed_admissions = self._counter(
+            "admission_failures", "Admission requests for which nothing could be decided."
+        )
+        self._database_errors = self._counter(
+            "database_errors",
+            "Failed transactions, by kind.",
+            ("kind",),
+        )
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
+        return Counter(f"compatgate_{name}", text, labels, registry=self._registry)
 
     def decided(self, verdict: Verdict, source: str, seconds: float) -> None:
         """Count a decision."""
-        with _LogErrors():
-            self._decided(verdict, source, seconds)
+        try:
+            key = (verdict.id, source)
+            found = self._of_verdict.get(key)
+            if found is None:
+                found = self._counters_of(verdict, source)
+                if len(self._of_verdict) >= _MOST_VERDICTS:
+                    self._of_verdict.clear()
+                self._of_verdict[key] = found
+            for counter in found:
+                counter.inc()
+            self._seconds.observe(seconds)
+        except OSError as error:
+            _warn(error)
+
+    def _counters_of(self, verdict: Verdict, source: str) -> tuple[Counter, ...]:
+        """Return the counters that a decision adds to."""
+        effect = (verdict.verdict, "true" if verdict.allowed else "false")
+        return (
+            self._decisions.labels(*effect, verdict.mode, source),
+            self._by_target.labels(self.targets.label(verdict.target), *effect),
+            *(self._by_rule.labels(rule, *effect) for rule in deciding_rules(verdict)),
+        )
 
     def requested(self, method: str, route: str, status: int) -> None:
         """Count a request."""
-        with _LogErrors():
-            self._requested(method, route, status)
+        try:
+            key = (method, route, status)
+            found = self._of_request.get(key)
+            if found is None:
+                found = self._of_request[key] = self._requests.labels(method, route, str(status))
+            found.inc()
+        except OSError as error:
+            _warn(error)
 
-    def _decided(self, verdict: Verdict, source: str, seconds: float) -> None:
-        key = (verdict.verdict, verdict.allowed, verdict.mode, source)
-        counter = self._decision_counters.get(key)
-        if counter is None:
-            allowed = "true" if verdict.allowed else "false"
-            counter = self._decisions.labels(verdict.verdict, allowed, verdict.mode, source)
-            self._decision_counters[key] = counter
-        counter.inc()
-        self._seconds.observe(seconds)
+    def answered(self, kind: RequestKind, seconds: float) -> None:
+        """Count the time of a request."""
+        try:
+            found = self._of_kind.get(kind)
+            if found is None:
+                found = self._of_kind[kind] = self._request_seconds.labels(kind)
+            found.observe(seconds)
+        except OSError as error:
+            _warn(error)
 
-    def _requested(self, method: str, route: str, status: int) -> None:
-        key = (method, route, status)
-        counter = self._request_counters.get(key)
-        if counter is None:
-            counter = self._requests.labels(method, route, str(status))
-            self._request_counters[key] = counter
-        counter.inc()
+    def refused(self, reason: AuthenticationFailure) -> None:
+        """Count a failed authentication."""
+        self._add(self._refusals, reason)
 
-    def render(self, gate: Gate) -> bytes:
-        """Return the text that Prometheus reads."""
+    def unmatched(self, namespace: str) -> None:
+        """Count a GPU workload that matches no target."""
+        if namespace not in self._namespaces:
+            if len(self._namespaces) >= _MOST_NAMESPACES:
+                namespace = _OTHER
+            self._namespaces.add(namespace)
+        self._add(self._unmatched, namespace)
+
+    def admission_failed(self) -> None:
+        """Count an admission request for which nothing could be decided."""
+        self._add(self._failed_admissions)
+
+    def database_failed(self, *, refused: bool) -> None:
+        """Count a transaction that failed."""
+        self._add(self._database_errors, "refused" if refused else "unavailable")
+
+    def _add(self, counter: Counter, *labels: str) -> None:
+        try:
+            (counter.labels(*labels) if labels else counter).inc()
+        except OSError as error:
+            _warn(error)
+
+    def counted(self) -> list[Metric]:
+        """Return the counters as they are, for the reference."""
+        return list(self._registry.collect())
+
+    def render(self, service: Service) -> bytes:
+        """Return the text that Prometheus reads; never wait for the database."""
+        if self._state is None:
+            self._state = StateCollector(service.gate, service.settings, self.targets.names)
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             shared = CollectorRegistry()
             MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
@@ -112,31 +240,8 @@ class Metrics:
         else:
             counters = generate_latest(self._registry)
         state = CollectorRegistry()
-        state.register(_StateCollector(gate))
+        state.register(self._state)
         return counters + generate_latest(state)
-
-
-class _StateCollector:
-    """The gate's revision and facts, read at each scrape."""
-
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics."""
-        snapshot = self._gate.snapshot()
-        yield GaugeMetricFamily(
-            "compatgate_matrix_revision", "Revision of the matrix.", snapshot.revision
-        )
-        yield GaugeMetricFamily("compatgate_targets", "Targets.", len(snapshot.targets))
-        facts = GaugeMetricFamily(
-            "compatgate_facts_info", "Digest of the vendors' facts.", labels=["digest"]
-        )
-        facts.add_metric([self._gate.facts.digest], 1)
-        yield facts
-        build = GaugeMetricFamily("compatgate_build_info", "Version.", labels=["version"])
-        build.add_metric([__version__], 1)
-        yield build
 
 
 ALIVE_BODY = msgspec.json.encode({"status": "alive"})
@@ -152,14 +257,15 @@ def install_health(app: Flask, service: Service) -> None:
     def readyz() -> Response:
         """Answer whether the gate can decide and log; callers with `read` also get the inputs."""
         state = service.gate.readiness.state()
-        sender = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+        sender = remember(authenticate(request.environ.get("HTTP_AUTHORIZATION"), service))
         told = {"status": "ready", **(state if sender.may("read") else {})}
         return _json(msgspec.json.encode(told))
 
     def metrics() -> Response:
         """Return the counters, for callers with `read`."""
-        authorize(authenticate(request.environ.get("HTTP_AUTHORIZATION"), service), "read")
-        return Response(service.metrics.render(service.gate), content_type=CONTENT_TYPE_LATEST)
+        sender = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+        authorize(remember(sender), "read")
+        return Response(service.metrics.render(service), content_type=CONTENT_TYPE_LATEST)
 
     for view in (healthz, readyz, metrics):
         app.add_url_rule(

@@ -178,7 +178,7 @@ def make_route_view(route: Route, service: Service) -> Callable[..., Response]:
     """Return the view function of a route."""
 
     def view(**args: Any) -> Response:
-        principal = auth.json_reader(service)
+        principal = auth.remember(auth.json_reader(service))
         authorize(principal, route.scope)
         query = parse_query(route.query, request.args)
         reply = route.handler(Call(service, route, principal, args, query))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
+from gunicorn.glogging import Logger
 from msgspec import Struct
 from uvicorn_worker import UvicornWorker
 
@@ -24,6 +25,7 @@ from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput
+from compatgate.kit import logs
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.http.connection import CertificatePair, Connection, ReloadingCertificate
@@ -249,6 +251,7 @@ def serve(
     except SystemExit as stop:
         status = int(stop.code or 0)
         if os.getpid() != parent:  # a worker ends here; what follows is its parent's to do
+            logs.writer.flush()
             os._exit(status)
         return status
     return 0
@@ -278,6 +281,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
             "worker_class": _worker(self._options.tls),
             "workers": self._options.workers,
             "loglevel": self._options.log_level,
+            "logger_class": ServerLogger,
             "timeout": _STUCK_SECONDS,
             "graceful_timeout": STOP_SECONDS,
             "keepalive": _IDLE_SECONDS,
@@ -297,6 +301,16 @@ class _Server(BaseApplication):  # type: ignore[misc]
     def _ready(self, worker: object) -> None:
         if self._once.is_first():
             self._announce()
+
+
+class ServerLogger(Logger):  # type: ignore[misc]
+    """The logger of gunicorn, and so of uvicorn, whose lines look like all others."""
+
+    def setup(self, cfg: Any) -> None:
+        """Use the handlers of the root logger."""
+        super().setup(cfg)
+        if configured := logs.handlers():
+            self.error_log.handlers = configured
 
 
 def _worker(tls: CertificatePair | None) -> type[UvicornWorker]:

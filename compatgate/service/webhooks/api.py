@@ -29,7 +29,7 @@ from compatgate.kit.kubernetes import to_one_line
 from compatgate.service.admission.review import parse_timeout
 from compatgate.service.gate.what_if import answer as what_if
 from compatgate.service.tokens.service import Principal
-from compatgate.service.web.auth import authenticate, authorize
+from compatgate.service.web.auth import authenticate, authorize, remember, remember_decision
 from compatgate.service.web.call import Call, Service, base_url, verdict_link
 from compatgate.service.web.route import Body, Returns, Route, route, to_response
 from compatgate.service.webhooks import questions, signatures
@@ -78,7 +78,7 @@ def caller(raw: bytes, service: Service) -> Principal:
         principal = authenticate(header, service)
     if service.settings.hook_secrets and principal.token_id is None:
         hint = f"sign the request in {signatures.HEADER}, or send a token"
-        raise Unauthorized("a signature or a token is required", hint=hint)
+        raise Unauthorized("a signature or a token is required", hint=hint, reason="missing")
     authorize(principal, "gate")
     return principal
 
@@ -87,7 +87,8 @@ def _signed_caller(signature: str, raw: bytes, service: Service) -> Principal:
     secrets = service.settings.hook_secrets
     if not secrets:
         hint = "serve --hook-secret names the keys"
-        raise Unauthorized("this gate has no signing keys", field=signatures.HEADER, hint=hint)
+        what = "this gate has no signing keys"
+        raise Unauthorized(what, field=signatures.HEADER, hint=hint, reason="signature")
     environ = request.environ
     path = environ.get("RAW_URI") or environ.get("REQUEST_URI") or request.full_path
     name = signatures.verify(secrets, signature, time.time(), request.method, path, raw)
@@ -102,7 +103,8 @@ def _token_of_password(encoded: str) -> str:
     password = decoded.partition(":")[2]
     if not password:
         hint = "send any user name, and a token as the password"
-        raise Unauthorized("the password is not a token", field="Authorization", hint=hint)
+        what = "the password is not a token"
+        raise Unauthorized(what, field="Authorization", hint=hint, reason="malformed")
     return password
 
 
@@ -182,6 +184,7 @@ def decide_hook(
         image_s=parse_timeout(timeout or ""),
     ).verdict
     call.service.metrics.decided(verdict, source, perf_counter() - began)
+    remember_decision(verdict)
     return verdict.to_json(), verdict_link(base_url(call.service), verdict.id)
 
 
@@ -195,7 +198,7 @@ def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
             raw = (
                 bodies.read_body(route.body.media, settings.max_request_size) if route.body else b""
             )
-            principal = caller(raw, service)  # who signs, signs the bytes
+            principal = remember(caller(raw, service))  # who signs, signs the bytes
             document = bodies.to_object(raw, settings.max_depth) if route.body else None
             reply = route.handler(Call(service, route, principal, {}, query, document))
         except CompatgateError as error:

@@ -108,11 +108,11 @@ def verify(
     stated = _SIGNATURE_PATTERN.fullmatch(header.strip())
     if stated is None:
         hint = "t=SECONDS,v1=HEX of HMAC-SHA256"
-        raise Unauthorized("the signature is malformed", field=HEADER, hint=hint)
+        raise _refuse("the signature is malformed", hint)
     at = int(stated[1])
     if abs(now - at) > WINDOW_S:
         hint = f"sign each request anew; clocks may differ by {WINDOW_S} seconds"
-        raise Unauthorized("the signature is too old or in the future", field=HEADER, hint=hint)
+        raise _refuse("the signature is too old or in the future", hint)
     given = stated[2].lower()
     matching = [
         secret.name
@@ -121,8 +121,12 @@ def verify(
     ]
     if not matching:
         hint = "sign the path with its query, and the body, exactly as sent"
-        raise Unauthorized("no known key made the signature", field=HEADER, hint=hint)
+        raise _refuse("no known key made the signature", hint)
     return matching[0]
+
+
+def _refuse(problem: str, hint: str) -> Unauthorized:
+    return Unauthorized(problem, field=HEADER, hint=hint, reason="signature")
 
 
 def _digest(key: bytes, at: int, method: str, path: str, body: bytes) -> str:

@@ -63,11 +63,6 @@ def test_figures_count_decisions_and_requests(client: FlaskClient, gate: Gate) -
     assert f'compatgate_facts_info{{digest="{gate.facts.digest}"}} 1.0' in text
 
 
-def test_figures_name_no_target(client: FlaskClient) -> None:
-    client.post("/api/v1/gate", json=QUESTION)
-    assert "prod-a100" not in client.get("/metrics").text
-
-
 def test_figures_are_for_readers(make_client: Callable[..., FlaskClient]) -> None:
     assert make_client(anonymous=frozenset()).get("/metrics").status_code == 401
 

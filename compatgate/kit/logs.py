@@ -1,0 +1,282 @@
+"""Write log lines as text or JSON, one line for each event, without secrets.
+
+A thread of its own writes the lines, so that no request waits for whoever reads the log. Lines
+that nobody reads are dropped once `MOST_BYTES` wait, and a line says how many.
+
+Secrets never belong in a message. `redact` removes what looks like one all the same: tokens,
+values of ``Authorization`` and cookies, and passwords in URLs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import select
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Literal
+
+import msgspec
+
+LogFormat = Literal["text", "json"]
+FORMATS: tuple[LogFormat, ...] = ("text", "json")
+LEVELS = ("debug", "info", "warning", "error")
+MOST_BYTES = 4 * 1024 * 1024
+"""Bytes of lines that may wait for their reader."""
+_BATCH_SECONDS = 0.05
+_FIELDS = "fields"
+_HIDDEN = "***"
+_SECRETS = (
+    (re.compile(r"\bcg_[A-Za-z0-9_-]{12,}"), f"cg_{_HIDDEN}"),
+    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), _HIDDEN),
+    (re.compile(r"(?i)\b(bearer|basic)(\s+)[\w.~+/=-]{6,}"), rf"\1\2{_HIDDEN}"),
+    (re.compile(r"(://[^/\s:@'\"]*):[^/\s'\"]+@"), rf"\1:{_HIDDEN}@"),
+    (
+        re.compile(r"(?i)\b((?:proxy-)?authorization|(?:set-)?cookie)(['\"]?\s*[:=]\s*)[^\r\n]+"),
+        rf"\1\2{_HIDDEN}",
+    ),
+    (re.compile(r"(?i)(compatgate_(?:session|visit)=)[^;\s'\"]+"), rf"\1{_HIDDEN}"),
+    (
+        re.compile(
+            r"(?i)\b(password|passwd|secret|client_secret|token|access_token|id_token"
+            r"|refresh_token|code_verifier|form_token)=[^&\s'\"]+"
+        ),
+        rf"\1={_HIDDEN}",
+    ),
+)
+_CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), 127, 0x85, 0x2028, 0x2029)}
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def redact(text: str) -> str:
+    """Return text without what looks like a secret."""
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def fields(**values: Any) -> dict[str, Any]:
+    """Return the ``extra`` argument of a log call that adds fields to its line."""
+    return {_FIELDS: {key: value for key, value in values.items() if value is not None}}
+
+
+class TextFormatter(logging.Formatter):
+    """Format a record as one line; a traceback follows on lines of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        message = record.getMessage().translate(_CONTROL)
+        line = f"{text_start(record.created, record.levelname, record.name)}: {message}"
+        line += text_fields(getattr(record, _FIELDS, {}))
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return redact(line)
+
+
+class JsonFormatter(logging.Formatter):
+    """Format a record as one JSON object on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line = {
+            **json_start(record.created, record.levelname, record.name),
+            "message": redact(record.getMessage()),
+            **{
+                key: redact(value) if isinstance(value, str) else value
+                for key, value in getattr(record, _FIELDS, {}).items()
+            },
+        }
+        if record.exc_info:
+            line["traceback"] = redact(self.formatException(record.exc_info))
+        return _encode(line).decode()
+
+
+def text_start(at: float, level: str, name: str) -> str:
+    """Return the beginning of a line of text: local time, level and logger."""
+    return f"{_local_second(int(at))},{int(at % 1 * 1000):03d} {level} {name}"
+
+
+def text_fields(values: Mapping[str, Any]) -> str:
+    """Return fields as `` key=value``, quoted where they must be."""
+    return "".join(f" {key}={_text_value(value)}" for key, value in values.items())
+
+
+def json_start(at: float, level: str, name: str) -> dict[str, Any]:
+    """Return the first members of a JSON line; the time is UTC."""
+    moment = f"{_utc_second(int(at))}.{int(at % 1 * 1000):03d}Z"
+    return {"time": moment, "level": level.lower(), "logger": name}
+
+
+@lru_cache(maxsize=2)
+def _local_second(at: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+@lru_cache(maxsize=2)
+def _utc_second(at: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+
+
+def _text_value(value: Any) -> str:
+    text = value if isinstance(value, str) else _encode(value).decode()
+    plain = text and text.isprintable() and not any(mark in text for mark in ' "=')
+    return text if plain or not isinstance(value, str) else _encode(text).decode()
+
+
+class LineWriter:
+    """A thread that writes lines to a file descriptor; safe for any number of threads.
+
+    The thread starts with the first line, in each process anew.
+
+    Args:
+        descriptor: of the file; standard error.
+    """
+
+    def __init__(self, descriptor: int = 2) -> None:
+        self._descriptor = descriptor
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._some, self._urgent, self._idle = (threading.Event() for _ in range(3))
+        self._idle.set()
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._dropped = 0
+        self.all_dropped = 0
+        self._thread: threading.Thread | None = None
+
+    def put(self, line: bytes, *, urgent: bool = False) -> None:
+        """Queue a line; drop it if too many wait.
+
+        Args:
+            line: with its line feed.
+            urgent: write it at once; other lines wait `_BATCH_SECONDS` for company.
+        """
+        with self._lock:
+            if self._size + len(line) > MOST_BYTES:
+                self._dropped += 1
+                self.all_dropped += 1
+                return
+            if not self._lines:
+                self._idle.clear()
+                self._some.set()
+            self._lines.append(line)
+            self._size += len(line)
+            if self._thread is None:
+                self._start()
+        if urgent:
+            self._urgent.set()
+
+    def flush(self, seconds: float = 2.0) -> None:
+        """Wait until the queued lines are written, at most this long."""
+        self._urgent.set()
+        self._idle.wait(seconds)
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name="log", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no threads left, or the interpreter ends
+            self._write(b"".join(self._lines))
+            self._lines, self._size = [], 0
+            self._idle.set()
+        else:
+            self._thread = thread
+
+    def _run(self) -> None:
+        while True:
+            self._some.wait()
+            self._urgent.wait(_BATCH_SECONDS)
+            with self._lock:
+                lines, self._lines = self._lines, []
+                dropped, self._dropped = self._dropped, 0
+                self._some.clear()
+                self._urgent.clear()
+            self._write(b"".join(lines))
+            if dropped:
+                self._write(_dropped_line(dropped))
+            with self._lock:
+                self._size = sum(map(len, self._lines))
+                if not self._lines:
+                    self._idle.set()
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[os.write(self._descriptor, left) :]
+            except BlockingIOError:
+                select.select([], [self._descriptor], [])
+            except OSError:  # the reader is gone
+                return
+
+
+class _Handler(logging.Handler):
+    """A handler that gives records to a `LineWriter`."""
+
+    def __init__(self, writer: LineWriter) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue a record."""
+        try:
+            line = self.format(record).encode("utf-8", "backslashreplace") + b"\n"
+        except Exception:
+            self.handleError(record)
+        else:
+            self._writer.put(line, urgent=True)
+
+
+writer = LineWriter()
+"""The writer of this process's log."""
+_format: LogFormat = "text"
+
+
+def configure(form: LogFormat, level: str) -> None:
+    """Send every log record of this process, and of its children, to standard error.
+
+    Args:
+        form: ``text`` or ``json``.
+        level: lowest level, like ``warning``.
+    """
+    global _format
+    _format = form
+    handler = _Handler(writer)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
+    atexit.register(writer.flush)
+
+
+def tell(message: str) -> None:
+    """Tell the operator something on standard error; as a line of the log where that is JSON."""
+    if _format == "json":
+        start = json_start(time.time(), "INFO", "compatgate.serve")
+        writer.put(_encode({**start, "message": redact(message)}) + b"\n", urgent=True)
+    else:
+        print(message, file=sys.stderr, flush=True)
+
+
+def handlers() -> list[logging.Handler]:
+    """Return the handlers that `configure` made; empty: it was not called."""
+    return [one for one in logging.getLogger().handlers if isinstance(one, _Handler)]
+
+
+def current_format() -> LogFormat:
+    """Return the format that `configure` was given."""
+    return _format
+
+
+def _dropped_line(count: int) -> bytes:
+    name, message = "compatgate.log", f"dropped {count} log lines: their reader is too slow"
+    if _format == "json":
+        return _encode({**json_start(time.time(), "WARNING", name), "message": message}) + b"\n"
+    return f"{text_start(time.time(), 'WARNING', name)}: {message}\n".encode()

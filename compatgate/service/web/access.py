@@ -1,0 +1,142 @@
+"""Log requests and refused tokens.
+
+A request has one line, in the format of the log: who asked what, the answer, how long it took, and
+for a decision its verdict, target and deciding rules. A refused token has a line of its own, so
+many a second at most. No line has a token, a path or a body.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from compatgate.errors import Unauthorized
+from compatgate.kit import logs
+
+if TYPE_CHECKING:
+    from compatgate.core.rule import Verdict
+    from compatgate.kit.http.notes import RequestNote
+    from compatgate.service.web.metrics import Metrics
+
+AccessLevel = Literal["off", "errors", "all"]
+ACCESS_LEVELS: tuple[AccessLevel, ...] = ("off", "errors", "all")
+_NAME = "compatgate.access"
+_FIRST_ERROR = 400
+_FIRST_DEFECT = 500
+_log = logging.getLogger("compatgate.auth")
+_encode = msgspec.json.encode
+
+
+class AccessLog:
+    """The lines and figures of ended requests; safe for any number of threads.
+
+    Args:
+        shows: which requests have a line; ``errors``: those that are refused or fail.
+        metrics: counts them.
+    """
+
+    def __init__(self, shows: AccessLevel, metrics: Metrics) -> None:
+        self._shows = shows
+        self._metrics = metrics
+        self._bound = RateBound()
+
+    def end(self, note: RequestNote) -> None:
+        """Note the end of a request."""
+        seconds = perf_counter() - note.began
+        self._metrics.answered(note.kind, seconds)
+        if isinstance(note.error, Unauthorized):
+            self._refused(note, note.error)
+        if self._shows == "all" or (self._shows == "errors" and note.status >= _FIRST_ERROR):
+            logs.writer.put(request_line(note, seconds, logs.current_format()))
+
+    def _refused(self, note: RequestNote, error: Unauthorized) -> None:
+        self._metrics.refused(error.reason)
+        if error.reason == "missing":
+            return
+        allowed, skipped = self._bound.take()
+        if skipped:
+            _log.warning("%d more refused tokens have no line", skipped)
+        if allowed:
+            said = logs.fields(
+                reason=error.reason,
+                token=error.token,
+                peer=note.peer,
+                route=note.route,
+                request_id=note.number,
+            )
+            _log.warning("refused: %s", error.problem, extra=said)
+
+
+class RateBound:
+    """A bound on lines: so many at once, and so many a second after that."""
+
+    def __init__(self, at_once: int = 20, per_second: float = 2.0) -> None:
+        self._at_once = at_once
+        self._per_second = per_second
+        self._lock = threading.Lock()
+        self._left = float(at_once)
+        self._at = time.monotonic()
+        self._skipped = 0
+
+    def take(self) -> tuple[bool, int]:
+        """Return whether a line may be written, and how many were skipped before it."""
+        with self._lock:
+            now = time.monotonic()
+            self._left = min(self._at_once, self._left + (now - self._at) * self._per_second)
+            self._at = now
+            if self._left < 1:
+                self._skipped += 1
+                return False, 0
+            self._left -= 1
+            skipped, self._skipped = self._skipped, 0
+            return True, skipped
+
+
+def request_line(note: RequestNote, seconds: float, form: logs.LogFormat) -> bytes:
+    """Return the line of a request."""
+    now = time.time()
+    level = "ERROR" if note.status >= _FIRST_DEFECT else "INFO"
+    message = f"{note.method} {note.route} {note.status}"
+    said: dict[str, Any] = {
+        "duration_ms": round(seconds * 1000, 3),
+        "identity": note.identity or "-",
+        "peer": note.peer,
+        "request_id": note.number,
+    }
+    if note.verdicts:
+        said |= _decided(note.verdicts)
+    if note.error is not None:
+        said["error"] = note.error.slug
+    if form == "text":
+        start = logs.text_start(now, level, _NAME)
+        return f"{start}: {message}{logs.text_fields(said)}\n".encode("utf-8", "backslashreplace")
+    line = logs.json_start(now, level, _NAME)
+    line["message"] = message
+    line["method"], line["route"], line["status"] = note.method, note.route, note.status
+    return _encode(line | said) + b"\n"
+
+
+def _decided(verdicts: tuple[Verdict, ...]) -> dict[str, Any]:
+    """Return the fields of decisions: of the first that was denied, else of the first."""
+    shown = next((one for one in verdicts if not one.allowed), verdicts[0])
+    said: dict[str, Any] = {
+        "verdict": shown.verdict,
+        "allowed": shown.allowed,
+        "target": shown.target or "-",
+        "rules": deciding_rules(shown),
+    }
+    if len(verdicts) > 1:
+        said["decisions"] = len(verdicts)
+    return said
+
+
+def deciding_rules(verdict: Verdict) -> list[str]:
+    """Return the ids of the rules with the verdict's own outcome; empty: it passed."""
+    if verdict.verdict == "pass":
+        return []
+    return list(dict.fromkeys(finding.rule for finding in verdict.failing))

@@ -1,0 +1,275 @@
+"""Read the state of a gate for Prometheus: snapshot, queue, evidence, drift, spool, certificate.
+
+A scrape never waits for a stalled database. Figures that need it are read in a thread, and carry
+their age.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from msgspec import Struct
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from compatgate import __version__
+from compatgate.errors import CompatgateError
+from compatgate.kit import clock, logs
+from compatgate.kit.http.connection import certificate_end
+from compatgate.service.runs.evidence import assess_freshness
+
+if TYPE_CHECKING:
+    from compatgate.core.matrix import Evidence
+    from compatgate.service.gate.service import Gate
+    from compatgate.service.gate.snapshot import Snapshot
+    from compatgate.service.runs.models import QueueState
+    from compatgate.service.web.call import Settings
+
+EVERY_SECONDS = 10.0
+"""How old figures of the database may be before a scrape has them read anew."""
+PATIENCE_SECONDS = 0.5
+"""How long the scrape that has them read waits for them."""
+_READY_SECONDS = 60.0
+_OTHER = "other"
+T = TypeVar("T")
+
+
+class Background(Generic[T]):
+    """The latest result of a function that may never return; one thread at a time calls it.
+
+    Args:
+        read: the function.
+    """
+
+    def __init__(self, read: Callable[[], T]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._thread: threading.Thread | None = None
+        self._found: tuple[T, float] | None = None
+        self._began = 0.0
+
+    def latest(self) -> tuple[T, float] | None:
+        """Return the result and its age in seconds; None: there is none yet."""
+        with self._lock:
+            if self._process != os.getpid():  # the parent's thread never ends in this process
+                self._thread, self._process = None, os.getpid()
+            now = time.monotonic()
+            thread = None
+            running = self._thread is not None and self._thread.is_alive()
+            if not running and (not self._began or now - self._began >= EVERY_SECONDS):
+                thread = threading.Thread(target=self._run, name="figures", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # the system has no threads left
+                    thread = None
+                else:
+                    self._thread, self._began = thread, now
+        if thread is not None:
+            thread.join(PATIENCE_SECONDS)
+        found = self._found
+        return None if found is None else (found[0], time.monotonic() - found[1])
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        try:
+            self._found = self._read(), began
+        except CompatgateError:  # counted as an error of the database; the figures grow older
+            return
+
+
+class StoredFigures(Struct, frozen=True):
+    """Figures of the database.
+
+    Attributes:
+        drifted: number of nodes that differ from a target, by target.
+    """
+
+    queue: QueueState
+    drifted: dict[str, int]
+
+
+class StateCollector:
+    """The gate's state, read at each scrape.
+
+    Args:
+        gate: whose.
+        settings: of the server.
+        targets: returns the names of targets that have figures of their own.
+    """
+
+    def __init__(
+        self, gate: Gate, settings: Settings, targets: Callable[[], frozenset[str]]
+    ) -> None:
+        self._gate = gate
+        self._settings = settings
+        self._targets = targets
+        self._stored = Background(self._read_stored)
+        self._ready = Background(self._read_ready)
+
+    def _read_ready(self) -> bool:
+        try:
+            self._gate.readiness.state()
+        except CompatgateError:
+            return False
+        return True
+
+    def _read_stored(self) -> StoredFigures:
+        self._gate.snapshots.current()  # confirms it, where nobody asks questions
+        queue = self._gate.runs.queue_state()
+        drifted: dict[str, int] = {}
+        for group in self._gate.nodes.lately.drifted():
+            drifted[group.target] = drifted.get(group.target, 0) + group.nodes
+        return StoredFigures(queue, drifted)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        ready = self._ready.latest()
+        stored = self._stored.latest()
+        yield _gauge(
+            "ready",
+            "1: the latest check found that the gate decides and records.",
+            float(ready[0] and ready[1] < _READY_SECONDS) if ready else None,
+        )
+        yield from self._of_snapshot()
+        yield from self._of_spool()
+        yield from _of_stored(stored, self._targets())
+        yield from self._of_process()
+
+    def _of_snapshot(self) -> Iterator[Metric]:
+        snapshot, age = self._gate.snapshots.latest(), self._gate.snapshots.age_s()
+        revision, targets = (snapshot.revision, len(snapshot.targets)) if snapshot else (None, None)
+        yield _gauge("matrix_revision", "Revision of the matrix.", revision)
+        yield _gauge("targets", "Targets.", targets)
+        yield _gauge(
+            "snapshot_age_seconds", "Seconds since the database confirmed the snapshot.", age
+        )
+        ages = _by_target(
+            "evidence_age_seconds", "Age of the oldest evidence that policy requires."
+        )
+        stale = _by_target(
+            "evidence_not_fresh",
+            "Required suites, for each kind of pool, without fresh evidence, by state.",
+            "state",
+        )
+        if snapshot is not None:
+            for name, (age_s, states) in evidence_of(snapshot, self._targets()).items():
+                if age_s is not None:
+                    ages.add_metric([name], age_s)
+                for state, number in states.items():
+                    stale.add_metric([name, state], number)
+        yield from (ages, stale)
+
+    def _of_spool(self) -> Iterator[Metric]:
+        spool = self._gate.spool_state()
+        yield _gauge("spool_batches", "Batches of decisions that wait.", spool.batches)
+        yield _gauge("spool_bytes", "Bytes of decisions that wait.", spool.bytes)
+        yield _gauge(
+            "spool_oldest_seconds", "Age of the oldest decision that waits.", spool.oldest_s
+        )
+
+    def _of_process(self) -> Iterator[Metric]:
+        facts = GaugeMetricFamily(
+            "compatgate_facts_info", "Digest of the vendors' facts.", labels=["digest"]
+        )
+        facts.add_metric([self._gate.facts.digest], 1)
+        yield facts
+        build = GaugeMetricFamily("compatgate_build_info", "Version.", labels=["version"])
+        build.add_metric([__version__], 1)
+        yield build
+        dropped = CounterMetricFamily(
+            "compatgate_log_lines_dropped", "Log lines that nobody read in time, of this process."
+        )
+        dropped.add_metric([], logs.writer.all_dropped)
+        yield dropped
+        if (pair := self._settings.certificate) is not None:
+            yield _gauge(
+                "certificate_end_timestamp_seconds",
+                "Unix time at which the server's certificate ends; 0: it ended.",
+                certificate_end(pair),
+            )
+
+
+def _of_stored(
+    stored: tuple[StoredFigures, float] | None, targets: frozenset[str]
+) -> Iterator[Metric]:
+    found, age = stored or (None, None)
+    yield _gauge("stored_figures_age_seconds", "Age of the figures that the database keeps.", age)
+    runs = GaugeMetricFamily(
+        "compatgate_canary_runs", "Canary runs that wait or run.", labels=["state"]
+    )
+    drift = _by_target("drifted_nodes", "Nodes that differ from their target.")
+    if found is not None:
+        runs.add_metric(["waiting"], found.queue.waiting)
+        runs.add_metric(["running"], found.queue.running)
+        for name, number in _bounded(found.drifted, targets).items():
+            drift.add_metric([name], number)
+    yield runs
+    yield _gauge(
+        "canary_oldest_waiting_seconds",
+        "Age of the oldest canary run that waits; 0: none does.",
+        found.queue.oldest_s if found else None,
+    )
+    yield drift
+
+
+def _bounded(numbers: dict[str, int], targets: frozenset[str]) -> dict[str, int]:
+    found = dict.fromkeys(targets, 0)
+    for name, number in numbers.items():
+        label = name if name in targets else _OTHER
+        found[label] = found.get(label, 0) + number
+    return found
+
+
+def _gauge(name: str, meaning: str, value: float | None) -> Metric:
+    """Return a gauge; None: not known, without a sample."""
+    found = GaugeMetricFamily(f"compatgate_{name}", meaning)
+    if value is not None:
+        found.add_metric([], value)
+    return found
+
+
+def _by_target(name: str, meaning: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"compatgate_{name}", meaning, labels=["target", *labels])
+
+
+_NOT_FRESH = ("missing", "stale", "failed")
+
+
+def evidence_of(
+    snapshot: Snapshot, names: Iterable[str]
+) -> dict[str, tuple[float | None, dict[str, int]]]:
+    """Return the age in seconds of the oldest required evidence, and what is not fresh, by target.
+
+    Args:
+        snapshot: has the evidence.
+        names: of targets; those whose policy requires no evidence are left out.
+    """
+    now = clock.now().timestamp()
+    runs = _evidence_index(snapshot)
+    found = {}
+    for name in sorted(names):
+        target = snapshot.targets.get(name)
+        if target is None or not target.policy.canary.require:
+            continue
+        suites = dict.fromkeys(target.policy.canary.suites)
+        skus = dict.fromkeys(pool.gpu.sku for pool in target.pools if pool.gpu)
+        about = [run for suite in suites for sku in skus for run in runs.get((suite, sku), ())]
+        required = [one for one in assess_freshness(target, about, now) if one.required]
+        ages = [now - one.run.finished for one in required if one.run is not None]
+        states = dict.fromkeys(_NOT_FRESH, 0)
+        for one in required:
+            if one.state in states:
+                states[one.state] += 1
+        found[name] = (max(ages, default=None), states)
+    return found
+
+
+def _evidence_index(snapshot: Snapshot) -> dict[tuple[str, str], list[Evidence]]:
+    found: dict[tuple[str, str], list[Evidence]] = {}
+    for run in snapshot.matrix.evidence:
+        found.setdefault((run.suite, run.sku), []).append(run)
+    return found
