@@ -11,7 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
@@ -39,6 +41,28 @@ from compatgate.errors import CompatgateError, NotFound
 
 _log = logging.getLogger(__name__)
 IDLE_SECONDS = 1.0
+
+
+WorkerResult = Literal["ended", "host_failed", "defect"]
+RESULTS: tuple[WorkerResult, ...] = ("ended", "host_failed", "defect")
+
+
+class WorkerState(Struct, frozen=True):
+    """The state of a worker.
+
+    Attributes:
+        running: runs under way, of at most ``most``.
+        reachable: hosts that answer; ``away`` do not.
+        done: number of runs by result.
+        polled: Unix time at which the queue last answered.
+    """
+
+    running: int
+    most: int
+    reachable: int
+    away: int
+    done: dict[WorkerResult, int]
+    polled: float
 
 
 class Worker:
@@ -76,6 +100,17 @@ class Worker:
         self._stopping = threading.Event()
         self._hand_back = threading.Event()
         self._away = UnreachableHosts(contexts, probe, self._finished.set)
+        self._counting = threading.Lock()
+        self._done = dict.fromkeys(RESULTS, 0)
+        self._polled = time.time()
+
+    def state(self) -> WorkerState:
+        """Return what the worker does now, for its metrics."""
+        with self._counting:
+            done = dict(self._done)
+        running = sum(thread.is_alive() for thread in tuple(self._threads))
+        away = sum(host.name in self._away for host in self._hosts)
+        return WorkerState(running, self._limit, len(self._hosts) - away, away, done, self._polled)
 
     def run(self, *, once: bool = False) -> None:
         """Work until `stop`; with ``once``, until these hosts can run nothing more now."""
@@ -127,10 +162,12 @@ class Worker:
     def _lease(self) -> Lease | None:
         try:
             present = [host for host in self._hosts if host.name not in self._away]
-            return self._queue.lease(self.name, present)
+            lease = self._queue.lease(self.name, present)
         except CompatgateError as error:
             _log.warning("queue does not answer: %s", error.detail)
             return None
+        self._polled = time.time()
+        return lease
 
     def _begin(self, lease: Lease) -> None:
         _log.info("run %s: suite %s on %s", lease.run.id, lease.run.suite, lease.host)
@@ -140,13 +177,18 @@ class Worker:
 
     def _drive(self, lease: Lease) -> None:
         try:
+            result: WorkerResult = "ended"
             if not drive(lease, self._contexts[lease.host], self._hand_back.is_set):
+                result = "host_failed"
                 self._away.look(lease.host)
         except Exception:
             # The engine could not record the error. Another worker takes the run when the lease
             # expires.
+            result = "defect"
             _log.exception("run %s stopped unexpectedly; another worker will take it", lease.run.id)
         finally:
+            with self._counting:
+                self._done[result] += 1
             self._finished.set()
 
 

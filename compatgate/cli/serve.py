@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     add(
         "--port",
-        type=_port,
+        type=serve_options.port,
         default=8080,
         help="port to listen on; 0 picks a free one (default: 8080)",
     )
@@ -236,12 +236,6 @@ def _scopes(text: str | None) -> frozenset[str] | None:
     except BadInput as error:
         error.field = "--anonymous"
         raise
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise ArgumentTypeError(f"'{text}' is not a port, 0 to 65535")
-    return int(text)
 
 
 def _size(text: str) -> int:

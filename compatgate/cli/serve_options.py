@@ -143,6 +143,17 @@ warning: {OPTION} async: if PostgreSQL crashes or its host loses power, the deci
 second are lost; sync keeps them"""
 
 
+def port(text: str) -> int:
+    """Read the number of a port.
+
+    Raises:
+        ArgumentTypeError: not one; for argparse.
+    """
+    if not text.isdecimal() or int(text) > 65535:
+        raise ArgumentTypeError(f"'{text}' is not a port, 0 to 65535")
+    return int(text)
+
+
 def add_logging(parser: argparse.ArgumentParser) -> None:
     """Add the options for logs and metrics."""
     group = parser.add_argument_group("logs and metrics")

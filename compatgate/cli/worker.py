@@ -10,8 +10,8 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compatgate.cli.serve_options import add_log_format
-from compatgate.kit import logs
+from compatgate.cli.serve_options import add_log_format, port
+from compatgate.kit import logs, tracing
 from compatgate.kit.cli.options import add_database, add_workloads
 from compatgate.kit.cli.parser import bounded_count
 from compatgate.service.gate_client import open_gate
@@ -93,6 +93,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="seconds before a retry after a host failure, times four each time (default: 15)",
     )
+    add(
+        "--metrics-port",
+        type=port,
+        metavar="PORT",
+        help="serve metrics for Prometheus at this port, without a token (default: none)",
+    )
+    add(
+        "--metrics-host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address of the metrics (default: 127.0.0.1)",
+    )
     add_log_format(parser, level="info")
 
 
@@ -109,6 +121,7 @@ def run(args: argparse.Namespace) -> int:
     images = _images(args)
     hosts = [fill_in_driver(host) for host in read_hosts(Path(args.hosts))]
     logs.configure(args.log_format, args.log_level)
+    tracing.start("compatgate-worker")
     logging.getLogger("alembic").setLevel(logging.WARNING)
     with open_gate(args, make=True) as gate:
         if not images.patterns:
@@ -140,6 +153,7 @@ def _work(
     from compatgate.canary.engine.interface import Settings
     from compatgate.canary.worker import Worker, open_host, repeat_jobs
     from compatgate.canary.workloads.library import Library
+    from compatgate.cli.worker_metrics import serve_metrics
     from compatgate.errors import InfrastructureError
 
     library = Library.open(args.workloads)
@@ -161,6 +175,8 @@ def _work(
         probe=settings.heartbeat,
     )
     _stop_on_signals(worker)
+    if args.metrics_port is not None:
+        serve_metrics(worker, args.metrics_host, args.metrics_port)
     logging.info("worker %s serves %s", args.name, ", ".join(host.name for host in hosts))
 
     def verify() -> None:
@@ -184,6 +200,7 @@ def _work(
     finally:
         for context in contexts.values():
             context.executor.close()
+        tracing.stop()
 
 
 def _stop_on_signals(worker: Worker) -> None:

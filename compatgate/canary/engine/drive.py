@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from compatgate.canary.engine.conclude import Conclusion, Conditions, Expectation, conclude_run
 from compatgate.canary.engine.interface import HostContext, Lease, LeaseLost, Order, Queue, Settings
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
+from compatgate.canary.executors.jobs import PreparedJob
 from compatgate.canary.hosts import Host
 from compatgate.canary.run import Outcome, Run, StepResult
 from compatgate.canary.workload import Workload
@@ -25,6 +26,7 @@ from compatgate.core.matrix import Evidence
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.versions import parse_version
 from compatgate.errors import CompatgateError, InfrastructureError, Unavailable
+from compatgate.kit import tracing
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +52,8 @@ def drive(
     try:
         with Heartbeat(context.queue, lease, context.settings) as heartbeat:
             try:
-                _execute_run(lease, context, lambda: heartbeat.must_stop() or hand_back())
+                with tracing.span("canary.run", _describe(lease)):
+                    _execute_run(lease, context, lambda: heartbeat.must_stop() or hand_back())
             except ExecutionStopped:
                 _drop_run(lease, context, heartbeat.order)
             except Unavailable as error:
@@ -126,12 +129,28 @@ def _run_steps(
     if todo:
         steps = StepRunner(lease, context, must_stop)
         context.queue.enter(lease, "preparing")
-        prepared = {step.name: steps.prepare(step) for step in todo}
+        prepared = {step.name: _prepare(steps, step) for step in todo}
         context.queue.enter(lease, "running")
         for step in todo:
             _announce(context.queue, lease, planned, step)
-            done[step.name] = steps.run(step, prepared[step.name])
+            with tracing.span("canary.step", {"compatgate.step": step.name}):
+                done[step.name] = steps.run(step, prepared[step.name])
     return [done[step.name] for step in planned]
+
+
+def _prepare(steps: StepRunner, step: Step) -> PreparedJob:
+    with tracing.span("canary.prepare", {"compatgate.step": step.name}):
+        return steps.prepare(step)
+
+
+def _describe(lease: Lease) -> dict[str, str | int]:
+    """Return the attributes of a run's span."""
+    return {
+        "compatgate.run": lease.run.id,
+        "compatgate.suite": lease.run.suite,
+        "compatgate.host": lease.host,
+        "compatgate.attempt": lease.attempt,
+    }
 
 
 def _announce(queue: Queue, lease: Lease, planned: Sequence[Step], step: Step) -> None:

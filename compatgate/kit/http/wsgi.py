@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, M
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from compatgate.kit import tracing
 from compatgate.kit.http import replies
 from compatgate.kit.http.notes import NOTE, note_of
 from compatgate.kit.http.replies import TooBusy
@@ -103,7 +104,7 @@ class Lane:
         self._running += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, function, *arguments)
+            return await loop.run_in_executor(self._pool, tracing.carry(function), *arguments)
         finally:
             self._running -= 1
 

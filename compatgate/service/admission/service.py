@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from compatgate.core.rule import Verdict
 from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
-from compatgate.kit import clock
+from compatgate.kit import clock, tracing
 from compatgate.service.admission import review as messages
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.placement import PlacementMatrix
@@ -185,7 +185,9 @@ class Admission:
             except CompatgateError as error:
                 return _Result(question, error=error)
 
-        futures: list[Future[_Result]] = [self._pool.submit(one, q) for q in asked_for]
+        futures: list[Future[_Result]] = [
+            self._pool.submit(tracing.carry(one), question) for question in asked_for
+        ]
         done, late = wait(futures, max(0.0, end - time.monotonic()))
         for future in late:
             future.cancel()

@@ -32,7 +32,7 @@ from msgspec import Struct
 
 from compatgate.core.performance import sha256
 from compatgate.errors import CompatgateError, Unavailable
-from compatgate.kit import clock
+from compatgate.kit import clock, tracing
 from compatgate.kit.database.database import (
     MAX_LOG_PAGES,
     WRITER_LOCK,
@@ -156,7 +156,8 @@ class DecisionLog:
         try:
             with self._writing, self._turn:
                 self._close(batch)
-                self._write(batch)
+                with tracing.span("decisions.write", {"compatgate.decisions": len(batch.rows)}):
+                    self._write(batch)
         except BaseException as raised:
             error = raised
             if not isinstance(error, Exception):

@@ -33,6 +33,7 @@ from compatgate.discovery.registry.image_spec import Reference, parse_reference
 from compatgate.discovery.registry.limits import ImageOptions
 from compatgate.discovery.stated_stack import prefer_detected
 from compatgate.errors import BadInput, RegistryTimeout, Unavailable
+from compatgate.kit import tracing
 from compatgate.service.gate.decider import CompletedQuestion, resolve_target
 from compatgate.service.gate.snapshot import Snapshot
 
@@ -245,7 +246,8 @@ class ImageReader:
 
     def _begin(self, key: ReadingKey, name: Reference, facts: Facts) -> _RunningReading:
         flight = _RunningReading(name.registry)
-        thread = threading.Thread(target=self._read, args=(flight, key, name, facts), daemon=True)
+        read = tracing.carry(self._read)
+        thread = threading.Thread(target=read, args=(flight, key, name, facts), daemon=True)
         try:
             thread.start()
         except RuntimeError:  # the system has no threads left
@@ -257,13 +259,14 @@ class ImageReader:
         self, flight: _RunningReading, key: ReadingKey, name: Reference, facts: Facts
     ) -> None:
         try:
-            flight.reading = read_image(
-                str(name),
-                signals=self._signals,
-                platform=key[1],
-                deadline_s=LONGEST_READING_S,
-                options=replace(self._options, arch_facts=facts.arch, packages=facts.packages),
-            )
+            with tracing.span("image.read", {"compatgate.image": str(name)}, kind="client"):
+                flight.reading = read_image(
+                    str(name),
+                    signals=self._signals,
+                    platform=key[1],
+                    deadline_s=LONGEST_READING_S,
+                    options=replace(self._options, arch_facts=facts.arch, packages=facts.packages),
+                )
         except BaseException as error:  # raised by the waiting questions
             flight.error = error
         with self._changed:

@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import CompatgateError, Unavailable
-from compatgate.kit import logs
+from compatgate.kit import logs, tracing
 from compatgate.kit.http import connection, replies
 from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX, UI_PREFIX
 from compatgate.kit.http.notes import NOTE, RequestNote
@@ -82,7 +82,11 @@ class Front:
             return
         note = scope[NOTE] = _new_note(scope)
         try:
-            await self._answer(scope, note, receive, send)
+            if tracing.is_on() and scope["path"] not in _HEALTH:
+                with tracing.request(scope["headers"], note):
+                    await self._answer(scope, note, receive, send)
+            else:
+                await self._answer(scope, note, receive, send)
         finally:
             self._access.end(note)
 
@@ -126,6 +130,7 @@ class Front:
     async def _live(self, receive: Receive, send: Send) -> None:
         """Begin and end with the server."""
         await receive()
+        tracing.start("compatgate")
         self._end_streams_at_stop()
         watches = (connection.end_late_connections(), self._end_without_parent())
         tasks = [asyncio.create_task(watch) for watch in watches]
@@ -134,6 +139,7 @@ class Front:
         for task in tasks:
             task.cancel()
         await asyncio.to_thread(self._service.gate.close)
+        await asyncio.to_thread(tracing.stop)
         await asyncio.to_thread(logs.writer.flush)
         await send({"type": "lifespan.shutdown.complete"})
 

@@ -1,0 +1,75 @@
+"""Serve the metrics of a worker for Prometheus."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from compatgate import __version__
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    from compatgate.canary.worker import Worker
+
+
+def serve_metrics(worker: Worker, host: str, port: int) -> int:
+    """Serve the metrics of a worker in a thread, and return the port.
+
+    Args:
+        worker: whose.
+        host: address to listen on.
+        port: 0: a free one.
+
+    Raises:
+        BadInput: the address or the port cannot be used.
+    """
+    registry = CollectorRegistry()
+    registry.register(WorkerCollector(worker))
+    try:
+        server, _ = start_http_server(port, host, registry)
+    except OSError as error:
+        what = f"cannot listen on {host}, port {port}: {error.strerror or error}"
+        raise BadInput(what, field="--metrics-port") from None
+    logging.info("metrics are at http://%s:%d/metrics", host, server.server_port)
+    return server.server_port
+
+
+class WorkerCollector:
+    """The state of a worker, read at each scrape."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        state = self._worker.state()
+        yield _gauge("running", "Canary runs under way.", state.running)
+        yield _gauge("slots", "Canary runs that the worker carries out at once.", state.most)
+        hosts = GaugeMetricFamily(
+            "compatgate_worker_hosts", "Staging hosts, by whether they answer.", labels=["state"]
+        )
+        hosts.add_metric(["reachable"], state.reachable)
+        hosts.add_metric(["away"], state.away)
+        yield hosts
+        done = CounterMetricFamily(
+            "compatgate_worker_runs", "Runs that the worker is done with.", labels=["result"]
+        )
+        for result, number in state.done.items():
+            done.add_metric([result], number)
+        yield done
+        yield _gauge(
+            "queue_answered_timestamp_seconds",
+            "Unix time of the queue's last answer.",
+            state.polled,
+        )
+        build = GaugeMetricFamily("compatgate_build_info", "Version.", labels=["version"])
+        build.add_metric([__version__], 1)
+        yield build
+
+
+def _gauge(name: str, meaning: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"compatgate_worker_{name}", meaning, value)

@@ -1,0 +1,190 @@
+"""Trace requests, image reads, batches of decisions and canary steps with OpenTelemetry.
+
+``OTEL_*`` variables switch tracing on, as the OpenTelemetry specification names them; the extra
+``otel`` has the libraries. Without the variables nothing is imported, and a span costs a call.
+
+No span has a token, a body, a path or the text of an error.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Span, Tracer
+
+    from compatgate.kit.http.notes import RequestNote
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_PROTOCOL = "http/protobuf"
+_STOP_SECONDS = 3.0
+_SERVER_ERROR = 500
+_log = logging.getLogger("compatgate.tracing")
+_tracer: Tracer | None = None
+_provider: TracerProvider | None = None
+_NOTHING: AbstractContextManager[None] = nullcontext()
+T = TypeVar("T")
+SpanKind = Literal["internal", "server", "client"]
+
+
+def is_requested(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether the environment asks for traces."""
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    exporter = environ.get("OTEL_TRACES_EXPORTER", "").strip()
+    return exporter == "otlp" or (not exporter and any(map(environ.get, _ENDPOINTS)))
+
+
+def start(service: str) -> None:
+    """Begin to trace in this process, if the environment asks for it.
+
+    Call it after a fork: the exporter has a thread.
+
+    Args:
+        service: name of the service, unless ``OTEL_SERVICE_NAME`` names it.
+    """
+    if not is_requested():
+        return
+    protocol = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), _PROTOCOL)
+    if protocol != _PROTOCOL:
+        _log.warning("no traces: the protocol %r is not supported; set %s", protocol, _PROTOCOL)
+        return
+    if any(find_spec(name) is None for name in ("opentelemetry", "google.protobuf")):
+        _log.warning("no traces: OpenTelemetry is not installed; pip install 'compatgate[otel]'")
+        return
+    _start(service)
+
+
+def _start(service: str) -> None:
+    global _provider, _tracer
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    from compatgate import __version__
+
+    named = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: service}
+    _provider = TracerProvider(resource=Resource.create({SERVICE_VERSION: __version__, **named}))
+    _provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    _tracer = _provider.get_tracer("compatgate", __version__)
+
+
+def stop() -> None:
+    """Send the remaining spans, within `_STOP_SECONDS`, and trace no more."""
+    global _provider, _tracer
+    provider, _provider, _tracer = _provider, None, None
+    if provider is not None:
+        thread = threading.Thread(target=provider.shutdown, name="traces", daemon=True)
+        thread.start()
+        thread.join(_STOP_SECONDS)
+
+
+def is_on() -> bool:
+    """Return whether this process traces."""
+    return _tracer is not None
+
+
+def span(
+    name: str, attributes: Mapping[str, Any] | None = None, *, kind: SpanKind = "internal"
+) -> AbstractContextManager[object]:
+    """Return a context that is a span; without tracing it does nothing.
+
+    Args:
+        name: of the operation, like ``image.read``.
+        attributes: strings, numbers or lists of strings.
+        kind: role in the trace.
+    """
+    return _NOTHING if _tracer is None else _span(_tracer, name, attributes, kind, None)
+
+
+@contextmanager
+def _span(
+    tracer: Tracer,
+    name: str,
+    attributes: Mapping[str, Any] | None,
+    kind: SpanKind,
+    context: Any,
+) -> Iterator[Span]:
+    from opentelemetry.trace import SpanKind as Kind
+    from opentelemetry.trace import Status, StatusCode
+
+    with tracer.start_as_current_span(
+        name,
+        context=context,
+        kind=Kind[kind.upper()],
+        attributes=dict(attributes or {}),
+        record_exception=False,
+        set_status_on_exception=False,
+    ) as started:
+        try:
+            yield started
+        except Exception as error:
+            started.set_attribute("error.type", type(error).__qualname__)
+            started.set_status(Status(StatusCode.ERROR))
+            raise
+
+
+@contextmanager
+def request(headers: Iterable[tuple[bytes, bytes]], note: RequestNote) -> Iterator[None]:
+    """Trace a request as a part of its caller's trace (``traceparent``).
+
+    Args:
+        headers: of the request.
+        note: of the request; complete when the block ends.
+    """
+    if _tracer is None:
+        yield
+        return
+    from opentelemetry.propagate import extract
+    from opentelemetry.trace import Status, StatusCode
+
+    carrier = {
+        name.decode("latin-1"): value.decode("latin-1")
+        for name, value in headers
+        if name in (b"traceparent", b"tracestate", b"baggage")
+    }
+    with _span(_tracer, note.method, None, "server", extract(carrier)) as started:
+        try:
+            yield
+        finally:
+            started.update_name(f"{note.method} {note.route}")
+            started.set_attributes(_request_attributes(note))
+            if note.status >= _SERVER_ERROR:
+                started.set_status(Status(StatusCode.ERROR))
+
+
+def _request_attributes(note: RequestNote) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "http.request.method": note.method,
+        "http.response.status_code": note.status,
+        "client.address": note.peer,
+        "compatgate.route": note.route,
+        "compatgate.request_id": note.number,
+        "compatgate.decisions": len(note.verdicts),
+    }
+    if note.identity:
+        found["compatgate.identity"] = note.identity
+    if note.error is not None:
+        found["error.type"] = note.error.slug
+    if note.verdicts:
+        shown = next((one for one in note.verdicts if not one.allowed), note.verdicts[0])
+        found["compatgate.verdict"] = shown.verdict
+        found["compatgate.allowed"] = shown.allowed
+        found["compatgate.target"] = shown.target or ""
+    return found
+
+
+def carry(function: Callable[..., T]) -> Callable[..., T]:
+    """Return a function whose spans belong to the current one, whichever thread calls it."""
+    return function if _tracer is None else partial(contextvars.copy_context().run, function)
