@@ -16,9 +16,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from reference_pages import cli, files, rest, rules  # noqa: E402 - from scripts/
+from reference_pages import cli, files, metrics, rest, rules  # noqa: E402 - from scripts/
 
-REFERENCE = {"rules": rules, "cli": cli, "rest-operations": rest, "files": files}
+REFERENCE = {
+    "rules": rules,
+    "cli": cli,
+    "rest-operations": rest,
+    "files": files,
+    "metrics": metrics,
+}
 """Name of a page in docs/reference, and the module that writes it."""
 ANSWERED_PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial" / "first-verdict.md")
 SERVED = "--server http://127.0.0.1:8080"

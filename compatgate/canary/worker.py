@@ -51,7 +51,7 @@ class WorkerState(Struct, frozen=True):
     """The state of a worker.
 
     Attributes:
-        running: runs under way, of at most ``most``.
+        running: runs in progress, of at most ``most``.
         reachable: hosts that answer; ``away`` do not.
         done: number of runs by result.
         polled: Unix time at which the queue last answered.

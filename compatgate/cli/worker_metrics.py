@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from compatgate import __version__
 from compatgate.errors import BadInput
+from compatgate.service.web.metric_table import SPECS
 
 if TYPE_CHECKING:
     from compatgate.canary.worker import Worker
@@ -47,29 +48,15 @@ class WorkerCollector:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         state = self._worker.state()
-        yield _gauge("running", "Canary runs under way.", state.running)
-        yield _gauge("slots", "Canary runs that the worker carries out at once.", state.most)
-        hosts = GaugeMetricFamily(
-            "compatgate_worker_hosts", "Staging hosts, by whether they answer.", labels=["state"]
-        )
+        yield SPECS["worker_running"].gauge(state.running)
+        yield SPECS["worker_slots"].gauge(state.most)
+        hosts, done = SPECS["worker_hosts"].gauge(), SPECS["worker_runs"].counter()
         hosts.add_metric(["reachable"], state.reachable)
         hosts.add_metric(["away"], state.away)
-        yield hosts
-        done = CounterMetricFamily(
-            "compatgate_worker_runs", "Runs that the worker is done with.", labels=["result"]
-        )
         for result, number in state.done.items():
             done.add_metric([result], number)
-        yield done
-        yield _gauge(
-            "queue_answered_timestamp_seconds",
-            "Unix time of the queue's last answer.",
-            state.polled,
-        )
-        build = GaugeMetricFamily("compatgate_build_info", "Version.", labels=["version"])
+        yield from (hosts, done)
+        yield SPECS["worker_queue_answered_timestamp_seconds"].gauge(state.polled)
+        build = SPECS["build_info"].gauge()
         build.add_metric([__version__], 1)
         yield build
-
-
-def _gauge(name: str, meaning: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"compatgate_worker_{name}", meaning, value)

@@ -291,6 +291,14 @@ class Gate:
         self._log.rehearse()
         return self.check_ready()
 
+    def degraded(self) -> object | None:
+        """Return the state without the database; None: the database answers."""
+        return None
+
+    def snapshot_age_s(self) -> float:
+        """Return the seconds since the database last confirmed the snapshot."""
+        return self.snapshots.age_s()
+
     def spool_state(self) -> SpoolState:
         """Return how much waits for the database; nothing does: a batch commits or fails."""
         return SpoolState()

@@ -59,8 +59,8 @@ class Snapshots:
         self._current = snapshot
         self._confirmed = time.monotonic()
 
-    def latest(self) -> Snapshot | None:
-        """Return the latest known snapshot, without the database; None: there is none yet."""
+    def known(self) -> Snapshot | None:
+        """Return the latest snapshot, without the database; None: none yet."""
         return self._current
 
     def age_s(self) -> float:

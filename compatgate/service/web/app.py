@@ -239,7 +239,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     service = Service(
         gate,
         settings,
-        Metrics(TargetNames(gate.snapshots.latest, settings.metric_targets)),
+        Metrics(TargetNames(gate.snapshots.known, settings.metric_targets)),
         anonymous_principal(settings.anonymous),
         open_library(settings.overlays),
         _description(),

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import Struct
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from compatgate import __version__
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock, logs
 from compatgate.kit.http.connection import certificate_end
 from compatgate.service.runs.evidence import assess_freshness
+from compatgate.service.web.metric_table import SPECS
 
 if TYPE_CHECKING:
     from compatgate.core.matrix import Evidence
@@ -129,91 +130,59 @@ class StateCollector:
         """Yield the metrics."""
         ready = self._ready.latest()
         stored = self._stored.latest()
-        yield _gauge(
-            "ready",
-            "1: the latest check found that the gate decides and records.",
-            float(ready[0] and ready[1] < _READY_SECONDS) if ready else None,
-        )
+        usable = float(ready[0] and ready[1] < _READY_SECONDS) if ready else None
+        yield SPECS["ready"].gauge(usable)
         yield from self._of_snapshot()
         yield from self._of_spool()
         yield from _of_stored(stored, self._targets())
         yield from self._of_process()
 
     def _of_snapshot(self) -> Iterator[Metric]:
-        snapshot, age = self._gate.snapshots.latest(), self._gate.snapshots.age_s()
+        snapshot = self._gate.snapshots.known()
         revision, targets = (snapshot.revision, len(snapshot.targets)) if snapshot else (None, None)
-        yield _gauge("matrix_revision", "Revision of the matrix.", revision)
-        yield _gauge("targets", "Targets.", targets)
-        yield _gauge(
-            "snapshot_age_seconds", "Seconds since the database confirmed the snapshot.", age
-        )
-        ages = _by_target(
-            "evidence_age_seconds", "Age of the oldest evidence that policy requires."
-        )
-        stale = _by_target(
-            "evidence_not_fresh",
-            "Required suites, for each kind of pool, without fresh evidence, by state.",
-            "state",
-        )
+        yield SPECS["matrix_revision"].gauge(revision)
+        yield SPECS["targets"].gauge(targets)
+        yield SPECS["snapshot_age_seconds"].gauge(self._gate.snapshot_age_s())
+        yield SPECS["degraded"].gauge(float(self._gate.degraded() is not None))
+        ages, states = SPECS["evidence_age_seconds"].gauge(), SPECS["evidence_not_fresh"].gauge()
         if snapshot is not None:
-            for name, (age_s, states) in evidence_of(snapshot, self._targets()).items():
+            for name, (age_s, numbers) in evidence_of(snapshot, self._targets()).items():
                 if age_s is not None:
                     ages.add_metric([name], age_s)
-                for state, number in states.items():
-                    stale.add_metric([name, state], number)
-        yield from (ages, stale)
+                for state, number in numbers.items():
+                    states.add_metric([name, state], number)
+        yield from (ages, states)
 
     def _of_spool(self) -> Iterator[Metric]:
         spool = self._gate.spool_state()
-        yield _gauge("spool_batches", "Batches of decisions that wait.", spool.batches)
-        yield _gauge("spool_bytes", "Bytes of decisions that wait.", spool.bytes)
-        yield _gauge(
-            "spool_oldest_seconds", "Age of the oldest decision that waits.", spool.oldest_s
-        )
+        yield SPECS["spool_batches"].gauge(spool.batches)
+        yield SPECS["spool_bytes"].gauge(spool.bytes)
+        yield SPECS["spool_oldest_seconds"].gauge(spool.oldest_s)
 
     def _of_process(self) -> Iterator[Metric]:
-        facts = GaugeMetricFamily(
-            "compatgate_facts_info", "Digest of the vendors' facts.", labels=["digest"]
-        )
+        facts, build = SPECS["facts_info"].gauge(), SPECS["build_info"].gauge()
         facts.add_metric([self._gate.facts.digest], 1)
-        yield facts
-        build = GaugeMetricFamily("compatgate_build_info", "Version.", labels=["version"])
         build.add_metric([__version__], 1)
-        yield build
-        dropped = CounterMetricFamily(
-            "compatgate_log_lines_dropped", "Log lines that nobody read in time, of this process."
-        )
-        dropped.add_metric([], logs.writer.all_dropped)
-        yield dropped
+        yield from (facts, build)
+        yield SPECS["log_lines_dropped"].counter(logs.writer.all_dropped)
         if (pair := self._settings.certificate) is not None:
-            yield _gauge(
-                "certificate_end_timestamp_seconds",
-                "Unix time at which the server's certificate ends; 0: it ended.",
-                certificate_end(pair),
-            )
+            yield SPECS["certificate_end_timestamp_seconds"].gauge(certificate_end(pair))
 
 
 def _of_stored(
     stored: tuple[StoredFigures, float] | None, targets: frozenset[str]
 ) -> Iterator[Metric]:
     found, age = stored or (None, None)
-    yield _gauge("stored_figures_age_seconds", "Age of the figures that the database keeps.", age)
-    runs = GaugeMetricFamily(
-        "compatgate_canary_runs", "Canary runs that wait or run.", labels=["state"]
-    )
-    drift = _by_target("drifted_nodes", "Nodes that differ from their target.")
+    runs, drift = SPECS["canary_runs"].gauge(), SPECS["drifted_nodes"].gauge()
     if found is not None:
         runs.add_metric(["waiting"], found.queue.waiting)
         runs.add_metric(["running"], found.queue.running)
         for name, number in _bounded(found.drifted, targets).items():
             drift.add_metric([name], number)
-    yield runs
-    yield _gauge(
-        "canary_oldest_waiting_seconds",
-        "Age of the oldest canary run that waits; 0: none does.",
-        found.queue.oldest_s if found else None,
-    )
-    yield drift
+    yield from (runs, drift)
+    oldest = found.queue.oldest_s if found else None
+    yield SPECS["canary_oldest_waiting_seconds"].gauge(oldest)
+    yield SPECS["stored_figures_age_seconds"].gauge(age)
 
 
 def _bounded(numbers: dict[str, int], targets: frozenset[str]) -> dict[str, int]:
@@ -222,18 +191,6 @@ def _bounded(numbers: dict[str, int], targets: frozenset[str]) -> dict[str, int]
         label = name if name in targets else _OTHER
         found[label] = found.get(label, 0) + number
     return found
-
-
-def _gauge(name: str, meaning: str, value: float | None) -> Metric:
-    """Return a gauge; None: not known, without a sample."""
-    found = GaugeMetricFamily(f"compatgate_{name}", meaning)
-    if value is not None:
-        found.add_metric([], value)
-    return found
-
-
-def _by_target(name: str, meaning: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"compatgate_{name}", meaning, labels=["target", *labels])
 
 
 _NOT_FRESH = ("missing", "stale", "failed")

@@ -13,7 +13,7 @@ import heapq
 import logging
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 from flask import Flask, Response, request
@@ -27,16 +27,15 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from compatgate.errors import AuthenticationFailure
 from compatgate.service.web.access import deciding_rules
 from compatgate.service.web.auth import authenticate, authorize, remember
 from compatgate.service.web.call import METRIC_TARGETS, Service
 from compatgate.service.web.figures import StateCollector
+from compatgate.service.web.metric_table import PREFIX, SPECS
 
 if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
     from compatgate.core.rule import Verdict
-    from compatgate.errors import AuthenticationFailure
     from compatgate.kit.http.notes import RequestKind
     from compatgate.service.gate.snapshot import Snapshot
 
@@ -100,58 +99,30 @@ class Metrics:
         self._of_verdict: dict[tuple[str, str], tuple[Counter, ...]] = {}
         self._of_request: dict[tuple[str, str, int], Counter] = {}
         self._of_kind: dict[str, Histogram] = {}
-        self._decisions = self._counter(
-            "decisions",
-            "Decisions, by verdict, by effect of the policy, and by the target's mode.",
-            ("verdict", "allowed", "mode", "source"),
-        )
-        self._by_target = self._counter(
-            "target_decisions",
-            "Decisions by target; `none`: about a pool alone; `other`: targets beyond the limit.",
-            ("target", "verdict", "allowed"),
-        )
-        self._by_rule = self._counter(
-            "rule_decisions",
-            "Decisions that a rule decided: it has the outcome of the verdict.",
-            ("rule", "verdict", "allowed"),
-        )
-        self._seconds = Histogram(
-            "compatgate_decision_seconds",
-            "Time to decide and to log the decision.",
-            buckets=_SECONDS,
-            registry=self._registry,
-        )
-        self._requests = self._counter(
-            "http_requests", "Requests, by method, route and status.", ("method", "route", "status")
-        )
-        self._request_seconds = Histogram(
-            "compatgate_request_seconds",
-            "Time from a request's headers to the end of its answer, by kind of request.",
-            ("kind",),
-            buckets=_REQUEST_SECONDS,
-            registry=self._registry,
-        )
-        self._refusals = self._counter(
-            "authentication_failures",
-            "Requests without a valid token where one is needed, by reason.",
-            ("reason",),
-        )
-        self._unmatched = self._counter(
-            "admission_unmatched",
-            "GPU workloads that match no target, by namespace; `other`: beyond the limit.",
-            ("namespace",),
-        )
-        self._failed_admissions = self._counter(
-            "admission_failures", "Admission requests for which nothing could be decided."
-        )
-        self._database_errors = self._counter(
-            "database_errors",
-            "Failed transactions, by kind.",
-            ("kind",),
-        )
+        self._decisions = self._counter("decisions")
+        self._by_target = self._counter("target_decisions")
+        self._by_rule = self._counter("rule_decisions")
+        self._requests = self._counter("http_requests")
+        self._refusals = self._counter("authentication_failures")
+        self._unmatched = self._counter("admission_unmatched")
+        self._failed_admissions = self._counter("admission_failures")
+        self._database_errors = self._counter("database_errors")
+        self._seconds = self._histogram("decision_seconds", _SECONDS)
+        self._request_seconds = self._histogram("request_seconds", _REQUEST_SECONDS)
+        for kind in ("unavailable", "refused"):  # a rate needs to see the zero
+            self._database_errors.labels(kind)
+        for reason in get_args(AuthenticationFailure):
+            self._refusals.labels(reason)
 
-    def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
-        return Counter(f"compatgate_{name}", text, labels, registry=self._registry)
+    def _counter(self, name: str) -> Counter:
+        spec = SPECS[name]
+        return Counter(PREFIX + name, spec.meaning, spec.labels, registry=self._registry)
+
+    def _histogram(self, name: str, buckets: tuple[float, ...]) -> Histogram:
+        spec = SPECS[name]
+        return Histogram(
+            PREFIX + name, spec.meaning, spec.labels, buckets=buckets, registry=self._registry
+        )
 
     def decided(self, verdict: Verdict, source: str, seconds: float) -> None:
         """Count a decision."""
@@ -224,10 +195,6 @@ class Metrics:
             (counter.labels(*labels) if labels else counter).inc()
         except OSError as error:
             _warn(error)
-
-    def counted(self) -> list[Metric]:
-        """Return the counters as they are, for the reference."""
-        return list(self._registry.collect())
 
     def render(self, service: Service) -> bytes:
         """Return the text that Prometheus reads; never wait for the database."""

@@ -26,10 +26,11 @@ from compatgate.service.gate.snapshot import add_evidence
 from compatgate.service.runs.submission import Submission
 from compatgate.service.web import figures
 from compatgate.service.web.figures import Background, evidence_of
+from compatgate.service.web.metric_table import GATE
 
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}
 QUESTION = {"target": "prod-a100", "stack": STACK}
-GATE = "/api/v1/gate"
+GATE_PATH = "/api/v1/gate"
 
 
 def samples(client: FlaskClient, name: str) -> dict[tuple[tuple[str, str], ...], float]:
@@ -48,7 +49,7 @@ def labels(**values: str) -> tuple[tuple[str, str], ...]:
 
 
 def test_decisions_are_counted_by_target_and_deciding_rule(client: FlaskClient) -> None:
-    verdict = client.post(GATE, json=QUESTION).json
+    verdict = client.post(GATE_PATH, json=QUESTION).json
     effect = {"verdict": verdict["verdict"], "allowed": str(verdict["allowed"]).lower()}
     counted = samples(client, "target_decisions_total")
     assert counted == {labels(target="prod-a100", **effect): 1}
@@ -60,8 +61,8 @@ def test_decisions_are_counted_by_target_and_deciding_rule(client: FlaskClient) 
 
 def test_targets_beyond_the_limit_count_together(make_client: Callable[..., FlaskClient]) -> None:
     client = make_client(metric_targets=0)
-    client.post(GATE, json=QUESTION)
-    client.post(GATE, json={"pool": {"gpu": "L4", "driver": "570.124.06"}, "stack": STACK})
+    client.post(GATE_PATH, json=QUESTION)
+    client.post(GATE_PATH, json={"pool": {"gpu": "L4", "driver": "570.124.06"}, "stack": STACK})
     counted = samples(client, "target_decisions_total")
     assert {dict(key)["target"] for key in counted} == {"other", "none"}
 
@@ -218,7 +219,28 @@ def test_the_end_of_a_certificate_is_its_notafter(tmp_path: Path) -> None:
 
 
 def test_every_metric_has_the_prefix_and_a_meaning(client: FlaskClient) -> None:
-    client.post(GATE, json=QUESTION)
+    client.post(GATE_PATH, json=QUESTION)
     for family in text_string_to_metric_families(client.get("/metrics").text):
         assert family.name.startswith("compatgate_")
         assert re.fullmatch(r"[A-Z0-9].+\.", family.documentation), family.name
+
+
+def test_what_is_exported_is_what_the_table_lists(
+    make_client: Callable[..., FlaskClient], tmp_path: Path
+) -> None:
+    pair = CertificatePair(str(tmp_path / "none.crt"), str(tmp_path / "none.key"))
+    text = make_client(certificate=pair).get("/metrics").text
+    exported = {
+        (family.name.removeprefix("compatgate_"), family.type): family.documentation
+        for family in text_string_to_metric_families(text)
+    }
+    assert exported == {(spec.name, spec.type): spec.meaning for spec in GATE}
+
+
+def test_the_labels_are_those_of_the_table(client: FlaskClient) -> None:
+    client.post(GATE_PATH, json=QUESTION)
+    found = {spec.name: {*spec.labels} for spec in GATE}
+    for family in text_string_to_metric_families(client.get("/metrics").text):
+        for sample in family.samples:
+            labelled = set(sample.labels) - {"le"}
+            assert labelled == found[family.name.removeprefix("compatgate_")], sample.name
