@@ -108,8 +108,12 @@ def text_fields(values: Mapping[str, Any]) -> str:
 
 def json_start(at: float, level: str, name: str) -> dict[str, Any]:
     """Return the first members of a JSON line; the time is UTC."""
-    moment = f"{_utc_second(int(at))}.{int(at % 1 * 1000):03d}Z"
-    return {"time": moment, "level": level.lower(), "logger": name}
+    return {"time": utc_time(at), "level": level.lower(), "logger": name}
+
+
+def utc_time(at: float) -> str:
+    """Return a Unix time as ISO 8601 in UTC, to the millisecond."""
+    return f"{_utc_second(int(at))}.{int(at % 1 * 1000):03d}Z"
 
 
 @lru_cache(maxsize=2)
@@ -237,7 +241,7 @@ class _Handler(logging.Handler):
 
 writer = LineWriter()
 """The writer of this process's log."""
-_format: LogFormat = "text"
+_format: LogFormat | None = None
 
 
 def configure(form: LogFormat, level: str) -> None:
@@ -270,8 +274,8 @@ def handlers() -> list[logging.Handler]:
     return [one for one in logging.getLogger().handlers if isinstance(one, _Handler)]
 
 
-def current_format() -> LogFormat:
-    """Return the format that `configure` was given."""
+def current_format() -> LogFormat | None:
+    """Return the format that `configure` was given; None: this program keeps no log."""
     return _format
 
 

@@ -11,9 +11,10 @@ import logging
 import threading
 import time
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
 from compatgate.errors import Unauthorized
 from compatgate.kit import logs
@@ -29,7 +30,19 @@ _NAME = "compatgate.access"
 _FIRST_ERROR = 400
 _FIRST_DEFECT = 500
 _log = logging.getLogger("compatgate.auth")
-_encode = msgspec.json.encode
+_encode = msgspec.json.Encoder().encode
+_TEXT_FIELDS = (
+    "duration_ms",
+    "identity",
+    "peer",
+    "request_id",
+    "verdict",
+    "allowed",
+    "target",
+    "rules",
+    "decisions",
+    "error",
+)
 
 
 class AccessLog:
@@ -51,8 +64,9 @@ class AccessLog:
         self._metrics.answered(note.kind, seconds)
         if isinstance(note.error, Unauthorized):
             self._refused(note, note.error)
-        if self._shows == "all" or (self._shows == "errors" and note.status >= _FIRST_ERROR):
-            logs.writer.put(request_line(note, seconds, logs.current_format()))
+        shown = self._shows == "all" or (self._shows == "errors" and note.status >= _FIRST_ERROR)
+        if shown and (form := logs.current_format()) is not None:
+            logs.writer.put(request_line(note, seconds, form))
 
     def _refused(self, note: RequestNote, error: Unauthorized) -> None:
         self._metrics.refused(error.reason)
@@ -97,42 +111,66 @@ class RateBound:
             return True, skipped
 
 
+class RequestLine(Struct):
+    """The line of a request as JSON; fields of a decision only where there is one."""
+
+    time: str
+    level: str
+    logger: str
+    message: str
+    method: str
+    route: str
+    status: int
+    duration_ms: float
+    identity: str
+    peer: str
+    request_id: str
+    verdict: str | UnsetType = UNSET
+    allowed: bool | UnsetType = UNSET
+    target: str | UnsetType = UNSET
+    rules: list[str] | UnsetType = UNSET
+    decisions: int | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+
+
 def request_line(note: RequestNote, seconds: float, form: logs.LogFormat) -> bytes:
     """Return the line of a request."""
     now = time.time()
-    level = "ERROR" if note.status >= _FIRST_DEFECT else "INFO"
-    message = f"{note.method} {note.route} {note.status}"
-    said: dict[str, Any] = {
-        "duration_ms": round(seconds * 1000, 3),
-        "identity": note.identity or "-",
-        "peer": note.peer,
-        "request_id": note.number,
-    }
+    line = RequestLine(
+        logs.utc_time(now),
+        "error" if note.status >= _FIRST_DEFECT else "info",
+        _NAME,
+        f"{note.method} {note.route} {note.status}",
+        note.method,
+        note.route,
+        note.status,
+        round(seconds * 1000, 3),
+        note.identity or "-",
+        note.peer,
+        note.number,
+    )
     if note.verdicts:
-        said |= _decided(note.verdicts)
+        _add_decision(line, note.verdicts)
     if note.error is not None:
-        said["error"] = note.error.slug
-    if form == "text":
-        start = logs.text_start(now, level, _NAME)
-        return f"{start}: {message}{logs.text_fields(said)}\n".encode("utf-8", "backslashreplace")
-    line = logs.json_start(now, level, _NAME)
-    line["message"] = message
-    line["method"], line["route"], line["status"] = note.method, note.route, note.status
-    return _encode(line | said) + b"\n"
+        line.error = note.error.slug
+    return _encode(line) + b"\n" if form == "json" else _to_text(line, now)
 
 
-def _decided(verdicts: tuple[Verdict, ...]) -> dict[str, Any]:
-    """Return the fields of decisions: of the first that was denied, else of the first."""
+def _to_text(line: RequestLine, now: float) -> bytes:
+    said = {name: getattr(line, name) for name in _TEXT_FIELDS}
+    shown = {name: value for name, value in said.items() if value is not UNSET}
+    start = logs.text_start(now, line.level.upper(), _NAME)
+    text = f"{start}: {line.message}{logs.text_fields(shown)}\n"
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _add_decision(line: RequestLine, verdicts: tuple[Verdict, ...]) -> None:
+    """Add the first decision that was denied, else the first."""
     shown = next((one for one in verdicts if not one.allowed), verdicts[0])
-    said: dict[str, Any] = {
-        "verdict": shown.verdict,
-        "allowed": shown.allowed,
-        "target": shown.target or "-",
-        "rules": deciding_rules(shown),
-    }
+    line.verdict, line.allowed = shown.verdict, shown.allowed
+    line.target, line.rules = shown.target or "-", deciding_rules(shown)
     if len(verdicts) > 1:
-        said["decisions"] = len(verdicts)
-    return said
+        line.decisions = len(verdicts)
 
 
 def deciding_rules(verdict: Verdict) -> list[str]:

@@ -96,6 +96,7 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._state: StateCollector | None = None
         self._namespaces: set[str] = set()
+        self._children: dict[tuple[Counter, tuple[str, ...]], Counter] = {}
         self._of_verdict: dict[tuple[str, str], tuple[Counter, ...]] = {}
         self._of_request: dict[tuple[str, str, int], Counter] = {}
         self._of_kind: dict[str, Histogram] = {}
@@ -142,12 +143,24 @@ class Metrics:
 
     def _counters_of(self, verdict: Verdict, source: str) -> tuple[Counter, ...]:
         """Return the counters that a decision adds to."""
-        effect = (verdict.verdict, "true" if verdict.allowed else "false")
+        outcome, allowed = verdict.verdict, "true" if verdict.allowed else "false"
+        target = self.targets.label(verdict.target)
         return (
-            self._decisions.labels(*effect, verdict.mode, source),
-            self._by_target.labels(self.targets.label(verdict.target), *effect),
-            *(self._by_rule.labels(rule, *effect) for rule in deciding_rules(verdict)),
+            self._child(self._decisions, outcome, allowed, verdict.mode, source),
+            self._child(self._by_target, target, outcome, allowed),
+            *(
+                self._child(self._by_rule, rule, outcome, allowed)
+                for rule in deciding_rules(verdict)
+            ),
         )
+
+    def _child(self, counter: Counter, *labels: str) -> Counter:
+        """Return the counter of these labels; quicker than the library's own search."""
+        key = (counter, labels)
+        found = self._children.get(key)
+        if found is None:
+            found = self._children[key] = counter.labels(*labels)
+        return found
 
     def requested(self, method: str, route: str, status: int) -> None:
         """Count a request."""
