@@ -73,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_database(parser)
     serve_options.add_commit(parser)
+    serve_options.add_state(parser.add_argument_group("outages of the database"))
     add(
         "--matrix",
         action="append",

@@ -175,6 +175,17 @@ def commit_of(args: argparse.Namespace) -> CommitMode:
     return known[given]
 
 
+def add_state(group: argparse._ArgumentGroup) -> None:
+    """Add the options for outages of the database."""
+    group.add_argument(
+        "--state",
+        metavar="DIR",
+        help="folder of this replica for what it needs while the database is away: the last"
+        " snapshot, and decisions to deliver (default: $COMPATGATE_STATE, else a folder next to"
+        " the SQLite file, else one in the user's state folder)",
+    )
+
+
 _SECRETS = "COMPATGATE_HOOK_SECRETS"
 
 
