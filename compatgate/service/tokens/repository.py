@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -67,6 +67,13 @@ class TokenRow(Struct, frozen=True):
         return {**to_plain(self), "scopes": list(self.scopes), "active": self.is_active}
 
 
+class KnownToken(Struct, frozen=True):
+    """A token with the digest of its secret, to recognize it without the database."""
+
+    digest: str
+    token: TokenRow
+
+
 _COLUMNS = (
     Token.id,
     Token.name,
@@ -117,6 +124,14 @@ def find_by_digest(session: Session, digest: str) -> TokenRow | None:
     """Return the token with this digest, valid or not."""
     row = session.execute(select(*_COLUMNS).where(Token.digest == digest)).first()
     return _row(row) if row else None
+
+
+def known_tokens(session: Session) -> Iterator[KnownToken]:
+    """Yield every token, revoked and expired ones too, with its digest."""
+    for row in session.execute(select(Token.digest, *_COLUMNS).order_by(Token.id)):
+        values = dict(row._mapping)
+        digest = values.pop("digest")
+        yield KnownToken(digest, _token_row(values))
 
 
 def find_token(session: Session, id_or_name: str) -> TokenRow:
@@ -189,7 +204,10 @@ def _is_active() -> ColumnElement[bool]:
 
 
 def _row(row: Any) -> TokenRow:
-    values = dict(row._mapping)
+    return _token_row(dict(row._mapping))
+
+
+def _token_row(values: dict[str, Any]) -> TokenRow:
     return TokenRow(**{**values, "scopes": tuple(values["scopes"].split())})
 
 
