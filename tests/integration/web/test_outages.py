@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +94,14 @@ def state(tmp_path: Path) -> Path:
 @pytest.fixture
 def on_cluster(
     run_serve: Callable[..., Server], mortal_cluster: Cluster, state: Path
-) -> Iterator[Callable[..., Server]]:
+) -> Callable[..., Server]:
     """Starts the service on a server that may be killed."""
 
     def starting(*options: str) -> Server:
         fixed = ["--matrix", str(matrix_dir() / "examples"), "--state", str(state)]
         return run_serve("--database", mortal_cluster.url, *fixed, *options)
 
-    yield starting
+    return starting
 
 
 @on_postgresql
