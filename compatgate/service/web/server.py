@@ -220,7 +220,11 @@ def prepare(options: StartOptions) -> Prepared:
     except (SchemaMismatch, LostMatrix):
         raise
     except Unavailable as error:
-        if known is None or not options.max_stale:
+        if known is None:
+            raise
+        if clock.now() - known.confirmed_at > options.max_stale:
+            since = known.confirmed_at.strftime("%Y-%m-%d %H:%M:%S UTC")
+            error.problem += f"; the last snapshot, of {since}, is older than --max-stale allows"
             raise
         return Prepared(
             facts,
