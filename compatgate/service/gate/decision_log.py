@@ -1,49 +1,31 @@
 """Log decisions before their answers leave: one transaction per batch.
 
-Concurrent decisions share a transaction. The first thread to join a batch leads it: the leader
-waits until the previous batch is written and for its turn among processes, closes the batch,
-writes it, and wakes the other threads. `record` leads in the caller's thread; `submit`, which must
-not wait, leads in a thread of the log. A fork or an exit loses nothing: an answer leaves only
-after its batch.
+Concurrent decisions share a transaction. The first decision of a batch wakes the log's thread,
+which waits until the previous batch is stored and for its turn among processes, closes the batch,
+stores it, and wakes the callers. An exit loses nothing: an answer leaves only after its batch.
 
-A batch is one transaction of a few plain statements on the driver's connection, however many
-decisions it holds. The audit chain gets one link per batch, with the digest of its rows.
-
-Committed decisions survive the death of any process, of the gate or of the database. PostgreSQL
-commits synchronously, even if its server is set to ``synchronous_commit = off``: with that setting
-the latest log records exist only in shared memory, and the death of one backend discards them.
-`DecisionWriter` can accept that. SQLite (``synchronous = NORMAL``) commits when the kernel has its
-log, before the disk has it: power loss or a kernel crash may lose the last decisions.
+Each process is a writer with a hash chain of its own (`compatgate.service.gate.batches`). A batch
+whose fate is unknown is stored again, which changes nothing if the database has it. If that fails,
+too, the process becomes another writer: the old chain ends where it ends, without a gap.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from functools import cache
-from itertools import islice
-from typing import Any, Literal
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import Future
 
-from msgspec import Struct
-
-from compatgate.core.performance import sha256
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
-from compatgate.kit.database.database import (
-    MAX_LOG_PAGES,
-    WRITER_LOCK,
-    Checkpointer,
-    Database,
-    WriterTurn,
-    unavailable,
-)
-from compatgate.service.audit import repository as audit
+from compatgate.kit.database.database import Database, WriterTurn, unavailable
+from compatgate.service.gate.anchors import Anchors
+from compatgate.service.gate.batch_store import CommitMode, DecisionWriter, Delivery
+from compatgate.service.gate.batches import NUMBERS, DecisionBatch, WriterChain
 from compatgate.service.gate.decider import NewDecision
-from compatgate.service.gate.repository import decision_line, encode_decision_lines
 
 CAPACITY = 10_000
 """Most decisions in the queue; more means that the database is too slow."""
@@ -62,6 +44,10 @@ class _Batch:
         self.rows: list[Row] = []
         self.done: Future[None] = Future()
 
+    @property
+    def bodies(self) -> dict[str, str]:
+        return {decision.verdict_id: body for decision, body in self.rows}
+
 
 class DecisionLog:
     """A log of decisions in a database, written in batches for any number of threads.
@@ -73,14 +59,23 @@ class DecisionLog:
 
     def __init__(self, database: Database, commit: CommitMode = "sync") -> None:
         self._database = database
-        self._writer = DecisionWriter(database, commit)
-        self._turn = WriterTurn(database)
+        self._commit: CommitMode = commit
+        self._begin()
+        _begin_after_fork(self)
+
+    def _begin(self) -> None:
+        """Begin with a chain, a connection and threads of this process's own."""
+        self._chain = WriterChain()
+        self._anchors = Anchors(self._database)
+        self._writer = DecisionWriter(self._database, self._commit)
+        self._turn = WriterTurn(self._database)
         self._known: set[str] = set()
         self._joining = threading.Lock()
         self._writing = threading.Lock()
-        self._open = _Batch()
-        self._process = os.getpid()
-        self._leader: ThreadPoolExecutor | None = None
+        self._open: _Batch | None = None
+        self._queued = 0
+        self._queue: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
+        self._leader: threading.Thread | None = None
 
     def record(self, decision: NewDecision, body: str) -> None:
         """Store a decision, and wait until it is committed.
@@ -92,16 +87,13 @@ class DecisionLog:
         Raises:
             Unavailable: the decision could not be stored, so the answer must not leave.
         """
-        batch, leads = self._join([(decision, body)])
-        if leads:
-            self._lead(batch)
-        wait_until_committed(batch.done, PATIENCE_SECONDS)
+        wait_until_committed(self.submit([(decision, body)]), PATIENCE_SECONDS)
 
     def submit(self, rows: Sequence[Row]) -> Future[None]:
         """Queue decisions without waiting.
 
         Args:
-            rows: at least one; they share a transaction.
+            rows: at least one, at most 1000; they share a transaction.
 
         Returns:
             A future that is done once they are committed, and fails with `Unavailable` if they
@@ -110,34 +102,46 @@ class DecisionLog:
         Raises:
             Unavailable: the queue is full.
         """
-        batch, leads = self._join(rows)
-        if leads:
-            try:
-                self._leading().submit(self._lead, batch)
-            except RuntimeError:  # the system has no threads left, or this process ends
-                self._lead(batch)
-        return batch.done
-
-    def _join(self, rows: Sequence[Row]) -> tuple[_Batch, bool]:
-        """Add decisions to the open batch, and tell whether they are its first."""
         with self._joining:
-            batch = self._open
-            leads = not batch.rows
-            if len(batch.rows) >= CAPACITY:
+            if self._queued + len(rows) > CAPACITY:
                 raise Unavailable(
                     "the decision log does not keep up", hint="the database is too slow or stuck"
                 )
+            batch = self._open
+            if batch is None or len(batch.rows) + len(rows) > NUMBERS:
+                batch = self._open = _Batch()
+                self._queue.put(batch)
             batch.rows.extend(rows)
-        return batch, leads
+            self._queued += len(rows)
+            started = self._leader is not None or self._start()
+        if not started:  # the system has no threads left
+            self._lead_queued()
+        return batch.done
 
-    def _leading(self) -> ThreadPoolExecutor:
-        with self._joining:
-            if self._leader is None or self._process != os.getpid():
-                self._leader = ThreadPoolExecutor(1, "decisions")
-                self._process = os.getpid()
-            return self._leader
+    def _start(self) -> bool:
+        thread = threading.Thread(target=self._run, name="decisions", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return False
+        self._leader = thread
+        return True
+
+    def _run(self) -> None:
+        while (batch := self._queue.get()) is not None:
+            self._lead(batch)
+
+    def _lead_queued(self) -> None:
+        while True:
+            try:
+                batch = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            if batch is not None:
+                self._lead(batch)
 
     def _lead(self, batch: _Batch) -> None:
+        """Store a batch, and tell those who wait for it."""
         error: BaseException | None = None
         try:
             with self._writing, self._turn:
@@ -149,34 +153,53 @@ class DecisionLog:
                 raise
         finally:
             self._close(batch)
+            with self._joining:
+                self._queued -= len(batch.rows)
             if error is None:
                 batch.done.set_result(None)
             else:
                 known = isinstance(error, CompatgateError)
                 batch.done.set_exception(error if known else unavailable(self._database, error))
+        if error is None:
+            self._anchors.stored(self._chain)
 
     def _close(self, batch: _Batch) -> None:
         """Close a batch to further decisions."""
         with self._joining:
             if self._open is batch:
-                self._open = _Batch()
+                self._open = None
 
     def _write(self, batch: _Batch) -> None:
-        decisions = [decision for decision, _ in batch.rows]
-        verdicts = {d.verdict_id: body for d, body in batch.rows}
-        unknown = {key: body for key, body in verdicts.items() if key not in self._known}
+        bodies = batch.bodies
+        unknown = {key: body for key, body in bodies.items() if key not in self._known}
+        made = self._make(batch, unknown)
         began = time.monotonic()
         try:
-            self._writer.write(decisions, unknown)
+            self._writer.write([Delivery(made, unknown)])
         except Exception:
             if time.monotonic() - began > _QUICK_SECONDS:
+                self._give_up()
                 raise
             # The server restarted, or another program deleted verdicts that this one wrote.
             self._known.clear()
-            self._writer.write(decisions, verdicts)
+            made = made if self._writer.in_doubt else self._make(batch, bodies)
+            try:
+                self._writer.write([Delivery(made, bodies)])
+            except Exception:
+                self._give_up()
+                raise
+        self._chain.take(made)
         if len(self._known) > _MOST_KNOWN_VERDICTS:
             self._known.clear()
-        self._known.update(unknown)
+        self._known.update(bodies)
+
+    def _make(self, batch: _Batch, bodies: dict[str, str]) -> DecisionBatch:
+        return self._chain.make([decision for decision, _ in batch.rows], bodies)
+
+    def _give_up(self) -> None:
+        """Begin another chain if the last batch may be stored: its number must not come twice."""
+        if self._writer.in_doubt:
+            self._chain.begin()
 
     def rehearse(self) -> None:
         """Check that a decision can be recorded, without changing the log.
@@ -200,11 +223,26 @@ class DecisionLog:
             raise unavailable(self._database, error) from error
 
     def close(self) -> None:
-        """Write the queued decisions, and close the connection."""
-        if self._leader is not None and self._process == os.getpid():
-            self._leader.shutdown()
+        """Store the queued decisions, anchor the chain, and close the connection."""
+        if self._leader is not None:
+            self._queue.put(None)
+            self._leader.join()
+        self._leader = None
         with self._writing:
             self._writer.close()
+        self._turn.close()
+        self._anchors.close()
+
+
+def _begin_after_fork(log: DecisionLog) -> None:
+    """Let a log begin anew in a child: two processes must not share a chain."""
+    alive = weakref.ref(log)
+
+    def begin() -> None:
+        if (mine := alive()) is not None:
+            mine._begin()
+
+    os.register_at_fork(after_in_child=begin)
 
 
 def wait_until_committed(batch: Future[None], seconds: float) -> None:
@@ -224,218 +262,3 @@ def wait_until_committed(batch: Future[None], seconds: float) -> None:
 def late_log_error() -> Unavailable:
     """Return the error for a log that did not answer in time."""
     return Unavailable("the decision log did not answer in time")
-
-
-CommitMode = Literal["sync", "async"]
-"""When PostgreSQL answers a COMMIT: after or before its disk has the decisions."""
-_DECISION_COLUMNS = ("id", *NewDecision.__struct_fields__)
-_LINK_COLUMNS = ("seq", "at", "actor", "action", "subject", "detail", "previous", "hash")
-_SELECT_LAST = """
-SELECT (SELECT max(id) FROM decisions), seq, hash FROM (SELECT 1) AS one
-LEFT JOIN (SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1) AS link ON true
-"""
-_VERDICTS_PER_STATEMENT = 50
-
-
-def _make_insert(table: str, columns: Sequence[str]) -> str:
-    marks = ", ".join("?" * len(columns))
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
-
-
-@cache
-def _make_verdict_insert(count: int) -> str:
-    """Return one statement for many verdicts; its result is the new ids."""
-    marks = ", ".join(["(?, ?)"] * count)
-    conflict = "ON CONFLICT (id) DO NOTHING RETURNING id"
-    return f"INSERT INTO verdicts (id, body) VALUES {marks} {conflict}"  # noqa: S608
-
-
-_INSERT_DECISION = _make_insert("decisions", _DECISION_COLUMNS)
-_INSERT_DECISIONS_SQLITE = (
-    f"INSERT INTO decisions ({', '.join(_DECISION_COLUMNS)}) SELECT "  # noqa: S608
-    + ", ".join(f"json_extract(value, '$[{index}]')" for index in range(len(_DECISION_COLUMNS)))
-    + " FROM json_each(?)"
-)
-"""One statement per batch: the interpreter releases its lock at every statement."""
-_INSERT_LINK = _make_insert("audit", _LINK_COLUMNS)
-_SELECT_LINK_HASH = "SELECT hash FROM audit WHERE seq = ?"
-_BEGIN = f"BEGIN ISOLATION LEVEL READ COMMITTED; {{}}; SELECT pg_advisory_xact_lock({WRITER_LOCK})"
-_BEGIN_SYNCHRONOUS = _BEGIN.format(
-    "SELECT set_config('synchronous_commit', 'local', true)"
-    " WHERE current_setting('synchronous_commit') = 'off'"
-)
-"""Stricter settings of the server, like ``on`` and ``remote_apply``, stay in effect."""
-_BEGIN_ASYNCHRONOUS = _BEGIN.format("SET LOCAL synchronous_commit = off")
-_INHERITED_CONNECTIONS: list[Any] = []
-"""Connections of a parent process: using or closing them could disturb the parent."""
-
-
-class _BatchWrite(Struct, frozen=True):
-    """A batch in a transaction, and its audit link."""
-
-    batch: Sequence[NewDecision]
-    first: int
-    seq: int
-    hash: str
-
-
-class DecisionWriter:
-    """A writer with one connection; one thread at a time may use it, at its `WriterTurn`.
-
-    Args:
-        database: to write to.
-        commit: ``async`` lets PostgreSQL answer a COMMIT before the decisions are on its disk; the
-            death of one of its processes can then lose them. No effect on SQLite.
-    """
-
-    def __init__(self, database: Database, commit: CommitMode = "sync") -> None:
-        self._database = database
-        self._begin_postgresql = _BEGIN_SYNCHRONOUS if commit == "sync" else _BEGIN_ASYNCHRONOUS
-        self._in_doubt: _BatchWrite | None = None  # COMMIT sent, no answer yet
-        self._connection: Any = None
-        self._process = os.getpid()
-        self._checkpointer = Checkpointer(database)
-
-    def write(self, batch: Sequence[NewDecision], verdicts: Mapping[str, str]) -> int:
-        """Store a batch of decisions, their new verdicts, and its audit link.
-
-        Args:
-            batch: at least one, in order.
-            verdicts: JSON by id, of verdicts that may be new.
-
-        Returns:
-            The number of the first decision; the others follow without gaps.
-
-        Raises:
-            Exception: of the driver; the next call opens a new connection. Nothing was stored,
-                unless the connection was lost during COMMIT. Write the same batch again to find
-                out: it is not stored twice.
-        """
-        cursor = None
-        try:
-            cursor = self._cursor()
-            self._begin(cursor)
-            first = self._committed_after_all(cursor, batch)
-            if first is None:
-                self._in_doubt = self._store(cursor, batch, verdicts)
-                first = self._in_doubt.first
-            cursor.execute("COMMIT")
-        except BaseException:
-            self._abandon(cursor)
-            raise
-        self._in_doubt = None
-        self._checkpointer.wrote(len(batch) + len(verdicts))
-        return first
-
-    def rehearse(self, decision: NewDecision) -> None:
-        """Store a decision, undo it, and commit: the log does not change.
-
-        The database does the same work as for a real decision, down to its disk.
-
-        Args:
-            decision: with a verdict that is not stored.
-
-        Raises:
-            Exception: of the driver; no decision can be stored now.
-        """
-        cursor = None
-        try:
-            cursor = self._cursor()
-            self._begin(cursor)
-            cursor.execute("SAVEPOINT rehearsal")
-            self._store(cursor, [decision], {decision.verdict_id: "{}"})
-            cursor.execute("ROLLBACK TO SAVEPOINT rehearsal")
-            cursor.execute("COMMIT")
-        except BaseException:
-            self._abandon(cursor)
-            raise
-        self._checkpointer.wrote(2)  # SQLite writes the pages to its log anyway
-
-    def _committed_after_all(self, cursor: Any, batch: Sequence[NewDecision]) -> int | None:
-        """Return the first number of a batch whose COMMIT had no answer, if it was stored."""
-        before, self._in_doubt = self._in_doubt, None
-        if before is None or before.batch is not batch:
-            return None
-        found = cursor.execute(self._sql(_SELECT_LINK_HASH), (before.seq,)).fetchone()
-        return before.first if found is not None and found[0] == before.hash else None
-
-    def _abandon(self, cursor: Any) -> None:
-        """Roll back: SQLite holds its lock as long as an unfinished cursor exists."""
-        with suppress(Exception):
-            if cursor is not None:
-                cursor.execute("ROLLBACK")
-        with suppress(Exception):
-            self._let_go()
-
-    def _cursor(self) -> Any:
-        if self._connection is not None and self._process != os.getpid():
-            _INHERITED_CONNECTIONS.append(self._connection)
-            self._connection = None
-            self._checkpointer.forget()
-        if self._connection is None:
-            self._connection = self._database.engine.raw_connection()
-            self._process = os.getpid()
-            if self._database.is_sqlite:
-                self._connection.cursor().execute(f"PRAGMA wal_autocheckpoint = {MAX_LOG_PAGES}")
-            else:
-                self._connection.driver_connection.autocommit = True  # this class sends BEGIN
-        return self._connection.cursor()
-
-    def _store(
-        self, cursor: Any, batch: Sequence[NewDecision], verdicts: Mapping[str, str]
-    ) -> _BatchWrite:
-        last_id, *last_link = cursor.execute(_SELECT_LAST).fetchone()
-        first = (last_id or 0) + 1
-        made = self._store_new(cursor, verdicts)
-        lines = [decision_line(first + index, decision) for index, decision in enumerate(batch)]
-        content = encode_decision_lines(lines)
-        if self._database.is_sqlite:
-            cursor.execute(_INSERT_DECISIONS_SQLITE, (content.decode(),))
-        else:
-            cursor.executemany(self._sql(_INSERT_DECISION), lines)
-        detail: dict[str, Any] = {
-            "first": first,
-            "count": len(lines),
-            "sha256": sha256(content),
-        }
-        if made:
-            detail["verdicts"] = {key: sha256(body.encode()) for key, body in made.items()}
-        link = audit.link(
-            (last_link[0], last_link[1]) if last_link[0] else None,
-            at=batch[-1].decided_at,
-            actor="gate",
-            action="decisions",
-            subject=f"decisions {first} to {first + len(lines) - 1}",
-            detail=detail,
-        )
-        cursor.execute(self._sql(_INSERT_LINK), [link[name] for name in _LINK_COLUMNS])
-        return _BatchWrite(batch, first, link["seq"], link["hash"])
-
-    def _begin(self, cursor: Any) -> None:
-        if self._database.is_sqlite:
-            cursor.execute("BEGIN IMMEDIATE")
-        else:
-            cursor.execute(self._begin_postgresql)
-
-    def _store_new(self, cursor: Any, verdicts: Mapping[str, str]) -> dict[str, str]:
-        """Store verdicts, and return the new ones."""
-        new: set[str] = set()
-        rows = iter(verdicts.items())
-        while some := list(islice(rows, _VERDICTS_PER_STATEMENT)):
-            values = [value for row in some for value in row]
-            inserted = cursor.execute(self._sql(_make_verdict_insert(len(some))), values).fetchall()
-            new.update(key for (key,) in inserted)
-        return {key: body for key, body in verdicts.items() if key in new}
-
-    def _sql(self, statement: str) -> str:
-        return statement if self._database.is_sqlite else statement.replace("?", "%s")
-
-    def close(self) -> None:
-        """Close the connection; an open transaction is rolled back."""
-        self._checkpointer.wait()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.invalidate()

@@ -30,6 +30,7 @@ from compatgate.service.baselines.exchange import BaselineExchange
 from compatgate.service.baselines.service import BaselineService
 from compatgate.service.gate import decider
 from compatgate.service.gate import repository as decisions
+from compatgate.service.gate.batch_store import CommitMode
 from compatgate.service.gate.decider import (
     Answer,
     AnswerRecord,
@@ -39,7 +40,7 @@ from compatgate.service.gate.decider import (
     decide,
     make_decision,
 )
-from compatgate.service.gate.decision_log import CommitMode, DecisionLog
+from compatgate.service.gate.decision_log import DecisionLog
 from compatgate.service.gate.snapshot import Snapshot, seal_bundle
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import revisions

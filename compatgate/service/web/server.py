@@ -27,7 +27,7 @@ from compatgate.errors import BadInput
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.http.connection import CertificatePair, Connection, ReloadingCertificate
-from compatgate.service.gate.decision_log import CommitMode
+from compatgate.service.gate.batch_store import CommitMode
 from compatgate.service.gate.images import ImageSettings
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import Snapshot
