@@ -73,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_database(parser)
     serve_options.add_commit(parser)
+    serve_options.add_state(parser.add_argument_group("outages of the database"))
     add(
         "--matrix",
         action="append",
@@ -136,6 +137,7 @@ def _serve(args: argparse.Namespace) -> int:
     from compatgate.service.web.call import Settings
     from compatgate.service.web.server import (
         ServerOptions,
+        StartOptions,
         is_loopback,
         listen,
         prepare,
@@ -164,7 +166,16 @@ def _serve(args: argparse.Namespace) -> int:
         signing=signing,
     )
     url = url_of(listener, args.host, secure=tls is not None)
-    prepared = prepare(args.database, args.matrix, overlays)
+    prepared = prepare(
+        StartOptions(
+            args.database,
+            args.matrix,
+            overlays,
+            state=args.state,
+            max_stale=serve_options.max_stale(args),
+            start_empty=args.start_empty,
+        )
+    )
     _report(prepared, args.matrix)
     _warn(settings.anonymous, url, local=is_loopback(listener))
 
@@ -196,7 +207,11 @@ def _canary_images(args: argparse.Namespace, *, local: bool) -> AllowedImages:
 
 def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
     """Print the results of the start on standard error; standard output begins with the URL."""
-    if prepared.imported is not None:
+    if prepared.away is not None:
+        at = prepared.confirmed_at.strftime("%Y-%m-%d %H:%M:%S UTC")
+        text = f"warning: {prepared.away}; starting with the snapshot of {at}, matrix revision"
+        print(f"{text} {prepared.revision}, until the database is back", file=sys.stderr)
+    elif prepared.imported is not None:
         count, revision = len(prepared.imported.changes), prepared.imported.revision
         print(f"imported {count} documents as revision {revision}", file=sys.stderr)
     elif matrix:

@@ -169,6 +169,7 @@ class DecisionWriter:
             self._let_go()
 
     def _cursor(self) -> Any:
+        self._database.require_file()
         if self._connection is not None and self._process != os.getpid():
             _INHERITED_CONNECTIONS.append(self._connection)
             self._connection = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -65,6 +65,13 @@ class TokenRow(Struct, frozen=True):
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         return {**to_plain(self), "scopes": list(self.scopes), "active": self.is_active}
+
+
+class KnownToken(Struct, frozen=True):
+    """A token with the digest of its secret, to recognize it without the database."""
+
+    digest: str
+    token: TokenRow
 
 
 _COLUMNS = (
@@ -146,6 +153,14 @@ def find_by_digest(session: Session, digest: str) -> TokenRow | None:
     return _row(row) if row else None
 
 
+def known_tokens(session: Session) -> Iterator[KnownToken]:
+    """Yield every token, revoked and expired ones too, with its digest."""
+    for row in session.execute(select(Token.digest, *_COLUMNS).order_by(Token.id)):
+        values = dict(row._mapping)
+        digest = values.pop("digest")
+        yield KnownToken(digest, _token_row(values))
+
+
 def find_token(session: Session, id_or_name: str) -> TokenRow:
     """Return a token by its id or name.
 
@@ -216,7 +231,10 @@ def _is_active() -> ColumnElement[bool]:
 
 
 def _row(row: Any) -> TokenRow:
-    values = dict(row._mapping)
+    return _token_row(dict(row._mapping))
+
+
+def _token_row(values: dict[str, Any]) -> TokenRow:
     return TokenRow(**{**values, "scopes": tuple(values["scopes"].split())})
 
 

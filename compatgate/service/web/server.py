@@ -13,22 +13,31 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from msgspec import Struct
+from msgspec.structs import replace
 from uvicorn_worker import UvicornWorker
 
 from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
 from compatgate.core.facts import Facts
-from compatgate.documents.sources import read_paths
-from compatgate.errors import BadInput
+from compatgate.documents.sources import Source, read_paths
+from compatgate.errors import BadInput, Unavailable
+from compatgate.kit import clock
 from compatgate.kit.database import tables
-from compatgate.kit.database.database import Database
+from compatgate.kit.database.database import Database, display_url, resolve_url
+from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.kit.http.connection import CertificatePair, Connection, ReloadingCertificate
+from compatgate.kit.state import open_state_folder, state_folder
 from compatgate.service.gate.batch_store import CommitMode
 from compatgate.service.gate.images import ImageSettings
+from compatgate.service.gate.last_known import FILE, LastKnown, SnapshotFile, missing_file
+from compatgate.service.gate.outages import MAX_STALE, OutageOptions
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.gate.wheels import WheelSettings
@@ -37,6 +46,8 @@ from compatgate.service.matrix.service import Authorship
 from compatgate.service.tokens.service import NewToken
 
 if TYPE_CHECKING:
+    from sqlalchemy import URL
+
     from compatgate.kit.http.wsgi import Application
 
 BACKLOG = 2048
@@ -63,6 +74,9 @@ class Prepared(Struct, frozen=True):
         revision: of the matrix.
         admin: the first token, at the first start only.
         snapshot: what answers rest on at the start; every process begins with it.
+        outages: what each process keeps for outages of the database.
+        confirmed_at: when the database last confirmed the snapshot.
+        away: why the database does not answer; None: it does.
     """
 
     facts: Facts
@@ -72,6 +86,9 @@ class Prepared(Struct, frozen=True):
     revision: int
     admin: NewToken | None
     snapshot: Snapshot
+    outages: OutageOptions
+    confirmed_at: datetime
+    away: str | None = None
 
     def open_gate(
         self,
@@ -99,6 +116,7 @@ class Prepared(Struct, frozen=True):
         )
         gate.runs.under_test = under_test
         gate.snapshots.begin_with(self.snapshot)
+        gate.keep_through_outages(self.outages, self.confirmed_at)
         return gate
 
 
@@ -153,37 +171,111 @@ def is_loopback(listener: socket.socket) -> bool:
     return ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
 
 
-def prepare(
-    database: str | None, matrix: Sequence[str], overlays: Sequence[str] | None
-) -> Prepared:
-    """Read the facts, open (and migrate) the database, import the first matrix.
+class StartOptions(Struct, frozen=True):
+    """What a start needs.
 
-    Args:
+    Attributes:
         database: URL or path; None: as `Gate.open`.
         matrix: files and folders, imported when the stored matrix is empty.
         overlays: the operator's fact files.
+        state: folder of the replica's state; None: as `state_folder`.
+        max_stale: as of `OutageOptions`.
+        start_empty: accept a missing SQLite file although it had a matrix.
+    """
+
+    database: str | None = None
+    matrix: Sequence[str] = ()
+    overlays: Sequence[str] | None = None
+    state: str | None = None
+    max_stale: timedelta = MAX_STALE
+    start_empty: bool = False
+
+
+def prepare(options: StartOptions) -> Prepared:
+    """Read the facts, open (and migrate) the database, import the first matrix.
+
+    Without the database, the last-known-good snapshot of this replica takes its place.
 
     Raises:
         CompatgateError: whatever is wrong with any of them; nothing was imported then.
     """
     from compatgate.catalog import load_facts
 
-    sources = read_paths(matrix)
-    facts = load_facts(overlays)
+    sources = read_paths(options.matrix)
+    facts = load_facts(options.overlays)
     _preload(facts)
-    opened = Database.open(database)
+    url = resolve_url(options.database)
+    folder = open_state_folder(state_folder(url, options.state))
+    known = SnapshotFile(folder, display_url(url)).read()
+    if known is not None:
+        clock.never_before(known.confirmed_at)
+        if not options.start_empty:
+            require_matrix(url, known, folder)
+    outages = OutageOptions(folder, options.max_stale)
+    try:
+        return _prepare_with_database(options, sources, facts, outages)
+    except SchemaMismatch:
+        raise
+    except Unavailable as error:
+        if known is None or not options.max_stale:
+            raise
+        return Prepared(
+            facts,
+            options.overlays,
+            options.database,
+            None,
+            known.payload.revision,
+            None,
+            known.snapshot(facts),
+            replace(outages, is_checked=False),
+            known.confirmed_at,
+            error.problem,
+        )
+
+
+def _prepare_with_database(
+    options: StartOptions, sources: Sequence[Source], facts: Facts, outages: OutageOptions
+) -> Prepared:
+    opened = Database.open(options.database)
     tables.prepare_schema(opened)
-    gate = Gate(opened, facts, overlays=overlays)
+    identity = opened.expect_file()
+    gate = Gate(opened, facts, overlays=options.overlays)
     try:
         imported = None
         if sources and _is_empty(gate):
-            by = Authorship(AUTHOR, f"first start: {', '.join(map(os.path.basename, matrix))}")
+            names = ", ".join(map(os.path.basename, options.matrix))
+            by = Authorship(AUTHOR, f"first start: {names}")
             imported = gate.matrix.import_documents(sources, by)
         revision = gate.check_ready()["revision"]
         admin = gate.tokens.ensure_admin()
-        return Prepared(facts, overlays, database, imported, revision, admin, gate.snapshot())
+        return Prepared(
+            facts,
+            options.overlays,
+            options.database,
+            imported,
+            revision,
+            admin,
+            gate.snapshot(),
+            replace(outages, file=identity),
+            clock.now(),
+        )
     finally:
         gate.close()
+
+
+def require_matrix(url: URL, known: LastKnown, folder: Path) -> None:
+    """Check that an SQLite file that once had a matrix is there.
+
+    Raises:
+        Unavailable: the file is missing or empty; says both ways on.
+    """
+    if url.drivername != "sqlite" or not known.payload.revision:
+        return
+    path = Path(url.database or "")
+    with suppress(OSError):
+        if path.stat().st_size:
+            return
+    raise missing_file(str(path), known, folder / FILE)
 
 
 def _is_empty(gate: Gate) -> bool:
