@@ -11,6 +11,7 @@ discards them. `DecisionWriter` can accept that. SQLite syncs its log at every c
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -63,6 +64,12 @@ _BEGIN_SYNCHRONOUS = (
 )
 """Stricter settings of the server, like ``on`` and ``remote_apply``, stay in effect."""
 _BEGIN_ASYNCHRONOUS = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off"
+_HURRY_SQLITE = "PRAGMA busy_timeout = 1000"
+_HURRY = (
+    "SET lock_timeout = '1s'; SET statement_timeout = '10s';"
+    " SET idle_in_transaction_session_timeout = '5s'"
+)
+"""The server rolls back what a process leaves that is cut off."""
 _INHERITED_CONNECTIONS: list[Any] = []
 """Connections of a parent process: using or closing them could disturb the parent."""
 
@@ -100,13 +107,17 @@ class DecisionWriter:
         database: to write to.
         commit: ``async`` lets PostgreSQL answer a COMMIT before the decisions are on its disk; the
             death of one of its processes can then lose them. No effect on SQLite.
+        is_hasty: wait for a lock for a second only: there is a spool.
 
     Attributes:
         in_doubt: the last `write` failed after it had sent its COMMIT: what it wrote may be stored.
     """
 
-    def __init__(self, database: Database, commit: CommitMode = "sync") -> None:
+    def __init__(
+        self, database: Database, commit: CommitMode = "sync", *, is_hasty: bool = False
+    ) -> None:
         self._database = database
+        self._is_hasty = is_hasty
         self._begin_postgresql = _BEGIN_SYNCHRONOUS if commit == "sync" else _BEGIN_ASYNCHRONOUS
         self.in_doubt = False
         self._connection: Any = None
@@ -181,6 +192,9 @@ class DecisionWriter:
                 self._connection.cursor().execute(f"PRAGMA wal_autocheckpoint = {MAX_LOG_PAGES}")
             else:
                 self._connection.driver_connection.autocommit = True  # this class sends BEGIN
+            if self._is_hasty:
+                hurry = _HURRY_SQLITE if self._database.is_sqlite else _HURRY
+                self._connection.cursor().execute(hurry)
         return self._connection.cursor()
 
     def _begin(self, cursor: Any) -> None:
@@ -241,6 +255,16 @@ class DecisionWriter:
 
     def _sql(self, statement: str) -> str:
         return statement if self._database.is_sqlite else statement.replace("?", "%s")
+
+    def interrupt(self) -> None:
+        """Let another thread's call fail that waits for the server; call this from any thread."""
+        connection = self._connection
+        if connection is None or self._database.is_sqlite:  # which waits for a second at most
+            return
+        with suppress(Exception):
+            descriptor = os.dup(connection.driver_connection.fileno())
+            with socket.socket(fileno=descriptor) as wire:
+                wire.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""

@@ -1,16 +1,22 @@
-"""Log decisions before their answers leave: one transaction per batch.
+"""Log decisions before their answers leave: in the database, or in a spool while it is away.
 
-Concurrent decisions share a transaction. The first decision of a batch wakes the log's thread,
-which waits until the previous batch is stored and for its turn among processes, closes the batch,
-stores it, and wakes the callers. An exit loses nothing: an answer leaves only after its batch.
+Concurrent decisions share a batch. The first decision of a batch wakes the log's thread, which
+waits until the previous batch is stored and for its turn among processes, closes the batch, stores
+it, and wakes the callers. An exit loses nothing: an answer leaves only after its batch.
 
 Each process is a writer with a hash chain of its own (`compatgate.service.gate.batches`). A batch
-whose fate is unknown is stored again, which changes nothing if the database has it. If that fails,
-too, the process becomes another writer: the old chain ends where it ends, without a gap.
+whose fate is unknown is stored again, which changes nothing if the database has it. If that cannot
+be done, the process becomes another writer: the old chain ends where it ends, without a gap.
+
+With a spool, a write may take `STALL_SECONDS`. If it fails or takes longer, its batch goes to the
+spool, and so do the following ones; a second thread delivers them, in order, as soon as the
+database is back (`compatgate.service.gate.delivery`). A third thread watches the first, as a
+database that has stalled neither answers nor refuses.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import threading
@@ -18,6 +24,10 @@ import time
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future
+from datetime import datetime
+from typing import cast
+
+from msgspec import Struct
 
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
@@ -26,15 +36,46 @@ from compatgate.service.gate.anchors import Anchors
 from compatgate.service.gate.batch_store import CommitMode, DecisionWriter, Delivery
 from compatgate.service.gate.batches import NUMBERS, DecisionBatch, WriterChain
 from compatgate.service.gate.decider import NewDecision
+from compatgate.service.gate.delivery import Courier
+from compatgate.service.gate.spool import Spool, SpoolOptions
 
 CAPACITY = 10_000
 """Most decisions in the queue; more means that the database is too slow."""
 PATIENCE_SECONDS = 30.0
+STALL_SECONDS = 1.0
+"""How long a write may take before its batch goes to the spool."""
+_LOOK_SECONDS = 0.1
+_JOIN_SECONDS = 1.0
+"""How long a batch waits for the database once nearly everything is delivered."""
+_STOP_SECONDS = 5.0
 _MOST_KNOWN_VERDICTS = 100_000
 _QUICK_SECONDS = 2.0
 """A write that failed sooner is tried once more, on a new connection."""
+_log = logging.getLogger("compatgate.gate")
 Row = tuple[NewDecision, str]
 """A decision, and the JSON of its verdict, stored if its id is new."""
+
+
+class LogState(Struct, frozen=True):
+    """Where a process logs its decisions.
+
+    Attributes:
+        degraded: in the spool, as the database is away.
+        since: when that began.
+        reason: why.
+        batches: batches in the spool, to be delivered.
+        used: bytes of the spool in use.
+        size: bytes of the spool; 0: there is none.
+        oldest: when the first decision to be delivered was made.
+    """
+
+    degraded: bool = False
+    since: datetime | None = None
+    reason: str | None = None
+    batches: int = 0
+    used: int = 0
+    size: int = 0
+    oldest: datetime | None = None
 
 
 class _Batch:
@@ -45,40 +86,115 @@ class _Batch:
         self.done: Future[None] = Future()
 
     @property
+    def decisions(self) -> list[NewDecision]:
+        return [decision for decision, _ in self.rows]
+
+    @property
     def bodies(self) -> dict[str, str]:
         return {decision.verdict_id: body for decision, body in self.rows}
 
 
+class _Attempt:
+    """A batch on its way to the database.
+
+    Attributes:
+        made: None: the batch is still open.
+        is_taken: the watching thread has taken it to the spool.
+    """
+
+    def __init__(self, batch: _Batch) -> None:
+        self.batch = batch
+        self.began = time.monotonic()
+        self.made: DecisionBatch | None = None
+        self.is_taken = False
+
+
+class _Taken(Exception):
+    """The batch is in the spool."""
+
+
+class _Route:
+    """A connection to the database, with its turn among processes."""
+
+    def __init__(self, database: Database, commit: CommitMode, *, is_hasty: bool) -> None:
+        self.writer = DecisionWriter(database, commit, is_hasty=is_hasty)
+        self.turn = WriterTurn(database)
+
+    def close(self) -> None:
+        self.writer.close()
+        self.turn.close()
+
+
 class DecisionLog:
-    """A log of decisions in a database, written in batches for any number of threads.
+    """A log of decisions, written in batches for any number of threads.
 
     Args:
         database: to write to.
         commit: as for `DecisionWriter`.
+        spool: where decisions wait while the database is away; None: they fail.
     """
 
-    def __init__(self, database: Database, commit: CommitMode = "sync") -> None:
+    def __init__(
+        self, database: Database, commit: CommitMode = "sync", spool: SpoolOptions | None = None
+    ) -> None:
         self._database = database
         self._commit: CommitMode = commit
+        self._options = spool
         self._begin()
         _begin_after_fork(self)
 
     def _begin(self) -> None:
         """Begin with a chain, a connection and threads of this process's own."""
+        inherited: Spool | None = getattr(self, "_spool", None)
+        if inherited is not None:
+            inherited.abandon()
         self._chain = WriterChain()
         self._anchors = Anchors(self._database)
-        self._writer = DecisionWriter(self._database, self._commit)
-        self._turn = WriterTurn(self._database)
+        self._route = self._make_route()
+        self._practice = self._make_route()
         self._known: set[str] = set()
+        self._spool = Spool(self._options, self._database.shown) if self._options else None
+        self._spooled: set[str] = set()
         self._joining = threading.Lock()
-        self._writing = threading.Lock()
+        self._settling = threading.Lock()
+        self._placing = threading.Lock()
         self._open: _Batch | None = None
         self._queued = 0
         self._queue: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._leader: threading.Thread | None = None
+        self._attempt: _Attempt | None = None
+        self._rehearsing: float | None = None
+        self._away: tuple[datetime, str] | None = None
+        self._ended = threading.Event()
+        self._courier: Courier | None = None
+        if self._spool is not None:
+            self._start_spooling(self._spool)
+
+    def _make_route(self) -> _Route:
+        return _Route(self._database, self._commit, is_hasty=self._options is not None)
+
+    def _start_spooling(self, spool: Spool) -> None:
+        try:
+            spool.open()
+        except Unavailable as error:
+            _log.warning("no decision can be spooled: %s", error)
+        self._courier = Courier(self._database, self._commit, spool, self._resume)
+        watch = threading.Thread(target=self._watch, name="decisions-watch", daemon=True)
+        watch.start()
+
+    @property
+    def state(self) -> LogState:
+        """Return where decisions are logged; never wait."""
+        spool, away = self._spool, self._away
+        if spool is None:
+            return LogState()
+        since, reason = away or (None, None)
+        return LogState(
+            away is not None, since, reason, spool.batches, spool.used, spool.size, spool.oldest
+        )
 
     def record(self, decision: NewDecision, body: str) -> None:
-        """Store a decision, and wait until it is committed.
+        """Store a decision, and wait until that is done.
 
         Args:
             decision: to store.
@@ -96,7 +212,7 @@ class DecisionLog:
             rows: at least one, at most 1000; they share a transaction.
 
         Returns:
-            A future that is done once they are committed, and fails with `Unavailable` if they
+            A future that is done once they are stored, and fails with `Unavailable` if they
             cannot be. Decisions of one batch share their future.
 
         Raises:
@@ -120,15 +236,21 @@ class DecisionLog:
 
     def _start(self) -> bool:
         thread = threading.Thread(target=self._run, name="decisions", daemon=True)
+        self._leader = thread
         try:
             thread.start()
         except RuntimeError:
+            self._leader = None
             return False
-        self._leader = thread
         return True
 
     def _run(self) -> None:
-        while (batch := self._queue.get()) is not None:
+        """Lead batches until the log is closed, or until another thread has taken over."""
+        mine = threading.current_thread()
+        while self._leader is mine:
+            batch = self._queue.get()
+            if batch is None:
+                return
             self._lead(batch)
 
     def _lead_queued(self) -> None:
@@ -141,27 +263,45 @@ class DecisionLog:
                 self._lead(batch)
 
     def _lead(self, batch: _Batch) -> None:
-        """Store a batch, and tell those who wait for it."""
-        error: BaseException | None = None
-        try:
-            with self._writing, self._turn:
-                self._close(batch)
-                self._write(batch)
-        except BaseException as raised:
-            error = raised
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            self._close(batch)
-            with self._joining:
-                self._queued -= len(batch.rows)
+        """Store a batch in the database or in the spool, and tell those who wait for it."""
+        while True:
+            if self._away is not None and self._courier is not None:
+                self._courier.wait_if_nearly_done(_JOIN_SECONDS)
+                if self._place(batch):
+                    return
+            route, attempt = self._route, _Attempt(batch)
+            self._attempt = attempt
+            error = self._write(route, attempt)
+            with self._settling:
+                if attempt.is_taken:
+                    route.close()
+                    return
+                self._attempt = None
             if error is None:
-                batch.done.set_result(None)
-            else:
-                known = isinstance(error, CompatgateError)
-                batch.done.set_exception(error if known else unavailable(self._database, error))
+                self._finish(batch, None)
+                self._anchors.stored(self._chain)
+                return
+            in_doubt = attempt.made if route.writer.in_doubt else None
+            if self._spool is not None:
+                self._place(batch, in_doubt, error)
+                return
+            if in_doubt is not None:
+                self._chain.begin()
+            self._finish(batch, error)
+            if not isinstance(error, Exception):
+                raise error
+            return
+
+    def _finish(self, batch: _Batch, error: BaseException | None) -> None:
+        """Tell those who wait for a batch."""
+        self._close(batch)
+        with self._joining:
+            self._queued -= len(batch.rows)
         if error is None:
-            self._anchors.stored(self._chain)
+            batch.done.set_result(None)
+        else:
+            known = isinstance(error, CompatgateError)
+            batch.done.set_exception(error if known else unavailable(self._database, error))
 
     def _close(self, batch: _Batch) -> None:
         """Close a batch to further decisions."""
@@ -169,37 +309,137 @@ class DecisionLog:
             if self._open is batch:
                 self._open = None
 
-    def _write(self, batch: _Batch) -> None:
-        bodies = batch.bodies
-        unknown = {key: body for key, body in bodies.items() if key not in self._known}
-        made = self._make(batch, unknown)
+    def _write(self, route: _Route, attempt: _Attempt) -> BaseException | None:
+        """Write a batch to the database; return why that failed."""
+        try:
+            with route.turn:
+                self._write_known(route.writer, attempt)
+        except BaseException as error:
+            return error
+        return None
+
+    def _write_known(self, writer: DecisionWriter, attempt: _Attempt) -> None:
+        bodies: dict[str, str] = {}
         began = time.monotonic()
         try:
-            self._writer.write([Delivery(made, unknown)])
+            made, bodies = self._make(attempt, skip=self._known)
+            writer.write([Delivery(made, bodies)])
+        except _Taken:
+            raise
         except Exception:
-            if time.monotonic() - began > _QUICK_SECONDS:
-                self._give_up()
+            if time.monotonic() - began > (STALL_SECONDS if self._spool else _QUICK_SECONDS):
                 raise
             # The server restarted, or another program deleted verdicts that this one wrote.
             self._known.clear()
-            made = made if self._writer.in_doubt else self._make(batch, bodies)
-            try:
-                self._writer.write([Delivery(made, bodies)])
-            except Exception:
-                self._give_up()
-                raise
-        self._chain.take(made)
+            if not writer.in_doubt:
+                made, bodies = self._make(attempt, skip=set())
+            writer.write([Delivery(made, attempt.batch.bodies)])
+        with self._settling:
+            if attempt.is_taken:
+                return
+            self._attempt = None
+            self._chain.take(made)
         if len(self._known) > _MOST_KNOWN_VERDICTS:
             self._known.clear()
         self._known.update(bodies)
 
-    def _make(self, batch: _Batch, bodies: dict[str, str]) -> DecisionBatch:
-        return self._chain.make([decision for decision, _ in batch.rows], bodies)
+    def _make(self, attempt: _Attempt, skip: set[str]) -> tuple[DecisionBatch, dict[str, str]]:
+        """Close a batch and make it a value with the verdicts that may be new.
 
-    def _give_up(self) -> None:
-        """Begin another chain if the last batch may be stored: its number must not come twice."""
-        if self._writer.in_doubt:
-            self._chain.begin()
+        Raises:
+            _Taken: another thread has done that.
+        """
+        batch = attempt.batch
+        with self._settling:
+            if attempt.is_taken:
+                raise _Taken
+            self._close(batch)
+            new = {key: body for key, body in batch.bodies.items() if key not in skip}
+            made = attempt.made = self._chain.make(batch.decisions, new)
+        return made, new
+
+    def _place(
+        self,
+        batch: _Batch,
+        in_doubt: DecisionBatch | None = None,
+        why: BaseException | None = None,
+    ) -> bool:
+        """Store a batch in the spool; return False if the database is back.
+
+        Args:
+            batch: to store.
+            in_doubt: the same as a value; the database may have it.
+            why: the reason, if the database was not known to be away.
+        """
+        spool = cast("Spool", self._spool)
+        with self._placing:
+            if why is not None:
+                self._leave(why)
+            elif self._away is None:
+                return False
+            self._close(batch)
+            bodies = batch.bodies
+            made = in_doubt
+            if made is None:
+                bodies = {key: body for key, body in bodies.items() if key not in self._spooled}
+                made = self._chain.make(batch.decisions, bodies)
+            try:
+                spool.append(Delivery(made, bodies, late=True))
+            except BaseException as error:
+                if in_doubt is not None:
+                    self._chain.begin()
+                self._finish(batch, error)
+                return True
+            self._chain.take(made)
+            self._spooled.update(bodies)
+        self._finish(batch, None)
+        return True
+
+    def _leave(self, why: BaseException) -> None:
+        """Note that the database is away."""
+        if self._away is not None or self._courier is None:
+            return
+        error = why if isinstance(why, CompatgateError) else unavailable(self._database, why)
+        self._away = (clock.now(), error.problem)
+        self._spooled.clear()
+        self._known.clear()
+        _log.warning("decisions go to the spool: %s", error.problem)
+        self._courier.wake()
+
+    def _resume(self) -> bool:
+        """Write to the database again, unless there is more to deliver."""
+        with self._placing:
+            if self._spool is not None and self._spool.batches:
+                return False
+            if self._away is not None:
+                self._anchors.stored(self._chain)
+                self._away = None
+                _log.warning("the database is back, and has all decisions")
+        return True
+
+    def _watch(self) -> None:
+        """Take batches to the spool whose write has stalled."""
+        while not self._ended.wait(_LOOK_SECONDS):
+            late = time.monotonic() - STALL_SECONDS
+            attempt, rehearsing = self._attempt, self._rehearsing
+            if attempt is not None and attempt.began < late:
+                self._take(attempt)
+            if rehearsing is not None and rehearsing < late:
+                self._practice.writer.interrupt()
+
+    def _take(self, attempt: _Attempt) -> None:
+        """Take a batch from a thread that does not come back, and start another thread."""
+        with self._settling:
+            if self._attempt is not attempt:
+                return
+            attempt.is_taken = True
+            self._attempt = None
+            stuck, self._route = self._route, self._make_route()
+        stuck.writer.interrupt()
+        what = f"a write to the database takes longer than {STALL_SECONDS:g} s"
+        self._place(attempt.batch, attempt.made, Unavailable(what, field="database"))
+        with self._joining:
+            self._start()
 
     def rehearse(self) -> None:
         """Check that a decision can be recorded, without changing the log.
@@ -207,31 +447,50 @@ class DecisionLog:
         Raises:
             Unavailable: no decision can be recorded now; says why.
         """
+        if self._spool is not None and self._away is not None:
+            self._spool.check()
+            return
+        began = self._rehearsing = time.monotonic()
+        try:
+            try:
+                self._practise()
+            except Exception:
+                if time.monotonic() - began > STALL_SECONDS:
+                    raise
+                self._practise()  # the server restarted
+        except Exception as error:
+            if self._spool is None:
+                raise unavailable(self._database, error) from error
+            self._spool.check()
+        finally:
+            self._rehearsing = None
+
+    def _practise(self) -> None:
         decision = NewDecision(
             "vd_rehearsal", clock.now(), None, "unknown", False, 0, None, "readyz", "rehearsal", 0
         )
-        try:
-            with self._writing, self._turn:
-                began = time.monotonic()
-                try:
-                    self._writer.rehearse(decision)
-                except Exception:
-                    if time.monotonic() - began > _QUICK_SECONDS:
-                        raise
-                    self._writer.rehearse(decision)  # the server restarted
-        except Exception as error:
-            raise unavailable(self._database, error) from error
+        with self._practice.turn:
+            self._practice.writer.rehearse(decision)
 
     def close(self) -> None:
         """Store the queued decisions, anchor the chain, and close the connection."""
-        if self._leader is not None:
+        patience = _STOP_SECONDS if self._spool is not None else None
+        leader = self._leader
+        if leader is not None:
             self._queue.put(None)
-            self._leader.join()
+            leader.join(patience)
         self._leader = None
-        with self._writing:
-            self._writer.close()
-        self._turn.close()
-        self._anchors.close()
+        self._ended.set()
+        if self._courier is not None:
+            self._courier.close(_STOP_SECONDS)
+        if leader is None or not leader.is_alive():
+            self._route.close()
+        if self._rehearsing is None:
+            self._practice.close()
+        if self._away is None:
+            self._anchors.close()
+        if self._spool is not None:
+            self._spool.close()
 
 
 def _begin_after_fork(log: DecisionLog) -> None:
@@ -246,10 +505,10 @@ def _begin_after_fork(log: DecisionLog) -> None:
 
 
 def wait_until_committed(batch: Future[None], seconds: float) -> None:
-    """Wait until submitted decisions are committed.
+    """Wait until submitted decisions are stored.
 
     Raises:
-        Unavailable: they were not committed in time; their answers must not leave.
+        Unavailable: they were not stored in time; their answers must not leave.
     """
     try:
         batch.result(seconds)

@@ -40,6 +40,7 @@ from compatgate.service.gate.last_known import FILE, LastKnown, SnapshotFile, mi
 from compatgate.service.gate.outages import MAX_STALE, OutageOptions
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.gate.spool import SPOOL_BYTES, SpoolOptions
 from compatgate.service.gate.wheels import WheelSettings
 from compatgate.service.matrix.revisions import ImportResult
 from compatgate.service.matrix.service import Authorship
@@ -96,6 +97,7 @@ class Prepared(Struct, frozen=True):
         under_test: AllowedImages = EVERY_IMAGE,
         commit: CommitMode = "sync",
         wheels: WheelSettings | None = None,
+        spool_size: int = SPOOL_BYTES,
     ) -> Gate:
         """Open a gate on the same facts, for one process.
 
@@ -104,6 +106,7 @@ class Prepared(Struct, frozen=True):
             under_test: images that submitted canary runs may name.
             commit: whether an answer waits until PostgreSQL's disk has its decision.
             wheels: indexes whose wheels are measured.
+            spool_size: bytes for decisions that wait for the database.
         """
         database = Database.open(self.database)
         gate = Gate(
@@ -113,6 +116,7 @@ class Prepared(Struct, frozen=True):
             images=images,
             commit=commit,
             wheels=wheels,
+            spool=SpoolOptions(self.outages.folder / "spool", spool_size),
         )
         gate.runs.under_test = under_test
         gate.snapshots.begin_with(self.snapshot)
