@@ -226,6 +226,9 @@ def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
     elif matrix:
         text = f"--matrix not imported: the stored matrix is at revision {prepared.revision}"
         print(text, file=sys.stderr)
+    if prepared.seen_revision:
+        text = f"warning: the stored matrix is at revision {prepared.revision}, but was at revision"
+        print(f"{text} {prepared.seen_revision} before: an older backup?", file=sys.stderr)
     if prepared.admin is not None:
         text = f"admin token (shown only once): {prepared.admin.secret}"
         print(text, file=sys.stderr, flush=True)

@@ -196,7 +196,7 @@ def add_state(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--start-empty",
         action="store_true",
-        help="start with an empty matrix although the SQLite file is missing and had one",
+        help="start although the database is missing or empty and had a matrix before",
     )
 
 

@@ -15,6 +15,7 @@ import copy
 import fcntl
 import logging
 import os
+import socket
 import stat
 import threading
 import time
@@ -169,11 +170,13 @@ class Database:
         self.engine = make(url, patience_s)
         self.outage: Callable[[], CompatgateError | None] = lambda: None
         """Returns why no transaction may begin now; None: one may."""
+        self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
+        event.listen(self.engine, "connect", lambda made, _: self._note(made))
         self._file: FileIdentity | None = None
         self._refused: tuple[float, Unavailable] | None = None
         if self.is_sqlite:
             event.listen(self.engine, "do_connect", self._before_connecting)
-        _forget_connections_after_fork(self.engine)
+        _forget_connections_after_fork(self)
 
     @classmethod
     def open(cls, url: str | None = None) -> Database:
@@ -290,6 +293,26 @@ class Database:
                 self._refused = (time.monotonic() + _REFUSED_SECONDS, found)
             raise found from error
 
+    def _note(self, connection: Any) -> None:
+        if not self.is_sqlite:
+            self._connections.add(connection)
+
+    def cut(self) -> None:
+        """Cut every connection to a PostgreSQL server that is silent: waiting threads get an error.
+
+        SQLite has no server; its waits for locks end by themselves.
+        """
+        if self.is_sqlite:
+            return
+        for connection in list(self._connections):
+            with suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as wire:
+                wire.shutdown(socket.SHUT_RDWR)
+
+    def forget_connections(self) -> None:
+        """Forget the connections of a parent process, without closing them."""
+        self._connections = weakref.WeakSet()
+        self.engine.dispose(close=False)
+
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
@@ -385,13 +408,13 @@ _KEEPALIVE = {
 """A connection that was cut in silence ends after 11 seconds."""
 
 
-def _forget_connections_after_fork(engine: Engine) -> None:
+def _forget_connections_after_fork(database: Database) -> None:
     """Drop inherited connections in a child: two processes must not share one."""
-    alive = weakref.ref(engine)
+    alive = weakref.ref(database)
 
     def forget() -> None:
         if (mine := alive()) is not None:
-            mine.dispose(close=False)
+            mine.forget_connections()
 
     os.register_at_fork(after_in_child=forget)
 

@@ -133,6 +133,13 @@ class DatabaseWatch:
             return Outage(self._began_at, f"the database has not answered for {silent:.0f} seconds")
         return None
 
+    def is_silent(self) -> bool:
+        """Return whether the database neither answers nor refuses."""
+        began = self._began
+        if began is None or self._heard:
+            return False
+        return time.monotonic() - began > PATIENCE_SECONDS
+
     def refusal(self) -> CompatgateError | None:
         """Return the error for whatever needs the database itself; None: it answers."""
         outage = self.outage()

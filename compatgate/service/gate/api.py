@@ -90,8 +90,10 @@ def preview(call: Call[PreviewOptions]) -> Reply:
     """Decide a question without logging it, now or with an older matrix."""
     question: dict[str, Any] = call.document()
     if call.query.at is None:
-        return Reply(_with_state(call.gate.preview(question).to_json(), call))
-    return Reply(call.gate.what_would(question, at=parse_matrix_time(call.query.at)).to_json())
+        found = call.gate.preview(question)
+    else:
+        found = call.gate.what_would(question, at=parse_matrix_time(call.query.at))
+    return Reply(_with_state(found.to_json(), call))
 
 
 def parse_matrix_time(text: str) -> int | datetime:

@@ -67,6 +67,23 @@ class _Confirmed(Struct, frozen=True):
     confirmed_at: datetime
 
 
+class LostMatrix(Unavailable):
+    """An error: the database is missing or empty although it had a matrix."""
+
+    exit_code = 2
+    slug = "lost-matrix"
+
+    def __init__(self, database: str, known: LastKnown, file: Path) -> None:
+        at = known.confirmed_at.strftime("%Y-%m-%d %H:%M UTC")
+        super().__init__(
+            f"the database {database} is missing or empty, but had matrix revision"
+            f" {known.payload.revision} on {at} (says {file})",
+            field="database",
+            value=database,
+            hint="restore a backup; or start with an empty matrix: serve --start-empty",
+        )
+
+
 class SnapshotFile:
     """The files of one replica, in its state folder.
 
@@ -199,15 +216,3 @@ def _replace_file(path: Path, content: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def missing_file(path: str, known: LastKnown, file: Path) -> Unavailable:
-    """Return the error for an SQLite file that is gone although it once had a matrix."""
-    at = known.confirmed_at.strftime("%Y-%m-%d %H:%M UTC")
-    return Unavailable(
-        f"the database {path} is missing or empty, but had matrix revision"
-        f" {known.payload.revision} on {at} ({file})",
-        field="database",
-        value=path,
-        hint="restore a backup to this path; or start with an empty matrix: serve --start-empty",
-    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -43,6 +44,8 @@ _TOKENS_SECONDS = 1.0
 _WRITE_SECONDS = 2.0
 """Least time between two writes of the snapshot's file."""
 _CONFIRM_SECONDS = 10.0
+_SILENT_LOOKS = 3
+"""Seconds of silence after which connections are cut, seen one by one."""
 _log = logging.getLogger("compatgate.gate")
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -129,6 +132,8 @@ class OutageKeeper:
         if options.file is not None:
             database.expect_file(options.file)
             self._database.expect_file(options.file)
+        self._database_of_gate = database
+        self._ended = threading.Event()
         self._snapshots = snapshots
         self._tokens = tokens
         self._max_stale = options.max_stale
@@ -148,6 +153,7 @@ class OutageKeeper:
     def start(self) -> None:
         """Start to watch; without the database, use the latest of what memory and file have."""
         self.watch.start()
+        threading.Thread(target=self._cut_when_silent, name="outages", daemon=True).start()
         if self.watch.outage() is None:
             return
         known = self.file.read()
@@ -159,6 +165,17 @@ class OutageKeeper:
         if known.confirmed_at > self.watch.confirmed_at:
             self._snapshots.begin_with(known.snapshot(self._snapshots.facts))
             self.watch.begin_with(known.confirmed_at)
+
+    def _cut_when_silent(self) -> None:
+        """Cut the gate's connections to a silent server: its threads get an error, and go on.
+
+        Several observations are needed, as this process may have been stopped itself.
+        """
+        seen = 0
+        while not self._ended.wait(1.0):
+            seen = seen + 1 if self.watch.is_silent() else 0
+            if seen == _SILENT_LOOKS:
+                self._database_of_gate.cut()
 
     def check(self) -> None:
         """Look at the database if a look is due; wait a moment at most."""
@@ -230,11 +247,22 @@ class OutageKeeper:
             if began - self._tokens_read >= _TOKENS_SECONDS:
                 known = tuple(known_tokens(session))
             heard()
+            self._require_matrix(latest[0])
             if known is not None:
                 self._know(known)
                 self._tokens_read = began
             self._snapshots.take(session, *latest)
         self._keep(moment)
+
+    def _require_matrix(self, revision: int) -> None:
+        """Never replace a matrix by the nothing of a database that was emptied."""
+        before = self._snapshots.known_revision()
+        if before and not revision:
+            raise Unavailable(
+                f"the database is empty, but had matrix revision {before}",
+                field="database",
+                hint="restore a backup; or restart with an empty matrix: serve --start-empty",
+            )
 
     def _know(self, known: tuple[KnownToken, ...]) -> None:
         self._known = known
@@ -285,6 +313,7 @@ class OutageKeeper:
 
     def close(self) -> None:
         """End the threads, and close the connections."""
+        self._ended.set()
         self.watch.end()
         self._writer.shutdown(wait=False, cancel_futures=True)
         self._database.close()

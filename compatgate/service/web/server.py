@@ -13,9 +13,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication
@@ -36,7 +34,7 @@ from compatgate.kit.http.connection import CertificatePair, Connection, Reloadin
 from compatgate.kit.state import open_state_folder, state_folder
 from compatgate.service.gate.batch_store import CommitMode
 from compatgate.service.gate.images import ImageSettings
-from compatgate.service.gate.last_known import FILE, LastKnown, SnapshotFile, missing_file
+from compatgate.service.gate.last_known import LastKnown, LostMatrix, SnapshotFile
 from compatgate.service.gate.outages import MAX_STALE, OutageOptions
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import Snapshot
@@ -47,8 +45,6 @@ from compatgate.service.matrix.service import Authorship
 from compatgate.service.tokens.service import NewToken
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
-
     from compatgate.kit.http.wsgi import Application
 
 BACKLOG = 2048
@@ -78,6 +74,7 @@ class Prepared(Struct, frozen=True):
         outages: what each process keeps for outages of the database.
         confirmed_at: when the database last confirmed the snapshot.
         away: why the database does not answer; None: it does.
+        seen_revision: a later revision that this replica saw before; 0: none.
     """
 
     facts: Facts
@@ -90,6 +87,7 @@ class Prepared(Struct, frozen=True):
     outages: OutageOptions
     confirmed_at: datetime
     away: str | None = None
+    seen_revision: int = 0
 
     def open_gate(
         self,
@@ -210,15 +208,20 @@ def prepare(options: StartOptions) -> Prepared:
     _preload(facts)
     url = resolve_url(options.database)
     folder = open_state_folder(state_folder(url, options.state))
-    known = SnapshotFile(folder, display_url(url)).read()
+    file = SnapshotFile(folder, display_url(url))
+    known = file.read()
+    had = None if options.start_empty or known is None or not known.payload.revision else known
     if known is not None:
         clock.never_before(known.confirmed_at)
-        if not options.start_empty:
-            require_matrix(url, known, folder)
+    if had is not None and url.drivername == "sqlite" and not _has_content(url.database):
+        raise LostMatrix(str(url.database), had, file.path)
     outages = OutageOptions(folder, options.max_stale)
     try:
-        return _prepare_with_database(options, sources, facts, outages)
-    except SchemaMismatch:
+        prepared = _prepare_with_database(options, sources, facts, outages, had, file)
+        if known is not None and prepared.revision < known.payload.revision:
+            prepared = replace(prepared, seen_revision=known.payload.revision)
+        return prepared
+    except (SchemaMismatch, LostMatrix):
         raise
     except Unavailable as error:
         if known is None or not options.max_stale:
@@ -238,7 +241,12 @@ def prepare(options: StartOptions) -> Prepared:
 
 
 def _prepare_with_database(
-    options: StartOptions, sources: Sequence[Source], facts: Facts, outages: OutageOptions
+    options: StartOptions,
+    sources: Sequence[Source],
+    facts: Facts,
+    outages: OutageOptions,
+    had: LastKnown | None,
+    file: SnapshotFile,
 ) -> Prepared:
     opened = Database.open(options.database)
     tables.prepare_schema(opened)
@@ -246,6 +254,8 @@ def _prepare_with_database(
     gate = Gate(opened, facts, overlays=options.overlays)
     try:
         imported = None
+        if had is not None and gate.snapshot().revision == 0:
+            raise LostMatrix(opened.shown, had, file.path)
         if sources and _is_empty(gate):
             names = ", ".join(map(os.path.basename, options.matrix))
             by = Authorship(AUTHOR, f"first start: {names}")
@@ -267,19 +277,12 @@ def _prepare_with_database(
         gate.close()
 
 
-def require_matrix(url: URL, known: LastKnown, folder: Path) -> None:
-    """Check that an SQLite file that once had a matrix is there.
-
-    Raises:
-        Unavailable: the file is missing or empty; says both ways on.
-    """
-    if url.drivername != "sqlite" or not known.payload.revision:
-        return
-    path = Path(url.database or "")
-    with suppress(OSError):
-        if path.stat().st_size:
-            return
-    raise missing_file(str(path), known, folder / FILE)
+def _has_content(path: str | None) -> bool:
+    """Return whether a file exists and is not empty."""
+    try:
+        return os.stat(path or "").st_size > 0
+    except OSError:
+        return False
 
 
 def _is_empty(gate: Gate) -> bool:
