@@ -32,7 +32,7 @@ from load import Figures, drive, post
 from served import HERE, Served, served, tree_of
 
 if TYPE_CHECKING:
-    from compatgate.service.gate.decision_log import CommitMode
+    from compatgate.service.gate.batch_store import CommitMode
 
 CONNECTIONS = 16
 STACKS = 20

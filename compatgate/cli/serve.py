@@ -73,7 +73,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_database(parser)
     serve_options.add_commit(parser)
-    serve_options.add_state(parser.add_argument_group("outages of the database"))
+    outages = parser.add_argument_group("outages of the database")
+    serve_options.add_state(outages)
+    outages.add_argument(
+        "--spool-size",
+        type=_size,
+        default=64 * 1024**2,
+        metavar="BYTES",
+        help="reserved disk space of each process, in the folder of --state, for decisions that"
+        " wait for the database; once it is full, there is no decision (default: 64m)",
+    )
     add(
         "--matrix",
         action="append",
@@ -190,7 +199,7 @@ def _serve(args: argparse.Namespace) -> int:
     options = ServerOptions(listener, args.workers, args.log_level, tls)
     status = serve(
         options,
-        lambda: prepared.open_gate(images, under_test, commit, wheels),
+        lambda: prepared.open_gate(images, under_test, commit, wheels, args.spool_size),
         lambda gate: create_front(gate, settings, args.threads, parent=parent),
         announce,
     )

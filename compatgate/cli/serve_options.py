@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from compatgate.kit.http.connection import CertificatePair
     from compatgate.service.admission.service import AdmissionOptions
-    from compatgate.service.gate.decision_log import CommitMode
+    from compatgate.service.gate.batch_store import CommitMode
     from compatgate.service.gate.images import ImageSettings
     from compatgate.service.gate.wheels import WheelSettings
     from compatgate.service.webhooks.signatures import Secret
@@ -160,7 +160,7 @@ def commit_of(args: argparse.Namespace) -> CommitMode:
         BadInput: the value is unknown, or it is ``async`` on SQLite, where it has no effect.
     """
     from compatgate.kit.database.database import resolve_url
-    from compatgate.service.gate.decision_log import CommitMode
+    from compatgate.service.gate.batch_store import CommitMode
 
     given = args.decision_commit or os.environ.get(ENVIRONMENT) or "sync"
     field = OPTION if args.decision_commit else ENVIRONMENT

@@ -363,7 +363,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # transactions begin in _begin_sqlite
     for pragma in (
         "journal_mode = WAL",
-        "synchronous = NORMAL",
+        "synchronous = FULL",
         "foreign_keys = ON",
         "case_sensitive_like = ON",
         "cache_size = -32768",

@@ -30,6 +30,7 @@ from compatgate.service.baselines.exchange import BaselineExchange
 from compatgate.service.baselines.service import BaselineService
 from compatgate.service.gate import decider
 from compatgate.service.gate import repository as decisions
+from compatgate.service.gate.batch_store import CommitMode
 from compatgate.service.gate.decider import (
     Answer,
     AnswerRecord,
@@ -39,10 +40,11 @@ from compatgate.service.gate.decider import (
     decide,
     make_decision,
 )
-from compatgate.service.gate.decision_log import CommitMode, DecisionLog
+from compatgate.service.gate.decision_log import DecisionLog, LogState
 from compatgate.service.gate.outages import Degraded, OutageKeeper, OutageOptions
 from compatgate.service.gate.snapshot import Snapshot, seal_bundle
 from compatgate.service.gate.snapshot_reader import Snapshots
+from compatgate.service.gate.spool import SpoolOptions
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.service import MatrixService
 from compatgate.service.nodes.service import Nodes
@@ -67,6 +69,7 @@ class Gate:
         images: which images the gate reads; None: an image is only a label.
         commit: ``async``: an answer may leave before PostgreSQL's disk has the decision.
         wheels: indexes whose wheels the gate measures; None: packages without a record stay open.
+        spool: where decisions wait while the database is away; None: there are none then.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Gate:
         images: ImageSettings | None = None,
         commit: CommitMode = "sync",
         wheels: WheelSettings | None = None,
+        spool: SpoolOptions | None = None,
     ) -> None:
         self.database = database
         self.facts = facts
@@ -94,7 +98,7 @@ class Gate:
         self.exchange = BaselineExchange(database, lambda: self.runs.catalogue(), facts)
         self.nodes = Nodes(database, facts, self.snapshots)
         self._commit: CommitMode = commit
-        self._log = DecisionLog(database, commit)
+        self._log = DecisionLog(database, commit, spool)
         self._answers: SnapshotCache[Answer] = SnapshotCache()
         self._decider = Decider()
         self.snapshots.on_new = self._clear_caches
@@ -150,6 +154,11 @@ class Gate:
     def url(self) -> str:
         """Return the URL of the database without its password."""
         return self.database.shown
+
+    @property
+    def log_state(self) -> LogState:
+        """Return where this process logs its decisions; never wait."""
+        return self._log.state
 
     def snapshot(self) -> Snapshot:
         """Return the current snapshot."""

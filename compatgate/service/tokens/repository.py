@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Text, and_, delete, func, insert, or_, sel
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.errors import Conflict, NotFound
-from compatgate.kit.clock import is_past, now
+from compatgate.kit.clock import is_past, iso, now
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Base, Page, UtcTime, page, to_plain
 from compatgate.service.audit import repository as audit
 
@@ -86,6 +86,31 @@ _COLUMNS = (
 )
 
 
+_CHANGING = ("last_used_at", "revoked_at")
+"""Columns of a token that its digest leaves out: the chain has revocations, and no use."""
+
+
+def digest_token(row: Mapping[str, Any]) -> str:
+    """Return the digest of a token's row, which the audit chain holds.
+
+    Args:
+        row: every column; those without a value do not count, so that a column may be added.
+    """
+    plain = {
+        key: iso(value) if isinstance(value, datetime) else value
+        for key, value in row.items()
+        if value is not None and key not in _CHANGING
+    }
+    return audit.digest_rows([plain])
+
+
+def read_tokens(session: Session) -> dict[str, tuple[str, bool]]:
+    """Return the digest of every token, and whether it was revoked, by id."""
+    rows = session.execute(select(Token.__table__))
+    found = [dict(row._mapping) for row in rows]
+    return {row["id"]: (digest_token(row), row["revoked_at"] is not None) for row in found}
+
+
 def create_token(
     session: Session,
     *,
@@ -115,7 +140,9 @@ def create_token(
         "expires_at": expires_at,
     }
     session.execute(insert(Token), [row])
-    detail = {"id": token_id, "scopes": sorted(scopes)}
+    stored = session.execute(select(Token.__table__).where(Token.id == token_id)).one()
+    digest_of_row = digest_token(dict(stored._mapping))
+    detail = {"id": token_id, "scopes": sorted(scopes), "sha256": digest_of_row}
     audit.append(session, at=at, actor=by, action="token.create", subject=name, detail=detail)
     return find_token(session, token_id)
 

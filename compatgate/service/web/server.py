@@ -32,12 +32,13 @@ from compatgate.kit.database.database import Database, display_url, resolve_url
 from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.kit.http.connection import CertificatePair, Connection, ReloadingCertificate
 from compatgate.kit.state import open_state_folder, state_folder
-from compatgate.service.gate.decision_log import CommitMode
+from compatgate.service.gate.batch_store import CommitMode
 from compatgate.service.gate.images import ImageSettings
 from compatgate.service.gate.last_known import LastKnown, LostMatrix, SnapshotFile
 from compatgate.service.gate.outages import MAX_STALE, OutageOptions
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.gate.spool import SPOOL_BYTES, SpoolOptions
 from compatgate.service.gate.wheels import WheelSettings
 from compatgate.service.matrix.revisions import ImportResult
 from compatgate.service.matrix.service import Authorship
@@ -94,6 +95,7 @@ class Prepared(Struct, frozen=True):
         under_test: AllowedImages = EVERY_IMAGE,
         commit: CommitMode = "sync",
         wheels: WheelSettings | None = None,
+        spool_size: int = SPOOL_BYTES,
     ) -> Gate:
         """Open a gate on the same facts, for one process.
 
@@ -102,6 +104,7 @@ class Prepared(Struct, frozen=True):
             under_test: images that submitted canary runs may name.
             commit: whether an answer waits until PostgreSQL's disk has its decision.
             wheels: indexes whose wheels are measured.
+            spool_size: bytes for decisions that wait for the database.
         """
         database = Database.open(self.database)
         gate = Gate(
@@ -111,6 +114,7 @@ class Prepared(Struct, frozen=True):
             images=images,
             commit=commit,
             wheels=wheels,
+            spool=SpoolOptions(self.outages.folder / "spool", spool_size),
         )
         gate.runs.under_test = under_test
         gate.snapshots.begin_with(self.snapshot)
