@@ -209,7 +209,17 @@ class OutageKeeper:
         outage = self.watch.outage()
         if outage is None:
             return None
-        return Degraded(outage.since, round(self.watch.age_s(), 1), outage.reason)
+        return self.describe((outage.since, outage.reason))
+
+    def describe(self, away: tuple[datetime, str] | None) -> Degraded | None:
+        """Return the state of a gate whose log cannot write, or which cannot read.
+
+        Args:
+            away: since when, and why; None: nothing is wrong.
+        """
+        if away is None:
+            return None
+        return Degraded(away[0], round(max(0.0, self.watch.age_s()), 1), away[1])
 
     def is_away(self) -> bool:
         """Return whether the database is away."""
