@@ -107,6 +107,8 @@ class Prepared(Struct, frozen=True):
             spool_size: bytes for decisions that wait for the database.
         """
         database = Database.open(self.database)
+        if self.outages.file is not None:
+            database.expect_file(self.outages.file)
         gate = Gate(
             database,
             self.facts,
@@ -238,7 +240,7 @@ def prepare(options: StartOptions) -> Prepared:
             known.payload.revision,
             None,
             known.snapshot(facts),
-            replace(outages, is_checked=False),
+            replace(outages, is_checked=False, file=Database(url).expect_file()),
             known.confirmed_at,
             error.problem,
         )
