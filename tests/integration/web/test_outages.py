@@ -196,6 +196,8 @@ def test_nobody_waits_for_a_silent_server(
         during = preview(server)
         assert during["id"] == before
         assert "has not answered" in during["degraded"]["reason"]
+        ready = server.ask("GET", "/readyz")
+        assert (ready.status, "degraded" in ready.json()) == (200, True)
         assert add_target(server).status == 503
     finally:
         mortal_cluster.thaw()
