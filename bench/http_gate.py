@@ -34,7 +34,7 @@ from load import Figures, drive, post
 from served import Served, served, tree_of
 
 if TYPE_CHECKING:
-    from compatgate.service.gate.decision_log import CommitMode
+    from compatgate.service.gate.batch_store import CommitMode
     from compatgate.service.web.access import AccessLevel
 
 CONNECTIONS = 16
@@ -180,7 +180,9 @@ def serve(
             tables.migrate_schema(opened)
             opened.close()
         used = database or str(Path(folder, "bench.db"))
-        prepared = server.prepare(used, [str(matrix)], None)
+        prepared = server.prepare(
+            server.StartOptions(used, [str(matrix)], state=str(Path(folder, "state")))
+        )
         listener = server.listen("127.0.0.1", 0)
         port = listener.getsockname()[1]
         options = server.ServerOptions(listener, workers, "warning")

@@ -29,6 +29,7 @@ from compatgate.kit.http.wsgi import Body, Lane, receive_body, send_whole
 from compatgate.service.admission.api import MAX_BODY_BYTES
 from compatgate.service.gate.decider import AnswerRecord
 from compatgate.service.gate.decision_log import PATIENCE_SECONDS, late_log_error
+from compatgate.service.gate.outages import mark_degraded
 from compatgate.service.web.access import AccessLog
 from compatgate.service.web.auth import authenticate, authorize, cached_sender, remember_decision
 from compatgate.service.web.metrics import ALIVE_BODY
@@ -221,7 +222,7 @@ def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
     answer = service.gate.answer(question, asked_by=sender.name, source=SOURCE)
     service.metrics.decided(answer.verdict, SOURCE, perf_counter() - began)
     remember_decision(answer.verdict)
-    return answer.body
+    return mark_degraded(answer.body, service.gate.degraded())
 
 
 class QuestionApp:
@@ -283,7 +284,7 @@ class QuestionApp:
         verdict = decided.answer.verdict
         self._service.metrics.decided(verdict, SOURCE, perf_counter() - began)
         note.identity, note.verdicts = decided.decision.asked_by, (verdict,)
-        return decided.answer.body
+        return mark_degraded(decided.answer.body, self._service.gate.degraded())
 
     def _known(self, header: str | None, question: bytes) -> AnswerRecord | None:
         sender = cached_sender(header, self._service)

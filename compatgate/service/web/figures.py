@@ -119,7 +119,6 @@ class StateCollector:
         return True
 
     def _read_stored(self) -> StoredFigures:
-        self._gate.snapshots.current()  # confirms it, where nobody asks questions
         queue = self._gate.runs.queue_state()
         drifted: dict[str, int] = {}
         for group in self._gate.nodes.lately.drifted():
@@ -154,10 +153,12 @@ class StateCollector:
         yield from (ages, states)
 
     def _of_spool(self) -> Iterator[Metric]:
-        spool = self._gate.spool_state()
+        spool = self._gate.log_state
+        waits_s = (clock.now() - spool.oldest).total_seconds() if spool.oldest else 0.0
         yield SPECS["spool_batches"].gauge(spool.batches)
-        yield SPECS["spool_bytes"].gauge(spool.bytes)
-        yield SPECS["spool_oldest_seconds"].gauge(spool.oldest_s)
+        yield SPECS["spool_bytes"].gauge(spool.used)
+        yield SPECS["spool_size_bytes"].gauge(spool.size)
+        yield SPECS["spool_oldest_seconds"].gauge(max(0.0, waits_s))
 
     def _of_process(self) -> Iterator[Metric]:
         facts, build = SPECS["facts_info"].gauge(), SPECS["build_info"].gauge()

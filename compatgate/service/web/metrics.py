@@ -238,7 +238,10 @@ def install_health(app: Flask, service: Service) -> None:
         """Answer whether the gate can decide and log; callers with `read` also get the inputs."""
         state = service.gate.readiness.state()
         sender = remember(authenticate(request.environ.get("HTTP_AUTHORIZATION"), service))
-        told = {"status": "ready", **(state if sender.may("read") else {})}
+        shown = state if sender.may("read") else {}
+        if "degraded" in state:
+            shown = {**shown, "degraded": state["degraded"]}
+        told = {"status": "ready", **shown}
         return _json(msgspec.json.encode(told))
 
     def metrics() -> Response:
