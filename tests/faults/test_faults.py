@@ -107,7 +107,7 @@ class TestPostgresql:
 
     def test_its_processes_are_paused(self, cluster: Cluster, start_server: StartServer) -> None:
         with load_on([start_server(cluster.url)]) as load:
-            _outage(load, cluster.pause, cluster.resume)
+            _outage(load, cluster.freeze, cluster.thaw)
         _settle(cluster.url, load.seen)
 
     def test_the_network_is_cut(self, cluster: Cluster, start_server: StartServer) -> None:

@@ -78,21 +78,20 @@ class Cluster:
             assert time.monotonic() < deadline, "processes of the server go on"
             time.sleep(0.05)
 
-    def pause(self) -> None:
-        """Stop every process of it, so that connections stay open and nothing answers."""
+    def freeze(self) -> None:
+        """Stop every process of it: it keeps its connections, and is silent."""
         for pid in self._processes():
             os.kill(pid, signal.SIGSTOP)
 
-    def resume(self) -> None:
-        """Let every process of it go on."""
+    def thaw(self) -> None:
+        """Let its processes go on."""
         for pid in self._processes():
             os.kill(pid, signal.SIGCONT)
 
     def _processes(self) -> list[int]:
-        """The server's processes, the first one first."""
-        server = int((self._data / "postmaster.pid").read_text().split()[0])
-        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
-        return [server, *map(int, children)]
+        parent = int((self._data / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        return [parent, *map(int, children)]
 
     def kill_committing(self) -> None:
         """Kill the backend that is committing decisions, and wait until the server is back."""
