@@ -24,11 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
+from compatgate.kit.database.failures import explain_failure
+from compatgate.kit.database.file_guard import FileGuard, refuse_lost_file
 
 ENVIRONMENT = "COMPATGATE_DATABASE"
 PLACE_HINT = f"name a place with --database, or in {ENVIRONMENT}"
@@ -146,13 +148,14 @@ class Database:
     """SQLite or PostgreSQL behind one interface.
 
     Raises:
-        Unavailable: the database does not answer (every method).
+        Unavailable: the database does not answer (every method), or its file was deleted.
     """
 
     def __init__(self, url: URL) -> None:
         self.url = url
         self.is_sqlite = url.drivername == "sqlite"
-        self.engine = _sqlite(url) if self.is_sqlite else _postgresql(url)
+        self._guard = FileGuard(str(url.database)) if self.is_sqlite else None
+        self.engine = _sqlite(url, self._guard) if self._guard else _postgresql(url)
         _forget_connections_after_fork(self.engine)
 
     @classmethod
@@ -169,6 +172,15 @@ class Database:
     def shown(self) -> str:
         """Return the database's URL without the password."""
         return display_url(self.url)
+
+    def check_file(self) -> None:
+        """Check that an SQLite file is still the one that was opened; cheap.
+
+        Raises:
+            Unavailable: it was deleted or replaced, so what is written now would be lost.
+        """
+        if self._guard is not None:
+            self._guard.check()
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -201,6 +213,8 @@ class Database:
 
     @contextmanager
     def _transaction(self, *, writing: bool, alone: bool = True) -> Iterator[Connection]:
+        if writing:
+            self.check_file()
         try:
             with self.engine.connect() as connection:
                 if not self.is_sqlite and not writing:
@@ -227,19 +241,18 @@ class Database:
 def unavailable(database: Database, error: BaseException) -> Unavailable:
     """Return the error for a database that does not answer, or answers with a refusal."""
     lines = str(getattr(error, "orig", None) or error).strip().splitlines()
-    refused = isinstance(error, ProgrammingError)
-    what = "cannot be used" if refused else "does not answer"
+    failure = explain_failure(database, error)
     return Unavailable(
-        f"the database {database.shown} {what}: {lines[0] if lines else 'no reason'}",
+        f"the database {database.shown} {failure.verb}: {lines[0] if lines else 'no reason'}",
         field="database",
-        hint="check its schema and the user's rights"
-        if refused
-        else "check that it runs, is reachable, has room and may be written",
+        hint=failure.hint,
     )
 
 
-def _sqlite(url: URL) -> Engine:
-    folder = Path(url.database or "").parent
+def _sqlite(url: URL, guard: FileGuard) -> Engine:
+    path = url.database or ""
+    refuse_lost_file(path)
+    folder = Path(path).parent
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -251,10 +264,16 @@ def _sqlite(url: URL) -> Engine:
         pool_size=32,
         max_overflow=32,
     )
-    event.listen(engine, "do_connect", lambda *_: keep_private(url.database or ""))
+    event.listen(engine, "do_connect", lambda *_: _before_connecting(path, guard))
     event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "connect", lambda *_: guard.remember())
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _before_connecting(path: str, guard: FileGuard) -> None:
+    guard.check()
+    keep_private(path)
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
