@@ -200,12 +200,16 @@ def refuse_missing(named: str | None) -> None:
 
     Raises:
         NotFound: the file is missing; an empty database would answer that nothing is blessed.
+        Unavailable: the file was deleted, also the default file.
     """
-    from compatgate.kit.database.database import ENVIRONMENT
+    from compatgate.kit.database.database import ENVIRONMENT, resolve_url
+    from compatgate.kit.database.lost_file import refuse_lost_file
 
     named = named or os.environ.get(ENVIRONMENT)
     if named:
         refuse_missing_file(named)
+    else:
+        refuse_lost_file(str(resolve_url().database))
 
 
 def refuse_missing_file(named: str | None) -> None:
@@ -222,7 +226,7 @@ def refuse_missing_file(named: str | None) -> None:
 
     from compatgate.errors import NotFound
     from compatgate.kit.database.database import resolve_url
-    from compatgate.kit.database.file_guard import refuse_lost_file
+    from compatgate.kit.database.lost_file import refuse_lost_file
 
     url = resolve_url(named)
     if url.drivername == "sqlite" and not Path(str(url.database)).exists():

@@ -30,7 +30,6 @@ from sqlalchemy.orm import Session
 
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
 from compatgate.kit.database.failures import explain_failure
-from compatgate.kit.database.file_guard import FileGuard, refuse_lost_file
 
 ENVIRONMENT = "COMPATGATE_DATABASE"
 PLACE_HINT = f"name a place with --database, or in {ENVIRONMENT}"
@@ -148,14 +147,13 @@ class Database:
     """SQLite or PostgreSQL behind one interface.
 
     Raises:
-        Unavailable: the database does not answer (every method), or its file was deleted.
+        Unavailable: the database does not answer (every method).
     """
 
     def __init__(self, url: URL) -> None:
         self.url = url
         self.is_sqlite = url.drivername == "sqlite"
-        self._guard = FileGuard(str(url.database)) if self.is_sqlite else None
-        self.engine = _sqlite(url, self._guard) if self._guard else _postgresql(url)
+        self.engine = _sqlite(url) if self.is_sqlite else _postgresql(url)
         _forget_connections_after_fork(self.engine)
 
     @classmethod
@@ -172,15 +170,6 @@ class Database:
     def shown(self) -> str:
         """Return the database's URL without the password."""
         return display_url(self.url)
-
-    def check_file(self) -> None:
-        """Check that an SQLite file is still the one that was opened; cheap.
-
-        Raises:
-            Unavailable: it was deleted or replaced, so what is written now would be lost.
-        """
-        if self._guard is not None:
-            self._guard.check()
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -213,8 +202,6 @@ class Database:
 
     @contextmanager
     def _transaction(self, *, writing: bool, alone: bool = True) -> Iterator[Connection]:
-        if writing:
-            self.check_file()
         try:
             with self.engine.connect() as connection:
                 if not self.is_sqlite and not writing:
@@ -249,10 +236,8 @@ def unavailable(database: Database, error: BaseException) -> Unavailable:
     )
 
 
-def _sqlite(url: URL, guard: FileGuard) -> Engine:
-    path = url.database or ""
-    refuse_lost_file(path)
-    folder = Path(path).parent
+def _sqlite(url: URL) -> Engine:
+    folder = Path(url.database or "").parent
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -264,16 +249,10 @@ def _sqlite(url: URL, guard: FileGuard) -> Engine:
         pool_size=32,
         max_overflow=32,
     )
-    event.listen(engine, "do_connect", lambda *_: _before_connecting(path, guard))
+    event.listen(engine, "do_connect", lambda *_: keep_private(url.database or ""))
     event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "connect", lambda *_: guard.remember())
     event.listen(engine, "begin", _begin_sqlite)
     return engine
-
-
-def _before_connecting(path: str, guard: FileGuard) -> None:
-    guard.check()
-    keep_private(path)
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -412,7 +412,6 @@ class DecisionWriter:
         return _BatchWrite(batch, first, link["seq"], link["hash"])
 
     def _begin(self, cursor: Any) -> None:
-        self._database.check_file()
         if self._database.is_sqlite:
             cursor.execute("BEGIN IMMEDIATE")
         else:

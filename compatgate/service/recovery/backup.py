@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import BinaryIO
 
 from msgspec import Struct
 from sqlalchemy import MetaData, Table, column, select, text
@@ -76,15 +76,36 @@ def write_backup(database: Database, path: str) -> BackupReport:
     """
     try:
         if path == "-":
-            return _write(database, sys.stdout.buffer)
+            return _write(database, _Output(sys.stdout.buffer, path))
         with replacing(path) as file:
-            return _write(database, file)
+            return _write(database, _Output(file, path))
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise BadInput(f"cannot write {path}: {reason}", field="backup", value=path) from None
+        raise _unwritten(path, error) from None
 
 
-def _write(database: Database, file: Any) -> BackupReport:
+class _Output:
+    """A file whose errors are not taken for errors of the database that is read meanwhile."""
+
+    def __init__(self, file: BinaryIO, path: str) -> None:
+        self._file = file
+        self._path = path
+
+    def write(self, content: bytes) -> int:
+        try:
+            return self._file.write(content)
+        except OSError as error:
+            raise _unwritten(self._path, error) from None
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def _unwritten(path: str, error: OSError) -> BadInput:
+    reason = error.strerror or str(error)
+    return BadInput(f"cannot write {path}: {reason}", field="backup", value=path)
+
+
+def _write(database: Database, file: _Output) -> BackupReport:
     with database.reading() as session:
         header = _make_header(database, session)
         writer = BackupWriter(file, header)

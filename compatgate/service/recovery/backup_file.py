@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, Protocol, cast
 
 import msgspec
 import zstandard
@@ -75,6 +75,16 @@ class _Binary(Struct, frozen=True):
     base64: bytes
 
 
+class SupportsWrite(Protocol):
+    """A binary file to write to."""
+
+    def write(self, content: bytes, /) -> int:
+        """Write bytes."""
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+
+
 Row = Sequence[Any]
 _encode = msgspec.json.Encoder().encode
 
@@ -90,9 +100,9 @@ class BackupWriter:
         OSError: the file cannot be written (every method).
     """
 
-    def __init__(self, file: BinaryIO, header: BackupHeader) -> None:
+    def __init__(self, file: SupportsWrite, header: BackupHeader) -> None:
         compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
-        self._stream: Any = compressor.stream_writer(file, closefd=False)
+        self._stream: Any = compressor.stream_writer(cast(BinaryIO, file), closefd=False)
         self._digest = hashlib.sha256()
         self._rows: dict[str, int] = {}
         self._write([_encode(header)])

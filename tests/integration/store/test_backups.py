@@ -16,7 +16,7 @@ import pytest
 import zstandard
 from sqlalchemy import text
 
-from compatgate.errors import CompatgateError, Conflict, Unavailable
+from compatgate.errors import Conflict
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Base
@@ -352,20 +352,17 @@ def test_a_damaged_page_is_found_and_no_backup_is_made_of_it(
     assert command("db", "verify", "--database", str(database))[0] == 0
 
 
-def test_a_deleted_file_is_noticed_by_who_writes_and_by_who_starts(tmp_path: Path) -> None:
+def test_a_deleted_file_is_noticed_by_who_opens_it(
+    tmp_path: Path, command: Command, backup: Path
+) -> None:
     path = tmp_path / "gate.db"
-    gate = Gate.open(str(path), overlays=[])
-    question = {"pool": {"gpu": "L4"}, "stack": {"cuda": "12.4"}}
-    gate.decide(question, asked_by="x", source="rest")
-    path.rename(tmp_path / "elsewhere.db")
-    with pytest.raises(Unavailable, match=r"was deleted or moved while in use"):
-        gate.decide(question, asked_by="x", source="rest")
-    with pytest.raises(CompatgateError, match=r"was deleted or moved: only .* is left"):
-        Database.open(str(path))
-    path.write_bytes(b"")
-    with pytest.raises(Unavailable, match=r"was replaced while in use"):
-        gate.decide(question, asked_by="x", source="rest")
+    assert (tmp_path / "gate.db-turn").exists()
     path.unlink()
-    (tmp_path / "elsewhere.db").rename(path)
-    gate.decide(question, asked_by="x", source="rest")
-    gate.close()
+    ask = ("check", "--target", "prod", "--stack", "cuda=12.4", "--database", str(path))
+    status, _, err = command(*ask)
+    assert status == 3
+    assert "was deleted or moved: only gate.db-turn is left" in err
+    assert "compatgate db restore" in err
+    assert not path.exists()
+    assert command("db", "restore", str(backup), "--database", str(path))[0] == 0
+    assert "there is no target 'prod'" in command(*ask)[2]
