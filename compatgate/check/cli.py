@@ -204,6 +204,13 @@ def add_decider_options(group: argparse._ArgumentGroup) -> None:
     add_server(group, what="targets", timeout_s=10)
     group.add_argument("--bundle", metavar="FILE", help="use a bundle")
     group.add_argument(
+        "--key",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="use the bundle only if this key signed it (PEM or JSON Web Key Set); may be repeated",
+    )
+    group.add_argument(
         "--database", metavar="URL", help="use this database (default: $COMPATGATE_DATABASE)"
     )
     add_overlays(group)
@@ -306,6 +313,8 @@ def _complete(args: argparse.Namespace) -> None:
         raise BadInput(
             "a server decides with its own facts", field="--facts", hint="leave out --server"
         )
+    if args.key and not args.bundle:
+        raise BadInput("verifies a bundle", field="--key", hint="name the bundle with --bundle")
     if args.bundle and args.facts:
         raise BadInput("a bundle has its own facts", field="--facts", hint="leave out --bundle")
     args.target_server = None if args.facts else server

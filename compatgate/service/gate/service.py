@@ -30,6 +30,7 @@ from compatgate.service.baselines.exchange import BaselineExchange
 from compatgate.service.baselines.service import BaselineService
 from compatgate.service.gate import decider
 from compatgate.service.gate import repository as decisions
+from compatgate.service.gate.bundles import BundleSource, bundle_etag
 from compatgate.service.gate.decider import (
     Answer,
     AnswerRecord,
@@ -40,7 +41,7 @@ from compatgate.service.gate.decider import (
     make_decision,
 )
 from compatgate.service.gate.decision_log import CommitMode, DecisionLog
-from compatgate.service.gate.snapshot import Snapshot, seal_bundle
+from compatgate.service.gate.snapshot import Payload, Snapshot, seal_bundle
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.service import MatrixService
@@ -98,6 +99,7 @@ class Gate:
         self._decider = Decider()
         self.snapshots.on_new = self._clear_caches
         self.readiness = Readiness(self._check_recording)
+        self.bundles = BundleSource(self._bundle_etag, self._bundle_payload)
 
     @classmethod
     def open(
@@ -300,10 +302,17 @@ class Gate:
         Raises:
             NotFound: there is no such revision.
         """
+        return seal_bundle(self._bundle_payload(revision))
+
+    def _bundle_payload(self, revision: int | None = None) -> Payload:
         from compatgate.service.gate.snapshot_reader import make_bundle_payload
 
         with self.database.reading() as session:
-            return seal_bundle(make_bundle_payload(session, self.facts, self._overlays, revision))
+            return make_bundle_payload(session, self.facts, self._overlays, revision)
+
+    def _bundle_etag(self, key_id: str) -> str:
+        snapshot = self.snapshots.current()
+        return bundle_etag(snapshot.revision, snapshot.evidence, self.facts.digest, key_id)
 
     def _clear_caches(self, _: Snapshot) -> None:
         self._answers.clear()
