@@ -20,19 +20,21 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.facts import Facts
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.cli.output import read_bytes
+from compatgate.kit.database.database import Database
 from compatgate.kit.files import PRIVATE_MODE, replacing
 from compatgate.service.gate.snapshot import (
     BUNDLE_TYPE,
     LARGEST_BUNDLE,
     Bundle,
     Envelope,
-    Payload,
     load_bundle,
     open_bundle,
     seal_bundle,
 )
+from compatgate.service.gate.snapshot_reader import Snapshots, make_bundle_payload
 from compatgate.strict_json import DECODE_ERRORS
 
 if TYPE_CHECKING:
@@ -201,19 +203,30 @@ class BundleSource:
     """The current bundle of a gate; built and signed once per version.
 
     Args:
-        current: returns the entity tag of the current bundle; asks memory only.
-        export: reads the payload from the database.
+        database: to read the matrix from.
+        facts: of the gate.
+        overlays: the operator's fact files.
+        snapshots: of the gate; tell from memory whether the bundle is current.
     """
 
-    def __init__(self, current: Callable[[str], str], export: Callable[[], Payload]) -> None:
-        self._current = current
-        self._export = export
+    def __init__(
+        self,
+        database: Database,
+        facts: Facts,
+        overlays: Sequence[str] | None,
+        snapshots: Snapshots,
+    ) -> None:
+        self._database = database
+        self._facts = facts
+        self._overlays = overlays
+        self._snapshots = snapshots
         self._building = threading.Lock()
         self._served: ServedBundle | None = None
 
     def etag(self, key_id: str) -> str:
         """Return the entity tag of the current bundle, signed with a key."""
-        return self._current(key_id)
+        snapshot = self._snapshots.current()
+        return bundle_etag(snapshot.revision, snapshot.evidence, self._facts.digest, key_id)
 
     def serve(
         self, key_id: str, sign: Callable[[bytes, str], list[dict[str, Any]]]
@@ -229,9 +242,10 @@ class BundleSource:
         """
         with self._building:
             known = self._served
-            if known is not None and known.etag == self._current(key_id):
+            if known is not None and known.etag == self.etag(key_id):
                 return known
-            payload = self._export()
+            with self._database.reading() as session:
+                payload = make_bundle_payload(session, self._facts, self._overlays, None)
             sealed = msgspec.json.decode(seal_bundle(payload), type=Envelope)
             signatures = tuple(sign(base64.b64decode(sealed.payload), BUNDLE_TYPE))
             content = _encode(replace(sealed, signatures=signatures))

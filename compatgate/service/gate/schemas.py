@@ -160,15 +160,6 @@ class PoolBody(Struct, frozen=True, forbid_unknown_fields=True):
     count: int
 
 
-class BundleBody(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A signed bundle: a DSSE envelope with the digest of its payload."""
-
-    payload: Annotated[str, Meta(description="JSON of the bundle, in base64")]
-    payload_type: Literal["application/vnd.compatgate.bundle+json"]
-    sha256: Annotated[str, Meta(description="digest of the payload, hex")]
-    signatures: Annotated[list[SignatureBody], Meta(min_length=1)]
-
-
 class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A verdict: `verdict` is the outcome, `allowed` the decision of the policy.
 
@@ -332,3 +323,12 @@ QUESTION_EXAMPLES: dict[str, Any] = {
         "set": {"driver": "550.54.15", "cudnn": "9.1.0"},
     },
 }
+
+
+class BundleBody(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A signed bundle: a DSSE envelope with the digest of its payload."""
+
+    payload: Annotated[str, Meta(description="JSON of the bundle, in base64")]
+    payload_type: Literal["application/vnd.compatgate.bundle+json"]
+    sha256: Annotated[str, Meta(description="digest of the payload, hex")]
+    signatures: Annotated[list[SignatureBody], Meta(min_length=1)]

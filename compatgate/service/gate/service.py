@@ -28,9 +28,8 @@ from compatgate.kit.database.database import Database
 from compatgate.service.audit.service import History
 from compatgate.service.baselines.exchange import BaselineExchange
 from compatgate.service.baselines.service import BaselineService
-from compatgate.service.gate import decider
+from compatgate.service.gate import bundles, decider
 from compatgate.service.gate import repository as decisions
-from compatgate.service.gate.bundles import BundleSource, bundle_etag
 from compatgate.service.gate.decider import (
     Answer,
     AnswerRecord,
@@ -41,7 +40,7 @@ from compatgate.service.gate.decider import (
     make_decision,
 )
 from compatgate.service.gate.decision_log import CommitMode, DecisionLog
-from compatgate.service.gate.snapshot import Payload, Snapshot, seal_bundle
+from compatgate.service.gate.snapshot import Snapshot, seal_bundle
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.service import MatrixService
@@ -93,13 +92,13 @@ class Gate:
         self.baselines = BaselineService(database)
         self.exchange = BaselineExchange(database, lambda: self.runs.catalogue(), facts)
         self.nodes = Nodes(database, facts, self.snapshots)
+        self.bundles = bundles.BundleSource(database, facts, overlays, self.snapshots)
         self._commit: CommitMode = commit
         self._log = DecisionLog(database, commit)
         self._answers: SnapshotCache[Answer] = SnapshotCache()
         self._decider = Decider()
         self.snapshots.on_new = self._clear_caches
         self.readiness = Readiness(self._check_recording)
-        self.bundles = BundleSource(self._bundle_etag, self._bundle_payload)
 
     @classmethod
     def open(
@@ -302,17 +301,10 @@ class Gate:
         Raises:
             NotFound: there is no such revision.
         """
-        return seal_bundle(self._bundle_payload(revision))
-
-    def _bundle_payload(self, revision: int | None = None) -> Payload:
         from compatgate.service.gate.snapshot_reader import make_bundle_payload
 
         with self.database.reading() as session:
-            return make_bundle_payload(session, self.facts, self._overlays, revision)
-
-    def _bundle_etag(self, key_id: str) -> str:
-        snapshot = self.snapshots.current()
-        return bundle_etag(snapshot.revision, snapshot.evidence, self.facts.digest, key_id)
+            return seal_bundle(make_bundle_payload(session, self.facts, self._overlays, revision))
 
     def _clear_caches(self, _: Snapshot) -> None:
         self._answers.clear()

@@ -1,4 +1,4 @@
-"""Two versions on one database, as during an upgrade: the release before, from its commit, and this.
+"""Two versions on one database, as during an upgrade: the release before, and this one.
 
 A running replica of the release before either records a decision or gives no answer, also when the
 schema is newer than it knows; started anew, it refuses.
