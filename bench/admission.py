@@ -86,7 +86,7 @@ def serve() -> None:
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")
         matrix.write_text(MATRIX)
-        prepared = server.prepare(str(Path(folder, "bench.db")), [str(matrix)], None)
+        prepared = server.prepare(server.StartOptions(str(Path(folder, "bench.db")), [str(matrix)]))
         listener = server.listen("127.0.0.1", 0)
         port = listener.getsockname()[1]
         server.serve(

@@ -32,7 +32,7 @@ from load import Figures, drive, post
 from served import HERE, Served, served, tree_of
 
 if TYPE_CHECKING:
-    from compatgate.service.gate.decision_log import CommitMode
+    from compatgate.service.gate.batch_store import CommitMode
 
 CONNECTIONS = 16
 STACKS = 20
@@ -166,7 +166,9 @@ def serve(workers: int, threads: int, database: str | None, commit: CommitMode) 
             tables.migrate_schema(opened)
             opened.close()
         used = database or str(Path(folder, "bench.db"))
-        prepared = server.prepare(used, [str(matrix)], None)
+        prepared = server.prepare(
+            server.StartOptions(used, [str(matrix)], state=str(Path(folder, "state")))
+        )
         listener = server.listen("127.0.0.1", 0)
         port = listener.getsockname()[1]
         options = server.ServerOptions(listener, workers, "warning")

@@ -73,6 +73,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_database(parser)
     serve_options.add_commit(parser)
+    outages = parser.add_argument_group("outages of the database")
+    serve_options.add_state(outages)
+    outages.add_argument(
+        "--spool-size",
+        type=_size,
+        default=64 * 1024**2,
+        metavar="BYTES",
+        help="reserved disk space of each process, in the folder of --state, for decisions that"
+        " wait for the database; once it is full, there is no decision (default: 64m)",
+    )
     add(
         "--matrix",
         action="append",
@@ -136,6 +146,7 @@ def _serve(args: argparse.Namespace) -> int:
     from compatgate.service.web.call import Settings
     from compatgate.service.web.server import (
         ServerOptions,
+        StartOptions,
         is_loopback,
         listen,
         prepare,
@@ -164,7 +175,16 @@ def _serve(args: argparse.Namespace) -> int:
         signing=signing,
     )
     url = url_of(listener, args.host, secure=tls is not None)
-    prepared = prepare(args.database, args.matrix, overlays)
+    prepared = prepare(
+        StartOptions(
+            args.database,
+            args.matrix,
+            overlays,
+            state=args.state,
+            max_stale=serve_options.max_stale(args),
+            start_empty=args.start_empty,
+        )
+    )
     _report(prepared, args.matrix)
     _warn(settings.anonymous, url, local=is_loopback(listener))
 
@@ -179,7 +199,7 @@ def _serve(args: argparse.Namespace) -> int:
     options = ServerOptions(listener, args.workers, args.log_level, tls)
     status = serve(
         options,
-        lambda: prepared.open_gate(images, under_test, commit, wheels),
+        lambda: prepared.open_gate(images, under_test, commit, wheels, args.spool_size),
         lambda gate: create_front(gate, settings, args.threads, parent=parent),
         announce,
     )
@@ -196,12 +216,19 @@ def _canary_images(args: argparse.Namespace, *, local: bool) -> AllowedImages:
 
 def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
     """Print the results of the start on standard error; standard output begins with the URL."""
-    if prepared.imported is not None:
+    if prepared.away is not None:
+        at = prepared.confirmed_at.strftime("%Y-%m-%d %H:%M:%S UTC")
+        text = f"warning: {prepared.away}; starting with the snapshot of {at}, matrix revision"
+        print(f"{text} {prepared.revision}, until the database is back", file=sys.stderr)
+    elif prepared.imported is not None:
         count, revision = len(prepared.imported.changes), prepared.imported.revision
         print(f"imported {count} documents as revision {revision}", file=sys.stderr)
     elif matrix:
         text = f"--matrix not imported: the stored matrix is at revision {prepared.revision}"
         print(text, file=sys.stderr)
+    if prepared.seen_revision:
+        text = f"warning: the stored matrix is at revision {prepared.revision}, but was at revision"
+        print(f"{text} {prepared.seen_revision} before: an older backup?", file=sys.stderr)
     if prepared.admin is not None:
         text = f"admin token (shown only once): {prepared.admin.secret}"
         print(text, file=sys.stderr, flush=True)

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from argparse import ArgumentTypeError
+from datetime import timedelta
 from typing import TYPE_CHECKING, get_args
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from compatgate.kit.http.connection import CertificatePair
     from compatgate.service.admission.service import AdmissionOptions
-    from compatgate.service.gate.decision_log import CommitMode
+    from compatgate.service.gate.batch_store import CommitMode
     from compatgate.service.gate.images import ImageSettings
     from compatgate.service.gate.wheels import WheelSettings
     from compatgate.service.webhooks.signatures import Secret
@@ -159,7 +160,7 @@ def commit_of(args: argparse.Namespace) -> CommitMode:
         BadInput: the value is unknown, or it is ``async`` on SQLite, where it has no effect.
     """
     from compatgate.kit.database.database import resolve_url
-    from compatgate.service.gate.decision_log import CommitMode
+    from compatgate.service.gate.batch_store import CommitMode
 
     given = args.decision_commit or os.environ.get(ENVIRONMENT) or "sync"
     field = OPTION if args.decision_commit else ENVIRONMENT
@@ -173,6 +174,43 @@ def commit_of(args: argparse.Namespace) -> CommitMode:
             raise BadInput("async needs PostgreSQL", field=field, value=given, hint=hint)
         print(_WARNING, file=sys.stderr)
     return known[given]
+
+
+def add_state(group: argparse._ArgumentGroup) -> None:
+    """Add the options for outages of the database."""
+    group.add_argument(
+        "--state",
+        metavar="DIR",
+        help="folder of this replica for what it needs while the database is away: the last"
+        " snapshot, and decisions to deliver (default: $COMPATGATE_STATE, else a folder next to"
+        " the SQLite file, else one in the user's state folder)",
+    )
+    group.add_argument(
+        "--max-stale",
+        default="24h",
+        metavar="DURATION",
+        help="how old the snapshot may become while the database is away, for example 90m or 7d;"
+        " with an older one there is no decision; 0 means no decision without the database"
+        " (default: 24h)",
+    )
+    group.add_argument(
+        "--start-empty",
+        action="store_true",
+        help="start although the database is missing or empty and had a matrix before",
+    )
+
+
+def max_stale(args: argparse.Namespace) -> timedelta:
+    """Return the greatest age of a snapshot while the database is away.
+
+    Raises:
+        BadInput: the option is not a duration.
+    """
+    from compatgate.documents.quantities import parse_duration
+
+    if args.max_stale == "0":
+        return timedelta(0)
+    return parse_duration(args.max_stale, field="--max-stale")
 
 
 _SECRETS = "COMPATGATE_HOOK_SECRETS"

@@ -1,15 +1,79 @@
-"""Tell and read times, in UTC everywhere."""
+"""Tell and read times, in UTC everywhere.
+
+Waivers and tokens end at a time, so a clock that is set back must not revive them. `now` compares
+the system's clock with the monotonic one, which nobody sets: where the system's clock falls behind,
+`now` continues from the latest time that it told. Corrections below `TOLERANCE` pass.
+"""
 
 from __future__ import annotations
 
+import logging
+import time
 from datetime import UTC, date, datetime, timedelta
 
 from compatgate.errors import BadInput
 
+TOLERANCE = timedelta(seconds=2)
+"""How far the system's clock may be set back; more is a fault."""
+_log = logging.getLogger(__name__)
+
+
+class SteadyClock:
+    """A clock that never goes back by more than `TOLERANCE`; any number of threads may ask."""
+
+    def __init__(self) -> None:
+        self._told = (datetime.min.replace(tzinfo=UTC), 0.0)
+        self._warned = False
+
+    def now(self) -> datetime:
+        """Return the current time, aware, in UTC."""
+        wall, steady = read_clocks()
+        latest, at = self._told
+        least = latest + timedelta(seconds=steady - at) if at else latest
+        if wall >= least:
+            self._told, self._warned = (wall, steady), False
+            return wall
+        if least - wall <= TOLERANCE:
+            return wall
+        if not self._warned:
+            self._warned = True
+            self._warn(least, wall)
+        return least
+
+    def never_before(self, moment: datetime) -> None:
+        """Never tell a time before a moment that has certainly passed.
+
+        Args:
+            moment: at which another process, perhaps before a restart, knew the time.
+        """
+        if moment > self.now():
+            self._told = (moment, read_clocks()[1])
+
+    def _warn(self, least: datetime, wall: datetime) -> None:
+        behind = (least - wall).total_seconds()
+        _log.warning(
+            "the system's clock was set back by %.0f seconds, to %s; compatgate continues with %s,"
+            " so that nothing that has expired becomes valid again: set the clock right",
+            behind, iso(wall), iso(least),
+        )  # fmt: skip
+
+
+def read_clocks() -> tuple[datetime, float]:
+    """Return the system's time, and the monotonic time in seconds, which is never zero."""
+    return datetime.now(UTC), time.monotonic() + 1.0
+
+
+_steady = SteadyClock()
+
 
 def now() -> datetime:
-    """Return the current time, aware, in UTC."""
-    return datetime.now(UTC)
+    """Return the current time, aware, in UTC; it never goes back by more than `TOLERANCE`."""
+    return _steady.now()
+
+
+def never_before(moment: datetime) -> None:
+    """Never let `now` tell a time before this moment; see `SteadyClock.never_before`."""
+    _steady.never_before(moment)
 
 
 def iso(when: datetime) -> str:

@@ -69,6 +69,21 @@ class Cluster:
         """Stop it as a crash would: nothing in its memory is written."""
         self._control("-m", "immediate", "stop")
 
+    def freeze(self) -> None:
+        """Stop every process of it: it keeps its connections, and is silent."""
+        for pid in self._processes():
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let its processes go on."""
+        for pid in self._processes():
+            os.kill(pid, signal.SIGCONT)
+
+    def _processes(self) -> list[int]:
+        parent = int((self._data / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        return [parent, *map(int, children)]
+
     def kill_committing(self) -> None:
         """Kill the backend that is committing decisions, and wait until the server is back."""
         os.kill(self._committing(), signal.SIGKILL)

@@ -112,7 +112,11 @@ def start(folder: Path, options: Sequence[str], impatient: bool, env: Mapping[st
     environment = {
         k: v for k, v in os.environ.items() if not k.startswith("COMPATGATE_") or k == ROOT
     }
-    environment |= {"XDG_DATA_HOME": str(folder / "data"), **env}
+    environment |= {
+        "XDG_DATA_HOME": str(folder / "data"),
+        "XDG_STATE_HOME": str(folder / "state"),
+        **env,
+    }
     process = subprocess.Popen(
         [sys.executable, *program, "serve", *arguments],
         stdout=subprocess.PIPE,

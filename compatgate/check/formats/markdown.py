@@ -55,6 +55,8 @@ def _section(answer: Answer) -> str:
         parts.append(_fold("Not checked", "\n".join(items)))
     if sources := _sources(weighing[:_MOST_FINDINGS]):
         parts.append(_fold("Sources", "\n".join(sources)))
+    if note := text.degraded_note(verdict):
+        parts.append(f"⚠️ {_text(note)}")
     link = f" · [verdict]({url})" if (url := _address(answer.link)) else ""
     parts.append(f"<sub>{_text(text.provenance(verdict))}{link}</sub>")
     return "\n\n".join(parts)

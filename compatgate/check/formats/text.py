@@ -97,6 +97,19 @@ def provenance(verdict: Json) -> str:
     return " · ".join(parts)
 
 
+def degraded_note(verdict: Json) -> str:
+    """Return a sentence about a gate that decided without its database; empty otherwise."""
+    degraded = verdict.get("degraded")
+    if not degraded:
+        return ""
+    minutes = float(degraded["snapshot_age_s"]) / 60
+    age = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+    return (
+        f"degraded: the gate decided without its database, on a snapshot that is {age} old"
+        f" ({degraded['reason']})"
+    )
+
+
 def shows_pools(verdict: Json) -> bool:
     """Tell whether findings must name their pools."""
     return len(verdict["pools"]) > 1
@@ -157,6 +170,11 @@ def _render_verdict(verdict: Json, view: View) -> str:
     if skipped:
         lines.append("")
         lines += [line for finding in skipped for line in _skipped_lines(finding, view)]
+    if note := degraded_note(verdict):
+        lines += [
+            "",
+            *(paint(line, "yellow", colour=view.colour) for line in wrap(note, view.width)),
+        ]
     lines.append("")
     lines += [_paint_dim(line, view) for line in wrap(provenance(verdict), view.width)]
     return "\n".join(lines)

@@ -228,9 +228,9 @@ def list_audit(
 
 
 @Operation
-def verify_audit(*, head: str | None = None) -> Request[ChainBody]:
-    """Verify the hash chain; it must contain a head that was stored earlier."""
-    return structs.replace(get("/audit/verify", ChainBody, head=head), patience=LONG_S)
+def verify_audit(*, head: str | None = None, full: bool | None = None) -> Request[ChainBody]:
+    """Verify the hash chain, all or what is new; it must contain a head that was stored earlier."""
+    return structs.replace(get("/audit/verify", ChainBody, head=head, full=full), patience=LONG_S)
 
 
 @Operation

@@ -11,13 +11,16 @@ the log too long, and callers that wait for that commit would wait for the disk.
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import logging
 import os
+import socket
 import stat
 import threading
+import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -143,18 +146,38 @@ _BUSY_SECONDS = 15
 _WRITING = "compatgate_writing"
 
 
+FileIdentity = tuple[int, int]
+"""Device and inode of an SQLite file."""
+_LONG_SECONDS = 5.0
+_REFUSED_SECONDS = 2.0
+"""How long changes are refused at once after one waited in vain for `_LONG_SECONDS`."""
+
+
 class Database:
     """SQLite or PostgreSQL behind one interface.
+
+    Args:
+        url: of `resolve_url`.
+        patience_s: longest wait for a connection or a lock, in seconds.
 
     Raises:
         Unavailable: the database does not answer (every method).
     """
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, *, patience_s: int | None = None) -> None:
         self.url = url
         self.is_sqlite = url.drivername == "sqlite"
-        self.engine = _sqlite(url) if self.is_sqlite else _postgresql(url)
-        _forget_connections_after_fork(self.engine)
+        make = _sqlite if self.is_sqlite else _postgresql
+        self.engine = make(url, patience_s)
+        self.outage: Callable[[], CompatgateError | None] = lambda: None
+        """Returns why no transaction may begin now; None: one may."""
+        self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
+        event.listen(self.engine, "connect", lambda made, _: self._note(made))
+        self._file: FileIdentity | None = None
+        self._refused: tuple[float, Unavailable] | None = None
+        if self.is_sqlite:
+            event.listen(self.engine, "do_connect", self._before_connecting)
+        _forget_connections_after_fork(self)
 
     @classmethod
     def open(cls, url: str | None = None) -> Database:
@@ -165,6 +188,52 @@ class Database:
             Unavailable: the folder of an SQLite file cannot be made.
         """
         return cls(resolve_url(url))
+
+    def expect_file(self, identity: FileIdentity | None = None) -> FileIdentity | None:
+        """Refuse to work when the SQLite file is deleted or replaced; nothing for PostgreSQL.
+
+        Without this, connections go on with the deleted file, and new ones make an empty one.
+
+        Args:
+            identity: of the file; None: the file that exists now.
+
+        Returns:
+            The identity, for another process.
+        """
+        if self.is_sqlite:
+            self._file = identity or _identify(self.url.database or "")
+        return self._file
+
+    def require_file(self) -> None:
+        """Check that the SQLite file is the one of `expect_file`.
+
+        Raises:
+            Unavailable: it was deleted or replaced.
+        """
+        if self._file is None:
+            return
+        found = _identify(self.url.database or "")
+        if found == self._file:
+            return
+        path = self.url.database
+        what = f"the file {path} was {'deleted' if found is None else 'replaced'}"
+        hint = "move the file back, or restore a backup to its path and restart"
+        if found is not None:
+            hint = "restart to use the new file, or move the old file back"
+        raise Unavailable(what, field="database", value=path, hint=hint)
+
+    def _before_connecting(self, *_: object) -> None:
+        self.require_file()
+        if self._file is None:
+            keep_private(self.url.database or "")
+
+    def _require_available(self, *, writing: bool) -> None:
+        """Refuse a transaction at once while the database is known to be away."""
+        if (error := self.outage()) is not None:
+            raise error
+        self.require_file()
+        if writing and self._refused is not None and self._refused[0] > time.monotonic():
+            raise copy.copy(self._refused[1])
 
     @property
     def shown(self) -> str:
@@ -202,6 +271,8 @@ class Database:
 
     @contextmanager
     def _transaction(self, *, writing: bool, alone: bool = True) -> Iterator[Connection]:
+        self._require_available(writing=writing)
+        began = time.monotonic()
         try:
             with self.engine.connect() as connection:
                 if not self.is_sqlite and not writing:
@@ -218,7 +289,30 @@ class Database:
         except IntegrityError as error:
             raise Conflict(f"the change contradicts what is stored: {error.orig}") from error
         except (DBAPIError, PoolTimeoutError, OSError) as error:
-            raise unavailable(self, error) from error
+            found = unavailable(self, error)
+            if writing and time.monotonic() - began > _LONG_SECONDS:
+                self._refused = (time.monotonic() + _REFUSED_SECONDS, found)
+            raise found from error
+
+    def _note(self, connection: Any) -> None:
+        if not self.is_sqlite:
+            self._connections.add(connection)
+
+    def cut(self) -> None:
+        """Cut every connection to a PostgreSQL server that is silent: waiting threads get an error.
+
+        SQLite has no server; its waits for locks end by themselves.
+        """
+        if self.is_sqlite:
+            return
+        for connection in list(self._connections):
+            with suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as wire:
+                wire.shutdown(socket.SHUT_RDWR)
+
+    def forget_connections(self) -> None:
+        """Forget the connections of a parent process, without closing them."""
+        self._connections = weakref.WeakSet()
+        self.engine.dispose(close=False)
 
     def close(self) -> None:
         """Close every connection."""
@@ -236,7 +330,16 @@ def unavailable(database: Database, error: BaseException) -> Unavailable:
     )
 
 
-def _sqlite(url: URL) -> Engine:
+def _identify(path: str) -> FileIdentity | None:
+    """Return the identity of a file; None: there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _sqlite(url: URL, patience_s: int | None) -> Engine:
     folder = Path(url.database or "").parent
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -245,11 +348,10 @@ def _sqlite(url: URL) -> Engine:
         raise Unavailable(what, field="database", value=str(folder), hint=PLACE_HINT) from None
     engine = create_engine(
         url,
-        connect_args={"check_same_thread": False, "timeout": _BUSY_SECONDS},
+        connect_args={"check_same_thread": False, "timeout": patience_s or _BUSY_SECONDS},
         pool_size=32,
         max_overflow=32,
     )
-    event.listen(engine, "do_connect", lambda *_: keep_private(url.database or ""))
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -259,7 +361,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # transactions begin in _begin_sqlite
     for pragma in (
         "journal_mode = WAL",
-        "synchronous = NORMAL",
+        "synchronous = FULL",
         "foreign_keys = ON",
         "case_sensitive_like = ON",
         "cache_size = -32768",
@@ -273,11 +375,12 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
 
-def _postgresql(url: URL) -> Engine:
+def _postgresql(url: URL, patience_s: int | None) -> Engine:
     if find_spec("psycopg") is None:
         hint = "pip install 'compatgate[postgresql]'"
         what = "PostgreSQL needs a library that is not installed: psycopg"
         raise BadInput(what, field="database", hint=hint)
+    patience = patience_s or _BUSY_SECONDS
     return create_engine(
         url,
         pool_size=16,
@@ -285,21 +388,31 @@ def _postgresql(url: URL) -> Engine:
         pool_timeout=10,
         pool_pre_ping=True,
         connect_args={
-            "connect_timeout": 5,
+            "connect_timeout": patience_s or 5,
             "application_name": "compatgate",
-            "options": f"-c lock_timeout={_BUSY_SECONDS}s",
-            "tcp_user_timeout": _BUSY_SECONDS * 1000,
+            "options": f"-c lock_timeout={patience}s",
+            "tcp_user_timeout": patience * 1000,
+            **_KEEPALIVE,
         },
     )
 
 
-def _forget_connections_after_fork(engine: Engine) -> None:
+_KEEPALIVE = {
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}
+"""A connection that was cut in silence ends after 11 seconds."""
+
+
+def _forget_connections_after_fork(database: Database) -> None:
     """Drop inherited connections in a child: two processes must not share one."""
-    alive = weakref.ref(engine)
+    alive = weakref.ref(database)
 
     def forget() -> None:
         if (mine := alive()) is not None:
-            mine.dispose(close=False)
+            mine.forget_connections()
 
     os.register_at_fork(after_in_child=forget)
 

@@ -234,10 +234,16 @@ class Admission:
         said_too = list(questions.remarks)
         for result in results:
             self._weigh(result, review, asked, denials, said_too)
+        said_too += self._state_warnings()
         audit = _audit_annotations(results)
         if denials:
             return ReviewAnswer(False, messages.join_denials(denials), 403, tuple(said_too), audit)
         return ReviewAnswer(True, warnings=tuple(said_too), audit=audit)
+
+    def _state_warnings(self) -> tuple[str, ...]:
+        """Return the warning that the gate decides without its database, if it does."""
+        degraded = self._gate.degraded()
+        return () if degraded is None else (f"compatgate (degraded): {degraded.sentence}",)
 
     def _weigh(
         self,

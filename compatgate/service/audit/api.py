@@ -46,6 +46,9 @@ class ChainQuery(Struct, frozen=True, forbid_unknown_fields=True):
         ]
         | None
     ) = None
+    full: Annotated[
+        bool, Meta(description="read everything, not only what is new since the last seal")
+    ] = False
 
 
 @route(
@@ -57,8 +60,11 @@ class ChainQuery(Struct, frozen=True, forbid_unknown_fields=True):
     returns=Returns(ChainBody, "The result of the verification", etag=True),
 )
 def verify_audit(call: Call[ChainQuery]) -> Reply:
-    """Recompute the hash chain, and compare the logs and the matrix with it.
+    """Recompute the hash chain, and compare the logs, tokens and the matrix with it.
 
-    This reads the whole log, which takes minutes where there are millions of decisions.
+    This reads what is new since the last seal: a verification that finds everything in order seals
+    it in the audit log. `full` reads everything, which takes minutes where there are millions of
+    decisions.
     """
-    return Reply(call.gate.history.verify(expected_head=call.query.head).to_json())
+    query = call.query
+    return Reply(call.gate.history.verify(expected_head=query.head, full=query.full).to_json())

@@ -17,7 +17,7 @@ _EXAMPLES = """\
 examples:
   compatgate audit list --action matrix. --since 2026-11-03
   compatgate audit decisions --target prod-a100 --since 2026-11-03 --until 2026-11-03
-  compatgate audit verify
+  compatgate audit verify --full
 """
 _VERDICTS = ("pass", "warn", "fail", "unknown")
 
@@ -33,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     verify.add_argument(
         "--head", metavar="HASH", help="latest hash stored earlier; it must still be in the chain"
+    )
+    verify.add_argument(
+        "--full",
+        action="store_true",
+        help="read everything; without it, what is new since the last verification that found"
+        " everything in order",
     )
     shown = actions.add_parser("list", help="list audit records, newest first")
     shown.add_argument("--action", dest="what", help='such as token.create, or "matrix."')
@@ -65,13 +71,19 @@ def run(args: argparse.Namespace) -> int:
 def _verify(args: argparse.Namespace, gate: Client) -> int:
     from compatgate.client.operations import Operations
 
-    report = ask(gate, Operations.verify_audit, head=args.head)
+    report = ask(gate, Operations.verify_audit, head=args.head, full=args.full or None)
     if args.format == "json":
         print_json(report)
     else:
         print(
             f"{'intact' if report['ok'] else 'NOT INTACT'}: {report['links']} links,"
-            f" {report['revisions']} revisions, {report['decisions']} decisions"
+            f" {report['revisions']} revisions, {report['decisions']} decisions,"
+            f" {report['tokens']} tokens"
+        )
+        began = f"from link {report['since'] + 1}" if report["since"] else "everything"
+        print(
+            f"read {began}: {report['checked_links']} links,"
+            f" {report['checked_decisions']} decisions"
         )
         for problem in report["problems"]:
             print(f"  {problem}")

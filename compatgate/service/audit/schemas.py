@@ -32,3 +32,11 @@ class ChainBody(Struct, frozen=True, forbid_unknown_fields=True):
         str, Meta(description="store it elsewhere; the chain alone cannot reveal truncation")
     ]
     problems: list[str]
+    batches: Annotated[int, Meta(description="batches of decisions")] = 0
+    tokens: int = 0
+    since: Annotated[
+        int, Meta(description="link of the seal where this began; 0: everything was read")
+    ] = 0
+    checked_links: Annotated[int, Meta(description="links that were read")] = 0
+    checked_decisions: Annotated[int, Meta(description="decisions that were read")] = 0
+    unanchored: Annotated[int, Meta(description="decisions that no link covers yet")] = 0

@@ -55,6 +55,10 @@ def ask(call: Call[NoQuery]) -> Reply:
 
     The gate logs the decision before it answers. The same question gives the same verdict id.
 
+    While its database is away, the gate decides on the last snapshot that the database confirmed,
+    and the answer has `degraded`. 503: that snapshot is older than the operator allows
+    (`serve --max-stale`), or the decision cannot be recorded.
+
     The gate reads an `image` whose registry the operator allows (`serve --registry`). The image's
     stack wins over the stated one, a contradiction is a finding, and the answer's `image` has the
     digest. Any other image is a label: the answer says that it was not read, and the question must
@@ -89,8 +93,10 @@ def preview(call: Call[PreviewOptions]) -> Reply:
     """Decide a question without logging it, now or with an older matrix."""
     question: dict[str, Any] = call.document()
     if call.query.at is None:
-        return Reply(call.gate.preview(question).to_json())
-    return Reply(call.gate.what_would(question, at=parse_matrix_time(call.query.at)).to_json())
+        found = call.gate.preview(question)
+    else:
+        found = call.gate.what_would(question, at=parse_matrix_time(call.query.at))
+    return Reply(_with_state(found.to_json(), call))
 
 
 def parse_matrix_time(text: str) -> int | datetime:
@@ -150,7 +156,13 @@ def what_if(call: Call[NoQuery]) -> Reply:
     it allows, and with the versions that canary runs measured. Nothing is logged.
     """
     found = answer(call.document(), call.gate.snapshot(), clock.now())
-    return Reply(found.to_json())
+    return Reply(_with_state(found.to_json(), call))
+
+
+def _with_state(body: dict[str, Any], call: Call[Any]) -> dict[str, Any]:
+    """Return an answer with ``degraded`` if the gate decides without its database."""
+    degraded = call.gate.degraded()
+    return body if degraded is None else {**body, "degraded": degraded.to_json()}
 
 
 @route(

@@ -7,7 +7,6 @@ snapshot and the answer itself.
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from compatgate.core.request import Policy, Request, Target, change_pool, parse_
 from compatgate.core.rule import Basis, Verdict
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
+from compatgate.kit import clock
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
@@ -93,7 +93,7 @@ class SnapshotCache(Generic[T]):
             found = self._values.get(question)
             if found is None:
                 return None
-            if found[0] is not snapshot or found[1] <= time.time():
+            if found[0] is not snapshot or found[1] <= clock.now().timestamp():
                 del self._values[question]
                 return None
             self._values.move_to_end(question)

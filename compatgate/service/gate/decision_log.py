@@ -1,58 +1,81 @@
-"""Log decisions before their answers leave: one transaction per batch.
+"""Log decisions before their answers leave: in the database, or in a spool while it is away.
 
-Concurrent decisions share a transaction. The first thread to join a batch leads it: the leader
-waits until the previous batch is written and for its turn among processes, closes the batch,
-writes it, and wakes the other threads. `record` leads in the caller's thread; `submit`, which must
-not wait, leads in a thread of the log. A fork or an exit loses nothing: an answer leaves only
-after its batch.
+Concurrent decisions share a batch. The first decision of a batch wakes the log's thread, which
+waits until the previous batch is stored and for its turn among processes, closes the batch, stores
+it, and wakes the callers. An exit loses nothing: an answer leaves only after its batch.
 
-A batch is one transaction of a few plain statements on the driver's connection, however many
-decisions it holds. The audit chain gets one link per batch, with the digest of its rows.
+Each process is a writer with a hash chain of its own (`compatgate.service.gate.batches`). A batch
+whose fate is unknown is stored again, which changes nothing if the database has it. If that cannot
+be done, the process becomes another writer: the old chain ends where it ends, without a gap.
 
-Committed decisions survive the death of any process, of the gate or of the database. PostgreSQL
-commits synchronously, even if its server is set to ``synchronous_commit = off``: with that setting
-the latest log records exist only in shared memory, and the death of one backend discards them.
-`DecisionWriter` can accept that. SQLite (``synchronous = NORMAL``) commits when the kernel has its
-log, before the disk has it: power loss or a kernel crash may lose the last decisions.
+With a spool, a write may take `STALL_SECONDS`. If it fails or takes longer, its batch goes to the
+spool, and so do the following ones; a second thread delivers them, in order, as soon as the
+database is back (`compatgate.service.gate.delivery`). A third thread watches the first, as a
+database that has stalled neither answers nor refuses.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from functools import cache
-from itertools import islice
-from typing import Any, Literal
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import Future
+from datetime import datetime
+from typing import cast
 
 from msgspec import Struct
 
-from compatgate.core.performance import sha256
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
-from compatgate.kit.database.database import (
-    MAX_LOG_PAGES,
-    WRITER_LOCK,
-    Checkpointer,
-    Database,
-    WriterTurn,
-    unavailable,
-)
-from compatgate.service.audit import repository as audit
+from compatgate.kit.database.database import Database, WriterTurn, unavailable
+from compatgate.service.gate.anchors import Anchors
+from compatgate.service.gate.batch_store import CommitMode, DecisionWriter, Delivery
+from compatgate.service.gate.batches import NUMBERS, DecisionBatch, WriterChain
 from compatgate.service.gate.decider import NewDecision
-from compatgate.service.gate.repository import decision_line, encode_decision_lines
+from compatgate.service.gate.delivery import Courier
+from compatgate.service.gate.spool import Spool, SpoolOptions
 
 CAPACITY = 10_000
 """Most decisions in the queue; more means that the database is too slow."""
 PATIENCE_SECONDS = 30.0
+STALL_SECONDS = 1.0
+"""How long a write may take before its batch goes to the spool."""
+_LOOK_SECONDS = 0.1
+_JOIN_SECONDS = 1.0
+"""How long a batch waits for the database once nearly everything is delivered."""
+_STOP_SECONDS = 5.0
 _MOST_KNOWN_VERDICTS = 100_000
 _QUICK_SECONDS = 2.0
 """A write that failed sooner is tried once more, on a new connection."""
+_log = logging.getLogger("compatgate.gate")
 Row = tuple[NewDecision, str]
 """A decision, and the JSON of its verdict, stored if its id is new."""
+
+
+class LogState(Struct, frozen=True):
+    """Where a process logs its decisions.
+
+    Attributes:
+        degraded: in the spool, as the database is away.
+        since: when that began.
+        reason: why.
+        batches: batches in the spool, to be delivered.
+        used: bytes of the spool in use.
+        size: bytes of the spool; 0: there is none.
+        oldest: when the first decision to be delivered was made.
+    """
+
+    degraded: bool = False
+    since: datetime | None = None
+    reason: str | None = None
+    batches: int = 0
+    used: int = 0
+    size: int = 0
+    oldest: datetime | None = None
 
 
 class _Batch:
@@ -62,28 +85,116 @@ class _Batch:
         self.rows: list[Row] = []
         self.done: Future[None] = Future()
 
+    @property
+    def decisions(self) -> list[NewDecision]:
+        return [decision for decision, _ in self.rows]
+
+    @property
+    def bodies(self) -> dict[str, str]:
+        return {decision.verdict_id: body for decision, body in self.rows}
+
+
+class _Attempt:
+    """A batch on its way to the database.
+
+    Attributes:
+        made: None: the batch is still open.
+        is_taken: the watching thread has taken it to the spool.
+    """
+
+    def __init__(self, batch: _Batch) -> None:
+        self.batch = batch
+        self.began = time.monotonic()
+        self.made: DecisionBatch | None = None
+        self.is_taken = False
+
+
+class _Taken(Exception):
+    """The batch is in the spool."""
+
+
+class _Route:
+    """A connection to the database, with its turn among processes."""
+
+    def __init__(self, database: Database, commit: CommitMode, *, is_hasty: bool) -> None:
+        self.writer = DecisionWriter(database, commit, is_hasty=is_hasty)
+        self.turn = WriterTurn(database)
+
+    def close(self) -> None:
+        self.writer.close()
+        self.turn.close()
+
 
 class DecisionLog:
-    """A log of decisions in a database, written in batches for any number of threads.
+    """A log of decisions, written in batches for any number of threads.
 
     Args:
         database: to write to.
         commit: as for `DecisionWriter`.
+        spool: where decisions wait while the database is away; None: they fail.
     """
 
-    def __init__(self, database: Database, commit: CommitMode = "sync") -> None:
+    def __init__(
+        self, database: Database, commit: CommitMode = "sync", spool: SpoolOptions | None = None
+    ) -> None:
         self._database = database
-        self._writer = DecisionWriter(database, commit)
-        self._turn = WriterTurn(database)
+        self._commit: CommitMode = commit
+        self._options = spool
+        self._begin()
+        _begin_after_fork(self)
+
+    def _begin(self) -> None:
+        """Begin with a chain, a connection and threads of this process's own."""
+        inherited: Spool | None = getattr(self, "_spool", None)
+        if inherited is not None:
+            inherited.abandon()
+        self._chain = WriterChain()
+        self._anchors = Anchors(self._database)
+        self._route = self._make_route()
+        self._practice = self._make_route()
         self._known: set[str] = set()
+        self._spool = Spool(self._options, self._database.shown) if self._options else None
+        self._spooled: set[str] = set()
         self._joining = threading.Lock()
-        self._writing = threading.Lock()
-        self._open = _Batch()
-        self._process = os.getpid()
-        self._leader: ThreadPoolExecutor | None = None
+        self._settling = threading.Lock()
+        self._placing = threading.Lock()
+        self._open: _Batch | None = None
+        self._queued = 0
+        self._queue: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
+        self._leader: threading.Thread | None = None
+        self._attempt: _Attempt | None = None
+        self._rehearsing: float | None = None
+        self._away: tuple[datetime, str] | None = None
+        self._ended = threading.Event()
+        self._courier: Courier | None = None
+        if self._spool is not None:
+            self._start_spooling(self._spool)
+
+    def _make_route(self) -> _Route:
+        return _Route(self._database, self._commit, is_hasty=self._options is not None)
+
+    def _start_spooling(self, spool: Spool) -> None:
+        try:
+            spool.open()
+        except Unavailable as error:
+            _log.warning("no decision can be spooled: %s", error)
+        self._courier = Courier(self._database, self._commit, spool, self._resume)
+        watch = threading.Thread(target=self._watch, name="decisions-watch", daemon=True)
+        watch.start()
+
+    @property
+    def state(self) -> LogState:
+        """Return where decisions are logged; never wait."""
+        spool, away = self._spool, self._away
+        if spool is None:
+            return LogState()
+        since, reason = away or (None, None)
+        return LogState(
+            away is not None, since, reason, spool.batches, spool.used, spool.size, spool.oldest
+        )
 
     def record(self, decision: NewDecision, body: str) -> None:
-        """Store a decision, and wait until it is committed.
+        """Store a decision, and wait until that is done.
 
         Args:
             decision: to store.
@@ -92,91 +203,243 @@ class DecisionLog:
         Raises:
             Unavailable: the decision could not be stored, so the answer must not leave.
         """
-        batch, leads = self._join([(decision, body)])
-        if leads:
-            self._lead(batch)
-        wait_until_committed(batch.done, PATIENCE_SECONDS)
+        wait_until_committed(self.submit([(decision, body)]), PATIENCE_SECONDS)
 
     def submit(self, rows: Sequence[Row]) -> Future[None]:
         """Queue decisions without waiting.
 
         Args:
-            rows: at least one; they share a transaction.
+            rows: at least one, at most 1000; they share a transaction.
 
         Returns:
-            A future that is done once they are committed, and fails with `Unavailable` if they
+            A future that is done once they are stored, and fails with `Unavailable` if they
             cannot be. Decisions of one batch share their future.
 
         Raises:
             Unavailable: the queue is full.
         """
-        batch, leads = self._join(rows)
-        if leads:
-            try:
-                self._leading().submit(self._lead, batch)
-            except RuntimeError:  # the system has no threads left, or this process ends
-                self._lead(batch)
-        return batch.done
-
-    def _join(self, rows: Sequence[Row]) -> tuple[_Batch, bool]:
-        """Add decisions to the open batch, and tell whether they are its first."""
         with self._joining:
-            batch = self._open
-            leads = not batch.rows
-            if len(batch.rows) >= CAPACITY:
+            if self._queued + len(rows) > CAPACITY:
                 raise Unavailable(
                     "the decision log does not keep up", hint="the database is too slow or stuck"
                 )
+            batch = self._open
+            if batch is None or len(batch.rows) + len(rows) > NUMBERS:
+                batch = self._open = _Batch()
+                self._queue.put(batch)
             batch.rows.extend(rows)
-        return batch, leads
+            self._queued += len(rows)
+            started = self._leader is not None or self._start()
+        if not started:  # the system has no threads left
+            self._lead_queued()
+        return batch.done
 
-    def _leading(self) -> ThreadPoolExecutor:
-        with self._joining:
-            if self._leader is None or self._process != os.getpid():
-                self._leader = ThreadPoolExecutor(1, "decisions")
-                self._process = os.getpid()
-            return self._leader
+    def _start(self) -> bool:
+        thread = threading.Thread(target=self._run, name="decisions", daemon=True)
+        self._leader = thread
+        try:
+            thread.start()
+        except RuntimeError:
+            self._leader = None
+            return False
+        return True
+
+    def _run(self) -> None:
+        """Lead batches until the log is closed, or until another thread has taken over."""
+        mine = threading.current_thread()
+        while self._leader is mine:
+            batch = self._queue.get()
+            if batch is None:
+                return
+            self._lead(batch)
+
+    def _lead_queued(self) -> None:
+        while True:
+            try:
+                batch = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            if batch is not None:
+                self._lead(batch)
 
     def _lead(self, batch: _Batch) -> None:
-        error: BaseException | None = None
-        try:
-            with self._writing, self._turn:
-                self._close(batch)
-                self._write(batch)
-        except BaseException as raised:
-            error = raised
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            self._close(batch)
+        """Store a batch in the database or in the spool, and tell those who wait for it."""
+        while True:
+            if self._away is not None and self._courier is not None:
+                self._courier.wait_if_nearly_done(_JOIN_SECONDS)
+                if self._place(batch):
+                    return
+            route, attempt = self._route, _Attempt(batch)
+            self._attempt = attempt
+            error = self._write(route, attempt)
+            with self._settling:
+                if attempt.is_taken:
+                    route.close()
+                    return
+                self._attempt = None
             if error is None:
-                batch.done.set_result(None)
-            else:
-                known = isinstance(error, CompatgateError)
-                batch.done.set_exception(error if known else unavailable(self._database, error))
+                self._finish(batch, None)
+                self._anchors.stored(self._chain)
+                return
+            in_doubt = attempt.made if route.writer.in_doubt else None
+            if self._spool is not None:
+                self._place(batch, in_doubt, error)
+                return
+            if in_doubt is not None:
+                self._chain.begin()
+            self._finish(batch, error)
+            if not isinstance(error, Exception):
+                raise error
+            return
+
+    def _finish(self, batch: _Batch, error: BaseException | None) -> None:
+        """Tell those who wait for a batch."""
+        self._close(batch)
+        with self._joining:
+            self._queued -= len(batch.rows)
+        if error is None:
+            batch.done.set_result(None)
+        else:
+            known = isinstance(error, CompatgateError)
+            batch.done.set_exception(error if known else unavailable(self._database, error))
 
     def _close(self, batch: _Batch) -> None:
         """Close a batch to further decisions."""
         with self._joining:
             if self._open is batch:
-                self._open = _Batch()
+                self._open = None
 
-    def _write(self, batch: _Batch) -> None:
-        decisions = [decision for decision, _ in batch.rows]
-        verdicts = {d.verdict_id: body for d, body in batch.rows}
-        unknown = {key: body for key, body in verdicts.items() if key not in self._known}
+    def _write(self, route: _Route, attempt: _Attempt) -> BaseException | None:
+        """Write a batch to the database; return why that failed."""
+        try:
+            with route.turn:
+                self._write_known(route.writer, attempt)
+        except BaseException as error:
+            return error
+        return None
+
+    def _write_known(self, writer: DecisionWriter, attempt: _Attempt) -> None:
+        bodies: dict[str, str] = {}
         began = time.monotonic()
         try:
-            self._writer.write(decisions, unknown)
+            made, bodies = self._make(attempt, skip=self._known)
+            writer.write([Delivery(made, bodies)])
+        except _Taken:
+            raise
         except Exception:
-            if time.monotonic() - began > _QUICK_SECONDS:
+            if time.monotonic() - began > (STALL_SECONDS if self._spool else _QUICK_SECONDS):
                 raise
             # The server restarted, or another program deleted verdicts that this one wrote.
             self._known.clear()
-            self._writer.write(decisions, verdicts)
+            if not writer.in_doubt:
+                made, bodies = self._make(attempt, skip=set())
+            writer.write([Delivery(made, attempt.batch.bodies)])
+        with self._settling:
+            if attempt.is_taken:
+                return
+            self._attempt = None
+            self._chain.take(made)
         if len(self._known) > _MOST_KNOWN_VERDICTS:
             self._known.clear()
-        self._known.update(unknown)
+        self._known.update(bodies)
+
+    def _make(self, attempt: _Attempt, skip: set[str]) -> tuple[DecisionBatch, dict[str, str]]:
+        """Close a batch and make it a value with the verdicts that may be new.
+
+        Raises:
+            _Taken: another thread has done that.
+        """
+        batch = attempt.batch
+        with self._settling:
+            if attempt.is_taken:
+                raise _Taken
+            self._close(batch)
+            new = {key: body for key, body in batch.bodies.items() if key not in skip}
+            made = attempt.made = self._chain.make(batch.decisions, new)
+        return made, new
+
+    def _place(
+        self,
+        batch: _Batch,
+        in_doubt: DecisionBatch | None = None,
+        why: BaseException | None = None,
+    ) -> bool:
+        """Store a batch in the spool; return False if the database is back.
+
+        Args:
+            batch: to store.
+            in_doubt: the same as a value; the database may have it.
+            why: the reason, if the database was not known to be away.
+        """
+        spool = cast("Spool", self._spool)
+        with self._placing:
+            if why is not None:
+                self._leave(why)
+            elif self._away is None:
+                return False
+            self._close(batch)
+            bodies = batch.bodies
+            made = in_doubt
+            if made is None:
+                bodies = {key: body for key, body in bodies.items() if key not in self._spooled}
+                made = self._chain.make(batch.decisions, bodies)
+            try:
+                spool.append(Delivery(made, bodies, late=True))
+            except BaseException as error:
+                if in_doubt is not None:
+                    self._chain.begin()
+                self._finish(batch, error)
+                return True
+            self._chain.take(made)
+            self._spooled.update(bodies)
+        self._finish(batch, None)
+        return True
+
+    def _leave(self, why: BaseException) -> None:
+        """Note that the database is away."""
+        if self._away is not None or self._courier is None:
+            return
+        error = why if isinstance(why, CompatgateError) else unavailable(self._database, why)
+        self._away = (clock.now(), error.problem)
+        self._spooled.clear()
+        self._known.clear()
+        _log.warning("decisions go to the spool: %s", error.problem)
+        self._courier.wake()
+
+    def _resume(self) -> bool:
+        """Write to the database again, unless there is more to deliver."""
+        with self._placing:
+            if self._spool is not None and self._spool.batches:
+                return False
+            if self._away is not None:
+                self._anchors.stored(self._chain)
+                self._away = None
+                _log.warning("the database is back, and has all decisions")
+        return True
+
+    def _watch(self) -> None:
+        """Take batches to the spool whose write has stalled."""
+        while not self._ended.wait(_LOOK_SECONDS):
+            late = time.monotonic() - STALL_SECONDS
+            attempt, rehearsing = self._attempt, self._rehearsing
+            if attempt is not None and attempt.began < late:
+                self._take(attempt)
+            if rehearsing is not None and rehearsing < late:
+                self._practice.writer.interrupt()
+
+    def _take(self, attempt: _Attempt) -> None:
+        """Take a batch from a thread that does not come back, and start another thread."""
+        with self._settling:
+            if self._attempt is not attempt:
+                return
+            attempt.is_taken = True
+            self._attempt = None
+            stuck, self._route = self._route, self._make_route()
+        stuck.writer.interrupt()
+        what = f"a write to the database takes longer than {STALL_SECONDS:g} s"
+        self._place(attempt.batch, attempt.made, Unavailable(what, field="database"))
+        with self._joining:
+            self._start()
 
     def rehearse(self) -> None:
         """Check that a decision can be recorded, without changing the log.
@@ -184,34 +447,68 @@ class DecisionLog:
         Raises:
             Unavailable: no decision can be recorded now; says why.
         """
+        if self._spool is not None and self._away is not None:
+            self._spool.check()
+            return
+        began = self._rehearsing = time.monotonic()
+        try:
+            try:
+                self._practise()
+            except Exception:
+                if time.monotonic() - began > STALL_SECONDS:
+                    raise
+                self._practise()  # the server restarted
+        except Exception as error:
+            if self._spool is None:
+                raise unavailable(self._database, error) from error
+            self._spool.check()
+        finally:
+            self._rehearsing = None
+
+    def _practise(self) -> None:
         decision = NewDecision(
             "vd_rehearsal", clock.now(), None, "unknown", False, 0, None, "readyz", "rehearsal", 0
         )
-        try:
-            with self._writing, self._turn:
-                began = time.monotonic()
-                try:
-                    self._writer.rehearse(decision)
-                except Exception:
-                    if time.monotonic() - began > _QUICK_SECONDS:
-                        raise
-                    self._writer.rehearse(decision)  # the server restarted
-        except Exception as error:
-            raise unavailable(self._database, error) from error
+        with self._practice.turn:
+            self._practice.writer.rehearse(decision)
 
     def close(self) -> None:
-        """Write the queued decisions, and close the connection."""
-        if self._leader is not None and self._process == os.getpid():
-            self._leader.shutdown()
-        with self._writing:
-            self._writer.close()
+        """Store the queued decisions, anchor the chain, and close the connection."""
+        patience = _STOP_SECONDS if self._spool is not None else None
+        leader = self._leader
+        if leader is not None:
+            self._queue.put(None)
+            leader.join(patience)
+        self._leader = None
+        self._ended.set()
+        if self._courier is not None:
+            self._courier.close(_STOP_SECONDS)
+        if leader is None or not leader.is_alive():
+            self._route.close()
+        if self._rehearsing is None:
+            self._practice.close()
+        if self._away is None:
+            self._anchors.close()
+        if self._spool is not None:
+            self._spool.close()
+
+
+def _begin_after_fork(log: DecisionLog) -> None:
+    """Let a log begin anew in a child: two processes must not share a chain."""
+    alive = weakref.ref(log)
+
+    def begin() -> None:
+        if (mine := alive()) is not None:
+            mine._begin()
+
+    os.register_at_fork(after_in_child=begin)
 
 
 def wait_until_committed(batch: Future[None], seconds: float) -> None:
-    """Wait until submitted decisions are committed.
+    """Wait until submitted decisions are stored.
 
     Raises:
-        Unavailable: they were not committed in time; their answers must not leave.
+        Unavailable: they were not stored in time; their answers must not leave.
     """
     try:
         batch.result(seconds)
@@ -224,218 +521,3 @@ def wait_until_committed(batch: Future[None], seconds: float) -> None:
 def late_log_error() -> Unavailable:
     """Return the error for a log that did not answer in time."""
     return Unavailable("the decision log did not answer in time")
-
-
-CommitMode = Literal["sync", "async"]
-"""When PostgreSQL answers a COMMIT: after or before its disk has the decisions."""
-_DECISION_COLUMNS = ("id", *NewDecision.__struct_fields__)
-_LINK_COLUMNS = ("seq", "at", "actor", "action", "subject", "detail", "previous", "hash")
-_SELECT_LAST = """
-SELECT (SELECT max(id) FROM decisions), seq, hash FROM (SELECT 1) AS one
-LEFT JOIN (SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1) AS link ON true
-"""
-_VERDICTS_PER_STATEMENT = 50
-
-
-def _make_insert(table: str, columns: Sequence[str]) -> str:
-    marks = ", ".join("?" * len(columns))
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
-
-
-@cache
-def _make_verdict_insert(count: int) -> str:
-    """Return one statement for many verdicts; its result is the new ids."""
-    marks = ", ".join(["(?, ?)"] * count)
-    conflict = "ON CONFLICT (id) DO NOTHING RETURNING id"
-    return f"INSERT INTO verdicts (id, body) VALUES {marks} {conflict}"  # noqa: S608
-
-
-_INSERT_DECISION = _make_insert("decisions", _DECISION_COLUMNS)
-_INSERT_DECISIONS_SQLITE = (
-    f"INSERT INTO decisions ({', '.join(_DECISION_COLUMNS)}) SELECT "  # noqa: S608
-    + ", ".join(f"json_extract(value, '$[{index}]')" for index in range(len(_DECISION_COLUMNS)))
-    + " FROM json_each(?)"
-)
-"""One statement per batch: the interpreter releases its lock at every statement."""
-_INSERT_LINK = _make_insert("audit", _LINK_COLUMNS)
-_SELECT_LINK_HASH = "SELECT hash FROM audit WHERE seq = ?"
-_BEGIN = f"BEGIN ISOLATION LEVEL READ COMMITTED; {{}}; SELECT pg_advisory_xact_lock({WRITER_LOCK})"
-_BEGIN_SYNCHRONOUS = _BEGIN.format(
-    "SELECT set_config('synchronous_commit', 'local', true)"
-    " WHERE current_setting('synchronous_commit') = 'off'"
-)
-"""Stricter settings of the server, like ``on`` and ``remote_apply``, stay in effect."""
-_BEGIN_ASYNCHRONOUS = _BEGIN.format("SET LOCAL synchronous_commit = off")
-_INHERITED_CONNECTIONS: list[Any] = []
-"""Connections of a parent process: using or closing them could disturb the parent."""
-
-
-class _BatchWrite(Struct, frozen=True):
-    """A batch in a transaction, and its audit link."""
-
-    batch: Sequence[NewDecision]
-    first: int
-    seq: int
-    hash: str
-
-
-class DecisionWriter:
-    """A writer with one connection; one thread at a time may use it, at its `WriterTurn`.
-
-    Args:
-        database: to write to.
-        commit: ``async`` lets PostgreSQL answer a COMMIT before the decisions are on its disk; the
-            death of one of its processes can then lose them. No effect on SQLite.
-    """
-
-    def __init__(self, database: Database, commit: CommitMode = "sync") -> None:
-        self._database = database
-        self._begin_postgresql = _BEGIN_SYNCHRONOUS if commit == "sync" else _BEGIN_ASYNCHRONOUS
-        self._in_doubt: _BatchWrite | None = None  # COMMIT sent, no answer yet
-        self._connection: Any = None
-        self._process = os.getpid()
-        self._checkpointer = Checkpointer(database)
-
-    def write(self, batch: Sequence[NewDecision], verdicts: Mapping[str, str]) -> int:
-        """Store a batch of decisions, their new verdicts, and its audit link.
-
-        Args:
-            batch: at least one, in order.
-            verdicts: JSON by id, of verdicts that may be new.
-
-        Returns:
-            The number of the first decision; the others follow without gaps.
-
-        Raises:
-            Exception: of the driver; the next call opens a new connection. Nothing was stored,
-                unless the connection was lost during COMMIT. Write the same batch again to find
-                out: it is not stored twice.
-        """
-        cursor = None
-        try:
-            cursor = self._cursor()
-            self._begin(cursor)
-            first = self._committed_after_all(cursor, batch)
-            if first is None:
-                self._in_doubt = self._store(cursor, batch, verdicts)
-                first = self._in_doubt.first
-            cursor.execute("COMMIT")
-        except BaseException:
-            self._abandon(cursor)
-            raise
-        self._in_doubt = None
-        self._checkpointer.wrote(len(batch) + len(verdicts))
-        return first
-
-    def rehearse(self, decision: NewDecision) -> None:
-        """Store a decision, undo it, and commit: the log does not change.
-
-        The database does the same work as for a real decision, down to its disk.
-
-        Args:
-            decision: with a verdict that is not stored.
-
-        Raises:
-            Exception: of the driver; no decision can be stored now.
-        """
-        cursor = None
-        try:
-            cursor = self._cursor()
-            self._begin(cursor)
-            cursor.execute("SAVEPOINT rehearsal")
-            self._store(cursor, [decision], {decision.verdict_id: "{}"})
-            cursor.execute("ROLLBACK TO SAVEPOINT rehearsal")
-            cursor.execute("COMMIT")
-        except BaseException:
-            self._abandon(cursor)
-            raise
-        self._checkpointer.wrote(2)  # SQLite writes the pages to its log anyway
-
-    def _committed_after_all(self, cursor: Any, batch: Sequence[NewDecision]) -> int | None:
-        """Return the first number of a batch whose COMMIT had no answer, if it was stored."""
-        before, self._in_doubt = self._in_doubt, None
-        if before is None or before.batch is not batch:
-            return None
-        found = cursor.execute(self._sql(_SELECT_LINK_HASH), (before.seq,)).fetchone()
-        return before.first if found is not None and found[0] == before.hash else None
-
-    def _abandon(self, cursor: Any) -> None:
-        """Roll back: SQLite holds its lock as long as an unfinished cursor exists."""
-        with suppress(Exception):
-            if cursor is not None:
-                cursor.execute("ROLLBACK")
-        with suppress(Exception):
-            self._let_go()
-
-    def _cursor(self) -> Any:
-        if self._connection is not None and self._process != os.getpid():
-            _INHERITED_CONNECTIONS.append(self._connection)
-            self._connection = None
-            self._checkpointer.forget()
-        if self._connection is None:
-            self._connection = self._database.engine.raw_connection()
-            self._process = os.getpid()
-            if self._database.is_sqlite:
-                self._connection.cursor().execute(f"PRAGMA wal_autocheckpoint = {MAX_LOG_PAGES}")
-            else:
-                self._connection.driver_connection.autocommit = True  # this class sends BEGIN
-        return self._connection.cursor()
-
-    def _store(
-        self, cursor: Any, batch: Sequence[NewDecision], verdicts: Mapping[str, str]
-    ) -> _BatchWrite:
-        last_id, *last_link = cursor.execute(_SELECT_LAST).fetchone()
-        first = (last_id or 0) + 1
-        made = self._store_new(cursor, verdicts)
-        lines = [decision_line(first + index, decision) for index, decision in enumerate(batch)]
-        content = encode_decision_lines(lines)
-        if self._database.is_sqlite:
-            cursor.execute(_INSERT_DECISIONS_SQLITE, (content.decode(),))
-        else:
-            cursor.executemany(self._sql(_INSERT_DECISION), lines)
-        detail: dict[str, Any] = {
-            "first": first,
-            "count": len(lines),
-            "sha256": sha256(content),
-        }
-        if made:
-            detail["verdicts"] = {key: sha256(body.encode()) for key, body in made.items()}
-        link = audit.link(
-            (last_link[0], last_link[1]) if last_link[0] else None,
-            at=batch[-1].decided_at,
-            actor="gate",
-            action="decisions",
-            subject=f"decisions {first} to {first + len(lines) - 1}",
-            detail=detail,
-        )
-        cursor.execute(self._sql(_INSERT_LINK), [link[name] for name in _LINK_COLUMNS])
-        return _BatchWrite(batch, first, link["seq"], link["hash"])
-
-    def _begin(self, cursor: Any) -> None:
-        if self._database.is_sqlite:
-            cursor.execute("BEGIN IMMEDIATE")
-        else:
-            cursor.execute(self._begin_postgresql)
-
-    def _store_new(self, cursor: Any, verdicts: Mapping[str, str]) -> dict[str, str]:
-        """Store verdicts, and return the new ones."""
-        new: set[str] = set()
-        rows = iter(verdicts.items())
-        while some := list(islice(rows, _VERDICTS_PER_STATEMENT)):
-            values = [value for row in some for value in row]
-            inserted = cursor.execute(self._sql(_make_verdict_insert(len(some))), values).fetchall()
-            new.update(key for (key,) in inserted)
-        return {key: body for key, body in verdicts.items() if key in new}
-
-    def _sql(self, statement: str) -> str:
-        return statement if self._database.is_sqlite else statement.replace("?", "%s")
-
-    def close(self) -> None:
-        """Close the connection; an open transaction is rolled back."""
-        self._checkpointer.wait()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.invalidate()

@@ -1,6 +1,6 @@
 """Store verdicts by content, and list and summarise decisions: who asked, when, and the answer.
 
-`compatgate.service.gate.decision_log` writes them. Each summary reads a bounded number of rows.
+`compatgate.service.gate.batch_store` writes them. Each summary reads a bounded number of rows.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple
 from sqlalchemy import (
     Boolean,
     ColumnElement,
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     String,
     Subquery,
     Text,
@@ -41,7 +41,9 @@ from compatgate.kit.database.tables import (
     page,
     to_plain,
 )
+from compatgate.service.gate.batches import NUMBERS, StoredBatch
 from compatgate.service.gate.decider import NewDecision
+from compatgate.service.gate.verdict_bodies import read_body
 
 
 class Verdict(Base):
@@ -51,6 +53,12 @@ class Verdict(Base):
 
     id: Mapped[str] = mapped_column(Text, primary_key=True, comment="vd_...")
     body: Mapped[str] = mapped_column(Text, comment="The answer as JSON, as first given")
+    packed: Mapped[bytes | None] = mapped_column(
+        LargeBinary, comment="The answer as JSON, Zstandard"
+    )
+    batch: Mapped[int | None] = mapped_column(
+        BigKey, comment="That brought it; null: an audit link did"
+    )
 
 
 class Decision(Base):
@@ -64,7 +72,10 @@ class Decision(Base):
     )
 
     id: Mapped[int] = mapped_column(
-        BigKey, primary_key=True, autoincrement=False, comment="1, 2, 3, ... without gaps"
+        BigKey,
+        primary_key=True,
+        autoincrement=False,
+        comment="1000 x its batch, plus its place in it",
     )
     verdict_id: Mapped[str] = mapped_column(ForeignKey("verdicts.id"))
     decided_at: Mapped[datetime] = mapped_column(UtcTime)
@@ -101,14 +112,8 @@ class DecisionRow(Struct, frozen=True):
 _encode = msgspec.json.Encoder().encode
 
 
-def decision_line(number: int, decision: NewDecision) -> list[Any]:
-    """Return a decision as the stored and hashed values, in the order of the columns."""
-    verdict_id, decided_at, *others = astuple(decision)
-    return [number, verdict_id, iso(decided_at), *others]
-
-
 def encode_decision_lines(lines: Sequence[Sequence[Any]]) -> bytes:
-    """Return lines as JSON; the audit chain holds the digest of these bytes."""
+    """Return lines as JSON; until schema 0006 audit links had the digest of these bytes."""
     return _encode(lines)
 
 
@@ -118,14 +123,14 @@ def find_verdict(session: Session, verdict_id: str) -> str:
     Raises:
         NotFound: this gate never gave that verdict.
     """
-    query = select(Verdict.body).where(Verdict.id == verdict_id)
-    body: str | None = session.execute(query).scalar()
-    if body is None:
+    query = select(Verdict.body, Verdict.packed).where(Verdict.id == verdict_id)
+    row = session.execute(query).first()
+    if row is None:
         hint = "each gate stores its own verdicts: ask the gate that gave it"
         raise NotFound(
             f"there is no verdict {verdict_id!r}", field="id", value=verdict_id, hint=hint
         )
-    return body
+    return read_body(row.body, row.packed)
 
 
 def last_given_at(session: Session, verdict_id: str) -> datetime | None:
@@ -147,12 +152,19 @@ def show_decision(session: Session, number: int) -> DecisionRow:
     return _to_row(row)
 
 
-def read_decision_lines(session: Session) -> Iterator[list[Any]]:
-    """Yield every stored decision as a `line`, in order."""
+def read_decision_lines(session: Session, first: int = 0) -> Iterator[list[Any]]:
+    """Yield stored decisions, in order: the number, and the values as they were hashed.
+
+    Args:
+        session: to read from.
+        first: smallest number.
+    """
     query = select(*(getattr(Decision, name) for name in ("id", *NewDecision.__struct_fields__)))
-    rows = session.execute(query.order_by(Decision.id).execution_options(yield_per=2000))
-    for number, *values in rows:
-        yield decision_line(number, NewDecision(*values))
+    query = query.where(Decision.id >= first).order_by(Decision.id)
+    for number, verdict_id, decided_at, *others in session.execute(
+        query.execution_options(yield_per=2000)
+    ):
+        yield [number, verdict_id, iso(decided_at), *others]
 
 
 def list_decisions(
@@ -302,14 +314,20 @@ def _count_columns(newest: Subquery) -> list[ColumnElement[int]]:
 
 
 def find_first_since(session: Session, since: datetime) -> int | None:
-    """Return the smallest decision number since a moment; None: there is none.
+    """Return a decision number before which no decision is newer than a moment; None: none is.
 
-    Queries filter by number, since every index ends in it.
+    Queries filter by number, since every index ends in it. Numbers follow the clock, except those
+    of decisions that were in a spool first.
     """
-    early = select(Decision.id).where(Decision.decided_at >= since)
+    late_batch = StoredBatch.late & (StoredBatch.id == Decision.id // NUMBERS)
+    is_late = select(StoredBatch.id).where(late_batch).exists()
+    early = select(Decision.id).where(Decision.decided_at >= since, not_(is_late))
     early = early.order_by(Decision.decided_at).limit(_CLOCK_DISORDER)
-    found: int | None = session.execute(select(func.min(early.subquery().c.id))).scalar()
-    return found
+    found = session.execute(select(func.min(early.subquery().c.id))).scalar()
+    late = select(func.min(StoredBatch.id)).where(StoredBatch.late, StoredBatch.decided_at >= since)
+    first_late = session.execute(late).scalar()
+    numbers = [number for number in (found, first_late and first_late * NUMBERS) if number]
+    return min(numbers, default=None)
 
 
 def _day_column(session: Session, at: ColumnElement[datetime]) -> ColumnElement[str]:
@@ -432,6 +450,7 @@ def _read_bodies(session: Session, ids: Sequence[str]) -> dict[str, dict[str, An
     found: dict[str, dict[str, Any]] = {}
     for start in range(0, len(ids), _VERDICTS_PER_QUERY):
         some = ids[start : start + _VERDICTS_PER_QUERY]
-        rows = session.execute(select(Verdict.id, Verdict.body).where(Verdict.id.in_(some)))
-        found.update((row[0], msgspec.json.decode(row[1])) for row in rows)
+        query = select(Verdict.id, Verdict.body, Verdict.packed).where(Verdict.id.in_(some))
+        rows = session.execute(query)
+        found.update((row.id, msgspec.json.decode(read_body(row.body, row.packed))) for row in rows)
     return found

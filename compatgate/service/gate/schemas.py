@@ -160,6 +160,21 @@ class PoolBody(Struct, frozen=True, forbid_unknown_fields=True):
     count: int
 
 
+class DegradedBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The state of a gate that decides without its database."""
+
+    since: Annotated[datetime, Meta(description="when the outage began")]
+    snapshot_age_s: Annotated[
+        float, Meta(ge=0, description="seconds since the database last confirmed the snapshot")
+    ]
+    reason: Annotated[str, Meta(description="why the database is away")]
+
+
+_DEGRADED = Meta(
+    description="only while the gate decides without its database; no part of the verdict or its id"
+)
+
+
 class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A verdict: `verdict` is the outcome, `allowed` the decision of the policy.
 
@@ -193,6 +208,7 @@ class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
             "null: the decision is older than this field"
         ),
     ] = None
+    degraded: Annotated[DegradedBody | None, _DEGRADED] = None
 
 
 class NodeQuestion(Struct, frozen=True):
@@ -273,6 +289,7 @@ class WhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
     after: list[PoolBody]
     matrix_revision: int
     facts: str
+    degraded: Annotated[DegradedBody | None, _DEGRADED] = None
 
 
 WHAT_IF_EXAMPLES: dict[str, Any] = {

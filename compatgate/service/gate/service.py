@@ -30,6 +30,7 @@ from compatgate.service.baselines.exchange import BaselineExchange
 from compatgate.service.baselines.service import BaselineService
 from compatgate.service.gate import bundles, decider
 from compatgate.service.gate import repository as decisions
+from compatgate.service.gate.batch_store import CommitMode
 from compatgate.service.gate.decider import (
     Answer,
     AnswerRecord,
@@ -39,9 +40,11 @@ from compatgate.service.gate.decider import (
     decide,
     make_decision,
 )
-from compatgate.service.gate.decision_log import CommitMode, DecisionLog
+from compatgate.service.gate.decision_log import DecisionLog, LogState
+from compatgate.service.gate.outages import Degraded, OutageKeeper, OutageOptions
 from compatgate.service.gate.snapshot import Snapshot, seal_bundle
 from compatgate.service.gate.snapshot_reader import Snapshots
+from compatgate.service.gate.spool import SpoolOptions
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.service import MatrixService
 from compatgate.service.nodes.service import Nodes
@@ -66,6 +69,7 @@ class Gate:
         images: which images the gate reads; None: an image is only a label.
         commit: ``async``: an answer may leave before PostgreSQL's disk has the decision.
         wheels: indexes whose wheels the gate measures; None: packages without a record stay open.
+        spool: where decisions wait while the database is away; None: there are none then.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Gate:
         images: ImageSettings | None = None,
         commit: CommitMode = "sync",
         wheels: WheelSettings | None = None,
+        spool: SpoolOptions | None = None,
     ) -> None:
         self.database = database
         self.facts = facts
@@ -94,11 +99,32 @@ class Gate:
         self.nodes = Nodes(database, facts, self.snapshots)
         self.bundles = bundles.BundleSource(database, facts, overlays, self.snapshots)
         self._commit: CommitMode = commit
-        self._log = DecisionLog(database, commit)
+        self._log = DecisionLog(database, commit, spool)
         self._answers: SnapshotCache[Answer] = SnapshotCache()
         self._decider = Decider()
         self.snapshots.on_new = self._clear_caches
         self.readiness = Readiness(self._check_recording)
+        self._keeper: OutageKeeper | None = None
+
+    def keep_through_outages(self, options: OutageOptions, confirmed_at: datetime) -> None:
+        """Watch the database, and go on with the last-known-good snapshot while it is away.
+
+        Args:
+            options: of the operator.
+            confirmed_at: when the database last confirmed the snapshot in memory.
+        """
+        self._keeper = OutageKeeper(
+            self.database, self.snapshots, self.tokens, options, confirmed_at
+        )
+        self._keeper.start()
+
+    def degraded(self) -> Degraded | None:
+        """Return the state without the database, from memory; None: the database answers."""
+        return self._keeper.degraded() if self._keeper is not None else None
+
+    def snapshot_age_s(self) -> float:
+        """Return the seconds since the database last confirmed the snapshot; 0 if unknown."""
+        return self._keeper.watch.age_s() if self._keeper is not None else 0.0
 
     @classmethod
     def open(
@@ -129,6 +155,11 @@ class Gate:
     def url(self) -> str:
         """Return the URL of the database without its password."""
         return self.database.shown
+
+    @property
+    def log_state(self) -> LogState:
+        """Return where this process logs its decisions; never wait."""
+        return self._log.state
 
     def snapshot(self) -> Snapshot:
         """Return the current snapshot."""
@@ -275,17 +306,23 @@ class Gate:
         Raises:
             Unavailable: the gate cannot decide; says why.
         """
-        snapshot = self.snapshots.refresh()
-        return {
+        keeper = self._keeper
+        snapshot = self.snapshots.refresh() if keeper is None else self.snapshots.current()
+        state: dict[str, Any] = {
             "database": self.url,
             "decision_commit": self._commit,
-            "schema": tables.current_version(self.database),
+            "schema": tables.current_version(self.database) if keeper is None else keeper.schema,
             "revision": snapshot.revision,
             "evidence": snapshot.evidence,
             "targets": len(snapshot.targets),
             "unusable_targets": snapshot.unusable,
             "facts": self.facts.digest,
         }
+        if keeper is not None:
+            state["snapshot_age_s"] = round(keeper.watch.age_s(), 1)
+        if (degraded := self.degraded()) is not None:
+            state["degraded"] = degraded.to_json()
+        return state
 
     def _check_recording(self) -> dict[str, Any]:
         """Check that a decision can be recorded, and return the state of `check_ready`."""
@@ -320,6 +357,9 @@ class Gate:
 
     def close(self) -> None:
         """Write pending decisions and close the database."""
+        if self._keeper is not None:
+            self._keeper.close()
+        self.tokens.close()
         self._log.close()
         self.database.close()
 

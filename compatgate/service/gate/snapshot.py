@@ -293,12 +293,20 @@ class Bundle:
 
     def snapshot(self) -> Snapshot:
         """Return the snapshot to decide on."""
-        stored = (
-            (*key_of(item.document), item.document, item.revision)
-            for item in self.payload.documents
-        )
-        evidence = tuple(_read_evidence(run) for run in self.payload.evidence)
-        return build(stored, self.facts, self.payload.revision, evidence)
+        return restore_snapshot(self.payload, self.facts, 0)
+
+
+def restore_snapshot(payload: Payload, facts: Facts, evidence: int) -> Snapshot:
+    """Return the snapshot of a payload.
+
+    Args:
+        payload: documents and judged runs.
+        facts: to resolve GPUs with.
+        evidence: number of the latest judged run.
+    """
+    stored = ((*key_of(item.document), item.document, item.revision) for item in payload.documents)
+    known = tuple(_read_evidence(run) for run in payload.evidence)
+    return replace(build(stored, facts, payload.revision, known), evidence=evidence)
 
 
 def seal_bundle(payload: Payload) -> bytes:

@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
@@ -18,8 +19,10 @@ from compatgate.catalog import open_library
 from compatgate.core.facts import Facts
 from compatgate.core.facts.records import Record
 from compatgate.documents.specs import KINDS, key_of
+from compatgate.errors import Unavailable
 from compatgate.kit.clock import iso
 from compatgate.kit.database.database import Database
+from compatgate.kit.database.watch import CHECK_SECONDS
 from compatgate.service.gate.snapshot import (
     BUNDLE_FORMAT,
     BundledDocument,
@@ -36,22 +39,44 @@ from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix import revisions
 from compatgate.service.runs import evidence
 
-CHECK_SECONDS = 0.25
-"""How old the latest known revision and evidence may be, in seconds."""
 _MOST_PAST_SNAPSHOTS = 4
 
 
+class Keeper(Protocol):
+    """Looks at the database in a thread of its own, and brings the news to `Snapshots.take`."""
+
+    def check(self) -> None:
+        """Look at the database if a look is due; wait a moment at most."""
+
+    def follow_change(self) -> None:
+        """Wait until a change that this process has made is in memory."""
+
+    def expire(self) -> None:
+        """Make a look at the database due."""
+
+    def is_recent(self) -> bool:
+        """Return whether memory is recent enough to answer without a look at the database."""
+
+    def require_usable(self) -> None:
+        """Raise `Unavailable` if the snapshot is too old to decide on."""
+
+
 class Snapshots:
-    """The current snapshot, shared by all threads; one thread at a time reads a new one."""
+    """The current snapshot, shared by all threads; one thread at a time reads a new one.
+
+    Without a keeper, the thread of a request reads it; with one, requests read memory alone.
+    """
 
     def __init__(self, database: Database, facts: Facts) -> None:
         self._database = database
-        self._facts = facts
+        self.facts = facts
         self._current: Snapshot | None = None
         self._checked = 0.0
         self._refreshing = threading.Lock()
+        self._replacing = threading.Lock()
         self._past: OrderedDict[tuple[int, int], Snapshot] = OrderedDict()
         self.on_new: Callable[[Snapshot], None] = lambda _: None
+        self.keeper: Keeper | None = None
 
     def begin_with(self, snapshot: Snapshot) -> None:
         """Start with another process's snapshot of this database; the next call checks it."""
@@ -61,8 +86,12 @@ class Snapshots:
         """Return the latest snapshot, at most `CHECK_SECONDS` behind other processes' changes.
 
         Raises:
-            Unavailable: the database does not answer.
+            Unavailable: the database does not answer; with a keeper, only if it has been away for
+                longer than the operator allows.
         """
+        if self.keeper is not None:
+            self.keeper.check()
+            return self._usable(self.keeper)
         snapshot = self._current
         if snapshot is not None:
             if time.monotonic() - self._checked < CHECK_SECONDS:
@@ -78,9 +107,18 @@ class Snapshots:
 
     def at_hand(self) -> Snapshot | None:
         """Return the current snapshot if no look at the database is due; else None."""
+        if self.keeper is not None:
+            if not self.keeper.is_recent():
+                return None
+            self.keeper.require_usable()
+            return self._current
         if time.monotonic() - self._checked < CHECK_SECONDS or self._refreshing.locked():
             return self._current
         return None
+
+    def known(self) -> Snapshot | None:
+        """Return the latest snapshot, without the database; None: none yet."""
+        return self._current
 
     def known_revision(self) -> int | None:
         """Return the revision of the latest snapshot, without the database; None: none yet."""
@@ -88,6 +126,9 @@ class Snapshots:
 
     def refresh(self) -> Snapshot:
         """Check the database and return the latest snapshot, after a change by this process."""
+        if self.keeper is not None:
+            self.keeper.follow_change()
+            return self._usable(self.keeper)
         with self._refreshing:
             return self._refresh()
 
@@ -97,33 +138,57 @@ class Snapshots:
         Returns:
             The latest snapshot with the records; None: there is none yet.
         """
-        with self._refreshing:
-            self._facts = self._facts.with_measured(records)
+        with self._replacing:
+            self.facts = self.facts.with_measured(records)
             self._past.clear()
             if self._current is not None:
-                self._current = replace(self._current, facts=self._facts)
+                self._current = replace(self._current, facts=self.facts)
                 self.on_new(self._current)
             return self._current
 
     def expire(self) -> None:
         """Make the next `current` check the database."""
         self._checked = 0.0
+        if self.keeper is not None:
+            self.keeper.expire()
+
+    def _usable(self, keeper: Keeper) -> Snapshot:
+        keeper.require_usable()
+        if self._current is None:
+            raise Unavailable("the gate has no snapshot yet", hint="try again")
+        return self._current
 
     def _refresh(self) -> Snapshot:
         began = time.monotonic()
         with self._database.reading() as session:
-            latest = evidence.revision_and_number(session)
-            if self._current is None or latest != (self._current.revision, self._current.evidence):
-                self._current = self._read(session, *latest)
-                self.on_new(self._current)
+            found = self.take(session, *evidence.revision_and_number(session))
         self._checked = began
-        return self._current
+        return found
+
+    def take(self, session: Session, revision: int, number: int) -> Snapshot:
+        """Bring the snapshot to the state of a transaction; one thread at a time may call this.
+
+        Args:
+            session: to read from.
+            revision: latest one of the matrix.
+            number: of the last judged run.
+        """
+        before = self._current
+        if before is not None and (revision, number) == (before.revision, before.evidence):
+            return before
+        new = self._read(session, revision, number)
+        with self._replacing:
+            if new.facts is not self.facts:  # records arrived meanwhile
+                new = replace(new, facts=self.facts)
+            self._current = new
+            self.on_new(new)
+        return new
 
     def _read(self, session: Session, latest: int, number: int) -> Snapshot:
         old = self._current
         if old is None or old.revision > latest or old.evidence > number:
             # the first snapshot, or the database was replaced by an older one
-            new, known = build(documents.read_versions(session), self._facts, latest), 0
+            new, known = build(documents.read_versions(session), self.facts, latest), 0
         else:
             new, known = old, old.evidence
             if latest != old.revision:
@@ -149,21 +214,37 @@ class Snapshots:
         key = (revision, number)
         if key == (current.revision, current.evidence):
             return current
-        with self._refreshing:
+        with self._replacing:
             if key in self._past:
                 self._past.move_to_end(key)
                 return self._past[key]
         with self._database.reading() as session:
             if revision != 0:
                 revisions.require_revision(session, revision)
-            snapshot = build(revisions.read_versions_at(session, revision), self._facts, revision)
+            snapshot = build(revisions.read_versions_at(session, revision), self.facts, revision)
             runs = evidence.load_evidence(session, until=number)
             snapshot = add_evidence(snapshot, runs, number)
-        with self._refreshing:
+        with self._replacing:
             self._past[key] = snapshot
             if len(self._past) > _MOST_PAST_SNAPSHOTS:
                 self._past.popitem(last=False)
         return snapshot
+
+
+def make_current_payload(session: Session, snapshot: Snapshot) -> Payload:
+    """Return the content of a snapshot, with the documents of a transaction of its revision."""
+    versions = documents.read_versions(session)
+    return Payload(
+        format=BUNDLE_FORMAT,
+        revision=snapshot.revision,
+        made_at=None,
+        facts=snapshot.facts.digest,
+        overlays=(),
+        documents=tuple(
+            BundledDocument(document, made) for _, _, document, made in versions if document
+        ),
+        evidence=bundle_evidence(snapshot.matrix.evidence),
+    )
 
 
 def make_bundle_payload(

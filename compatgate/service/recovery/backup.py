@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.files import replacing
 from compatgate.service.audit.repository import GENESIS
+from compatgate.service.gate.anchors import append_anchor
 from compatgate.service.recovery.backup_file import (
     FORMAT,
     BackupHeader,
@@ -74,6 +76,7 @@ def write_backup(database: Database, path: str) -> BackupReport:
         SchemaMismatch: a newer program wrote the database.
         Unavailable: the database does not answer, or is damaged.
     """
+    _anchor(database)
     try:
         if path == "-":
             return _write(database, _Output(sys.stdout.buffer, path))
@@ -81,6 +84,14 @@ def write_backup(database: Database, path: str) -> BackupReport:
             return _write(database, _Output(file, path))
     except OSError as error:
         raise _unwritten(path, error) from None
+
+
+def _anchor(database: Database) -> None:
+    """Let the head of the audit chain cover the decisions until now, if the database allows it."""
+    with suppress(CompatgateError):
+        if tables.current_version(database) == tables.expected_version():
+            with database.writing() as session:
+                append_anchor(session, {})
 
 
 class _Output:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,7 +25,7 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, display_url, resolve_url
 from compatgate.kit.files import sync_folder
 from compatgate.service.audit import repository as audit
-from compatgate.service.audit.service import ChainReport, verify_chain
+from compatgate.service.audit.verification import ChainReport, verify_chain
 from compatgate.service.recovery.backup import tables_of, write_backup
 from compatgate.service.recovery.backup_file import (
     BackupHeader,
@@ -166,7 +166,8 @@ class _Loading:
                 raise DamagedBackup(what, field="backup")
             return into(session, table)
 
-        read_backup(self._file, self.path, start)
+        with _without_triggers(database, session, known):
+            read_backup(self._file, self.path, start)
         if database.is_sqlite:
             self._check_references(session)
         else:
@@ -179,7 +180,7 @@ class _Loading:
             raise DamagedBackup(f"{self.path}: {what}", field="backup")
 
     def _verify(self, session: Session) -> ChainReport:
-        found = verify_chain(session, expected_head=self._header.audit_head)
+        found = verify_chain(session, expected_head=self._header.audit_head).report
         if found.ok or self._unverified:
             return found
         raise DamagedBackup(
@@ -187,6 +188,24 @@ class _Loading:
             field="backup",
             hint="use an older backup; --unverified restores this one anyway",
         )
+
+
+@contextmanager
+def _without_triggers(database: Database, session: Session, names: Iterable[str]) -> Iterator[None]:
+    """Load rows that triggers refuse to new writers, such as links of older schemas."""
+    if database.is_sqlite:
+        found = text("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+        triggers = session.execute(found).all()
+        before = [f'DROP TRIGGER "{one.name}"' for one in triggers]
+        after = [one.sql for one in triggers]
+    else:
+        before = [f'ALTER TABLE "{name}" DISABLE TRIGGER USER' for name in names]
+        after = [f'ALTER TABLE "{name}" ENABLE TRIGGER USER' for name in names]
+    for statement in before:
+        session.connection().exec_driver_sql(statement)
+    yield
+    for statement in after:
+        session.connection().exec_driver_sql(statement)
 
 
 def _sqlite_loader(session: Session, table: TableHeader) -> Callable[[list[list[Any]]], None]:

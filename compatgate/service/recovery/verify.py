@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from compatgate.errors import CompatgateError
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.audit.service import ChainReport, verify_chain
+from compatgate.service.audit.verification import ChainReport, verify_chain
 from compatgate.service.recovery.backup import tables_of
 from compatgate.service.recovery.checks import Check, failed, guarded
 from compatgate.service.recovery.restore import rebuild
@@ -184,7 +184,7 @@ def _check_chain(
 ) -> Iterator[Check]:
     if found is None or head is not None:
         with database.reading() as session:
-            found = verify_chain(session, expected_head=head)
+            found = verify_chain(session, expected_head=head).report
     if not found.ok:
         count = len(found.problems)
         what = f"{count} problems, the first: {found.problems[0]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Text, and_, delete, func, insert, or_, sel
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.errors import Conflict, NotFound
-from compatgate.kit.clock import is_past, now
+from compatgate.kit.clock import is_past, iso, now
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Base, Page, UtcTime, page, to_plain
 from compatgate.service.audit import repository as audit
 
@@ -67,6 +67,13 @@ class TokenRow(Struct, frozen=True):
         return {**to_plain(self), "scopes": list(self.scopes), "active": self.is_active}
 
 
+class KnownToken(Struct, frozen=True):
+    """A token with the digest of its secret, to recognize it without the database."""
+
+    digest: str
+    token: TokenRow
+
+
 _COLUMNS = (
     Token.id,
     Token.name,
@@ -77,6 +84,31 @@ _COLUMNS = (
     Token.last_used_at,
     Token.revoked_at,
 )
+
+
+_CHANGING = ("last_used_at", "revoked_at")
+"""Columns of a token that its digest leaves out: the chain has revocations, and no use."""
+
+
+def digest_token(row: Mapping[str, Any]) -> str:
+    """Return the digest of a token's row, which the audit chain holds.
+
+    Args:
+        row: every column; those without a value do not count, so that a column may be added.
+    """
+    plain = {
+        key: iso(value) if isinstance(value, datetime) else value
+        for key, value in row.items()
+        if value is not None and key not in _CHANGING
+    }
+    return audit.digest_rows([plain])
+
+
+def read_tokens(session: Session) -> dict[str, tuple[str, bool]]:
+    """Return the digest of every token, and whether it was revoked, by id."""
+    rows = session.execute(select(Token.__table__))
+    found = [dict(row._mapping) for row in rows]
+    return {row["id"]: (digest_token(row), row["revoked_at"] is not None) for row in found}
 
 
 def create_token(
@@ -108,7 +140,9 @@ def create_token(
         "expires_at": expires_at,
     }
     session.execute(insert(Token), [row])
-    detail = {"id": token_id, "scopes": sorted(scopes)}
+    stored = session.execute(select(Token.__table__).where(Token.id == token_id)).one()
+    digest_of_row = digest_token(dict(stored._mapping))
+    detail = {"id": token_id, "scopes": sorted(scopes), "sha256": digest_of_row}
     audit.append(session, at=at, actor=by, action="token.create", subject=name, detail=detail)
     return find_token(session, token_id)
 
@@ -117,6 +151,14 @@ def find_by_digest(session: Session, digest: str) -> TokenRow | None:
     """Return the token with this digest, valid or not."""
     row = session.execute(select(*_COLUMNS).where(Token.digest == digest)).first()
     return _row(row) if row else None
+
+
+def known_tokens(session: Session) -> Iterator[KnownToken]:
+    """Yield every token, revoked and expired ones too, with its digest."""
+    for row in session.execute(select(Token.digest, *_COLUMNS).order_by(Token.id)):
+        values = dict(row._mapping)
+        digest = values.pop("digest")
+        yield KnownToken(digest, _token_row(values))
 
 
 def find_token(session: Session, id_or_name: str) -> TokenRow:
@@ -189,7 +231,10 @@ def _is_active() -> ColumnElement[bool]:
 
 
 def _row(row: Any) -> TokenRow:
-    values = dict(row._mapping)
+    return _token_row(dict(row._mapping))
+
+
+def _token_row(values: dict[str, Any]) -> TokenRow:
     return TokenRow(**{**values, "scopes": tuple(values["scopes"].split())})
 
 

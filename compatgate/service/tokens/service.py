@@ -12,8 +12,10 @@ import secrets
 import threading
 import time
 from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -22,13 +24,15 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.service.tokens import repository as tokens
-from compatgate.service.tokens.repository import TokenRow
+from compatgate.service.tokens.repository import KnownToken, TokenRow
 from compatgate.service.tokens.schemas import SCOPES
 
 _PREFIX = "cg_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
 _CACHE_SECONDS = 1.0
 _CACHE_SIZE = 4096
+_OUTAGE_SECONDS = 900.0
+"""How long a browser's session outlives its last check while the database is away."""
 _TOUCH_EVERY = timedelta(minutes=1)
 
 
@@ -90,13 +94,44 @@ class NewToken(Struct, frozen=True):
     token: TokenRow
 
 
+class Keeper(Protocol):
+    """Looks at the database in a thread of its own, and brings the tokens to `Tokens.know`."""
+
+    def check(self) -> None:
+        """Look at the database if a look is due; wait a moment at most."""
+
+    def check_now(self) -> None:
+        """Look at the database and its tokens; wait a moment at most."""
+
+    def follow_change(self) -> None:
+        """Wait until a change that this process has made is in memory."""
+
+    def is_recent(self) -> bool:
+        """Return whether memory is recent enough to answer without a look at the database."""
+
+    def is_away(self) -> bool:
+        """Return whether the database is away."""
+
+
 class Tokens:
-    """Create, verify and revoke tokens. A revoked token is refused after at most a second."""
+    """Create, verify and revoke tokens. A revoked token is refused after at most a second.
+
+    Without a keeper, the thread of a request asks the database; with one, requests read memory
+    alone, so that known tokens stay valid while the database is away.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
         self._verified: dict[str, tuple[float, TokenRow]] = {}
+        self._known: dict[str, TokenRow] = {}
+        self._touched: dict[str, datetime] = {}
+        self._toucher: ThreadPoolExecutor | None = None
+        self.keeper: Keeper | None = None
+
+    def know(self, known: Iterable[KnownToken]) -> None:
+        """Replace the tokens in memory."""
+        self._known = {one.digest: one.token for one in known}
 
     def create(
         self, name: str, scopes: Iterable[str], *, by: str, expires_at: datetime | None = None
@@ -130,6 +165,8 @@ class Tokens:
                 by=by,
                 expires_at=expires_at,
             )
+        if self.keeper is not None:
+            self.keeper.follow_change()
         return NewToken(secret, row)
 
     def ensure_admin(self) -> NewToken | None:
@@ -147,8 +184,10 @@ class Tokens:
 
         Raises:
             Unauthorized: it is not known, was revoked or has expired.
+            Unavailable: it is not known, and the database that may know it is away.
         """
-        token = self._lookup(digest_of(secret))
+        digest = digest_of(secret)
+        token = self._lookup(digest) if self.keeper is None else self._recall(digest, self.keeper)
         if token is None:
             raise Unauthorized("the token is unknown", hint="compatgate token create")
         return to_principal(token)
@@ -159,6 +198,12 @@ class Tokens:
         Raises:
             Unauthorized: it has expired.
         """
+        if self.keeper is not None:
+            token = self._known.get(digest_of(secret)) if self.keeper.is_recent() else None
+            if token is None:
+                return None
+            self._touch_later(token)
+            return to_principal(token)
         cached = self._verified.get(digest_of(secret))
         if cached is None or cached[0] <= time.monotonic():
             return None
@@ -187,6 +232,41 @@ class Tokens:
                 self._verified.clear()
             self._verified[digest] = (present + _CACHE_SECONDS, token)
         return token
+
+    def _recall(self, digest: str, keeper: Keeper) -> TokenRow | None:
+        """Return a token from memory; look again for one that another process may have made."""
+        keeper.check()
+        token = self._known.get(digest)
+        if token is None:
+            keeper.check_now()
+            token = self._known.get(digest)
+        if token is not None:
+            self._touch_later(token)
+        elif keeper.is_away():
+            raise Unavailable(
+                "the token cannot be checked now: it is not among the known ones, and the"
+                " database is away",
+                hint="try again when the database is back",
+            )
+        return token
+
+    def _touch_later(self, token: TokenRow) -> None:
+        """Store the time of a token's use in another thread: the database may be slow."""
+        now = clock.now()
+        last = self._touched.get(token.id) or token.last_used_at
+        if last is not None and now - last <= _TOUCH_EVERY:
+            return
+        with self._lock:
+            self._touched[token.id] = now
+            if self._toucher is None:
+                self._toucher = ThreadPoolExecutor(1, "tokens")
+        with suppress(RuntimeError):  # this process ends
+            self._toucher.submit(self._touch, token)
+
+    def close(self) -> None:
+        """Forget what is still to be stored of the use of tokens."""
+        if self._toucher is not None:
+            self._toucher.shutdown(wait=False, cancel_futures=True)
 
     def _touch(self, token: TokenRow) -> None:
         now = clock.now()
@@ -228,6 +308,8 @@ class Tokens:
             token = tokens.revoke_token(session, id_or_name, by=by)
         with self._lock:
             self._verified.clear()
+        if self.keeper is not None:
+            self.keeper.follow_change()
         return token
 
 
@@ -300,14 +382,20 @@ class BrowserSessions:
 
         Raises:
             Unauthorized: the token was revoked or has expired since.
+            Unavailable: the database is away, and the session was not seen lately.
         """
         digest = digest_of(cookie)
         present = time.monotonic()
         cached = self._known.get(digest)
         if cached and cached[0] > present:
             return to_principal(cached[1])
-        with self._database.reading() as session:
-            token = tokens.token_of(session, digest)
+        try:
+            with self._database.reading() as session:
+                token = tokens.token_of(session, digest)
+        except Unavailable:  # a session of a moment ago outlives a short outage
+            if cached is None or present - cached[0] > _OUTAGE_SECONDS:
+                raise
+            return to_principal(cached[1])
         if token is None:
             return None
         with self._lock:

@@ -27,6 +27,7 @@ from compatgate.kit.http.wsgi import Body, Lane, receive_body, send_whole
 from compatgate.service.admission.api import MAX_BODY_BYTES
 from compatgate.service.gate.decider import AnswerRecord
 from compatgate.service.gate.decision_log import PATIENCE_SECONDS, late_log_error
+from compatgate.service.gate.outages import mark_degraded
 from compatgate.service.web.auth import authenticate, authorize, cached_sender
 from compatgate.service.web.metrics import ALIVE_BODY
 from compatgate.service.web.route import JSON
@@ -187,7 +188,7 @@ def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
     check_depth(question, service.settings.max_depth)
     answer = service.gate.answer(question, asked_by=sender.name, source=SOURCE)
     service.metrics.decided(answer.verdict, SOURCE, perf_counter() - began)
-    return answer.body
+    return mark_degraded(answer.body, service.gate.degraded())
 
 
 class QuestionApp:
@@ -240,7 +241,7 @@ class QuestionApp:
             decided = await self._lane.run(self._evaluate, header, question)
         await self._logging.wait_for(self._service.gate.submit((decided,)))
         self._service.metrics.decided(decided.answer.verdict, SOURCE, perf_counter() - began)
-        return decided.answer.body
+        return mark_degraded(decided.answer.body, self._service.gate.degraded())
 
     def _known(self, header: str | None, question: bytes) -> AnswerRecord | None:
         sender = cached_sender(header, self._service)

@@ -124,11 +124,22 @@ class _StateCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
-        snapshot = self._gate.snapshot()
+        gate = self._gate
+        snapshot = gate.snapshots.known() or gate.snapshot()
         yield GaugeMetricFamily(
             "compatgate_matrix_revision", "Revision of the matrix.", snapshot.revision
         )
         yield GaugeMetricFamily("compatgate_targets", "Targets.", len(snapshot.targets))
+        yield GaugeMetricFamily(
+            "compatgate_degraded",
+            "1 while the gate decides without its database.",
+            int(gate.degraded() is not None),
+        )
+        yield GaugeMetricFamily(
+            "compatgate_snapshot_age_seconds",
+            "Time since the database last confirmed the snapshot.",
+            gate.snapshot_age_s(),
+        )
         facts = GaugeMetricFamily(
             "compatgate_facts_info", "Digest of the vendors' facts.", labels=["digest"]
         )
@@ -153,7 +164,10 @@ def install_health(app: Flask, service: Service) -> None:
         """Answer whether the gate can decide and log; callers with `read` also get the inputs."""
         state = service.gate.readiness.state()
         sender = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
-        told = {"status": "ready", **(state if sender.may("read") else {})}
+        shown = state if sender.may("read") else {}
+        if "degraded" in state:
+            shown = {**shown, "degraded": state["degraded"]}
+        told = {"status": "ready", **shown}
         return _json(msgspec.json.encode(told))
 
     def metrics() -> Response:

@@ -278,6 +278,7 @@ def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, 
         "theme": chosen_theme(),
         "navigation": NAVIGATION,
         "revision": service.gate.snapshots.known_revision(),
+        "degraded": service.gate.degraded(),
         "form_token": auth.form_field,
         **shown.context,
     }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import time
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Literal, TypeVar
@@ -90,7 +89,7 @@ def _signed_caller(signature: str, raw: bytes, service: Service) -> Principal:
         raise Unauthorized("this gate has no signing keys", field=signatures.HEADER, hint=hint)
     environ = request.environ
     path = environ.get("RAW_URI") or environ.get("REQUEST_URI") or request.full_path
-    name = signatures.verify(secrets, signature, time.time(), request.method, path, raw)
+    name = signatures.verify(secrets, signature, clock.now().timestamp(), request.method, path, raw)
     return Principal(f"hook:{name}", frozenset({"gate"}))
 
 
@@ -182,7 +181,10 @@ def decide_hook(
         image_s=parse_timeout(timeout or ""),
     ).verdict
     call.service.metrics.decided(verdict, source, perf_counter() - began)
-    return verdict.to_json(), verdict_link(base_url(call.service), verdict.id)
+    body = verdict.to_json()
+    if (degraded := call.gate.degraded()) is not None:
+        body["degraded"] = degraded.to_json()
+    return body, verdict_link(base_url(call.service), verdict.id)
 
 
 def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
@@ -243,6 +245,7 @@ def answer_reply(decided: dict[str, Any], link: str) -> dict[str, Any]:
         "verdict": decided["verdict"],
         "id": decided["id"],
         "url": link,
+        **({"degraded": decided["degraded"]} if "degraded" in decided else {}),
     }
 
 

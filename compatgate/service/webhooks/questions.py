@@ -111,14 +111,17 @@ def reason_of(verdict: Mapping[str, Any], link: str) -> str:
         parts.append(f"also {more}")
     if left := list_unread_parts(verdict):
         parts.append(left)
+    if verdict.get("degraded"):
+        parts.append("degraded: decided without the database")
     return "; ".join([*parts, *filter(None, (link,))])
 
 
 def reason_lines(verdict: Mapping[str, Any], link: str) -> str:
     """Return reason, fix and link as lines, the reason first."""
     mend, more = leading_fix(verdict), other_rules(verdict)
+    state = "degraded: decided without the database" if verdict.get("degraded") else ""
     found = [headline(verdict), f"fix: {mend}" if mend else "", f"also: {more}" if more else ""]
-    return "\n".join(filter(None, [*found, list_unread_parts(verdict), link])) + "\n"
+    return "\n".join(filter(None, [*found, list_unread_parts(verdict), state, link])) + "\n"
 
 
 def _answer(verdict: Mapping[str, Any]) -> str:

@@ -8,7 +8,14 @@ from msgspec import Meta, Struct
 
 from compatgate.core.request import Mode
 from compatgate.core.rule import Outcome
-from compatgate.service.gate.schemas import NodeQuestion, PoolQuestion, StackBody, StackValue, Text
+from compatgate.service.gate.schemas import (
+    DegradedBody,
+    NodeQuestion,
+    PoolQuestion,
+    StackBody,
+    StackValue,
+    Text,
+)
 
 Patience = Annotated[
     str | None, Meta(description="how long the tool waits (10s)", examples=["30s"])
@@ -40,6 +47,9 @@ class DeployAnswer(Struct, frozen=True, forbid_unknown_fields=True):
     verdict: Outcome | None = None
     id: Annotated[str | None, Meta(description="of the verdict")] = None
     url: Annotated[str | None, Meta(description="of the verdict")] = None
+    degraded: Annotated[
+        DegradedBody | None, Meta(description="only while the gate decides without its database")
+    ] = None
 
 
 class FlaggerPayload(Struct, frozen=True):

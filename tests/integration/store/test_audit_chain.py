@@ -19,19 +19,23 @@ QUESTION = {
 
 @pytest.fixture
 def busy(stocked: Gate, by: Authorship) -> Gate:
-    """A gate that has changed, decided and handed out a token."""
+    """A gate that has changed, decided, handed out tokens, and anchored its decisions."""
     stocked.decide(QUESTION, asked_by="ci", source="rest")
     stocked.decide({**QUESTION, "set": {"driver": "550.54.15"}}, asked_by="ci", source="rest")
     stocked.tokens.create("ci", ["gate"], by="tester")
+    stocked.tokens.create("old", ["read"], by="tester")
+    stocked.tokens.revoke("old", by="tester")
     stocked.matrix.delete("Waiver", "legacy-ocr", by)
     stocked.decide(QUESTION, asked_by="ci", source="hook:kubernetes")
+    assert stocked.history.verify().unanchored == 0
     return stocked
 
 
 def test_a_chain_that_was_left_alone_holds(busy: Gate) -> None:
     report = busy.history.verify()
     assert report.ok, report.problems
-    assert (report.links, report.revisions, report.decisions) == (6, 2, 3)
+    assert (report.links, report.revisions, report.decisions) == (7, 2, 3)
+    assert (report.batches, report.tokens, report.unanchored) == (3, 2, 0)
     assert busy.history.verify(expected_head=report.head).ok
 
 
@@ -46,12 +50,33 @@ def test_an_empty_chain_holds(gate: Gate) -> None:
         ("UPDATE audit SET actor = 'mallory' WHERE seq = 2", "link 2: was changed"),
         ("UPDATE audit SET detail = '{}' WHERE seq = 1", "link 1: was changed"),
         ("DELETE FROM audit WHERE seq = 3", "link 4: links 3 to 3 are missing"),
-        ("DELETE FROM audit WHERE seq = 6", "decisions 3 to 3 have no link"),
         ("DELETE FROM audit WHERE seq >= 5", "revisions 2 to 2 have no link"),
-        ("DELETE FROM decisions WHERE id = 2", "decisions 2 to 2: changed or missing"),
-        ("UPDATE decisions SET allowed = NOT allowed WHERE id = 1", "decisions 1 to 1: changed"),
-        ("UPDATE decisions SET asked_by = 'x' WHERE id = 3", "decisions 3 to 3: changed"),
-        ("UPDATE verdicts SET body = replace(body, 'pass', 'fail')", "changed or missing (link"),
+        ("DELETE FROM decisions WHERE id = 2000", "decisions 2000 to 2000: changed or missing"),
+        (
+            "UPDATE decisions SET allowed = NOT allowed WHERE id = 1000",
+            "decisions 1000 to 1000: ch",
+        ),
+        ("UPDATE decisions SET asked_by = 'x' WHERE id = 3000", "decisions 3000 to 3000: changed"),
+        ("UPDATE decisions SET id = 2001 WHERE id = 3000", "decisions 2000 to 2000: changed"),
+        ("UPDATE decisions SET id = 999 WHERE id = 1000", "decisions 1 to 999 have no link"),
+        ("DELETE FROM decision_batches WHERE sequence = 2", "1 decisions from 2000 on have no"),
+        ("DELETE FROM decision_batches WHERE sequence = 2", "the batch before is missing"),
+        ("UPDATE decision_batches SET sequence = 4 WHERE sequence = 3", "batch before is missing"),
+        ("UPDATE decision_batches SET verdicts = NULL WHERE sequence = 1", "1000 to 1000: changed"),
+        ("DELETE FROM decision_batches WHERE sequence = 3", "batch 3 of writer"),
+        ("UPDATE verdicts SET packed = NULL, body = '{}'", "changed or missing (batch"),
+        ("UPDATE verdicts SET packed = NULL, body = '{}', batch = 3", "changed or missing (batch"),
+        ("UPDATE tokens SET scopes = 'admin' WHERE name = 'ci'", ": was changed"),
+        ("UPDATE tokens SET digest = 'of another' WHERE name = 'ci'", ": was changed"),
+        ("UPDATE tokens SET expires_at = NULL, name = 'other' WHERE name = 'ci'", ": was changed"),
+        ("UPDATE tokens SET revoked_at = NULL WHERE name = 'old'", "is not revoked, unlike"),
+        ("UPDATE tokens SET revoked_at = created_at WHERE name = 'ci'", "is revoked, unlike"),
+        ("DELETE FROM tokens WHERE name = 'ci'", "is missing"),
+        (
+            "INSERT INTO tokens (id, name, digest, scopes, created_at, created_by)"
+            " SELECT 'tk_x', 'x', 'x', 'admin', created_at, 'x' FROM tokens WHERE name = 'ci'",
+            "token tk_x: no link made it",
+        ),
         ("UPDATE revisions SET reason = 'another' WHERE number = 1", "revision 1: changed"),
         ("UPDATE revisions SET author = 'another' WHERE number = 2", "revision 2: changed"),
         ("UPDATE changes SET after = before WHERE revision = 2", None),
@@ -92,16 +117,51 @@ def test_a_chain_that_was_rewritten_as_a_whole_lacks_the_head_noted_elsewhere(
     ]
 
 
+def test_a_verification_goes_on_where_the_last_one_ended(
+    busy: Gate, by: Authorship, entry_body: Callable[..., dict[str, Any]]
+) -> None:
+    busy.decide(QUESTION, asked_by="later", source="rest")
+    busy.matrix.create("Entry", entry_body("later"), by)
+    report = busy.history.verify(full=False)
+    assert report.ok, report.problems
+    assert (report.since, report.links, report.checked_links) == (6, 9, 3)
+    assert (report.decisions, report.batches, report.revisions) == (4, 4, 3)
+    assert busy.history.verify(full=False).checked_links == 1, "its own seal"
+    assert busy.history.list_audit().items[0].seq == 10, "what is sealed is not sealed again"
+    whole = busy.history.verify()
+    assert (whole.ok, whole.since, whole.checked_links, whole.decisions) == (True, 0, 10, 4)
+
+
+def test_a_verification_of_what_is_new_finds_what_was_changed_since(busy: Gate) -> None:
+    busy.decide(QUESTION, asked_by="later", source="rest")
+    with busy.database.writing() as session:
+        session.execute(text("UPDATE decisions SET asked_by = 'x' WHERE id = 4000"))
+    report = busy.history.verify(full=False)
+    assert any("decisions 4000 to 4000: changed" in one for one in report.problems)
+    assert not busy.history.verify(full=False).ok, "nothing is sealed that is not in order"
+
+
+def test_a_head_noted_before_the_seal_is_found_by_walking_from_it(busy: Gate) -> None:
+    noted = busy.history.list_audit().items[4].hash
+    report = busy.history.verify(expected_head=noted, full=False)
+    assert (report.ok, report.checked_links) == (True, 5)
+    with busy.database.writing() as session:
+        session.execute(text("UPDATE audit SET actor = 'mallory' WHERE seq = 4"))
+    report = busy.history.verify(expected_head=noted, full=False)
+    assert report.problems == ("link 4: was changed after it was written",)
+
+
 def test_links_are_listed_newest_first_by_action_and_actor(busy: Gate) -> None:
     links = busy.history.list_audit().items
-    assert [link.seq for link in links] == [6, 5, 4, 3, 2, 1]
+    assert [link.seq for link in links] == [7, 6, 5, 4, 3, 2, 1]
+    assert [link.action for link in links[:2]] == ["audit.seal", "decisions.anchor"]
     assert {link.action for link in busy.history.list_audit(action="matrix.").items} == {
         "matrix.import",
         "matrix.delete",
     }
-    (made,) = busy.history.list_audit(action="token.create", actor="tester").items
+    _, made = busy.history.list_audit(action="token.create", actor="tester").items
     assert (made.subject, made.detail["scopes"]) == ("ci", ["gate"])
-    first = busy.history.list_audit(limit=4)
+    first = busy.history.list_audit(limit=5)
     assert [link.seq for link in busy.history.list_audit(cursor=first.next).items] == [2, 1]
 
 

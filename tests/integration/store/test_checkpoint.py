@@ -13,11 +13,14 @@ from compatgate.kit import clock
 from compatgate.kit.database import database as database_file
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Checkpointer, Database, WriterTurn
+from compatgate.service.gate.batch_store import DecisionWriter, Delivery
+from compatgate.service.gate.batches import WriterChain
 from compatgate.service.gate.decider import NewDecision
-from compatgate.service.gate.decision_log import DecisionWriter
 
 BODY = '{"id": "%s", "filler": "' + "x" * 2500 + '"}'
 BATCHES, EACH = 120, 16
+DECISION = NewDecision("vd", clock.now(), None, "pass", True, 1, None, "ci", "rest", 1)
+DELIVERY = Delivery(WriterChain().make([DECISION], {}), {})
 
 
 @pytest.fixture
@@ -29,14 +32,18 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 def write(writer: DecisionWriter, turn: WriterTurn, batches: int) -> None:
+    chain = WriterChain()
     for batch in range(batches):
         ids = [f"vd_{batch}_{index}" for index in range(EACH)]
         decided = [
             NewDecision(one, clock.now(), "t", "pass", True, 1, None, "ci", "rest", 1)
             for one in ids
         ]
+        bodies = {one: BODY % one for one in ids}
+        made = chain.make(decided, bodies)
         with turn:
-            writer.write(decided, {one: BODY % one for one in ids})
+            writer.write([Delivery(made, bodies)])
+        chain.take(made)
 
 
 def stored(database: Database) -> int:
@@ -66,7 +73,7 @@ def test_without_the_thread_the_writer_empties_a_log_that_grows_too_long(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Checkpointer, "wrote", lambda *_: None)
-    monkeypatch.setattr("compatgate.service.gate.decision_log.MAX_LOG_PAGES", 500)
+    monkeypatch.setattr("compatgate.service.gate.batch_store.MAX_LOG_PAGES", 500)
     writer = DecisionWriter(database)
     write(writer, WriterTurn(database), BATCHES)
     writer.close()
@@ -82,7 +89,7 @@ def test_a_write_that_fails_does_not_wait_for_who_waits_for_its_turn(
 
     def refused() -> None:
         with pytest.raises(OSError, match="no room"):
-            writer.write([], {})
+            writer.write([DELIVERY])
 
     monkeypatch.setattr(database_file, "ROWS", 1)
     writer, turn = DecisionWriter(database), WriterTurn(database)

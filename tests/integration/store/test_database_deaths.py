@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from compatgate.errors import Unavailable
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.decision_log import DecisionWriter
+from compatgate.service.gate.batch_store import DecisionWriter
 from compatgate.service.gate.service import Gate
 
 pytestmark = pytest.mark.postgresql

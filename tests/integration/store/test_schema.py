@@ -122,7 +122,7 @@ def test_processes_that_start_together_migrate_once(empty_url: str) -> None:
 def test_an_sqlite_database_has_the_settings_that_the_log_relies_on(tmp_path: Path) -> None:
     database = Database.open(str(tmp_path / "gate.db"))
     with database.reading() as session:
-        for pragma, value in (("journal_mode", "wal"), ("synchronous", 1), ("foreign_keys", 1)):
+        for pragma, value in (("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)):
             assert session.execute(text(f"PRAGMA {pragma}")).scalar() == value
     database.close()
 

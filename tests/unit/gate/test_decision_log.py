@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import pytest
 
 from compatgate.errors import Unavailable
+from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, WriterTurn
 from compatgate.service.gate import decision_log
+from compatgate.service.gate.batch_store import Delivery
+from compatgate.service.gate.batches import DecisionBatch
 from compatgate.service.gate.decider import NewDecision
 from compatgate.service.gate.decision_log import DecisionLog
 
@@ -21,30 +24,44 @@ def _decision(who: str, verdict: str = "vd_1") -> NewDecision:
     return NewDecision(verdict, now, None, "pass", True, 1, None, who, "test", 5)
 
 
+_ASKED_BY = NewDecision.__struct_fields__.index("asked_by")
+
+
 class _Writer:
     """Remembers batches; waits, or fails, when told to."""
 
     def __init__(self) -> None:
-        self.batches: list[list[str]] = []
+        self.stored: list[DecisionBatch] = []
         self.verdicts: list[set[str]] = []
+        self.in_doubt = False
         self.may_write = threading.Event()
         self.may_write.set()
         self.error: Exception | None = None
         self.busy = 0
 
-    def write(self, batch: Sequence[NewDecision], verdicts: Mapping[str, str]) -> int:
+    @property
+    def batches(self) -> list[list[str]]:
+        """Who asked, by batch."""
+        return [[line[_ASKED_BY] for line in batch.lines] for batch in self.stored]
+
+    def write(self, deliveries: Sequence[Delivery]) -> None:
         self.busy += 1
         assert self.busy == 1, "two transactions at once"
         self.may_write.wait(10)
         self.busy -= 1
         if self.error:
             raise self.error
-        self.batches.append([decision.asked_by for decision in batch])
-        self.verdicts.append(set(verdicts))
-        return 1
+        for delivery in deliveries:
+            self.stored.append(delivery.batch)
+            self.verdicts.append(set(delivery.bodies))
 
     def close(self) -> None:
         pass
+
+
+def _joined(log: DecisionLog) -> int:
+    """Number of decisions in the batch that is open."""
+    return len(log._open.rows) if log._open is not None else 0
 
 
 @pytest.fixture
@@ -54,7 +71,9 @@ def writer() -> _Writer:
 
 @pytest.fixture
 def log(writer: _Writer, tmp_path: object) -> DecisionLog:
-    log = DecisionLog(Database.open(f"{tmp_path}/unused.db"))
+    database = Database.open(f"{tmp_path}/unused.db")
+    tables.prepare_schema(database)
+    log = DecisionLog(database)
     log._writer = writer  # type: ignore[assignment]
     return log
 
@@ -84,7 +103,7 @@ def test_decisions_that_come_during_a_write_share_the_next_one(
     while not writer.busy:
         time.sleep(0.001)
     rest = together(lambda n: log.record(_decision(f"r{n}"), "{}"), 10)
-    while len(log._open.rows) < 10:
+    while _joined(log) < 10:
         time.sleep(0.001)
     assert all(thread.is_alive() for thread in (first, *rest))
     writer.may_write.set()
@@ -103,7 +122,7 @@ def test_decisions_that_come_while_another_process_writes_share_a_batch(
     with WriterTurn(Database.open(f"{tmp_path}/unused.db")):
         threads = together(lambda index: log.record(_decision(str(index)), "{}"), 3)
         deadline = time.monotonic() + 10
-        while len(log._open.rows) < 3 and time.monotonic() < deadline:
+        while _joined(log) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert writer.batches == []
     for thread in threads:
@@ -175,11 +194,11 @@ def test_a_failed_write_is_tried_once_more_with_every_verdict(
     log.record(_decision("a"), "{}")
     real, calls = writer.write, []
 
-    def fail_once(batch: Sequence[NewDecision], verdicts: Mapping[str, str]) -> int:
-        calls.append(set(verdicts))
+    def fail_once(deliveries: Sequence[Delivery]) -> None:
+        calls.append(set(deliveries[0].bodies))
         if len(calls) == 1:
             raise OSError("connection lost")
-        return real(batch, verdicts)
+        real(deliveries)
 
     monkeypatch.setattr(writer, "write", fail_once)
     log.record(_decision("b"), "{}")
@@ -192,13 +211,13 @@ def test_a_full_queue_is_refused_at_once(
     together: Callable[..., list[threading.Thread]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(decision_log, "CAPACITY", 3)
+    monkeypatch.setattr(decision_log, "CAPACITY", 4)
     writer.may_write.clear()
     threads = together(lambda _: log.record(_decision("first"), "{}"), 1)
     while not writer.busy:
         time.sleep(0.001)
     threads += together(lambda n: log.record(_decision(str(n)), "{}"), 3)
-    while len(log._open.rows) < 3:
+    while _joined(log) < 3:
         time.sleep(0.001)
     with pytest.raises(Unavailable, match="does not keep up"):
         log.record(_decision("one too many"), "{}")
@@ -211,22 +230,14 @@ def test_a_full_queue_is_refused_at_once(
 def test_whoever_waits_too_long_is_told(
     log: DecisionLog,
     writer: _Writer,
-    together: Callable[..., list[threading.Thread]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(decision_log, "PATIENCE_SECONDS", 0.05)
     writer.may_write.clear()
-    leaders = together(lambda _: log.record(_decision("leads"), "{}"), 1)
-    while not writer.busy:
-        time.sleep(0.001)
-    leaders += together(lambda _: log.record(_decision("leads next"), "{}"), 1)
-    while not log._open.rows:
-        time.sleep(0.001)
     with pytest.raises(Unavailable, match="did not answer in time"):
         log.record(_decision("waits"), "{}")
     writer.may_write.set()
-    for thread in leaders:
-        thread.join(10)
+    log.close()
 
 
 def test_what_is_submitted_is_written_without_waiting_for_it(
@@ -267,3 +278,61 @@ def test_closing_writes_what_was_submitted(log: DecisionLog, writer: _Writer) ->
         log.submit([(_decision(name), "{}")])
     log.close()
     assert sorted(name for batch in writer.batches for name in batch) == ["a", "b", "c"]
+
+
+def test_batches_continue_each_other(log: DecisionLog, writer: _Writer) -> None:
+    for name in "abc":
+        log.record(_decision(name), "{}")
+    first, second, third = writer.stored
+    assert [batch.sequence for batch in writer.stored] == [1, 2, 3]
+    assert {batch.writer for batch in writer.stored} == {first.writer}
+    assert (second.previous, third.previous) == (first.hash, second.hash)
+
+
+def test_a_batch_that_is_certainly_not_stored_leaves_its_number_to_the_next(
+    log: DecisionLog, writer: _Writer
+) -> None:
+    log.record(_decision("a"), "{}")
+    writer.error = OSError("disk full")
+    with pytest.raises(Unavailable):
+        log.record(_decision("b"), "{}")
+    writer.error = None
+    log.record(_decision("c"), "{}")
+    assert [(batch.writer, batch.sequence) for batch in writer.stored] == [
+        (writer.stored[0].writer, 1),
+        (writer.stored[0].writer, 2),
+    ]
+
+
+def test_a_batch_in_doubt_is_written_again_as_it_is_and_never_replaced(
+    log: DecisionLog, writer: _Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.record(_decision("a"), "{}")
+    tried: list[DecisionBatch] = []
+
+    def lose_answer(deliveries: Sequence[Delivery]) -> None:
+        tried.append(deliveries[0].batch)
+        writer.in_doubt = True
+        raise OSError("connection lost in COMMIT")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "write", lose_answer)
+        with pytest.raises(Unavailable, match="lost in COMMIT"):
+            log.record(_decision("b"), "{}")
+    writer.in_doubt = False
+    log.record(_decision("c"), "{}")
+    assert tried[0] == tried[1]
+    assert writer.stored[1].writer != writer.stored[0].writer, "another chain begins"
+    assert writer.stored[1].sequence == 1
+
+
+def test_a_long_batch_is_divided(log: DecisionLog, writer: _Writer) -> None:
+    writer.may_write.clear()
+    first = log.submit([(_decision("first"), "{}")])
+    while not writer.busy:
+        time.sleep(0.001)
+    waiting = [log.submit([(_decision(f"{n}"), "{}")] * 600) for n in range(3)]
+    writer.may_write.set()
+    for batch in (first, *waiting):
+        decision_log.wait_until_committed(batch, 10)
+    assert [len(batch) for batch in writer.batches] == [1, 600, 600, 600]

@@ -8,7 +8,7 @@ import pytest
 
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Matrix
-from compatgate.service.gate import decider
+from compatgate.kit import clock
 from compatgate.service.gate.decider import SnapshotCache
 from compatgate.service.gate.snapshot import Snapshot
 
@@ -45,9 +45,9 @@ def test_a_value_holds_to_the_end_of_the_hour_or_to_a_time_that_it_rests_on(
 ) -> None:
     end = datetime.fromisoformat(f"2026-11-21T{ends}:00+00:00")
     kept.put(b"q", snapshot, "a", valid_until, NOON)
-    monkeypatch.setattr(decider.time, "time", (end - timedelta(milliseconds=1)).timestamp)
+    monkeypatch.setattr(clock, "now", lambda: end - timedelta(milliseconds=1))
     assert kept.get(b"q", snapshot) == "a"
-    monkeypatch.setattr(decider.time, "time", end.timestamp)
+    monkeypatch.setattr(clock, "now", lambda: end)
     assert kept.get(b"q", snapshot) is None
 
 

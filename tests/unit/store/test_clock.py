@@ -63,3 +63,66 @@ def test_what_has_no_end_never_ends() -> None:
     assert not clock.is_past(None)
     assert clock.is_past(now, now)
     assert not clock.is_past(now + timedelta(microseconds=1), now)
+
+
+class _Clocks:
+    """The system's clock, which somebody sets, and the monotonic one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall, self.steady = datetime(2026, 11, 3, 9, tzinfo=UTC), 100.0
+        monkeypatch.setattr(clock, "read_clocks", lambda: (self.wall, self.steady))
+
+    def pass_s(self, seconds: float) -> None:
+        """Let time pass on both."""
+        self.wall += timedelta(seconds=seconds)
+        self.steady += seconds
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> _Clocks:
+    return _Clocks(monkeypatch)
+
+
+def test_a_clock_that_is_set_back_does_not_take_time_back(
+    clocks: _Clocks, caplog: pytest.LogCaptureFixture
+) -> None:
+    steady = clock.SteadyClock()
+    before = steady.now()
+    clocks.wall -= timedelta(days=30)
+    clocks.pass_s(60)
+    assert steady.now() == before + timedelta(seconds=60)
+    clocks.pass_s(60)
+    assert steady.now() == before + timedelta(seconds=120)
+    assert caplog.text.count("was set back by 2592000 seconds") == 1
+
+
+def test_small_corrections_and_jumps_ahead_pass(
+    clocks: _Clocks, caplog: pytest.LogCaptureFixture
+) -> None:
+    steady = clock.SteadyClock()
+    before = steady.now()
+    clocks.wall -= timedelta(seconds=1)
+    assert steady.now() == before - timedelta(seconds=1)
+    clocks.wall += timedelta(days=2)
+    assert steady.now() == clocks.wall
+    assert not caplog.text
+
+
+def test_many_small_steps_back_do_not_add_up(clocks: _Clocks) -> None:
+    steady = clock.SteadyClock()
+    before = steady.now()
+    for _ in range(100):
+        clocks.wall -= timedelta(seconds=1)
+        steady.now()
+    assert steady.now() >= before - clock.TOLERANCE
+
+
+def test_time_is_never_before_a_moment_that_another_process_knew(
+    clocks: _Clocks, caplog: pytest.LogCaptureFixture
+) -> None:
+    steady = clock.SteadyClock()
+    known = clocks.wall + timedelta(hours=5)
+    steady.never_before(known)
+    clocks.pass_s(10)
+    assert steady.now() == known + timedelta(seconds=10)
+    assert "set the clock right" in caplog.text

@@ -1,0 +1,61 @@
+"""Find the folder of a replica's own files, which must outlive the database's absence.
+
+The folder holds what a replica needs to go on while its database is away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compatgate.errors import BadInput, Unavailable
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+OPTION = "--state"
+ENVIRONMENT = "COMPATGATE_STATE"
+
+
+def state_folder(url: URL, given: str | None = None) -> Path:
+    """Return the folder for the state of a replica; it need not exist.
+
+    Args:
+        url: of the database.
+        given: folder named by the operator; None: ``COMPATGATE_STATE``, else a folder next to the
+            SQLite file, else one for this database in the user's state folder.
+
+    Raises:
+        BadInput: this user has no state folder.
+    """
+    from platformdirs import user_state_path
+
+    if place := given or os.environ.get(ENVIRONMENT):
+        return Path(place).expanduser().absolute()
+    if url.drivername == "sqlite":
+        return Path(f"{url.database}-state").absolute()
+    name = f"{url.host or 'local'}-{url.port or 5432}-{url.database}"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+    try:
+        return user_state_path("compatgate", appauthor=False) / f"postgresql-{digest}"
+    except RuntimeError:
+        what = "this user has no home folder for the state of the service"
+        hint = f"name a folder with {OPTION}, or in {ENVIRONMENT}"
+        raise BadInput(what, field=OPTION, hint=hint) from None
+
+
+def open_state_folder(folder: Path) -> Path:
+    """Make the folder, readable by its owner alone, and return it.
+
+    Raises:
+        Unavailable: the folder cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        what = f"cannot make the folder {folder}: {error.strerror or error}"
+        hint = f"name another with {OPTION}, or in {ENVIRONMENT}"
+        raise Unavailable(what, field=OPTION, value=str(folder), hint=hint) from None
+    return folder

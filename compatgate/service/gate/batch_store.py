@@ -1,0 +1,283 @@
+"""Store batches of decisions in the database, each at most once.
+
+A batch is a few plain statements on the driver's connection, however many decisions it holds.
+
+Committed decisions survive the death of any process, of the gate or of the database, and a loss of
+power. PostgreSQL commits synchronously, even if its server is set to ``synchronous_commit = off``:
+with that setting the latest log records exist only in shared memory, and the death of one backend
+discards them. `DecisionWriter` can accept that. SQLite syncs its log at every commit.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import islice
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from compatgate.kit.database.database import MAX_LOG_PAGES, Checkpointer, Database
+from compatgate.service.gate.batches import (
+    NUMBERS,
+    DecisionBatch,
+    WriterChain,
+    encode_claims,
+)
+from compatgate.service.gate.decider import NewDecision
+from compatgate.service.gate.verdict_bodies import pack_body
+
+CommitMode = Literal["sync", "async"]
+"""When PostgreSQL answers a COMMIT: after or before its disk has the decisions."""
+_COLUMNS = NewDecision.__struct_fields__
+_VERDICTS_PER_STATEMENT = 50
+_BATCH_COLUMNS = "writer, sequence, count, decided_at, late, verdicts, hash"
+_CONFLICT = "ON CONFLICT (writer, sequence) DO NOTHING RETURNING id"
+_INSERT_BATCH = (
+    f"INSERT INTO decision_batches ({_BATCH_COLUMNS})"  # noqa: S608
+    f" VALUES (%s, %s, %s, %s, %s, %s, %s) {_CONFLICT}"
+)
+_INSERT_BATCH_SQLITE = (
+    f"INSERT INTO decision_batches (id, {_BATCH_COLUMNS}) VALUES (1 + max("  # noqa: S608
+    "(SELECT coalesce(max(id), 0) FROM decision_batches),"
+    f" (SELECT coalesce(max(id), 0) / {NUMBERS} FROM decisions)),"
+    f" ?, ?, ?, ?, ?, ?, ?) {_CONFLICT}"
+)
+_SELECT_HASH = "SELECT hash FROM decision_batches WHERE writer = ? AND sequence = ?"
+_INSERT_DECISION = (
+    f"INSERT INTO decisions (id, {', '.join(_COLUMNS)})"  # noqa: S608
+    f" VALUES ({', '.join(['%s'] * (1 + len(_COLUMNS)))})"
+)
+_INSERT_DECISIONS_SQLITE = (
+    f"INSERT INTO decisions (id, {', '.join(_COLUMNS)}) SELECT ? + key, "  # noqa: S608
+    + ", ".join(f"json_extract(value, '$[{index}]')" for index in range(len(_COLUMNS)))
+    + " FROM json_each(?)"
+)
+"""One statement per batch: the interpreter releases its lock at every statement."""
+_BEGIN_SYNCHRONOUS = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED;"
+    " SELECT set_config('synchronous_commit', 'local', true)"
+    " WHERE current_setting('synchronous_commit') = 'off'"
+)
+"""Stricter settings of the server, like ``on`` and ``remote_apply``, stay in effect."""
+_BEGIN_ASYNCHRONOUS = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off"
+_HURRY_SQLITE = "PRAGMA busy_timeout = 1000"
+_HURRY = (
+    "SET lock_timeout = '1s'; SET statement_timeout = '10s';"
+    " SET idle_in_transaction_session_timeout = '5s'"
+)
+"""The server rolls back what a process leaves that is cut off."""
+_INHERITED_CONNECTIONS: list[Any] = []
+"""Connections of a parent process: using or closing them could disturb the parent."""
+
+
+@cache
+def _make_verdict_insert(count: int) -> str:
+    """Return one statement for many verdicts."""
+    marks = ", ".join(["(?, '', ?, ?)"] * count)
+    conflict = "ON CONFLICT (id) DO NOTHING"
+    return f"INSERT INTO verdicts (id, body, packed, batch) VALUES {marks} {conflict}"  # noqa: S608
+
+
+class Delivery(Struct, frozen=True, gc=False):
+    """A batch on its way to the database.
+
+    Attributes:
+        batch: to store.
+        bodies: JSON of verdicts, by id; at least of those that the database may not have.
+        late: a spool had it.
+    """
+
+    batch: DecisionBatch
+    bodies: Mapping[str, str]
+    late: bool = False
+
+
+class ForkedChain(Exception):
+    """The database has another batch of this writer and sequence."""
+
+
+class DecisionWriter:
+    """A writer with one connection; one thread at a time may use it, at its `WriterTurn`.
+
+    Args:
+        database: to write to.
+        commit: ``async`` lets PostgreSQL answer a COMMIT before the decisions are on its disk; the
+            death of one of its processes can then lose them. No effect on SQLite.
+        is_hasty: wait for a lock for a second only: there is a spool.
+
+    Attributes:
+        in_doubt: the last `write` failed after it had sent its COMMIT: what it wrote may be stored.
+    """
+
+    def __init__(
+        self, database: Database, commit: CommitMode = "sync", *, is_hasty: bool = False
+    ) -> None:
+        self._database = database
+        self._is_hasty = is_hasty
+        self._begin_postgresql = _BEGIN_SYNCHRONOUS if commit == "sync" else _BEGIN_ASYNCHRONOUS
+        self.in_doubt = False
+        self._connection: Any = None
+        self._process = os.getpid()
+        self._checkpointer = Checkpointer(database)
+
+    def write(self, deliveries: Sequence[Delivery]) -> None:
+        """Store batches, in order, in one transaction; batches that are stored stay as they are.
+
+        Raises:
+            Exception: of the driver; the next call opens a new connection. Nothing was stored,
+                unless `in_doubt` says that it may be. Write the same again to find out.
+        """
+        cursor = None
+        self.in_doubt = False
+        rows = 0
+        try:
+            cursor = self._cursor()
+            self._begin(cursor)
+            for delivery in deliveries:
+                rows += self._store(cursor, delivery)
+            self.in_doubt = True
+            cursor.execute("COMMIT")
+        except BaseException:
+            self._abandon(cursor)
+            raise
+        self.in_doubt = False
+        self._checkpointer.wrote(rows)
+
+    def rehearse(self, decision: NewDecision) -> None:
+        """Store a decision, undo it, and commit: the log does not change.
+
+        The database does the same work as for a real decision, down to its disk.
+
+        Args:
+            decision: with a verdict that is not stored.
+
+        Raises:
+            Exception: of the driver; no decision can be stored now.
+        """
+        cursor = None
+        try:
+            cursor = self._cursor()
+            self._begin(cursor)
+            cursor.execute("SAVEPOINT rehearsal")
+            self._store(cursor, _make_rehearsal(decision))
+            cursor.execute("ROLLBACK TO SAVEPOINT rehearsal")
+            cursor.execute("COMMIT")
+        except BaseException:
+            self._abandon(cursor)
+            raise
+        self._checkpointer.wrote(2)  # SQLite writes the pages to its log anyway
+
+    def _abandon(self, cursor: Any) -> None:
+        """Roll back: SQLite holds its lock as long as an unfinished cursor exists."""
+        with suppress(Exception):
+            if cursor is not None:
+                cursor.execute("ROLLBACK")
+        with suppress(Exception):
+            self._let_go()
+
+    def _cursor(self) -> Any:
+        self._database.require_file()
+        if self._connection is not None and self._process != os.getpid():
+            _INHERITED_CONNECTIONS.append(self._connection)
+            self._connection = None
+            self._checkpointer.forget()
+        if self._connection is None:
+            self._connection = self._database.engine.raw_connection()
+            self._process = os.getpid()
+            if self._database.is_sqlite:
+                self._connection.cursor().execute(f"PRAGMA wal_autocheckpoint = {MAX_LOG_PAGES}")
+            else:
+                self._connection.driver_connection.autocommit = True  # this class sends BEGIN
+            if self._is_hasty:
+                hurry = _HURRY_SQLITE if self._database.is_sqlite else _HURRY
+                self._connection.cursor().execute(hurry)
+        return self._connection.cursor()
+
+    def _begin(self, cursor: Any) -> None:
+        if self._database.is_sqlite:
+            cursor.execute("BEGIN IMMEDIATE")
+        else:
+            cursor.execute(self._begin_postgresql)
+
+    def _store(self, cursor: Any, delivery: Delivery) -> int:
+        """Store a batch that is not stored, and return the number of written rows."""
+        batch = delivery.batch
+        number = self._store_batch(cursor, delivery)
+        if number is None:
+            self._check_same(cursor, batch)
+            return 0
+        self._store_verdicts(cursor, number, delivery.bodies)
+        first = number * NUMBERS
+        if self._database.is_sqlite:
+            cursor.execute(_INSERT_DECISIONS_SQLITE, (first, batch.content.decode()))
+        else:
+            lines = enumerate(batch.lines, first)
+            cursor.executemany(_INSERT_DECISION, [(place, *line) for place, line in lines])
+        return 1 + batch.count + len(delivery.bodies)
+
+    def _store_batch(self, cursor: Any, delivery: Delivery) -> int | None:
+        """Store the batch without its decisions, and return its number; None: it is stored."""
+        batch = delivery.batch
+        values = (
+            batch.writer,
+            batch.sequence,
+            batch.count,
+            batch.decided_at,
+            delivery.late,
+            encode_claims(batch.claims),
+            bytes.fromhex(batch.hash),
+        )
+        statement = _INSERT_BATCH_SQLITE if self._database.is_sqlite else _INSERT_BATCH
+        found = cursor.execute(statement, values).fetchone()
+        return found[0] if found else None
+
+    def _check_same(self, cursor: Any, batch: DecisionBatch) -> None:
+        """Check that the database has this batch, not another of its number.
+
+        Raises:
+            ForkedChain: it has another.
+        """
+        key = (batch.writer, batch.sequence)
+        found = cursor.execute(self._sql(_SELECT_HASH), key).fetchone()
+        if found is None or bytes(found[0]).hex() != batch.hash:
+            raise ForkedChain(f"batch {batch.sequence} of writer {batch.writer} differs")
+
+    def _store_verdicts(self, cursor: Any, number: int, bodies: Mapping[str, str]) -> None:
+        """Store new verdicts; in the order of ids, so that two writers never wait in a circle."""
+        rows = iter(sorted(bodies.items()))
+        while some := list(islice(rows, _VERDICTS_PER_STATEMENT)):
+            values = [value for key, body in some for value in (key, pack_body(body), number)]
+            cursor.execute(self._sql(_make_verdict_insert(len(some))), values)
+
+    def _sql(self, statement: str) -> str:
+        return statement if self._database.is_sqlite else statement.replace("?", "%s")
+
+    def interrupt(self) -> None:
+        """Let another thread's call fail that waits for the server; call this from any thread."""
+        connection = self._connection
+        if connection is None or self._database.is_sqlite:  # which waits for a second at most
+            return
+        with suppress(Exception):
+            descriptor = os.dup(connection.driver_connection.fileno())
+            with socket.socket(fileno=descriptor) as wire:
+                wire.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection; an open transaction is rolled back."""
+        self._checkpointer.wait()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()
+
+
+def _make_rehearsal(decision: NewDecision) -> Delivery:
+    """Return a batch that is only rehearsed."""
+    batch = WriterChain().make([decision], {})
+    return Delivery(batch, {decision.verdict_id: "{}"})

@@ -1,0 +1,328 @@
+"""Keep a gate deciding while its database is away: watch it, and keep the last-known-good snapshot.
+
+One thread looks at the database and brings the snapshot and the tokens into memory, which is all
+that requests read. A second thread writes both to the replica's state folder. During an outage,
+answers say ``degraded``, until the snapshot is older than the operator allows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.errors import Unavailable
+from compatgate.kit import clock
+from compatgate.kit.database import tables
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.watch import CHANGE_SECONDS, DatabaseWatch, Outage
+from compatgate.service.gate.last_known import FORMAT, LastKnown, SnapshotFile
+from compatgate.service.gate.snapshot_reader import Snapshots, make_current_payload
+from compatgate.service.runs import evidence
+from compatgate.service.tokens.repository import KnownToken, known_tokens
+
+if TYPE_CHECKING:
+    from compatgate.kit.database.database import FileIdentity
+    from compatgate.service.tokens.service import Tokens
+
+PATIENCE_SECONDS = 2
+"""How long the watching thread waits for a connection or a lock."""
+MAX_STALE = timedelta(hours=24)
+_TOKENS_SECONDS = 1.0
+"""How old the known tokens may be; a revoked token is refused after that."""
+_WRITE_SECONDS = 2.0
+"""Least time between two writes of the snapshot's file."""
+_CONFIRM_SECONDS = 10.0
+_SILENT_LOOKS = 3
+"""Seconds of silence after which connections are cut, seen one by one."""
+_log = logging.getLogger("compatgate.gate")
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class OutageOptions(Struct, frozen=True):
+    """What a replica keeps for outages, and how long it decides without the database.
+
+    Attributes:
+        folder: of the replica's state; exists.
+        max_stale: greatest age of a snapshot to decide on while the database is away.
+        file: identity of the SQLite file; None: PostgreSQL.
+        is_checked: the schema of the database is known to be right.
+    """
+
+    folder: Path
+    max_stale: timedelta = MAX_STALE
+    file: FileIdentity | None = None
+    is_checked: bool = True
+
+
+class Degraded(Struct, frozen=True):
+    """The state in which a gate decides without its database.
+
+    Attributes:
+        since: when the outage began.
+        snapshot_age_s: seconds since the database last confirmed the snapshot.
+        reason: why the database is away.
+    """
+
+    since: datetime
+    snapshot_age_s: float
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "since": clock.iso(self.since),
+            "snapshot_age_s": self.snapshot_age_s,
+            "reason": self.reason,
+        }
+
+    @property
+    def sentence(self) -> str:
+        """Return the state as one sentence for people."""
+        age = describe_seconds(self.snapshot_age_s)
+        return f"decided without the database, on a snapshot that is {age} old: {self.reason}"
+
+
+def mark_degraded(body: bytes, degraded: Degraded | None) -> bytes:
+    """Return the JSON object of a verdict with ``degraded``; the stored verdict never has it."""
+    if degraded is None:
+        return body
+    return b"".join((body[:-1], b',"degraded":', msgspec.json.encode(degraded.to_json()), b"}"))
+
+
+def describe_seconds(seconds: float) -> str:
+    """Return a duration in the largest fitting unit, ``90 min``."""
+    for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172800, "h", 3600)):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86400:.0f} days"
+
+
+class OutageKeeper:
+    """Watches the database of a gate, and keeps what the gate needs without it.
+
+    Args:
+        database: of the gate; refuses transactions at once during an outage.
+        snapshots: of the gate; have a snapshot.
+        tokens: of the gate.
+        options: of the operator.
+        confirmed_at: when the database last confirmed the snapshot.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        snapshots: Snapshots,
+        tokens: Tokens,
+        options: OutageOptions,
+        confirmed_at: datetime,
+    ) -> None:
+        self._database = Database(database.url, patience_s=PATIENCE_SECONDS)
+        if options.file is not None:
+            database.expect_file(options.file)
+            self._database.expect_file(options.file)
+        self._database_of_gate = database
+        self._ended = threading.Event()
+        self._snapshots = snapshots
+        self._tokens = tokens
+        self._max_stale = options.max_stale
+        self._is_checked = options.is_checked
+        self.file = SnapshotFile(options.folder, database.shown)
+        self.watch = DatabaseWatch(self._look, confirmed_at)
+        self._tokens_read = float("-inf")
+        self._known: tuple[KnownToken, ...] | None = None
+        self._state = self._written = ""
+        self._wrote = self._noted = float("-inf")
+        self._writer = ThreadPoolExecutor(1, "state")
+        self._writing: Future[None] | None = None
+        database.outage = self.watch.refusal
+        snapshots.keeper = self
+        tokens.keeper = self
+
+    def start(self) -> None:
+        """Start to watch; without the database, use the latest of what memory and file have."""
+        self.watch.start()
+        threading.Thread(target=self._cut_when_silent, name="outages", daemon=True).start()
+        if self.watch.outage() is None:
+            return
+        known = self.file.read()
+        if known is None:
+            return
+        clock.never_before(known.confirmed_at)
+        if self._known is None:
+            self._know(known.tokens)
+        if known.confirmed_at > self.watch.confirmed_at:
+            self._snapshots.begin_with(known.snapshot(self._snapshots.facts))
+            self.watch.begin_with(known.confirmed_at)
+
+    def _cut_when_silent(self) -> None:
+        """Cut the gate's connections to a silent server: its threads get an error, and go on.
+
+        Several observations are needed, as this process may have been stopped itself.
+        """
+        seen = 0
+        while not self._ended.wait(1.0):
+            seen = seen + 1 if self.watch.is_silent() else 0
+            if seen == _SILENT_LOOKS:
+                self._database_of_gate.cut()
+
+    def check(self) -> None:
+        """Look at the database if a look is due; wait a moment at most."""
+        self.watch.check()
+
+    def check_now(self) -> None:
+        """Look at the database and its tokens; wait a moment at most."""
+        self._tokens_read = float("-inf")
+        self.watch.check_now()
+
+    def follow_change(self) -> None:
+        """Wait until a change that this process has made is in memory."""
+        self._tokens_read = float("-inf")
+        self.watch.check_now(CHANGE_SECONDS)
+
+    def expire(self) -> None:
+        """Make a look at the database due."""
+        self.watch.expire()
+
+    def is_recent(self) -> bool:
+        """Return whether memory is recent enough to answer without a look at the database."""
+        return self.watch.is_recent()
+
+    @property
+    def schema(self) -> str | None:
+        """Return the schema of the database; None: not known yet."""
+        return tables.expected_version() if self._is_checked else None
+
+    def degraded(self) -> Degraded | None:
+        """Return the state without the database, from memory; None: the database answers."""
+        outage = self.watch.outage()
+        if outage is None:
+            return None
+        return Degraded(outage.since, round(self.watch.age_s(), 1), outage.reason)
+
+    def is_away(self) -> bool:
+        """Return whether the database is away."""
+        return self.watch.outage() is not None
+
+    def require_usable(self) -> None:
+        """Check that the snapshot in memory is recent enough to decide on.
+
+        Raises:
+            Unavailable: the database is away, and the snapshot is older than the operator allows.
+        """
+        outage = self.watch.outage()
+        if outage is not None and self.watch.age_s() > self._max_stale.total_seconds():
+            raise self._too_stale(outage)
+
+    def _too_stale(self, outage: Outage) -> Unavailable:
+        age, most = self.watch.age_s(), self._max_stale.total_seconds()
+        allowed = f"at most {describe_seconds(most)}" if most else "no decision without it"
+        return Unavailable(
+            f"the database is away ({outage.reason}) and confirmed the snapshot"
+            f" {describe_seconds(age)} ago; allowed is {allowed}",
+            field="database",
+            hint="bring the database back; serve --max-stale sets the limit",
+        )
+
+    def _look(self, heard: Any) -> None:
+        """Read what is new; called in the watching thread alone."""
+        if not self._is_checked:
+            tables.prepare_schema(self._database)
+            self._is_checked = True
+        began, moment = time.monotonic(), clock.now()
+        with self._database.reading() as session:
+            latest = evidence.revision_and_number(session)
+            known: tuple[KnownToken, ...] | None = None
+            if began - self._tokens_read >= _TOKENS_SECONDS:
+                known = tuple(known_tokens(session))
+            heard()
+            self._require_matrix(latest[0])
+            if known is not None:
+                self._know(known)
+                self._tokens_read = began
+            self._snapshots.take(session, *latest)
+        self._keep(moment)
+
+    def _require_matrix(self, revision: int) -> None:
+        """Never replace a matrix by the nothing of a database that was emptied."""
+        before = self._snapshots.known_revision()
+        if before and not revision:
+            raise Unavailable(
+                f"the database is empty, but had matrix revision {before}",
+                field="database",
+                hint="restore a backup; or restart with an empty matrix: serve --start-empty",
+            )
+
+    def _know(self, known: tuple[KnownToken, ...]) -> None:
+        self._known = known
+        self._tokens.know(known)
+
+    def _keep(self, moment: datetime) -> None:
+        """Have the state written if it is new, or its confirmation if that is due."""
+        if self._writing is not None and not self._writing.done():
+            return
+        snapshot, known = self._snapshots.known(), self._known
+        if snapshot is None or known is None:
+            return
+        state = f"{snapshot.revision}.{snapshot.evidence}.{_digest(known)}"
+        present = time.monotonic()
+        if state != self._written and present - self._wrote >= _WRITE_SECONDS:
+            work, self._wrote = self._write, present
+        elif state == self._written and present - self._noted >= _CONFIRM_SECONDS:
+            work = self._confirm
+        else:
+            return
+        self._noted = present
+        with suppress(RuntimeError):  # this process ends, or the system has no threads left
+            self._writing = self._writer.submit(work, state, moment)
+
+    def _write(self, state: str, moment: datetime) -> None:
+        """Write the file, from the database's present content; called in the writing thread."""
+        if self.file.adopt(state, moment):
+            self._written = state
+            return
+        snapshot, known = self._snapshots.known(), self._known
+        if snapshot is None or known is None:
+            return
+        try:
+            with self._database.reading() as session:
+                if evidence.revision_and_number(session) != (snapshot.revision, snapshot.evidence):
+                    return  # the next look writes it
+                payload = make_current_payload(session, snapshot)
+        except Unavailable:
+            return
+        content = LastKnown(
+            FORMAT, self._database.shown, moment, snapshot.evidence, _without_use(known), payload
+        )
+        if self.file.write(content, state):
+            self._written = state
+
+    def _confirm(self, state: str, moment: datetime) -> None:
+        self.file.adopt(state, moment)
+
+    def close(self) -> None:
+        """End the threads, and close the connections."""
+        self._ended.set()
+        self.watch.end()
+        self._writer.shutdown(wait=False, cancel_futures=True)
+        self._database.close()
+
+
+def _without_use(known: Iterable[KnownToken]) -> tuple[KnownToken, ...]:
+    """Return the tokens without the time of their last use, which changes all the time."""
+    return tuple(replace(one, token=replace(one.token, last_used_at=None)) for one in known)
+
+
+def _digest(known: tuple[KnownToken, ...]) -> str:
+    return hashlib.sha256(_encode(_without_use(known))).hexdigest()[:16]

@@ -1,0 +1,208 @@
+"""Batches of decisions: one chain for each writer, stored once, and kept through migrations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import text
+
+from compatgate.core.performance import sha256
+from compatgate.kit.database import tables
+from compatgate.kit.database.database import Database, WriterTurn
+from compatgate.service.audit import repository as audit
+from compatgate.service.audit.service import History
+from compatgate.service.gate import anchors
+from compatgate.service.gate import repository as decisions
+from compatgate.service.gate.batch_store import DecisionWriter, Delivery, ForkedChain
+from compatgate.service.gate.batches import DecisionBatch, WriterChain
+from compatgate.service.gate.decider import NewDecision
+
+BEGAN = datetime(2026, 11, 3, 9, tzinfo=UTC)
+BODY = '{"id":"vd_%d","verdict":"pass"}'
+
+
+def _decision(number: int, verdict: int = 1) -> NewDecision:
+    at = BEGAN + timedelta(seconds=number)
+    return NewDecision(f"vd_{verdict}", at, "prod", "pass", True, 1, None, str(number), "test", 5)
+
+
+def _make(chain: WriterChain, *numbers: int, verdict: int = 1) -> Delivery:
+    bodies = {f"vd_{verdict}": BODY % verdict}
+    return Delivery(chain.make([_decision(n, verdict) for n in numbers], bodies), bodies)
+
+
+@pytest.fixture
+def writer(database: Database) -> DecisionWriter:
+    return DecisionWriter(database)
+
+
+def _store(writer: DecisionWriter, chain: WriterChain, *numbers: int) -> DecisionBatch:
+    made = _make(chain, *numbers)
+    writer.write([made])
+    chain.take(made.batch)
+    return made.batch
+
+
+def test_a_batch_is_stored_once_however_often_it_comes(
+    database: Database, writer: DecisionWriter
+) -> None:
+    chain = WriterChain()
+    first = _make(chain, 1, 2)
+    writer.write([first])
+    writer.write([first, first])
+    chain.take(first.batch)
+    second = _make(chain, 3)
+    writer.write([first, second, first])
+    writer.close()
+    with database.reading() as session:
+        asked = session.execute(text("SELECT asked_by FROM decisions")).scalars().all()
+    assert Counter(asked) == {"1": 1, "2": 1, "3": 1}
+    report = History(database).verify()
+    assert (report.ok, report.batches, report.decisions) == (True, 2, 3), report.problems
+
+
+def test_another_batch_of_the_same_number_is_refused(
+    database: Database, writer: DecisionWriter
+) -> None:
+    chain = WriterChain()
+    writer.write([_make(chain, 1)])
+    with pytest.raises(ForkedChain, match="batch 1 of writer"):
+        writer.write([_make(chain, 2)])
+    writer.close()
+    assert History(database).verify().decisions == 1
+
+
+def test_writers_that_bring_the_same_verdict_differ_in_its_body(
+    database: Database, writer: DecisionWriter
+) -> None:
+    one, other = WriterChain(), WriterChain()
+    writer.write([_make(one, 1)])
+    later = {"vd_1": '{"id":"vd_1","verdict":"pass","decided_at":"later"}'}
+    writer.write([Delivery(other.make([_decision(2)], later), later)])
+    writer.close()
+    report = History(database).verify()
+    assert report.ok, report.problems
+    with database.reading() as session:
+        assert decisions.find_verdict(session, "vd_1") == BODY % 1
+
+
+def test_a_writer_that_died_is_anchored_by_another(
+    database: Database, writer: DecisionWriter
+) -> None:
+    dead, alive = WriterChain(), WriterChain()
+    last = _store(writer, dead, 1)
+    mine = _store(writer, alive, 2)
+    writer.close()
+    with database.writing() as session:
+        anchors.append_anchor(session, {alive.writer: (alive.sequence, alive.head)})
+    link = History(database).list_audit(action=anchors.ACTION).items[0]
+    assert link.detail["writers"] == {
+        last.writer: [1, last.hash],
+        mine.writer: [1, mine.hash],
+    }
+    with database.writing() as session:
+        anchors.append_anchor(session, {})
+    assert len(History(database).list_audit().items) == 1, "nothing new, no link"
+
+
+def test_what_was_delivered_late_counts_from_when_it_was_decided(
+    database: Database, writer: DecisionWriter
+) -> None:
+    direct, late = WriterChain(), WriterChain()
+    _store(writer, direct, 1000)
+    _store(writer, direct, 2000)
+    delayed = _make(late, *range(1500, 1520))
+    writer.write([Delivery(delayed.batch, delayed.bodies, late=True)])
+    writer.close()
+    with database.reading() as session:
+        since = BEGAN + timedelta(seconds=1400)
+        assert decisions.find_first_since(session, since) == 2000
+        assert sum(d.allowed for d in decisions.count_by_day(session, since).days) == 21
+        after = BEGAN + timedelta(seconds=1510)
+        assert sum(d.allowed for d in decisions.count_by_day(session, after).days) == 11
+        assert decisions.find_first_since(session, BEGAN + timedelta(hours=1)) is None
+
+
+def _store_as_0006_does(database: Database) -> None:
+    rest = (None, "old", "rest", 7)
+    lines = [
+        [number, "vd_old", f"2026-11-01T00:00:0{number}.000000Z", None, "pass", True, 0, *rest]
+        for number in (1, 2, 3)
+    ]
+    names = ("id", *NewDecision.__struct_fields__)
+    insert = f"INSERT INTO decisions ({', '.join(names)}) VALUES (:{', :'.join(names)})"
+    content = decisions.encode_decision_lines(lines)
+    detail = {"first": 1, "count": 3, "sha256": sha256(content)}
+    detail["verdicts"] = {"vd_old": sha256(b'{"id":"vd_old"}')}
+    with database.writing() as session:
+        session.execute(
+            text("INSERT INTO verdicts (id, body) VALUES ('vd_old', :body)"),
+            {"body": '{"id":"vd_old"}'},
+        )
+        session.execute(text(insert), [dict(zip(names, line, strict=True)) for line in lines])
+        made = "INSERT INTO tokens (id, name, digest, scopes, created_at, created_by) VALUES"
+        session.execute(
+            text(f"{made} ('tk_1', 'ci', 'abc', 'gate', :at, 'ada')"),
+            {"at": "2026-11-01T00:00:00.000000Z"},
+        )
+        said = {"id": "tk_1", "scopes": ["gate"]}
+        for action, told in (("token.create", said), ("decisions", detail)):
+            audit.append(session, at=BEGAN, actor="gate", action=action, subject="ci", detail=told)
+
+
+def test_a_log_of_0006_still_verifies_and_goes_on(empty_url: str) -> None:
+    with closing(Database.open(empty_url)) as database:
+        tables.migrate_schema(database, "0006")
+        _store_as_0006_does(database)
+        tables.migrate_schema(database)
+        assert History(database).verify().ok
+        writer, chain = DecisionWriter(database), WriterChain()
+        _store(writer, chain, 5, 6)
+        _store(writer, chain, 7)
+        writer.close()
+        report = History(database).verify()
+        assert report.ok, report.problems
+        assert (report.decisions, report.batches, report.tokens) == (6, 2, 1)
+        newer = History(database).verify(full=False)
+        assert (newer.ok, newer.decisions, newer.checked_decisions) == (True, 6, 0)
+        with database.writing() as session:
+            session.execute(text("UPDATE tokens SET scopes = 'admin'"))
+        assert History(database).verify().problems == ("token tk_1: was changed",)
+
+
+def test_a_downgrade_keeps_the_decisions_and_their_links(empty_url: str) -> None:
+    with closing(Database.open(empty_url)) as database:
+        tables.migrate_schema(database, "0006")
+        _store_as_0006_does(database)
+        tables.migrate_schema(database)
+        writer, chain = DecisionWriter(database), WriterChain()
+        for number in (10, 20):
+            _store(writer, chain, number, number + 1)
+        writer.close()
+        assert tables.migrate_schema(database, "0006") == "0006"
+        with database.reading() as session:
+            rows = session.execute(text("SELECT id, asked_by FROM decisions ORDER BY id")).all()
+            body = session.execute(text("SELECT body FROM verdicts WHERE id = 'vd_1'")).scalar()
+        assert rows[3:] == [(4, "10"), (5, "11"), (6, "20"), (7, "21")]
+        assert body == BODY % 1
+        tables.migrate_schema(database)
+        report = History(database).verify()
+        assert (report.ok, report.decisions, report.batches) == (True, 7, 0), report.problems
+
+
+def test_a_writer_that_waits_for_its_turn_lets_others_store(database: Database) -> None:
+    """On PostgreSQL no lock spans writers: an open transaction of one does not stop another."""
+    if database.is_sqlite:
+        pytest.skip("SQLite knows one writer")
+    stuck, free = DecisionWriter(database), DecisionWriter(database)
+    cursor = stuck._cursor()
+    stuck._begin(cursor)
+    stuck._store(cursor, _make(WriterChain(), 1, verdict=1))
+    with WriterTurn(database):
+        free.write([_make(WriterChain(), 2, verdict=2)])
+    free.close()
+    stuck.close()
+    assert History(database).verify().decisions == 1
