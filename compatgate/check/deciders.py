@@ -266,6 +266,7 @@ def choose_decider(args: argparse.Namespace) -> Decider:
         decider = ServerDecider(_client(server, args), at, _hint(args))
         return decider if args.server else FactsDecider(args.facts, decider)
     if args.bundle:
+        _refuse_stale(args.bundle, getattr(args, "max_stale", None))
         return FactsDecider(args.facts, BundleDecider(args.bundle, getattr(args, "key", ())))
     return FactsDecider(args.facts, DatabaseDecider(args.database, args.facts, at))
 
@@ -278,6 +279,28 @@ def _client(url: str, args: argparse.Namespace) -> Client:
 
 def _hint(args: argparse.Namespace) -> str:
     return "--fail-open lets a build pass unchecked" if hasattr(args, "fail_open") else ""
+
+
+def _refuse_stale(path: str, longest: str | None) -> None:
+    """Refuse a bundle that was last confirmed too long ago.
+
+    Raises:
+        BadInput: the text is not a duration.
+        Unavailable: the bundle is too old to decide with.
+    """
+    if longest is None:
+        return
+    from compatgate.documents.quantities import parse_duration
+    from compatgate.service.gate.bundles import bundle_age
+
+    most, age = parse_duration(longest, field="--max-stale"), bundle_age(path)
+    if age > most:
+        raise Unavailable(
+            f"{path} was last confirmed {age.total_seconds() / 3600:.1f} h ago,"
+            f" and --max-stale is {longest}",
+            field="bundle",
+            hint="run compatgate bundle pull; check that it still runs and reaches its gate",
+        )
 
 
 def _load_bundle(path: str, keys: Sequence[str]) -> Bundle:

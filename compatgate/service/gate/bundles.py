@@ -10,9 +10,11 @@ import base64
 import binascii
 import gzip
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit import clock
 from compatgate.kit.cli.output import read_bytes
 from compatgate.kit.database.database import Database
 from compatgate.kit.files import PRIVATE_MODE, replacing
@@ -318,6 +321,20 @@ def confirm_bundle(path: Path) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise BadInput(f"cannot touch {path}: {reason}", field="--to", value=str(path)) from None
+
+
+def bundle_age(path: str) -> timedelta:
+    """Return the time since a file was pulled, or its gate last confirmed it.
+
+    Raises:
+        BadInput: the file cannot be read.
+    """
+    try:
+        confirmed = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise BadInput(f"cannot read {path}: {reason}", field="bundle", value=path) from None
+    return clock.now() - confirmed
 
 
 def _describe(version: tuple[int, int]) -> str:

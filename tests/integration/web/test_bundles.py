@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -220,6 +222,21 @@ def test_check_and_show_refuse_what_another_key_signed(
     assert json.loads(shown)["verified"] == json.loads(shown)["signed_by"][0]
     assert command("bundle", "show", str(far.file), "--key", other)[0] == 2
     assert command("check", *ASK, "--key", other)[0] == 2
+
+
+def test_a_bundle_that_nobody_confirmed_for_long_decides_nothing(
+    gate: Server, far: _Far, command: Command
+) -> None:
+    far.pull(gate)
+    words = ("check", *ASK, "--bundle", str(far.file), "--max-stale", "6h")
+    assert command(*words)[0] == 0
+    long_ago = time.time() - 7 * 3600
+    os.utime(far.file, (long_ago, long_ago))
+    status, _, err = command(*words)
+    assert (status, "last confirmed 7.0 h ago" in err) == (3, True)
+    far.pull(gate)
+    assert command(*words)[0] == 0
+    assert command(*words[:-1], "soon")[0] == 2
 
 
 def test_an_exported_bundle_is_signed_and_verified(
