@@ -209,7 +209,7 @@ class BundleSource:
         database: to read the matrix from.
         facts: of the gate.
         overlays: the operator's fact files.
-        snapshots: of the gate; tell from memory whether the bundle is current.
+        snapshots: of the gate; whose memory says whether the bundle is current.
     """
 
     def __init__(

@@ -51,6 +51,11 @@ def add_recovery_actions(actions: Any) -> None:
         action="store_true",
         help="restore although the audit chain in the backup is not intact",
     )
+    restoring.add_argument(
+        "--keep-schema",
+        action="store_true",
+        help="do not migrate: go back to the version of compatgate that the backup is of",
+    )
     verify = actions.add_parser(
         "verify", help="verify the database or a backup: schema, pages and audit chain"
     )
@@ -122,7 +127,13 @@ def run_restore(args: argparse.Namespace) -> int:
     """
     from compatgate.service.recovery.restore import restore
 
-    report = restore(args.file, args.database, force=args.force, unverified=args.unverified)
+    report = restore(
+        args.file,
+        args.database,
+        force=args.force,
+        unverified=args.unverified,
+        keep_schema=args.keep_schema,
+    )
     if args.format == "json":
         print_json(
             {

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 from msgspec import Struct
@@ -61,7 +62,14 @@ class RestoreReport(Struct, frozen=True):
     aside: str | None
 
 
-def restore(path: str, url: str | None, *, force: bool, unverified: bool = False) -> RestoreReport:
+def restore(
+    path: str,
+    url: str | None,
+    *,
+    force: bool,
+    unverified: bool = False,
+    keep_schema: bool = False,
+) -> RestoreReport:
     """Restore a backup; nothing changes unless all of it succeeds.
 
     Args:
@@ -69,6 +77,7 @@ def restore(path: str, url: str | None, *, force: bool, unverified: bool = False
         url: of the database, as for `resolve_url`.
         force: replace a database that holds data; it is kept aside.
         unverified: accept a backup whose audit chain is not intact.
+        keep_schema: do not migrate: the version of compatgate that wrote the data is to use it.
 
     Raises:
         NotFound: there is no such file.
@@ -80,11 +89,29 @@ def restore(path: str, url: str | None, *, force: bool, unverified: bool = False
     with open_backup(path) as file:
         header, trailer = check_backup(file, path)
         loaded = _Loading(file, path, header, trailer, unverified)
+        if keep_schema and header.schema != tables.expected_version():
+            loaded.chain = _verify_copy(path, unverified=unverified)
         resolved = resolve_url(url)
         into = _into_sqlite if resolved.drivername == "sqlite" else _into_postgresql
         chain, aside = into(loaded, url, force)
-    return RestoreReport(
-        display_url(resolved), header, trailer, tables.expected_version(), chain, aside
+    schema = tables.expected_version() if loaded.chain is None else header.schema
+    return RestoreReport(display_url(resolved), header, trailer, schema, chain, aside)
+
+
+def _verify_copy(path: str, *, unverified: bool) -> ChainReport:
+    """Verify the audit chain of a backup in a temporary file, which is migrated for that."""
+    with TemporaryDirectory(prefix="compatgate-restore-") as folder:
+        chain = rebuild(path, Path(folder) / "copy.db")[2]
+    if not chain.ok and not unverified:
+        raise _broken_chain(path, chain)
+    return chain
+
+
+def _broken_chain(path: str, chain: ChainReport) -> DamagedBackup:
+    return DamagedBackup(
+        f"the audit chain in {path} is not intact: {chain.problems[0]}",
+        field="backup",
+        hint="use an older backup; --unverified restores this one anyway",
     )
 
 
@@ -133,6 +160,8 @@ class _Loading:
         self._header = header
         self._trailer = trailer
         self._unverified = unverified
+        self.chain: ChainReport | None = None
+        """Of a copy, if the schema is to stay; None: migrate."""
 
     def load(self, database: Database, session: Session) -> ChainReport:
         """Load a backup into a new schema, migrate, verify the chain, and log the restore.
@@ -141,6 +170,9 @@ class _Loading:
             DamagedBackup: a row refers to one that is missing, or the chain is not intact.
         """
         self._load_rows(database, session)
+        if self.chain is not None:
+            return self.chain
+        tables.migrate_within(session)
         found = self._verify(session)
         audit.append(
             session,
@@ -172,7 +204,6 @@ class _Loading:
             self._check_references(session)
         else:
             _set_sequences(session, known)
-        tables.migrate_within(session)
 
     def _check_references(self, session: Session) -> None:
         if broken := session.execute(text("PRAGMA foreign_key_check")).first():
@@ -183,11 +214,7 @@ class _Loading:
         found = verify_chain(session, expected_head=self._header.audit_head).report
         if found.ok or self._unverified:
             return found
-        raise DamagedBackup(
-            f"the audit chain in {self.path} is not intact: {found.problems[0]}",
-            field="backup",
-            hint="use an older backup; --unverified restores this one anyway",
-        )
+        raise _broken_chain(self.path, found)
 
 
 @contextmanager

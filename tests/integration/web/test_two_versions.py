@@ -27,6 +27,8 @@ from compatgate.catalog.sources import ROOT
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.service.gate.service import Gate
+from compatgate.service.recovery.backup import write_backup
+from compatgate.service.recovery.restore import restore
 
 RELEASE = "771b089ddeb4ff7f90388693fcae22d13d16bd7e"
 """The last commit of the release before."""
@@ -218,6 +220,30 @@ def test_an_upgrade_under_load_loses_no_answer_of_either_version(
         assert "a newer compatgate wrote" in said
         assert said.count("\n") == 1
     assert new.ask(1)
+
+
+def test_a_backup_of_before_takes_the_release_before_back(
+    release: Path, run: Callable[[Path, str], _Replica], tmp_path: Path
+) -> None:
+    url, backup = str(tmp_path / "gate.db"), str(tmp_path / "before.backup")
+    old = run(release, url).wait()
+    for number in range(10):
+        assert old.ask(number)
+    database = Database.open(url)
+    assert write_backup(database, backup).header.schema == _known_schema(release)
+    database.close()
+    old.stop()
+    new = run(HERE, url).wait()
+    assert new.ask(3)
+    new.stop()
+    restored = restore(backup, url, force=True, keep_schema=True)
+    assert (restored.schema, restored.chain.ok) == (_known_schema(release), True)
+    again = run(release, url).wait()
+    for number in range(10):
+        assert again.ask(number)
+    assert again.answered == old.answered
+    again.stop()
+    _require_recorded(url, old, again)
 
 
 def test_an_sqlite_file_is_migrated_by_the_new_version_and_refused_by_the_old(
