@@ -74,7 +74,7 @@ def log(writer: _Writer, tmp_path: object) -> DecisionLog:
     database = Database.open(f"{tmp_path}/unused.db")
     tables.prepare_schema(database)
     log = DecisionLog(database)
-    log._writer = writer  # type: ignore[assignment]
+    log._route.writer = writer  # type: ignore[assignment]
     return log
 
 
