@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--state",
         metavar="DIR",
-        help="state folder of a replica (default: $COMPATGATE_STATE, else one next to the SQLite"
-        " file if it exists)",
+        help="state folder of a replica, as for serve (default: $COMPATGATE_STATE, else the folder"
+        " that serve uses, if it exists)",
     )
     add("--tls-cert", metavar="FILE", help="certificate of the server (PEM)")
     add(
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     subjects = Subjects(
         database=args.database,
         overlays=args.facts,
-        state=args.state or read("COMPATGATE_STATE") or _default_state(args.database),
+        state=args.state,
         server=args.server or read("COMPATGATE_SERVER") or None,
         token=args.token or read("COMPATGATE_TOKEN") or None,
         certificate=args.tls_cert,
@@ -77,12 +77,3 @@ def run(args: argparse.Namespace) -> int:
         signing_key=args.signing_key or read("COMPATGATE_SIGNING_KEY") or None,
     )
     return print_checks(list(examine(subjects)), as_json=args.format == "json")
-
-
-def _default_state(database: str | None) -> str | None:
-    """Return the state folder next to the SQLite file; None: there is none."""
-    from compatgate.kit.database.database import resolve_url
-
-    url = resolve_url(database)
-    folder = f"{url.database}-state"
-    return folder if url.drivername == "sqlite" and os.path.isdir(folder) else None

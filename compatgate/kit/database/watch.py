@@ -193,7 +193,7 @@ class DatabaseWatch:
             self._began = None
             self._done = self._begun
             self._changed.notify_all()
-        if failure is not None and before is None:
+        if failure is not None and before is None and self._told != self._begun:
             _log.error("the database is away: %s", failure)
         elif failure is None and (before is not None or self._told == self._begun):
             since = before.since if before is not None else self._began_at

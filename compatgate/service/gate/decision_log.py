@@ -183,6 +183,11 @@ class DecisionLog:
         watch.start()
 
     @property
+    def away(self) -> tuple[datetime, str] | None:
+        """Return since when and why decisions go to the spool; None: they do not."""
+        return self._away
+
+    @property
     def state(self) -> LogState:
         """Return where decisions are logged; never wait."""
         spool, away = self._spool, self._away

@@ -142,6 +142,7 @@ class OutageKeeper:
         self.watch = DatabaseWatch(self._look, confirmed_at)
         self._tokens_read = float("-inf")
         self._known: tuple[KnownToken, ...] | None = None
+        self._known_digest = ""
         self._state = self._written = ""
         self._wrote = self._noted = float("-inf")
         self._writer = ThreadPoolExecutor(1, "state")
@@ -209,7 +210,17 @@ class OutageKeeper:
         outage = self.watch.outage()
         if outage is None:
             return None
-        return Degraded(outage.since, round(self.watch.age_s(), 1), outage.reason)
+        return self.describe((outage.since, outage.reason))
+
+    def describe(self, away: tuple[datetime, str] | None) -> Degraded | None:
+        """Return the state of a gate whose log cannot write, or which cannot read.
+
+        Args:
+            away: since when, and why; None: nothing is wrong.
+        """
+        if away is None:
+            return None
+        return Degraded(away[0], round(max(0.0, self.watch.age_s()), 1), away[1])
 
     def is_away(self) -> bool:
         """Return whether the database is away."""
@@ -265,17 +276,17 @@ class OutageKeeper:
             )
 
     def _know(self, known: tuple[KnownToken, ...]) -> None:
-        self._known = known
+        self._known, self._known_digest = known, _digest(known)
         self._tokens.know(known)
 
     def _keep(self, moment: datetime) -> None:
         """Have the state written if it is new, or its confirmation if that is due."""
         if self._writing is not None and not self._writing.done():
             return
-        snapshot, known = self._snapshots.known(), self._known
-        if snapshot is None or known is None:
+        snapshot = self._snapshots.known()
+        if snapshot is None or self._known is None:
             return
-        state = f"{snapshot.revision}.{snapshot.evidence}.{_digest(known)}"
+        state = f"{snapshot.revision}.{snapshot.evidence}.{self._known_digest}"
         present = time.monotonic()
         if state != self._written and present - self._wrote >= _WRITE_SECONDS:
             work, self._wrote = self._write, present

@@ -119,8 +119,10 @@ class Gate:
         self._keeper.start()
 
     def degraded(self) -> Degraded | None:
-        """Return the state without the database, from memory; None: the database answers."""
-        return self._keeper.degraded() if self._keeper is not None else None
+        """Return the state without the database, from memory; None: it answers, and records."""
+        if self._keeper is None:
+            return None
+        return self._keeper.degraded() or self._keeper.describe(self._log.away)
 
     def snapshot_age_s(self) -> float:
         """Return the seconds since the database last confirmed the snapshot; 0 if unknown."""

@@ -6,6 +6,7 @@ written, a rehearsed decision, is undone.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -20,7 +21,9 @@ from compatgate import __version__
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.clock import from_iso
-from compatgate.kit.database.database import Database, resolve_url
+from compatgate.kit.database.database import Database, display_url, resolve_url
+from compatgate.kit.state import ENVIRONMENT as STATE
+from compatgate.kit.state import state_folder
 from compatgate.service.audit import repository as audit
 from compatgate.service.audit.repository import AuditRecord
 from compatgate.service.recovery.checks import Check, guarded
@@ -53,7 +56,7 @@ class Subjects(Struct, frozen=True):
     Attributes:
         database: as for `resolve_url`.
         overlays: the operator's fact files; None: of the environment.
-        state: folder of a replica's state; None: none is configured.
+        state: folder of a replica's state; None: as `state_folder`.
         server: URL of a running gate.
         token: for that gate.
         certificate: file of a TLS certificate.
@@ -78,9 +81,7 @@ def examine(subjects: Subjects) -> Iterator[Check]:
     yield from _check_program()
     yield from guarded("database", lambda: _examine_database(subjects))
     yield from guarded("facts", lambda: _check_facts(subjects.overlays))
-    if subjects.state:
-        state = subjects.state
-        yield from guarded("state folder", lambda: check_state(Path(state)))
+    yield from guarded("state folder", lambda: _examine_state(subjects))
     if subjects.signing_key:
         uri = subjects.signing_key
         yield from guarded("signing key", lambda: _check_signing_key(uri))
@@ -94,6 +95,15 @@ def examine(subjects: Subjects) -> Iterator[Check]:
         yield from guarded("staging hosts", lambda: check_hosts(path_of_hosts))
     if subjects.server:
         yield from check_server(subjects.server, subjects.token)
+
+
+def _examine_state(subjects: Subjects) -> Iterator[Check]:
+    """Check the state folder that is named, or that serve would use if it exists."""
+    url = resolve_url(subjects.database)
+    folder = state_folder(url, subjects.state)
+    named = subjects.state or os.environ.get(STATE)
+    if named or folder.exists():
+        yield from check_state(folder, display_url(url))
 
 
 def _check_program() -> Iterator[Check]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from compatgate.kit import clock
+from compatgate.service.gate.last_known import SnapshotFile
+from compatgate.service.gate.outages import describe_seconds
+from compatgate.service.gate.spool import Spool, SpoolOptions
 from compatgate.service.recovery.checks import Check
 
 LEAST_FREE = 64 * 2**20
@@ -16,6 +19,7 @@ LOW_FREE = 1024 * 2**20
 LARGE_LOG = 512 * 2**20
 """Bytes of a write-ahead log that show that a reader holds it open."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+SPOOL_FOLDER = "spool"
 _SIDES = ("", "-wal", "-shm", "-turn")
 
 
@@ -68,8 +72,13 @@ def check_disk(name: str, folder: Path) -> Check:
     return Check(name, "warn" if free < LOW_FREE else "ok", what, fix if free < LOW_FREE else "")
 
 
-def check_state(folder: Path) -> Iterator[Check]:
-    """Check a replica's state folder: owner, mode, content and disk."""
+def check_state(folder: Path, database: str) -> Iterator[Check]:
+    """Check a replica's state folder: owner, mode, snapshot, waiting decisions and disk.
+
+    Args:
+        folder: of the replica.
+        database: URL without its password.
+    """
     if not folder.exists():
         what = f"{folder} does not exist; serve makes it at its start"
         yield Check("state folder", "warn", what)
@@ -84,18 +93,38 @@ def check_state(folder: Path) -> Iterator[Check]:
         what = f"other users can access {folder} (mode {mode:04o})"
         yield Check("state folder", "warn", what, f"chmod 700 {folder}")
     else:
-        yield Check("state folder", "ok", _content(folder))
+        yield Check("state folder", "ok", str(folder))
+    yield _check_snapshot(folder, database)
+    yield _check_spools(folder, database)
     yield check_disk("state disk", folder)
 
 
-def _content(folder: Path) -> str:
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    if not files:
-        return f"{folder} is empty"
-    found = [path.stat() for path in files]
-    size, newest = sum(one.st_size for one in found), max(one.st_mtime for one in found)
-    age = max(0.0, time.time() - newest)
-    return f"{folder}, {len(files)} files, {_size(size)}, last written {age:.0f} s ago"
+def _check_snapshot(folder: Path, database: str) -> Check:
+    """Check the snapshot that the replica decides on while its database is away."""
+    file = SnapshotFile(folder, database)
+    if not file.path.exists():
+        return Check("last snapshot", "warn", "none yet; serve writes it within seconds")
+    known = file.read()
+    if known is None:
+        what = f"{file.path} is damaged, or of another database"
+        return Check("last snapshot", "warn", what, "remove it; serve writes it again")
+    age = describe_seconds((clock.now() - known.confirmed_at).total_seconds())
+    what = f"revision {known.payload.revision}, the database confirmed it {age} ago"
+    return Check("last snapshot", "ok", what)
+
+
+def _check_spools(folder: Path, database: str) -> Check:
+    """Look for decisions of ended processes that no gate has delivered."""
+    waiting = 0
+    for file in Spool(SpoolOptions(folder / SPOOL_FOLDER), database).others():
+        try:
+            waiting += sum(delivery.batch.count for delivery in file.scan())
+        finally:
+            file.close()
+    if waiting:
+        what = f"{waiting} decisions of ended processes wait in {folder / SPOOL_FOLDER}"
+        return Check("spool", "warn", what, "start the gate with this state folder: it delivers")
+    return Check("spool", "ok", "no decision of an ended process waits")
 
 
 def _size(count: int) -> str:

@@ -107,6 +107,8 @@ class Prepared(Struct, frozen=True):
             spool_size: bytes for decisions that wait for the database.
         """
         database = Database.open(self.database)
+        if self.outages.file is not None:
+            database.expect_file(self.outages.file)
         gate = Gate(
             database,
             self.facts,
@@ -224,7 +226,11 @@ def prepare(options: StartOptions) -> Prepared:
     except (SchemaMismatch, LostMatrix):
         raise
     except Unavailable as error:
-        if known is None or not options.max_stale:
+        if known is None:
+            raise
+        if clock.now() - known.confirmed_at > options.max_stale:
+            since = known.confirmed_at.strftime("%Y-%m-%d %H:%M:%S UTC")
+            error.problem += f"; the last snapshot, of {since}, is older than --max-stale allows"
             raise
         return Prepared(
             facts,
@@ -234,7 +240,7 @@ def prepare(options: StartOptions) -> Prepared:
             known.payload.revision,
             None,
             known.snapshot(facts),
-            replace(outages, is_checked=False),
+            replace(outages, is_checked=False, file=Database(url).expect_file()),
             known.confirmed_at,
             error.problem,
         )

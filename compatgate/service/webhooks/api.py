@@ -181,10 +181,7 @@ def decide_hook(
         image_s=parse_timeout(timeout or ""),
     ).verdict
     call.service.metrics.decided(verdict, source, perf_counter() - began)
-    body = verdict.to_json()
-    if (degraded := call.gate.degraded()) is not None:
-        body["degraded"] = degraded.to_json()
-    return body, verdict_link(base_url(call.service), verdict.id)
+    return _with_state(verdict.to_json(), call), verdict_link(base_url(call.service), verdict.id)
 
 
 def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
@@ -389,7 +386,13 @@ def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
     document = call.document()
     question = questions.rollout_question(document, _of_query(call.query, document))
     answered = questions.rollout_answer(what_if(question, call.gate.snapshot(), clock.now()))
+    answered = _with_state(answered, call)
     return Reply(answered, status=status_for(answered["decision"], call.query.status))
+
+
+def _with_state(body: dict[str, Any], call: Call[Any]) -> dict[str, Any]:
+    degraded = call.gate.degraded()
+    return body if degraded is None else {**body, "degraded": degraded.to_json()}
 
 
 def _of_query(query: DriverQuery, document: dict[str, Any]) -> dict[str, Any]:

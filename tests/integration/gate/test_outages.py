@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from compatgate.errors import Unauthorized, Unavailable
 from compatgate.kit import clock
@@ -29,6 +30,7 @@ from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.web.app import create_app
 from compatgate.service.web.call import Settings
+from compatgate.service.web.server import StartOptions, prepare
 
 TARGET = {
     "apiVersion": "compatgate.dev/v1",
@@ -244,12 +246,33 @@ def test_a_clock_that_goes_back_revives_nothing_after_a_restart(
 ) -> None:
     known = file.read()
     assert known is not None
-    steady = clock.SteadyClock()
     back = known.confirmed_at - timedelta(days=30)
+    monkeypatch.setattr(clock, "_steady", clock.SteadyClock())
     monkeypatch.setattr(clock, "read_clocks", lambda: (back, 100.0))
-    monkeypatch.setattr(clock, "_steady", steady)
-    steady.never_before(known.confirmed_at)
+    assert clock.now() == back
+    url = kept.database.url.render_as_string(hide_password=False)
+    prepare(StartOptions(url, state=str(file.path.parent)))
     assert clock.now() == known.confirmed_at
+
+
+@on_sqlite
+def test_a_start_without_the_database_needs_a_recent_snapshot(
+    kept: Gate, file: SnapshotFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Any) -> None:
+        raise Unavailable("the database does not answer")
+
+    monkeypatch.setattr(tables, "prepare_schema", fail)
+    options = StartOptions(str(kept.database.url.database), state=str(file.path.parent))
+    prepared = prepare(options)
+    assert prepared.away == "the database does not answer"
+    assert prepared.snapshot.targets.keys() == {"prod"}
+    time.sleep(1.1)
+    with pytest.raises(Unavailable, match="older than --max-stale allows"):
+        prepare(replace(options, max_stale=timedelta(seconds=1)))
+    file.path.unlink()
+    with pytest.raises(Unavailable, match="does not answer"):
+        prepare(options)
 
 
 @on_sqlite

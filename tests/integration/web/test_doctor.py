@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -286,6 +287,21 @@ def test_open_modes_are_warned_of(file: Path, tmp_path: Path, examine: Any) -> N
     os.chmod(file, 0o644)
     # opening the file mends its mode, and doctor looks before that
     assert "chmod 600" in examine(str(file))[1]["files"]["fix"]
+
+
+def test_the_state_folder_of_a_gate_is_examined(serve: Any, tmp_path: Path, examine: Any) -> None:
+    server = serve()
+    database = str(tmp_path / "gate.db")
+    snapshot = tmp_path / "gate.db-state" / "snapshot.json"
+    deadline = time.monotonic() + 20
+    while not snapshot.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    server.stop()
+    checks = examine(database)[1]
+    assert checks["last snapshot"]["message"].startswith("revision 1, the database confirmed it")
+    assert checks["spool"]["state"] == "ok"
+    snapshot.write_bytes(snapshot.read_bytes().replace(b"prod", b"demo"))
+    assert "is damaged" in examine(database)[1]["last snapshot"]["message"]
 
 
 def test_an_overlay_that_does_not_exist_is_named(file: Path, examine: Any) -> None:

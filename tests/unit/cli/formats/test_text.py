@@ -130,3 +130,18 @@ def test_each_of_several_files_has_its_answer_below_its_name(denied: Json, passi
     assert text.startswith("a/uv.lock\nDENIED: ")
     assert "\n\nb/uv\ufffd[2J.lock\nALLOWED: " in text
     assert render_all("text", []) == ""
+
+
+def test_a_gate_without_its_database_is_said_before_the_basis(denied: Json) -> None:
+    denied["degraded"] = {
+        "since": "2026-11-03T09:30:00Z",
+        "snapshot_age_s": 720.4,
+        "reason": "down",
+    }
+    text = lines(denied)
+    note = (
+        "degraded: the gate decided without its database, on a snapshot that is 12 min old (down)"
+    )
+    assert text[text.index(note) + 1] == ""
+    assert "degraded" in render("markdown", denied, View(width=100))
+    assert '"degraded"' in render("json", denied, View(width=100))
