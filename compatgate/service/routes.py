@@ -60,6 +60,7 @@ ROUTES: tuple[Route, ...] = (
     gate.preview,
     gate.what_if,
     gate.show_verdict,
+    gate.show_bundle,
     attestations.show_attestation,
     attestations.list_keys,
     gate.stack_badge,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
+from flask import request
 from msgspec import Meta, Struct
 
 from compatgate.core.matrix import ANY_TARGET, EntryStatus
@@ -16,12 +17,14 @@ from compatgate.core.stack import parse_stack_text
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit import clock
 from compatgate.kit.clock import parse_moment
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
+from compatgate.kit.http.replies import Filter, ListQuery, Reply, is_not_modified, page_reply
 from compatgate.kit.http.requests import Since, Until
 from compatgate.kit.ui.assets import BADGE_MEDIA, Badge, Look, draw_badge
+from compatgate.service.attestations.envelope import MEDIA as DSSE
 from compatgate.service.gate.schemas import (
     QUESTION_EXAMPLES,
     WHAT_IF_EXAMPLES,
+    BundleBody,
     DecisionBody,
     GateRequest,
     VerdictBody,
@@ -107,6 +110,33 @@ def parse_matrix_time(text: str) -> int | datetime:
     if len(text) > 10 or int(text) > _LARGEST_REVISION:
         raise BadInput("there is no such revision", field="at", value=text)
     return int(text)
+
+
+@route(
+    "GET",
+    "/bundle",
+    scope="read",
+    tag="gate",
+    returns=Returns(BundleBody, "The signed bundle", media=(DSSE,), etag=True),
+    errors=(409,),
+)
+def show_bundle(call: Call[NoQuery]) -> Reply:
+    """Return the signed bundle: matrix, evidence and overlay facts, to decide elsewhere.
+
+    Poll with `If-None-Match`: 304 costs no look at the database. `compatgate bundle pull` does
+    that, verifies the signature, and refuses an older bundle. The answer is 409 without
+    `serve --signing-key`.
+    """
+    key_id = call.service.attestations.key_id()
+    etag = call.gate.bundles.etag(key_id)
+    headers = {"Vary": "Accept-Encoding"}
+    if is_not_modified(etag):
+        return Reply(b"", media=DSSE, etag=etag, headers=headers)
+    served = call.gate.bundles.serve(key_id, call.service.attestations.sign_payload)
+    if request.accept_encodings.quality("gzip") <= 0:
+        return Reply(served.content, media=DSSE, etag=served.etag, headers=headers)
+    headers["Content-Encoding"] = "gzip"
+    return Reply(served.compressed, media=DSSE, etag=f"W/{served.etag}", headers=headers)
 
 
 @route(

@@ -28,7 +28,7 @@ from compatgate.kit.database.database import Database
 from compatgate.service.audit.service import History
 from compatgate.service.baselines.exchange import BaselineExchange
 from compatgate.service.baselines.service import BaselineService
-from compatgate.service.gate import decider
+from compatgate.service.gate import bundles, decider
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.batch_store import CommitMode
 from compatgate.service.gate.decider import (
@@ -97,6 +97,7 @@ class Gate:
         self.baselines = BaselineService(database)
         self.exchange = BaselineExchange(database, lambda: self.runs.catalogue(), facts)
         self.nodes = Nodes(database, facts, self.snapshots)
+        self.bundles = bundles.BundleSource(database, facts, overlays, self.snapshots)
         self._commit: CommitMode = commit
         self._log = DecisionLog(database, commit, spool)
         self._answers: SnapshotCache[Answer] = SnapshotCache()

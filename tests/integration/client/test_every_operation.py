@@ -82,6 +82,7 @@ def test_signed_verdicts_and_badges(call: Call) -> None:
     (key,) = call("list_keys").keys
     signed = call("show_attestation", verdict.id, form="vsa")
     assert [signature.keyid for signature in signed.signatures] == [key.kid]
+    assert [signature.keyid for signature in call("show_bundle").signatures] == [key.kid]
     assert call("stack_badge", "prod-a100", "cuda=12.4,cudnn=9.1.0").startswith("<svg")
     assert "blessed" in call("entry_badge", "prod-a100", "torch24-cu124")
 
