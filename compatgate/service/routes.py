@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     "/openapi.json",
     scope=None,
     tag="gate",
+    targets="free",
     returns=Returns(dict[str, Any], "This description", etag=True),
 )
 def openapi(call: Call[NoQuery]) -> Reply:
@@ -111,6 +112,7 @@ ROUTES: tuple[Route, ...] = (
     audit.verify_audit,
     tokens.list_tokens,
     tokens.create_token,
+    tokens.rotate_token,
     tokens.revoke_token,
     openapi,
 )
@@ -166,6 +168,7 @@ PAGES: tuple[Page, ...] = (
     tokens_pages.show_tokens,
     tokens_pages.create_token,
     tokens_pages.revoke_token,
+    tokens_pages.rotate_token,
     targets_pages.show_targets,
     targets_pages.show_target,
     targets_pages.show_packages,

@@ -83,6 +83,7 @@ class Operations:
 
     list_tokens = cluster.list_tokens
     create_token = cluster.create_token
+    rotate_token = cluster.rotate_token
     revoke_token = cluster.revoke_token
 
     validate_kubernetes = cluster.validate_kubernetes
