@@ -19,7 +19,7 @@ from werkzeug.exceptions import NotFound
 
 from compatgate import __version__
 from compatgate.catalog import open_library
-from compatgate.errors import CompatgateError, Unauthorized
+from compatgate.errors import CompatgateError, TooManyRequests, Unauthorized
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX as API
 from compatgate.kit.http.links import UI_PREFIX, link
@@ -34,6 +34,7 @@ from compatgate.service.tokens.principal import anonymous_principal
 from compatgate.service.web import auth, metrics
 from compatgate.service.web.asgi import Front
 from compatgate.service.web.call import Service
+from compatgate.service.web.limits import RequestLimits
 from compatgate.service.web.metrics import Metrics
 from compatgate.service.web.openapi import describe_api
 from compatgate.service.web.page import HtmlPage, Page, PageRequest, Redirect, render
@@ -113,6 +114,7 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
         principal = service.nobody
         try:
             principal = auth.page_viewer(service)
+            service.limits.take(principal, auth.peer_address())
             auth.admit(
                 principal,
                 page.scope,
@@ -188,7 +190,10 @@ def refuse_page(
         {"error": error, "problem": replies.to_problem(error)},
         status=error.status,
     )
-    return to_http(shown, page, principal, service)
+    response = to_http(shown, page, principal, service)
+    if isinstance(error, TooManyRequests):
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response
 
 
 JWKS = "/.well-known/jwks.json"
@@ -248,7 +253,9 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         _description(),
         logs.LogListeners(settings.max_listeners),
         Attestations(gate.database, settings.signing),
+        RequestLimits(settings.failed, settings.rate),
     )
+    gate.sessions.limits = settings.sessions
     replies.install_problems(app)
     metrics.install_health(app, service)
     install_short_links(app, service)

@@ -20,19 +20,21 @@ if TYPE_CHECKING:
 _HINT = "create a token with: compatgate token create --name NAME --scope {scope}"
 
 
-def authenticate(header: str | None, service: Service) -> Principal:
+def authenticate(header: str | None, service: Service, peer: str) -> Principal:
     """Return the sender of a request.
 
     Args:
         header: ``Authorization``, None when there is none.
         service: has the tokens, and the scopes of anonymous callers.
+        peer: address that the request came from.
 
     Raises:
         Unauthorized: not a bearer token, or not a valid one.
+        TooManyRequests: the peer has sent too many of those.
     """
     if header is None:
         return service.nobody
-    return service.gate.tokens.verify(_secret(header))
+    return service.limits.verify(_secret(header), service.gate.tokens, peer)
 
 
 def cached_sender(header: str | None, service: Service) -> Principal | None:
@@ -139,7 +141,7 @@ def page_viewer(service: Service) -> Principal:
         Unauthorized: a bearer token that opens nothing.
     """
     if header := request.environ.get("HTTP_AUTHORIZATION"):
-        return authenticate(header, service)
+        return authenticate(header, service, peer_address())
     if given := session_cookie():
         try:
             return service.gate.sessions.principal(given) or service.nobody
@@ -159,7 +161,24 @@ def json_reader(service: Service) -> Principal:
     reads = request.method in ("GET", "HEAD")
     if reads and request.headers.get("Sec-Fetch-Site", "none") in _SAME_SITE:
         return page_viewer(service)
-    return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+    return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service, peer_address())
+
+
+def check_sign_in(secret: str, service: Service) -> None:
+    """Check a token that somebody signs in with.
+
+    Raises:
+        Unauthorized: it is not valid.
+        TooManyRequests: the peer has failed too often.
+        AccessRefused: it is limited to targets; pages show all of them.
+    """
+    principal = service.limits.verify(secret, service.gate.tokens, peer_address())
+    principal.require_no_limit("signing in to the pages, which show all targets,")
+
+
+def peer_address() -> str:
+    """Return the address that the request came from: the client's, behind a trusted proxy."""
+    return request.environ.get("REMOTE_ADDR") or ""
 
 
 def is_bearer() -> bool:
