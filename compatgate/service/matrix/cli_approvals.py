@@ -90,7 +90,7 @@ def approve(args: argparse.Namespace, gate: Client) -> int:
 
 
 def refuse(args: argparse.Namespace, gate: Client) -> int:
-    """Refuse a change that waits for a second person, or withdraw one's own."""
+    """Refuse a change that waits for a second person, or withdraw your own."""
     from compatgate.client.operations import Operations
 
     return _print_decision(args, ask(gate, Operations.refuse_change, args.id), "nothing changed")

@@ -201,8 +201,8 @@ def _preload(facts: Facts) -> None:
 
 
 STOP_SECONDS = 30
-_NO_PROXY = "none"
-"""The address of nobody; an empty setting means the default."""
+_NO_PROXY = "255.255.255.255"
+"""An address that no connection comes from; an empty setting means the default."""
 _IDLE_SECONDS = 75
 """Seconds after which an idle connection is closed."""
 _STUCK_SECONDS = 120
