@@ -146,7 +146,7 @@ def request_line(note: RequestNote, seconds: float, form: logs.LogFormat) -> byt
         note.status,
         round(seconds * 1000, 3),
         note.identity or "-",
-        note.peer,
+        note.peer or "-",
         note.number,
     )
     if note.verdicts:

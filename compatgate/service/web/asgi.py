@@ -27,11 +27,17 @@ from compatgate.kit.http.notes import NOTE, RequestNote
 from compatgate.kit.http.requests import check_depth
 from compatgate.kit.http.wsgi import Body, Lane, receive_body, send_whole
 from compatgate.service.admission.api import MAX_BODY_BYTES
-from compatgate.service.gate.decider import AnswerRecord
+from compatgate.service.gate.decider import AnswerRecord, decode_question
 from compatgate.service.gate.decision_log import PATIENCE_SECONDS, late_log_error
 from compatgate.service.gate.outages import mark_degraded
 from compatgate.service.web.access import AccessLog
-from compatgate.service.web.auth import authenticate, authorize, cached_sender, remember_decision
+from compatgate.service.web.auth import (
+    authenticate,
+    authorize,
+    cached_sender,
+    note_refusal,
+    remember_decision,
+)
 from compatgate.service.web.metrics import ALIVE_BODY
 from compatgate.service.web.route import JSON
 
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
 
     from compatgate.kit.http.notes import RequestKind
     from compatgate.kit.http.wsgi import Fields, Receive, Scope, Send
-    from compatgate.service.tokens.service import Principal
+    from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Service
 
 _HEALTH_THREADS = 4
@@ -165,7 +171,7 @@ class Front:
 
 def _new_note(scope: Scope) -> RequestNote:
     client = scope.get("client")
-    return RequestNote(scope["method"], "health", client[0] if client else "-", perf_counter())
+    return RequestNote(scope["method"], "health", client[0] if client else "", perf_counter())
 
 
 async def _receive(scope: Scope, receive: Receive, most: int, *, drains: bool) -> Body | None:
@@ -219,6 +225,8 @@ def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
     """
     began = perf_counter()
     check_depth(question, service.settings.max_depth)
+    if sender.targets is not None:
+        sender.require_question(decode_question(question))
     answer = service.gate.answer(question, asked_by=sender.name, source=SOURCE)
     service.metrics.decided(answer.verdict, SOURCE, perf_counter() - began)
     remember_decision(answer.verdict)
@@ -261,6 +269,7 @@ class QuestionApp:
         try:
             body = await self._decide(environ.get("HTTP_AUTHORIZATION"), question, note)
         except CompatgateError as error:
+            note_refusal(error, f"POST {QUESTION_PATH}", self._service)
             found = replies.problem_answer(error, environ)
         except Exception as error:
             found = replies.problem_answer(replies.unexpected_error(error, environ), environ)
@@ -277,27 +286,33 @@ class QuestionApp:
 
     async def _decide(self, header: str | None, question: bytes, note: RequestNote) -> bytes:
         began = perf_counter()
-        decided: AnswerRecord | None = self._known(header, question)
+        decided: AnswerRecord | None = self._known(header, question, note.peer)
         if decided is None:
-            decided = await self._lane.run(self._evaluate, header, question)
+            decided = await self._lane.run(self._evaluate, header, question, note.peer)
         await self._logging.wait_for(self._service.gate.submit((decided,)))
         verdict = decided.answer.verdict
         self._service.metrics.decided(verdict, SOURCE, perf_counter() - began)
         note.identity, note.verdicts = decided.decision.asked_by, (verdict,)
         return mark_degraded(decided.answer.body, self._service.gate.degraded())
 
-    def _known(self, header: str | None, question: bytes) -> AnswerRecord | None:
+    def _known(self, header: str | None, question: bytes, peer: str) -> AnswerRecord | None:
         sender = cached_sender(header, self._service)
-        if sender is None:
+        if sender is None or sender.targets is not None:
             return None
         authorize(sender, "gate")
-        return self._service.gate.known(question, asked_by=sender.name, source=SOURCE)
+        found = self._service.gate.known(question, asked_by=sender.name, source=SOURCE)
+        if found is not None:  # else `_evaluate` counts the request
+            self._service.limits.take(sender, peer)
+        return found
 
-    def _evaluate(self, header: str | None, question: bytes) -> AnswerRecord:
+    def _evaluate(self, header: str | None, question: bytes, peer: str) -> AnswerRecord:
         """Evaluate in a thread of the lane; logging needs none."""
-        sender = authenticate(header, self._service)
+        sender = authenticate(header, self._service, peer)
+        self._service.limits.take(sender, peer)
         authorize(sender, "gate")
         check_depth(question, self._service.settings.max_depth)
+        if sender.targets is not None:
+            sender.require_question(decode_question(question))
         return self._service.gate.evaluate(question, asked_by=sender.name, source=SOURCE)
 
 

@@ -29,7 +29,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from compatgate.errors import AuthenticationFailure
 from compatgate.service.web.access import deciding_rules
-from compatgate.service.web.auth import authenticate, authorize, remember
+from compatgate.service.web.auth import admit, authenticate, peer_address, remember
 from compatgate.service.web.call import METRIC_TARGETS, Service
 from compatgate.service.web.figures import StateCollector
 from compatgate.service.web.metric_table import PREFIX, SPECS
@@ -237,7 +237,8 @@ def install_health(app: Flask, service: Service) -> None:
     def readyz() -> Response:
         """Answer whether the gate can decide and log; callers with `read` also get the inputs."""
         state = service.gate.readiness.state()
-        sender = remember(authenticate(request.environ.get("HTTP_AUTHORIZATION"), service))
+        header = request.environ.get("HTTP_AUTHORIZATION")
+        sender = remember(authenticate(header, service, peer_address()))
         shown = state if sender.may("read") else {}
         if "degraded" in state:
             shown = {**shown, "degraded": state["degraded"]}
@@ -246,8 +247,9 @@ def install_health(app: Flask, service: Service) -> None:
 
     def metrics() -> Response:
         """Return the counters, for callers with `read`."""
-        sender = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
-        authorize(remember(sender), "read")
+        header = request.environ.get("HTTP_AUTHORIZATION")
+        caller = remember(authenticate(header, service, peer_address()))
+        admit(caller, "read", targets="refused", what="GET /metrics")
         return Response(service.metrics.render(service), content_type=CONTENT_TYPE_LATEST)
 
     for view in (healthz, readyz, metrics):

@@ -184,7 +184,7 @@ def test_refused_tokens_cannot_flood_the_log(server: Server) -> None:
         for line in text.splitlines()
         if line.startswith('compatgate_authentication_failures_total{reason="unknown"}')
     ]
-    assert counted[0] >= 100
+    assert counted[0] >= 10  # an address that fails often is refused with 429 after that
 
 
 def test_the_servers_own_lines_have_the_same_format(server: Server) -> None:
