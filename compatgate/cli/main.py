@@ -34,6 +34,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "compatgate.cli.health",
         "find GPU errors in a kernel log, with actions",
     ),
+    "triage": (
+        "compatgate.cli.triage",
+        "name the cause of an error, and check a stack for it",
+    ),
     "explain": ("compatgate.cli.explain", "explain a rule: what it checks, why, and how to fix it"),
     "env": ("compatgate.cli.env", "print build variables for machines without a GPU"),
     "require": ("compatgate.cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),

@@ -30,6 +30,8 @@ from compatgate.service.targets import api as targets
 from compatgate.service.targets import pages as targets_pages
 from compatgate.service.tokens import api as tokens
 from compatgate.service.tokens import pages as tokens_pages
+from compatgate.service.triage import api as triage
+from compatgate.service.triage import pages as triage_pages
 from compatgate.service.waivers import api as waivers
 from compatgate.service.waivers import pages as waivers_pages
 from compatgate.service.web.call import Call
@@ -60,6 +62,7 @@ ROUTES: tuple[Route, ...] = (
     gate.ask,
     gate.preview,
     gate.what_if,
+    triage.triage,
     gate.show_verdict,
     gate.show_bundle,
     attestations.show_attestation,
@@ -164,6 +167,8 @@ PAGES: tuple[Page, ...] = (
     ask_page.paste_question,
     ask_page.log_question,
     gate_pages.show_what_if,
+    triage_pages.show_triage,
+    triage_pages.show_causes,
     audit_pages.show_audit,
     audit_pages.show_verification,
     facts_pages.show_tables,

@@ -15,6 +15,7 @@ class Operations:
     ask = gate.ask
     preview = gate.preview
     what_if = gate.what_if
+    triage = gate.triage
     show_verdict = gate.show_verdict
     show_bundle = gate.show_bundle
     openapi = gate.openapi

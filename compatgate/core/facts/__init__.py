@@ -44,6 +44,7 @@ from compatgate.core.facts.nvidia import (
 from compatgate.core.versions import Version, parse_version
 
 if TYPE_CHECKING:
+    from compatgate.core.facts.errors import ErrorTable
     from compatgate.core.facts.packages import CudaComponents, Packages
     from compatgate.core.facts.records import PackageRecords, Record, Statement
     from compatgate.core.facts.xid import XidTable
@@ -226,6 +227,13 @@ class Facts:
         from compatgate.core.facts.xid import XidTable
 
         return self._table("xid", XidTable)
+
+    @cached_property
+    def error_signatures(self) -> ErrorTable:
+        """Return signatures of error texts; imported at first use, as no rule reads them."""
+        from compatgate.core.facts.errors import ErrorTable
+
+        return self._table("error_signatures", ErrorTable)
 
     @cached_property
     def gpu_peaks(self) -> Peaks:

@@ -78,6 +78,17 @@ def test_asking(call: Call) -> None:
     assert call("openapi")["openapi"] == "3.1.0"
 
 
+def test_naming_the_cause_of_an_error(call: Call) -> None:
+    text = "CUDA driver version is insufficient for CUDA runtime version"
+    (plain,) = call("triage", text).causes
+    assert (plain.id, plain.confidence, plain.here) == ("driver-too-old", "likely", None)
+    pool = {"gpu": "A100-SXM4-80GB", "driver": "450.80.02"}
+    (cause,) = call("triage", text, pool=pool, stack={"cuda": "12.4"}).causes
+    assert cause.here.outcome == "fails"
+    assert cause.fixes[0].verified
+    assert call("triage", "fatal: not a git repository").causes == []
+
+
 def test_signed_verdicts_and_badges(call: Call) -> None:
     verdict = call("ask", target="prod-a100", stack=STACK)
     (key,) = call("list_keys").keys

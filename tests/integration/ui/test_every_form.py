@@ -24,6 +24,7 @@ SCOPES = ("read", "gate", "operate", "bless")
 NEEDS = {
     "/ask/paste": "gate",
     "/ask/keep": "gate",
+    "/triage/causes": "gate",
     "/entries/<name>/status": "bless",
     "/new-waiver": "bless",
     "/waivers/<name>/end": "bless",

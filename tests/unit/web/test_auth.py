@@ -44,6 +44,7 @@ CHANGES = {
     "POST /gate": "gate",
     "POST /gate/preview": "gate",
     "POST /what-if": "gate",
+    "POST /triage": "gate",
     "POST /hooks/kubernetes/validate": "gate",
     "POST /hooks/argo-rollouts": "gate",
     "POST /hooks/flagger": "gate",
