@@ -94,7 +94,7 @@ class Gate:
         self.nodes = Nodes(database, facts, self.snapshots)
         self._commit: CommitMode = commit
         self._log = DecisionLog(database, commit)
-        self._answers: SnapshotCache[Answer] = SnapshotCache()
+        self._answers: SnapshotCache[Answer] = SnapshotCache(lambda answer: answer.size)
         self._decider = Decider()
         self.snapshots.on_new = self._clear_caches
         self.readiness = Readiness(self._check_recording)
