@@ -51,7 +51,7 @@ def test_many_threads_keep_the_count_right() -> None:
     cache: BoundedCache[int, int] = BoundedCache(64 * KIB)
 
     def work(seed: int) -> None:
-        chosen = random.Random(seed)  # noqa: S311
+        chosen = random.Random(seed)
         for _ in range(3000):
             key = chosen.randrange(200)
             chosen.choice([cache.get, cache.peek, cache.drop])(key)
