@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from compatgate.service.web.server import Prepared
 
 _PEER_CONNECTIONS = 512
+_UMASK = 0o077
+"""Whatever the server writes is for its own user."""
 _LOOPBACK_SCOPES = "read,gate"
 _NO_SCOPES = ("", "none")
 _LEVELS = ("debug", "info", "warning", "error")
@@ -182,6 +184,7 @@ def _serve(args: argparse.Namespace) -> int:
         print(f"compatgate is serving on {url}")
         print(_TRY.format(url=url, token=token), flush=True)
 
+    os.umask(_UMASK)
     logging.basicConfig(level=args.log_level.upper(), format=_LOG)
     sys.stdout.flush()
     parent = os.getpid()  # the parent may be gone before a worker reads it

@@ -207,3 +207,14 @@ def test_the_service_runs_on_every_kind_of_database(serve: Any, database_url: st
     assert server.ask("GET", "/api/v1/audit/verify", headers=server.bearer).json()["ok"] is True
     assert server.stop() == 0
     assert Database.open(database_url)
+
+
+def test_whatever_the_server_writes_is_for_its_user_alone(serve: Any, tmp_path: Path) -> None:
+    before = set(tmp_path.rglob("*"))
+    server = serve("--workers", "2", TMPDIR=str(tmp_path))
+    assert server.gate({"cuda": "12.4"}).status == 200
+    made = [path for path in tmp_path.rglob("*") if path not in before]
+    assert {"gate.db", "gate.db-wal"} <= {path.name for path in made}
+    assert any(path.suffix == ".db" and path.name != "gate.db" for path in made), "figures"
+    open_to_others = [path.name for path in made if path.stat().st_mode & 0o077]
+    assert [name for name in open_to_others if not name.endswith(".yaml")] == []
