@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from compatgate.canary.allowed_images import AllowedImages
     from compatgate.service.web.server import Prepared
 
+_PEER_CONNECTIONS = 512
+_UMASK = 0o077
+"""Whatever the server writes is for its own user."""
 _LOOPBACK_SCOPES = "read,gate"
 _NO_SCOPES = ("", "none")
 _LEVELS = ("debug", "info", "warning", "error")
@@ -102,6 +105,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1024**2,
         metavar="BYTES",
         help="largest request body, for example 512k or 8m (default: 1m)",
+    )
+    add(
+        "--connections-per-address",
+        type=bounded_count,
+        default=_PEER_CONNECTIONS,
+        metavar="N",
+        help="connections that one client address may have to each process; one more ends its"
+        f" longest idle one (default: {_PEER_CONNECTIONS})",
     )
     add_images(parser.add_argument_group("images that questions name"))
     add_wheels(parser.add_argument_group("packages without a record"))
@@ -198,10 +209,13 @@ def _serve(args: argparse.Namespace) -> int:
         print(f"compatgate is serving on {url}")
         print(_TRY.format(url=url, token=token), flush=True)
 
+    os.umask(_UMASK)
     logging.basicConfig(level=args.log_level.upper(), format=_LOG)
     sys.stdout.flush()
     parent = os.getpid()  # the parent may be gone before a worker reads it
-    options = ServerOptions(listener, args.workers, args.log_level, tls, proxies)
+    options = ServerOptions(
+        listener, args.workers, args.log_level, tls, proxies, args.connections_per_address
+    )
     status = serve(
         options,
         lambda: prepared.open_gate(images, under_test, commit, wheels, args.spool_size),

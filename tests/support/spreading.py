@@ -43,6 +43,7 @@ GROUPS = {
     "pages": ("integration/ui",),  # a database in which canaries have run
     "measured": (  # CPU time and memory
         "fuzz",
+        "integration/web/test_hostile_bodies.py",
         "unit/discovery/gpucode/test_bounds.py",
         "unit/discovery/image/test_rpm.py",
         "unit/canary/health/test_log.py",

@@ -309,9 +309,10 @@ class Facts:
 
     def framework(self, name: str) -> Framework | None:
         """Return the table of a framework; None when the facts do not have it."""
+        if name not in self.framework_names:  # any name may be asked for: none of them is stored
+            return None
         if name not in self._frameworks:
-            known = name in self.framework_names
-            self._frameworks[name] = self._table(f"framework/{name}", Framework) if known else None
+            self._frameworks[name] = self._table(f"framework/{name}", Framework)
         return self._frameworks[name]
 
     def measured(self, name: str) -> tuple[Record, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
-from compatgate.errors import CompatgateError, Forbidden, Unauthorized
+from compatgate.errors import BadInput, CompatgateError, Forbidden, Unauthorized
 from compatgate.service.tokens.principal import AccessRefused
 from compatgate.service.tokens.service import NewBrowserSession, form_token, is_form_token
 
@@ -117,6 +117,8 @@ _VISIT_COOKIE = "compatgate_visit"
 FIELD = "form_token"
 _MAX_LENGTH = 256
 _SAME_SITE = ("same-origin", "none")
+_MAX_FIELDS = 256
+"""Fields of a form; the largest page has about twenty."""
 
 
 def _cookie_name(name: str = _NAME) -> str:
@@ -216,6 +218,9 @@ def check_form() -> dict[str, str]:
     if request.headers.get("Sec-Fetch-Site", "none") not in _SAME_SITE:
         raise Forbidden("another site sent this form", hint="open the page and try again")
     try:
+        if request.get_data(parse_form_data=False).count(b"&") >= _MAX_FIELDS:
+            hint = f"at most {_MAX_FIELDS}"
+            raise BadInput("the form has too many fields", field="form", hint=hint)
         form = request.form.to_dict()
     except HTTPException as error:
         raise _too_large(error) from None
