@@ -124,11 +124,14 @@ class NextPage(Struct, frozen=True, forbid_unknown_fields=True):
 @page("/sign-in", scope=None, query=NextPage)
 def show_sign_in(ask: PageRequest[NextPage]) -> HtmlPage:
     """Show the form for a token."""
-    return _form(ask.query.next)
+    return _form(ask, ask.query.next)
 
 
-def _form(place: str | None, problem: str = "", status: int = 200) -> HtmlPage:
-    context = {"next": local_path(place) or link(), "problem": problem}
+def _form(
+    ask: PageRequest[Any], place: str | None, problem: str = "", status: int = 200
+) -> HtmlPage:
+    offer = ask.service.identity.offer()
+    context = {"next": local_path(place) or link(), "problem": problem, "offer": offer}
     return HtmlPage("sign-in.html", "Sign in", context, status=status)
 
 
@@ -137,11 +140,11 @@ def sign_in(ask: PageRequest[Any]) -> Any:
     """Open a session with a token."""
     secret, place = ask.form.get("token", "").strip(), ask.form.get("next")
     if not secret:
-        return _form(place, "Paste a token; it begins with cg_.", 400)
+        return _form(ask, place, "Paste a token; it begins with cg_.", 400)
     try:
         signed_in = ask.gate.sessions.sign_in(secret)
     except Unauthorized as error:
-        return _form(place, f"{error.problem[:1].upper()}{error.problem[1:]}.", 401)
+        return _form(ask, place, f"{error.problem[:1].upper()}{error.problem[1:]}.", 401)
     response = redirect(local_path(place) or link(), 303)
     auth.set_session_cookie(response, signed_in)  # type: ignore[arg-type]
     response.headers["Cache-Control"] = "no-store"
@@ -151,9 +154,14 @@ def sign_in(ask: PageRequest[Any]) -> Any:
 @page("/sign-out", scope=None, method="POST")
 def sign_out(ask: PageRequest[Any]) -> Any:
     """Close the session."""
+    place, identity = link(), ask.service.identity
     if given := auth.session_cookie():
-        ask.gate.sessions.sign_out(given)
-    response = redirect(link(), 303)
+        if identity.knows(given):
+            identity.sessions.sign_out(given)
+            place = link("signed-out")
+        else:
+            ask.gate.sessions.sign_out(given)
+    response = redirect(place, 303)
     auth.clear_session_cookie(response)  # type: ignore[arg-type]
     return response
 

@@ -30,7 +30,19 @@ def authenticate(header: str | None, service: Service) -> Principal:
     """
     if header is None:
         return service.nobody
-    return service.gate.tokens.verify(_secret(header))
+    return verify_secret(_secret(header), service)
+
+
+def verify_secret(secret: str, service: Service) -> Principal:
+    """Return the holder of a token, of a person's session or of a job token.
+
+    Raises:
+        Unauthorized: it is not valid.
+        Forbidden: no rule matches the job.
+    """
+    if service.identity.knows(secret):
+        return service.identity.verify(secret)
+    return service.gate.tokens.verify(secret)
 
 
 def cached_sender(header: str | None, service: Service) -> Principal | None:
@@ -41,7 +53,10 @@ def cached_sender(header: str | None, service: Service) -> Principal | None:
     """
     if header is None:
         return service.nobody
-    return service.gate.tokens.at_hand(_secret(header))
+    secret = _secret(header)
+    if service.identity.knows(secret):
+        return service.identity.at_hand(secret)
+    return service.gate.tokens.at_hand(secret)
 
 
 def _secret(header: str) -> str:
@@ -65,9 +80,11 @@ def authorize(principal: Principal, scope: str | None) -> None:
     hint = _HINT.format(scope=scope)
     if principal.token_id is None:
         raise Unauthorized(f"a token with the scope {scope} is required", hint=hint)
-    raise Forbidden(
-        f"the token {principal.name} lacks the scope {scope}", field="scope", value=scope, hint=hint
-    )
+    holder = "the token " if principal.token_id.startswith("tk_") else ""
+    what = f"{holder}{principal.name} lacks the scope {scope}"
+    if not holder:
+        hint = "the operator's file for --oidc says which groups and jobs have which scopes"
+    raise Forbidden(what, field="scope", value=scope, hint=hint)
 
 
 _NAME = "compatgate_session"
@@ -77,19 +94,20 @@ _MAX_LENGTH = 256
 _SAME_SITE = ("same-origin", "none")
 
 
-def _cookie_name(name: str = _NAME) -> str:
+def cookie_name(name: str = _NAME) -> str:
+    """Return the full name of a cookie of this site."""
     # The prefix keeps a neighbouring host, or plain HTTP, from setting the cookie.
     return f"__Host-{name}" if request.is_secure else name
 
 
 def session_cookie() -> str:
     """Return the session cookie; empty if the browser has none."""
-    return request.cookies.get(_cookie_name(), "")[:_MAX_LENGTH]
+    return request.cookies.get(cookie_name(), "")[:_MAX_LENGTH]
 
 
 def _binding() -> str:
     """Return what forms are bound to: the session, or the visit before signing in."""
-    return session_cookie() or request.cookies.get(_cookie_name(_VISIT_COOKIE), "")[:_MAX_LENGTH]
+    return session_cookie() or request.cookies.get(cookie_name(_VISIT_COOKIE), "")[:_MAX_LENGTH]
 
 
 def page_viewer(service: Service) -> Principal:
@@ -102,6 +120,8 @@ def page_viewer(service: Service) -> Principal:
         return authenticate(header, service)
     if given := session_cookie():
         try:
+            if service.identity.knows(given):
+                return service.identity.sessions.verify(given, "browser")
             return service.gate.sessions.principal(given) or service.nobody
         except Unauthorized:  # revoked since: nobody, until they sign in again
             return service.nobody
@@ -138,7 +158,7 @@ def set_visit_cookie(response: Response) -> None:
     """Set the cookie of a visit that began with this page."""
     if _VISIT_COOKIE in g:
         response.set_cookie(
-            _cookie_name(_VISIT_COOKIE),
+            cookie_name(_VISIT_COOKIE),
             g.get(_VISIT_COOKIE),
             path="/",
             secure=request.is_secure,
@@ -175,10 +195,15 @@ def _too_large(error: HTTPException) -> CompatgateError:
 
 def set_session_cookie(response: Response, signed_in: NewBrowserSession) -> None:
     """Set the session cookie."""
+    set_cookie(response, _NAME, signed_in.cookie, signed_in.seconds)
+
+
+def set_cookie(response: Response, name: str, value: str, seconds: int) -> None:
+    """Set a cookie that only this site reads, and no script."""
     response.set_cookie(
-        _cookie_name(),
-        signed_in.cookie,
-        max_age=signed_in.seconds,
+        cookie_name(name),
+        value,
+        max_age=seconds,
         path="/",
         secure=request.is_secure,
         httponly=True,
@@ -188,4 +213,4 @@ def set_session_cookie(response: Response, signed_in: NewBrowserSession) -> None
 
 def clear_session_cookie(response: Response) -> None:
     """Clear the session cookie."""
-    response.delete_cookie(_cookie_name(), path="/", secure=request.is_secure, httponly=True)
+    response.delete_cookie(cookie_name(), path="/", secure=request.is_secure, httponly=True)

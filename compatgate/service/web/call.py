@@ -20,6 +20,7 @@ from compatgate.kit.http.requests import read_reason
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.attestations.service import SigningOptions
+from compatgate.service.identity.settings import IdentitySettings
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.webhooks.signatures import Secret
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from compatgate.catalog.library import Library
     from compatgate.service.attestations.service import Attestations
     from compatgate.service.gate.service import Gate
+    from compatgate.service.identity.service import Identity
     from compatgate.service.runs.logs import LogListeners
     from compatgate.service.tokens.service import Principal
     from compatgate.service.web.metrics import Metrics
@@ -50,6 +52,7 @@ class Settings(Struct, frozen=True):
             comes without signature and token is refused there.
         public_url: where people reach this service, for links; empty: where it was asked.
         signing: the keys of attestations.
+        identity: issuers that vouch for people and jobs.
     """
 
     anonymous: frozenset[str] = frozenset()
@@ -61,6 +64,7 @@ class Settings(Struct, frozen=True):
     hook_secrets: tuple[Secret, ...] = ()
     public_url: str = ""
     signing: SigningOptions = SigningOptions()
+    identity: IdentitySettings = IdentitySettings()
 
 
 Q = TypeVar("Q", bound=Struct)
@@ -82,6 +86,8 @@ class Service(Struct, frozen=True):
     """The listeners that follow a log."""
     attestations: Attestations
     """Signs verdicts."""
+    identity: Identity
+    """Knows people and jobs that an issuer vouches for."""
 
 
 class Call(Struct, Generic[Q]):

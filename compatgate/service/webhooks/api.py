@@ -29,7 +29,7 @@ from compatgate.kit.kubernetes import to_one_line
 from compatgate.service.admission.review import parse_timeout
 from compatgate.service.gate.what_if import answer as what_if
 from compatgate.service.tokens.service import Principal
-from compatgate.service.web.auth import authenticate, authorize
+from compatgate.service.web.auth import authenticate, authorize, verify_secret
 from compatgate.service.web.call import Call, Service, base_url, verdict_link
 from compatgate.service.web.route import Body, Returns, Route, route, to_response
 from compatgate.service.webhooks import questions, signatures
@@ -73,7 +73,7 @@ def caller(raw: bytes, service: Service) -> Principal:
         return _signed_caller(signature, raw, service)
     scheme, _, secret = (header or "").strip().partition(" ")
     if scheme.lower() == "basic":
-        principal = service.gate.tokens.verify(_token_of_password(secret))
+        principal = verify_secret(_token_of_password(secret), service)
     else:
         principal = authenticate(header, service)
     if service.settings.hook_secrets and principal.token_id is None:

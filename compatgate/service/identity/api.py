@@ -1,0 +1,130 @@
+"""Serve sign-in for the command line, the sessions of people, and who the caller is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatgate.errors import Forbidden, NotFound
+from compatgate.kit.http.replies import ListQuery, Reply, page_reply
+from compatgate.kit.http.requests import to_struct
+from compatgate.service.identity.schemas import (
+    SESSION,
+    CallerBody,
+    NewSessionBody,
+    SessionBody,
+    SessionRequest,
+    SignInBody,
+)
+from compatgate.service.web.call import Call
+from compatgate.service.web.route import Body, NoQuery, Returns, route
+
+if TYPE_CHECKING:
+    from compatgate.service.tokens.service import Principal
+
+
+@route(
+    "GET",
+    "/sign-in",
+    scope=None,
+    tag="sessions",
+    returns=Returns(SignInBody, "The issuer and its endpoints"),
+    errors=(404, 503),
+)
+def describe_sign_in(call: Call[NoQuery]) -> Reply:
+    """Describe how people sign in on the command line.
+
+    404: this gate has tokens only. 503: the issuer does not answer.
+    """
+    people = call.service.identity.require_people()
+    settings = people.settings
+    if settings.command_line is None:
+        what = "people cannot sign in on the command line here"
+        raise NotFound(what, hint="the operator's file for --oidc names no command_line client")
+    body = SignInBody(
+        settings.label,
+        settings.issuer,
+        settings.command_line,
+        people.issuer.endpoint("device_authorization_endpoint"),
+        people.issuer.endpoint("token_endpoint"),
+        settings.scopes,
+        settings.userinfo,
+    )
+    return Reply(body)
+
+
+@route(
+    "POST",
+    "/sessions",
+    scope=None,
+    tag="sessions",
+    body=Body(SessionRequest, examples={"device": SESSION}),
+    returns=Returns(NewSessionBody, "The session and, this once, its secret", status=201),
+    errors=(401, 403, 404, 503),
+)
+def open_session(call: Call[NoQuery]) -> Reply:
+    """Exchange a fresh ID token of the command line's client for a session.
+
+    An ID token opens one session, within ten minutes of its issue.
+    """
+    wanted = to_struct(call.document(), SessionRequest)
+    people = call.service.identity.require_people()
+    made = people.exchange(wanted.id_token, wanted.access_token)
+    body = {"secret": made.secret, "session": made.session.to_json()}
+    return Reply(body, status=201, secret=True)
+
+
+@route(
+    "GET",
+    "/sessions",
+    scope="admin",
+    tag="sessions",
+    query=ListQuery,
+    returns=Returns(SessionBody, "A page of sessions", paged=True, etag=True),
+)
+def list_sessions(call: Call[ListQuery]) -> Reply:
+    """List the sessions of people that have not ended, without secrets."""
+    found = call.service.identity.sessions.list(**call.query.filters())
+    return page_reply(found, lambda row: row.to_json())
+
+
+@route(
+    "DELETE",
+    "/sessions/{id}",
+    scope=None,
+    tag="sessions",
+    returns=Returns(SessionBody, "The session as it is now"),
+    errors=(401, 403, 404),
+)
+def end_session(call: Call[NoQuery]) -> Reply:
+    """End a session: one's own, or with the scope `admin` any."""
+    wanted, caller = call.args["id"], call.principal
+    if caller.token_id != wanted and not caller.may("admin"):
+        hint = "the scope admin ends the sessions of others"
+        raise Forbidden("this is not your session", field="id", value=wanted, hint=hint)
+    return Reply(call.service.identity.sessions.end(wanted, by=caller.name).to_json())
+
+
+@route(
+    "GET",
+    "/caller",
+    scope=None,
+    tag="sessions",
+    returns=Returns(CallerBody, "The caller"),
+)
+def show_caller(call: Call[NoQuery]) -> Reply:
+    """Show who the caller is: name, kind and scopes."""
+    caller = call.principal
+    return Reply(_caller_body(caller))
+
+
+_KINDS = {"tk": "token", "is": "person", "job": "job"}
+
+
+def _caller_body(caller: Principal) -> dict[str, object]:
+    begins = (caller.token_id or "").partition("_")[0]
+    return {
+        "name": caller.name,
+        "kind": _KINDS.get(begins, "anonymous"),
+        "scopes": sorted(caller.scopes),
+        "id": caller.token_id,
+    }
