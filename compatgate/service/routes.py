@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     "/openapi.json",
     scope=None,
     tag="gate",
+    targets="free",
     returns=Returns(dict[str, Any], "This description", etag=True),
 )
 def openapi(call: Call[NoQuery]) -> Reply:
@@ -113,11 +114,13 @@ ROUTES: tuple[Route, ...] = (
     audit.verify_audit,
     tokens.list_tokens,
     tokens.create_token,
+    tokens.rotate_token,
     tokens.revoke_token,
     identity.describe_sign_in,
     identity.open_session,
     identity.list_sessions,
     identity.end_session,
+    identity.end_own_session,
     identity.show_caller,
     openapi,
 )
@@ -174,6 +177,7 @@ PAGES: tuple[Page, ...] = (
     tokens_pages.show_tokens,
     tokens_pages.create_token,
     tokens_pages.revoke_token,
+    tokens_pages.rotate_token,
     targets_pages.show_targets,
     targets_pages.show_target,
     targets_pages.show_packages,

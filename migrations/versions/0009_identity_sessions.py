@@ -1,6 +1,6 @@
 """Sessions of people who sign in at an OpenID Connect issuer.
 
-Revision 0009, after 0006. A downgrade signs these people out.
+Revision 0009, after 0008. A downgrade signs these people out.
 """
 
 import sqlalchemy as sa
@@ -9,7 +9,7 @@ from alembic import op
 from compatgate.kit.database.tables import UtcTime
 
 revision = "0009"
-down_revision = "0006"
+down_revision = "0008"
 branch_labels = None
 depends_on = None
 

@@ -83,12 +83,14 @@ class Operations:
 
     list_tokens = cluster.list_tokens
     create_token = cluster.create_token
+    rotate_token = cluster.rotate_token
     revoke_token = cluster.revoke_token
 
     describe_sign_in = identity.describe_sign_in
     open_session = identity.open_session
     list_sessions = identity.list_sessions
     end_session = identity.end_session
+    end_own_session = identity.end_own_session
     show_caller = identity.show_caller
 
     validate_kubernetes = cluster.validate_kubernetes

@@ -44,6 +44,12 @@ def end_session(id: str) -> Request[SessionBody]:  # noqa: A002 - the name in th
 
 
 @Operation
+def end_own_session() -> Request[SessionBody]:
+    """End the session that the request is sent with."""
+    return delete("/session", SessionBody)
+
+
+@Operation
 def show_caller() -> Request[CallerBody]:
     """Show who the caller is: name, kind and scopes."""
     return get("/caller", CallerBody)

@@ -25,6 +25,7 @@ from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
+from compatgate.service.audit.refusals import RefusalLog
 from compatgate.service.audit.service import History
 from compatgate.service.baselines.exchange import BaselineExchange
 from compatgate.service.baselines.service import BaselineService
@@ -88,6 +89,7 @@ class Gate:
         self.tokens = Tokens(database)
         self.sessions = BrowserSessions(database, self.tokens)
         self.history = History(database)
+        self.refusals = RefusalLog(database)
         self.runs = Runs(database, facts, self.snapshots, load_library)
         self.baselines = BaselineService(database)
         self.exchange = BaselineExchange(database, lambda: self.runs.catalogue(), facts)
@@ -318,7 +320,8 @@ class Gate:
         return self._images.complete(body, snapshot, image_s)
 
     def close(self) -> None:
-        """Write pending decisions and close the database."""
+        """Write pending decisions and refusals, and close the database."""
+        self.refusals.close()
         self._log.close()
         self.database.close()
 

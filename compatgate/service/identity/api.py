@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from compatgate.errors import Forbidden, NotFound
+from compatgate.errors import NotFound
 from compatgate.kit.http.replies import ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import to_struct
 from compatgate.service.identity.schemas import (
-    SESSION,
     CallerBody,
     NewSessionBody,
     SessionBody,
@@ -18,15 +15,13 @@ from compatgate.service.identity.schemas import (
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
-if TYPE_CHECKING:
-    from compatgate.service.tokens.service import Principal
-
 
 @route(
     "GET",
     "/sign-in",
     scope=None,
     tag="sessions",
+    targets="free",
     returns=Returns(SignInBody, "The issuer and its endpoints"),
     errors=(404, 503),
 )
@@ -57,7 +52,8 @@ def describe_sign_in(call: Call[NoQuery]) -> Reply:
     "/sessions",
     scope=None,
     tag="sessions",
-    body=Body(SessionRequest, examples={"device": SESSION}),
+    targets="free",
+    body=Body(SessionRequest),
     returns=Returns(NewSessionBody, "The session and, this once, its secret", status=201),
     errors=(401, 403, 404, 503),
 )
@@ -90,18 +86,33 @@ def list_sessions(call: Call[ListQuery]) -> Reply:
 @route(
     "DELETE",
     "/sessions/{id}",
-    scope=None,
+    scope="admin",
     tag="sessions",
     returns=Returns(SessionBody, "The session as it is now"),
-    errors=(401, 403, 404),
+    errors=(404,),
 )
 def end_session(call: Call[NoQuery]) -> Reply:
-    """End a session: one's own, or with the scope `admin` any."""
-    wanted, caller = call.args["id"], call.principal
-    if caller.token_id != wanted and not caller.may("admin"):
-        hint = "the scope admin ends the sessions of others"
-        raise Forbidden("this is not your session", field="id", value=wanted, hint=hint)
-    return Reply(call.service.identity.sessions.end(wanted, by=caller.name).to_json())
+    """End the session of a person."""
+    ended = call.service.identity.sessions.end(call.args["id"], by=call.principal.name)
+    return Reply(ended.to_json())
+
+
+@route(
+    "DELETE",
+    "/session",
+    scope=None,
+    tag="sessions",
+    targets="free",
+    returns=Returns(SessionBody, "The session as it is now"),
+    errors=(404,),
+)
+def end_own_session(call: Call[NoQuery]) -> Reply:
+    """End the session that the request is sent with."""
+    caller = call.principal
+    if caller.kind != "person" or caller.token_id is None:
+        what = "the request is sent without a session of a person"
+        raise NotFound(what, hint="tokens are revoked, and end no session")
+    return Reply(call.service.identity.sessions.end(caller.token_id, by=caller.name).to_json())
 
 
 @route(
@@ -109,22 +120,17 @@ def end_session(call: Call[NoQuery]) -> Reply:
     "/caller",
     scope=None,
     tag="sessions",
+    targets="free",
     returns=Returns(CallerBody, "The caller"),
 )
 def show_caller(call: Call[NoQuery]) -> Reply:
     """Show who the caller is: name, kind and scopes."""
     caller = call.principal
-    return Reply(_caller_body(caller))
-
-
-_KINDS = {"tk": "token", "is": "person", "job": "job"}
-
-
-def _caller_body(caller: Principal) -> dict[str, object]:
-    begins = (caller.token_id or "").partition("_")[0]
-    return {
+    body = {
         "name": caller.name,
-        "kind": _KINDS.get(begins, "anonymous"),
+        "kind": caller.kind,
         "scopes": sorted(caller.scopes),
+        "targets": caller.targets,
         "id": caller.token_id,
     }
+    return Reply(body, secret=True)

@@ -27,6 +27,17 @@ examples:
   compatgate login --server https://gate.example
   COMPATGATE_SERVER=https://gate.example compatgate login
 """
+_LOGOUT = """\
+The session ends at the gate, too. Your session at the issuer stays open.
+
+examples:
+  compatgate logout --server https://gate.example
+"""
+_WHOAMI = """\
+examples:
+  compatgate whoami --server https://gate.example
+  compatgate whoami --server https://gate.example --token "$TOKEN" --format json
+"""
 
 
 def add_login_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,12 +48,13 @@ def add_login_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_logout_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``logout``."""
-    parser.epilog = "The session ends at the gate, too. Your session at the issuer stays open.\n"
+    parser.epilog = _LOGOUT
     _add_gate(parser)
 
 
 def add_whoami_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``whoami``."""
+    parser.epilog = _WHOAMI
     add_server(parser)
     add_format(parser)
 
@@ -117,7 +129,7 @@ def run_logout(args: argparse.Namespace) -> int:
         with make_client(url, credential.secret) as gate:
             from compatgate.client.operations import Operations
 
-            ask(gate, Operations.end_session, credential.session)
+            ask(gate, Operations.end_own_session)
     except CompatgateError as error:
         print(f"warning: the gate did not end the session: {error.detail}", file=sys.stderr)
     remove(url)

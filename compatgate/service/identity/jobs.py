@@ -10,11 +10,10 @@ from collections.abc import Iterable
 
 from compatgate.errors import Unauthorized
 from compatgate.service.identity.issuers import Issuer
-from compatgate.service.identity.rules import Access, label, rule_of
-from compatgate.service.identity.sessions import principal_of
+from compatgate.service.identity.rules import label, rule_of
 from compatgate.service.identity.settings import JobIssuer
 from compatgate.service.identity.verify import issuer_of, verify
-from compatgate.service.tokens.service import Principal
+from compatgate.service.tokens.principal import Principal
 
 JOB_PREFIX = "job_"
 _CACHE_SIZE = 4096
@@ -53,10 +52,12 @@ class Jobs:
         rule = rule_of(claims, settings)
         targets = None if rule.targets is None else tuple(rule.targets)
         digest = _digest(token)
-        principal = principal_of(
+        principal = Principal(
             label(rule.name, claims["sub"]),
-            Access(frozenset(rule.scopes), targets),
+            frozenset(rule.scopes),
             JOB_PREFIX + digest.hex()[:16],
+            targets,
+            "job",
         )
         left = min(claims["exp"] - int(time.time()), _LONGEST_S)
         self._keep(digest, time.monotonic() + left, principal)

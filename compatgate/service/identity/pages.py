@@ -37,7 +37,7 @@ def begin_sign_in(ask: PageRequest[NextPlace]) -> Any:
     try:
         attempt, url = people.begin(_redirect_uri(ask), place[:_LONGEST_PLACE])
     except CompatgateError as error:
-        return _problem(ask, error, place)
+        return _problem(error, place)
     response = redirect(url, 303)
     kept = urlsafe_b64encode(msgspec.json.encode(attempt)).decode()
     auth.set_cookie(response, _COOKIE, kept, SIGN_IN_SECONDS)  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ def finish_sign_in(ask: PageRequest[AnyQuery]) -> Any:
         )
         made = people.finish(attempt, answer, _redirect_uri(ask))
     except CompatgateError as error:
-        return _problem(ask, error, place)
+        return _problem(error, place)
     before = auth.session_cookie()
     if before and ask.service.identity.knows(before):
         ask.service.identity.sessions.sign_out(before)
@@ -104,12 +104,9 @@ def _attempt() -> Any:
         raise Unauthorized("this browser began no sign-in", hint=hint) from None
 
 
-def _problem(ask: PageRequest[Any], error: CompatgateError, place: str) -> HtmlPage:
-    """Show the sign-in page with what went wrong."""
+def _problem(error: CompatgateError, place: str) -> HtmlPage:
+    """Show what went wrong, and the way back."""
     hint = f" {error.hint[:1].upper()}{error.hint[1:]}." if error.hint else ""
-    context = {
-        "next": place,
-        "problem": f"{error.problem[:1].upper()}{error.problem[1:]}.{hint}",
-        "offer": ask.service.identity.offer(),
-    }
-    return HtmlPage("sign-in.html", "Sign in", context, status=error.status)
+    problem = f"{error.problem[:1].upper()}{error.problem[1:]}.{hint}"
+    context = {"next": place, "problem": problem}
+    return HtmlPage("sign-in-failed.html", "Not signed in", context, status=error.status)

@@ -28,7 +28,7 @@ class Access(Struct, frozen=True):
     """What somebody may do.
 
     Attributes:
-        targets: globs of the targets that the scopes are for; None: every target.
+        targets: patterns of the targets that the scopes are for; None: every target.
     """
 
     scopes: frozenset[str]

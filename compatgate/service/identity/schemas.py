@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -58,9 +58,9 @@ class CallerBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The caller of a request, as logs name it."""
 
     name: str
-    kind: Literal["anonymous", "token", "person", "job"]
+    kind: Literal["anonymous", "token", "person", "job", "hook", "local"]
     scopes: list[ScopeName]
+    targets: Annotated[
+        list[str] | None, Meta(description="patterns of the only targets; null: every target")
+    ]
     id: Annotated[str | None, Meta(description="of the token or the session")]
-
-
-SESSION: dict[str, Any] = {"id_token": "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.e30.c2lnbmF0dXJl"}

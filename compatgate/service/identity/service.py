@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from compatgate.service.identity.issuers import Issuer
     from compatgate.service.identity.jobs import Jobs
     from compatgate.service.identity.people import People
-    from compatgate.service.tokens.service import Principal
+    from compatgate.service.tokens.principal import Principal
 
 _JWT_BEGINS = "eyJ"
 """The beginning of every JSON object in base64url, so of every token's header."""

@@ -23,9 +23,10 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.service.identity import repository
 from compatgate.service.identity.repository import SessionRow
-from compatgate.service.identity.rules import Access, Person, access_of, label
+from compatgate.service.identity.rules import Person, access_of, label
 from compatgate.service.identity.settings import PeopleSettings
-from compatgate.service.tokens.service import Principal, digest_of
+from compatgate.service.tokens.principal import Principal
+from compatgate.service.tokens.service import digest_of
 
 SECRET_PREFIX = "cgs_"  # noqa: S105 - the beginning of secrets
 SESSION_PREFIX = "is_"
@@ -42,17 +43,6 @@ class NewSession(Struct, frozen=True):
     session: SessionRow
     principal: Principal
     seconds: int
-
-
-def principal_of(name: str, access: Access, key: str) -> Principal:
-    """Return the caller for a verified identity.
-
-    Args:
-        name: for the logs.
-        access: what it may do.
-        key: id of the session, or of the job's token.
-    """
-    return Principal(name, access.scopes, key)
 
 
 class IdentitySessions:
@@ -213,7 +203,8 @@ class IdentitySessions:
 
     def _principal(self, row: SessionRow) -> Principal:
         access = access_of(row.groups, self._check(row))
-        return principal_of(label(row.email or row.name, row.subject), access, row.id)
+        name = label(row.email or row.name, row.subject)
+        return Principal(name, access.scopes, row.id, access.targets, "person")
 
 
 def _idle_end(row: SessionRow, people: PeopleSettings) -> datetime:

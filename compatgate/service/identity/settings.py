@@ -31,6 +31,7 @@ from compatgate.documents.sources import (
 )
 from compatgate.documents.text import RawDocument, read_nodes
 from compatgate.errors import BadInput, ManyProblems
+from compatgate.service.tokens.principal import check_patterns
 from compatgate.service.tokens.schemas import SCOPES, ScopeName
 
 _Text = Annotated[str, Meta(min_length=1, max_length=512)]
@@ -63,7 +64,7 @@ class Grant(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         scopes: as tokens have them.
-        targets: globs of the targets that the scopes are for; None: every target.
+        targets: patterns of the targets that the scopes are for; None: every target.
     """
 
     scopes: _Scopes
@@ -296,6 +297,13 @@ def _people_mistakes(people: PeopleSettings) -> Iterator[Mistake]:
     if not people.groups and not people.default:
         hint = "name groups, or default scopes"
         yield ("people", "groups"), "nobody would have a scope", None, hint
+    for group in people.groups:
+        grant = people.grant(group)
+        place = ("people", "groups", group)
+        yield from _target_mistakes(place, grant.targets)
+        if grant.targets is not None and "admin" in grant.scopes:
+            what = "the scope admin cannot be limited to targets"
+            yield (*place, "scopes"), what, grant.scopes, "leave out admin, or the targets"
     for name in ("idle", "longest"):
         yield from _duration_mistakes(("people", "sessions", name), getattr(people.sessions, name))
 
@@ -344,7 +352,15 @@ def _is_local(host: str) -> bool:
         return False
 
 
+def _target_mistakes(place: FieldPath, targets: list[str] | None) -> Iterator[Mistake]:
+    try:
+        check_patterns(targets or ["*"])
+    except BadInput as error:
+        yield (*place, "targets"), error.problem, error.value, error.hint
+
+
 def _rule_mistakes(place: FieldPath, rule: JobRule, issuer: str) -> Iterator[Mistake]:
+    yield from _target_mistakes(place, rule.targets)
     if "admin" in rule.scopes:
         what = f"jobs cannot have admin; they may have {', '.join(_JOB_SCOPES)}"
         yield (*place, "scopes"), what, rule.scopes, ""

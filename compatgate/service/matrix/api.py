@@ -118,7 +118,9 @@ class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     "POST",
     "/matrix/import",
     scope="bless",
+    part="operate",
     tag="matrix",
+    targets="checked",
     query=ImportOptions,
     reason="query",
     body=Body(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -335,24 +335,44 @@ def plan_import(session: Session, imported: Sequence[Document]) -> tuple[ImportR
 
 
 def apply_import(
-    session: Session, imported: Sequence[Document], author: str, reason: str, at: datetime
+    session: Session,
+    imported: Sequence[Document],
+    author: str,
+    reason: str,
+    at: datetime,
+    permit: Callable[[Sequence[Edit]], None],
 ) -> ImportResult:
     """Import documents as one revision.
+
+    Args:
+        session: a writing one.
+        imported: the documents.
+        author: of the change.
+        reason: of the author.
+        at: now.
+        permit: called with the edits; raises if the author may not make them.
 
     Raises:
         Conflict: a target that the documents name was deleted since they were read.
         ManyProblems: a policy that changed since forbids a waiver.
+        AccessRefused: from ``permit``.
     """
     _check_targets(session, imported)
     waiver_limits.check_waivers(session, imported)
     with pause_garbage_collection():
-        return _import_documents(session, imported, author, reason, at)
+        result, edits = plan_import(session, imported)
+        permit(edits)
+        return _import_edits(session, result, edits, author, reason, at)
 
 
-def _import_documents(
-    session: Session, imported: Sequence[Document], author: str, reason: str, at: datetime
+def _import_edits(
+    session: Session,
+    result: ImportResult,
+    edits: Sequence[Edit],
+    author: str,
+    reason: str,
+    at: datetime,
 ) -> ImportResult:
-    result, edits = plan_import(session, imported)
     if not edits:
         return result
     revision = make_revision(session, edits, author=author, reason=reason, action="import", at=at)

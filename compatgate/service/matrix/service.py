@@ -23,8 +23,10 @@ from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import packages_report, revisions
 from compatgate.service.matrix import repository as lists
 from compatgate.service.matrix.models import PoolRow, RevisionRow, StoredDocument
+from compatgate.service.matrix.permission import check_edits
 from compatgate.service.matrix.revisions import Edit, ImportResult
 from compatgate.service.matrix.schemas import DAYS, DECISIONS, PackagesReportBody
+from compatgate.service.tokens.principal import Principal
 from compatgate.service.waivers import service as waiver_limits
 
 T = TypeVar("T")
@@ -169,10 +171,16 @@ _LONGEST_REASON = 8192
 
 
 class Authorship(Struct, frozen=True):
-    """Author and reason of a change; the revision stores both."""
+    """Author and reason of a change; the revision stores both.
+
+    Attributes:
+        principal: the author's rights; None: the installation itself, at its first start, and
+            whoever opens the database without a server.
+    """
 
     author: str
     reason: str
+    principal: Principal | None = None
 
     def check(self) -> Authorship:
         """Return the authorship if author and reason are valid.
@@ -219,6 +227,7 @@ class MatrixService(MatrixReader):
         def write(session: Session) -> StoredDocument:
             document = self._parse(session, kind, body)
             name = document.metadata.name
+            check_edits([Edit(None, document)], by.principal)
             if lists.get_document(session, kind, name):
                 hint = "change the document, or choose another name"
                 raise Conflict(f"the {kind} {name!r} exists", field="name", value=name, hint=hint)
@@ -255,6 +264,7 @@ class MatrixService(MatrixReader):
         def write(session: Session) -> StoredDocument:
             before = _require_revision(session, kind, name, expected)
             after = self._parse(session, kind, body, name)
+            check_edits([Edit(before, after)], by.principal)
             if before != after:
                 _revise(session, Edit(before, after), by)
             return require_document(session, kind, name)
@@ -289,7 +299,9 @@ class MatrixService(MatrixReader):
         def write(session: Session) -> StoredDocument:
             before = _require_revision(session, "Entry", name, expected)
             body = set_status(to_body(before), status, by.reason, replacement)
-            _revise(session, Edit(before, self._parse(session, "Entry", body, name)), by)
+            edit = Edit(before, self._parse(session, "Entry", body, name))
+            check_edits([edit], by.principal)
+            _revise(session, edit, by)
             return require_document(session, "Entry", name)
 
         return self._write(write)
@@ -309,6 +321,7 @@ class MatrixService(MatrixReader):
 
         def write(session: Session) -> int:
             before = _require_revision(session, kind, name, expected)
+            check_edits([Edit(before, None)], by.principal)
             if kind == "Target" and (uses := lists.list_uses(session, name)):
                 named_by = ", ".join(f"{kind} {user}" for kind, user in uses)
                 raise Conflict(
@@ -335,10 +348,17 @@ class MatrixService(MatrixReader):
         by.check()
         read = revisions.read_files(self._database, sources, self._facts.gpus)
         if dry_run:
-            return self._read(lambda session: revisions.plan_import(session, read)[0])
+            return self._read(lambda session: self._plan(session, read, by))
         return self._write(
-            lambda session: revisions.apply_import(session, read, by.author, by.reason, clock.now())
+            lambda session: revisions.apply_import(
+                session, read, by.author, by.reason, clock.now(), permit(by)
+            )
         )
+
+    def _plan(self, session: Session, read: Sequence[Document], by: Authorship) -> ImportResult:
+        planned, edits = revisions.plan_import(session, read)
+        check_edits(edits, by.principal)
+        return planned
 
     def packages_report(
         self,
@@ -375,6 +395,11 @@ class MatrixService(MatrixReader):
             result = change(session)
         self._snapshots.refresh()
         return result
+
+
+def permit(by: Authorship) -> Callable[[Sequence[Edit]], None]:
+    """Return the check of an author's edits, made in the transaction that writes them."""
+    return lambda edits: check_edits(edits, by.principal)
 
 
 def _revise(session: Session, edit: Edit, by: Authorship) -> int:

@@ -31,10 +31,9 @@ from compatgate.service.attestations.service import Attestations
 from compatgate.service.identity.service import Identity
 from compatgate.service.routes import HOOKS, PAGES, ROUTES, TAGS, views
 from compatgate.service.runs import logs
-from compatgate.service.tokens.service import anonymous_principal
+from compatgate.service.tokens.principal import anonymous_principal
 from compatgate.service.web import auth, metrics
 from compatgate.service.web.asgi import Front
-from compatgate.service.web.auth import authorize
 from compatgate.service.web.call import Service
 from compatgate.service.web.metrics import Metrics
 from compatgate.service.web.openapi import describe_api
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from werkzeug.wrappers import Response as AnyResponse
 
     from compatgate.service.gate.service import Gate
-    from compatgate.service.tokens.service import Principal
+    from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Settings
 
 _COMPRESSION = {
@@ -115,7 +114,12 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
         principal = service.nobody
         try:
             principal = auth.page_viewer(service)
-            authorize(principal, page.scope)
+            auth.admit(
+                principal,
+                page.scope,
+                targets="refused" if page.scope else "free",
+                what="the page",
+            )
             form = auth.check_form() if page.method == "POST" else {}
             query = parse_query(page.query, _filled_fields(request.args))
             answer = page.handler(PageRequest(service, page, principal, args, query, form))
@@ -176,6 +180,7 @@ def refuse_page(
         if request.headers.get("HX-Request"):
             return Response(status=204, headers={"HX-Redirect": place})
         return redirect(place, 303)
+    auth.note_refusal(error, f"{request.method} {request.path}", service)
     if error.status >= 500:
         replies.problem_answer(error, request.environ)  # for the log
     shown = HtmlPage(

@@ -25,9 +25,9 @@ from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX
 from compatgate.kit.http.requests import check_depth
 from compatgate.kit.http.wsgi import Body, Lane, receive_body, send_whole
 from compatgate.service.admission.api import MAX_BODY_BYTES
-from compatgate.service.gate.decider import AnswerRecord
+from compatgate.service.gate.decider import AnswerRecord, decode_question
 from compatgate.service.gate.decision_log import PATIENCE_SECONDS, late_log_error
-from compatgate.service.web.auth import authenticate, authorize, cached_sender
+from compatgate.service.web.auth import authenticate, authorize, cached_sender, note_refusal
 from compatgate.service.web.metrics import ALIVE_BODY
 from compatgate.service.web.route import JSON
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from compatgate.kit.http.wsgi import Fields, Receive, Scope, Send
-    from compatgate.service.tokens.service import Principal
+    from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Service
 
 _HEALTH_THREADS = 4
@@ -185,6 +185,8 @@ def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
     """
     began = perf_counter()
     check_depth(question, service.settings.max_depth)
+    if sender.targets is not None:
+        sender.require_question(decode_question(question))
     answer = service.gate.answer(question, asked_by=sender.name, source=SOURCE)
     service.metrics.decided(answer.verdict, SOURCE, perf_counter() - began)
     return answer.body
@@ -220,6 +222,7 @@ class QuestionApp:
         try:
             body = await self._decide(environ.get("HTTP_AUTHORIZATION"), question)
         except CompatgateError as error:
+            note_refusal(error, f"POST {QUESTION_PATH}", self._service)
             found = replies.problem_answer(error, environ)
         except Exception as error:
             found = replies.problem_answer(replies.unexpected_error(error, environ), environ)
@@ -244,7 +247,7 @@ class QuestionApp:
 
     def _known(self, header: str | None, question: bytes) -> AnswerRecord | None:
         sender = cached_sender(header, self._service)
-        if sender is None:
+        if sender is None or sender.targets is not None:
             return None
         authorize(sender, "gate")
         return self._service.gate.known(question, asked_by=sender.name, source=SOURCE)
@@ -254,6 +257,8 @@ class QuestionApp:
         sender = authenticate(header, self._service)
         authorize(sender, "gate")
         check_depth(question, self._service.settings.max_depth)
+        if sender.targets is not None:
+            sender.require_question(decode_question(question))
         return self._service.gate.evaluate(question, asked_by=sender.name, source=SOURCE)
 
 

@@ -9,11 +9,13 @@ from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
 from compatgate.errors import CompatgateError, Forbidden, Unauthorized
+from compatgate.service.tokens.principal import AccessRefused
 from compatgate.service.tokens.service import NewBrowserSession, form_token, is_form_token
 
 if TYPE_CHECKING:
-    from compatgate.service.tokens.service import Principal
+    from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Service
+    from compatgate.service.web.route import TargetLimit
 
 _HINT = "create a token with: compatgate token create --name NAME --scope {scope}"
 
@@ -68,23 +70,62 @@ def _secret(header: str) -> str:
     return secret.strip()
 
 
+def admit(
+    principal: Principal,
+    scope: str | None,
+    *,
+    part: str | None = None,
+    targets: TargetLimit = "checked",
+    what: str = "",
+) -> None:
+    """Require a scope of the sender, and a limit to targets that the route knows.
+
+    Args:
+        principal: the sender.
+        scope: None: none is needed.
+        part: is enough, too.
+        targets: what the route makes of a limit; ``checked``: its handler checks.
+        what: the route, for the message.
+
+    Raises:
+        Unauthorized: as `authorize`.
+        AccessRefused: as `authorize`, or the sender is limited to targets, and the route is not.
+    """
+    if part is None or not principal.may(part):
+        authorize(principal, scope)
+    if targets == "refused":
+        principal.require_no_limit(f"{what} concerns all targets and")
+
+
+def note_refusal(error: Exception, place: str, service: Service) -> None:
+    """Note a refused attempt for the audit log; ignore other errors."""
+    if isinstance(error, AccessRefused):
+        caller = error.principal
+        service.gate.refusals.note(caller.identity, caller.name, place, error.problem)
+
+
 def authorize(principal: Principal, scope: str | None) -> None:
     """Require a scope of the sender.
 
     Raises:
         Unauthorized: the request has no token, and anonymous callers lack the scope.
-        Forbidden: the token lacks it.
+        AccessRefused: the token lacks it.
     """
     if scope is None or principal.may(scope):
         return
     hint = _HINT.format(scope=scope)
-    if principal.token_id is None:
+    if principal.is_anonymous:
         raise Unauthorized(f"a token with the scope {scope} is required", hint=hint)
-    holder = "the token " if principal.token_id.startswith("tk_") else ""
-    what = f"{holder}{principal.name} lacks the scope {scope}"
-    if not holder:
+    whose = "the token " if principal.kind == "token" else ""
+    if not whose:
         hint = "the operator's file for --oidc says which groups and jobs have which scopes"
-    raise Forbidden(what, field="scope", value=scope, hint=hint)
+    raise AccessRefused(
+        f"{whose}{principal.name} lacks the scope {scope}",
+        principal=principal,
+        field="scope",
+        value=scope,
+        hint=hint,
+    )
 
 
 _NAME = "compatgate_session"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from compatgate.service.gate.service import Gate
     from compatgate.service.identity.service import Identity
     from compatgate.service.runs.logs import LogListeners
-    from compatgate.service.tokens.service import Principal
+    from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.metrics import Metrics
     from compatgate.service.web.route import Route
 
@@ -128,6 +128,11 @@ class Call(Struct, Generic[Q]):
             return {key: value for key, value in self.parsed.items() if key != "reason"}
         return self.parsed
 
+    def filters(self) -> dict[str, Any]:
+        """Return the filters of a list, with the sender's limit to targets."""
+        asked: dict[str, Any] = self.query.filters()  # type: ignore[attr-defined]
+        return {**asked, "within": self.principal.targets}
+
     def by(self) -> Authorship:
         """Return the author and reason of a change.
 
@@ -140,7 +145,8 @@ class Call(Struct, Generic[Q]):
             other = (self.parsed or {}).get("reason")
         elif self.route.reason == "query":
             other = getattr(self.query, "reason", None)
-        return Authorship(self.principal.name, read_reason(request.headers.get(REASON), other))
+        reason = read_reason(request.headers.get(REASON), other)
+        return Authorship(self.principal.name, reason, self.principal)
 
 
 def document_reply(

@@ -25,7 +25,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from compatgate import __version__
-from compatgate.service.web.auth import authenticate, authorize
+from compatgate.service.web.auth import admit, authenticate
 from compatgate.service.web.call import Service
 
 if TYPE_CHECKING:
@@ -158,7 +158,8 @@ def install_health(app: Flask, service: Service) -> None:
 
     def metrics() -> Response:
         """Return the counters, for callers with `read`."""
-        authorize(authenticate(request.environ.get("HTTP_AUTHORIZATION"), service), "read")
+        caller = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+        admit(caller, "read", targets="refused", what="GET /metrics")
         return Response(service.metrics.render(service.gate), content_type=CONTENT_TYPE_LATEST)
 
     for view in (healthz, readyz, metrics):

@@ -28,8 +28,8 @@ from compatgate.kit.http.requests import parse_query
 from compatgate.kit.kubernetes import to_one_line
 from compatgate.service.admission.review import parse_timeout
 from compatgate.service.gate.what_if import answer as what_if
-from compatgate.service.tokens.service import Principal
-from compatgate.service.web.auth import authenticate, authorize, verify_secret
+from compatgate.service.tokens.principal import Principal
+from compatgate.service.web.auth import authenticate, authorize, note_refusal, verify_secret
 from compatgate.service.web.call import Call, Service, base_url, verdict_link
 from compatgate.service.web.route import Body, Returns, Route, route, to_response
 from compatgate.service.webhooks import questions, signatures
@@ -76,7 +76,7 @@ def caller(raw: bytes, service: Service) -> Principal:
         principal = verify_secret(_token_of_password(secret), service)
     else:
         principal = authenticate(header, service)
-    if service.settings.hook_secrets and principal.token_id is None:
+    if service.settings.hook_secrets and principal.is_anonymous:
         hint = f"sign the request in {signatures.HEADER}, or send a token"
         raise Unauthorized("a signature or a token is required", hint=hint)
     authorize(principal, "gate")
@@ -91,7 +91,7 @@ def _signed_caller(signature: str, raw: bytes, service: Service) -> Principal:
     environ = request.environ
     path = environ.get("RAW_URI") or environ.get("REQUEST_URI") or request.full_path
     name = signatures.verify(secrets, signature, time.time(), request.method, path, raw)
-    return Principal(f"hook:{name}", frozenset({"gate"}))
+    return Principal(f"hook:{name}", frozenset({"gate"}), kind="hook")
 
 
 def _token_of_password(encoded: str) -> str:
@@ -147,6 +147,7 @@ def hook(
         prefix=HOOKS_PREFIX,
         scope="gate",
         tag="hooks",
+        targets="checked",
         name=name,
         query=query,
         body=body,
@@ -173,6 +174,7 @@ def decide_hook(
     Raises:
         CompatgateError: as `Gate.answer`.
     """
+    call.principal.require_question(question)
     began = perf_counter()
     source = f"hook:{tool}"
     verdict = call.gate.answer(
@@ -199,6 +201,7 @@ def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
             document = bodies.to_object(raw, settings.max_depth) if route.body else None
             reply = route.handler(Call(service, route, principal, {}, query, document))
         except CompatgateError as error:
+            note_refusal(error, f"{route.method} {request.path}", service)
             return _refusal(hook, error)
         except Exception as error:
             return _refusal(hook, replies.unexpected_error(error, request.environ))
@@ -385,6 +388,7 @@ def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
     """
     document = call.document()
     question = questions.rollout_question(document, _of_query(call.query, document))
+    call.principal.require_question(question, named=True)
     answered = questions.rollout_answer(what_if(question, call.gate.snapshot(), clock.now()))
     return Reply(answered, status=status_for(answered["decision"], call.query.status))
 
