@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
 from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
@@ -107,6 +108,10 @@ class JobIssuer:
             "/jwks": {"keys": [key.as_dict(private=False) for key in self.keys]},
         }
         found = documents.get(handler.path)
+        place, _, query = handler.path.partition("?")
+        if place == "/token" and handler.headers["Authorization"] == "Bearer of the job":
+            (audience,) = parse_qs(query)["audience"]
+            found = {"value": self.token({**GITHUB, "aud": audience})}
         body = json.dumps(found).encode()
         handler.send_response(503 if self.away else 200 if found else 404)
         handler.send_header("Content-Length", str(len(body)))
