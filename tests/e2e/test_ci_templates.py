@@ -131,7 +131,7 @@ def trusting_gate(start_shared_server, tmp_path_factory, jobs):
     claims = {"repository": "acme/trainer", "environment": "prod"}
     gitlab = {"project_path": "acme/trainer", "ref_protected": True}
     rules = [
-        {"name": name, "claims": these, "scopes": ["gate"], "targets": ["prod-*"]}
+        {"name": name, "claims": these, "scopes": ["read", "gate"], "targets": ["prod-*"]}
         for name, these in (("github", claims), ("gitlab", gitlab))
     ]
     trusted = {"issuer": jobs.url, "audience": "https://gate.example", "rules": rules}

@@ -116,17 +116,17 @@ def rule_of(claims: Mapping[str, Any], jobs: JobIssuer) -> JobRule:
     Raises:
         Forbidden: no rule matches; names the claims that did not, and no value of a rule.
     """
-    nearest: list[str] | None = None
+    every: list[list[str]] = []
     for rule in jobs.rules:
         missed = [name for name, globs in rule.claims.items() if not _matches(claims, name, globs)]
         if not missed:
             return rule
-        if nearest is None or _distance(missed, jobs) < _distance(nearest, jobs):
-            nearest = missed
-    shown = [f"{name} is {_given(claims, name)}" for name in _tell(nearest or [], jobs)]
+        every.append(missed)
+    nearest = min(every, key=lambda missed: _distance(missed, claims, jobs))
+    shown = [f"{name} is {_given(claims, name)}" for name in _tell(nearest, jobs)]
     raise Forbidden(
         f"no rule of this gate matches the job: {'; '.join(shown)}",
-        field=(nearest or ["claims"])[0],
+        field=nearest[0],
         hint="the operator's file for --oidc lists the rules",
     )
 
@@ -135,10 +135,13 @@ def _owners(jobs: JobIssuer) -> Sequence[str]:
     return OWNERS.get(urlsplit(jobs.issuer).hostname or "", ())
 
 
-def _distance(missed: Sequence[str], jobs: JobIssuer) -> tuple[int, int]:
-    """Order rules by how near they are; those for another owner come last."""
+def _distance(
+    missed: Sequence[str], claims: Mapping[str, Any], jobs: JobIssuer
+) -> tuple[int, int, int]:
+    """Order rules by how near they are; those for another owner or kind of token come last."""
     owners = _owners(jobs)
-    return sum(name in owners for name in missed), len(missed)
+    absent = [name for name in missed if claim(claims, name) is None]
+    return sum(name in owners for name in missed), len(absent), len(missed)
 
 
 def _tell(missed: Sequence[str], jobs: JobIssuer) -> Sequence[str]:

@@ -6,8 +6,22 @@ from typing import Any
 
 import pytest
 
-from compatgate.service.identity.rules import Access, access_of, claim, matches, person_of
-from compatgate.service.identity.settings import ClaimNames, Grant, PeopleSettings
+from compatgate.errors import Forbidden
+from compatgate.service.identity.rules import (
+    Access,
+    access_of,
+    claim,
+    matches,
+    person_of,
+    rule_of,
+)
+from compatgate.service.identity.settings import (
+    ClaimNames,
+    Grant,
+    JobIssuer,
+    JobRule,
+    PeopleSettings,
+)
 
 GROUPS: dict[str, Any] = {
     "platform": ["read", "bless"],
@@ -94,3 +108,33 @@ def test_a_name_cannot_pass_for_another() -> None:
 )
 def test_a_star_stops_at_a_slash(glob: str, text: str, fits: bool) -> None:
     assert matches(glob, text) is fits
+
+
+@pytest.mark.parametrize(
+    ("claims", "told"),
+    [
+        ({"repository": "acme/x", "ref": "refs/heads/dev"}, "ref is 'refs/heads/dev'"),
+        ({"project": "acme/x", "protected": False}, "protected is 'false'"),
+        ({"repository": "evil/x", "ref": "refs/heads/main"}, "repository is 'evil/x'"),
+        ({}, "repository is missing; ref is missing"),
+    ],
+)
+def test_the_nearest_rule_says_what_is_wrong(claims: dict[str, Any], told: str) -> None:
+    rules = [
+        JobRule("a", {"repository": "acme/*", "ref": "refs/heads/main"}, ["gate"]),
+        JobRule("b", {"project": "acme/*", "protected": True}, ["gate"]),
+    ]
+    with pytest.raises(Forbidden) as refused:
+        rule_of(claims, JobIssuer("https://ci.example", "https://gate.example", rules))
+    assert refused.value.problem == f"no rule of this gate matches the job: {told}"
+
+
+def test_who_owns_no_rule_learns_nothing_about_the_rules_of_others() -> None:
+    claims = {"repository": "acme/secret", "environment": "prod", "ref": "refs/heads/main"}
+    github = "https://token.actions.githubusercontent.com"
+    jobs = JobIssuer(github, "https://gate.example", [JobRule("a", claims, ["gate"])])
+    stranger = {"repository": "evil/x", "ref": "refs/heads/dev"}
+    with pytest.raises(Forbidden) as refused:
+        rule_of(stranger, jobs)
+    assert refused.value.problem.endswith("the job: repository is 'evil/x'")
+    assert "secret" not in refused.value.detail
