@@ -12,8 +12,17 @@ from typing import Any, Final
 from msgspec import UNSET, Struct
 from msgspec.structs import fields
 
+from compatgate.documents.checks import is_within_limit
 from compatgate.documents.quantities import parse_duration
-from compatgate.documents.specs import PoolSpec, TargetDoc, WaiverPolicySpec
+from compatgate.documents.specs import (
+    Document,
+    EntryDoc,
+    EntrySpec,
+    PoolSpec,
+    TargetDoc,
+    WaiverDoc,
+    WaiverPolicySpec,
+)
 
 Weakens = Callable[[Any, Any], bool]
 """Return whether the second value enforces less than the first, which differs."""
@@ -46,6 +55,11 @@ def _waivers_last_longer(before: Any, after: Any) -> bool:
     return _longer(old.max_duration, new.max_duration)
 
 
+def _fewer_people(before: Any, after: Any) -> bool:
+    old, new = (1 if one is UNSET else one for one in (before, after))
+    return bool(new < old)
+
+
 _STRICT_FLAG = _below(True, False)
 _LAX_FLAG = _below(False, True)
 FIELDS: Final[Mapping[str, Weakens]] = {
@@ -73,8 +87,44 @@ FIELDS: Final[Mapping[str, Weakens]] = {
     "spec.policy.packages": _below("enforce", "audit"),
     "spec.policy.entries": _below("strict", "lenient"),
     "spec.policy.waivers": _waivers_last_longer,
+    "spec.policy.approvals": _fewer_people,
 }
 """Whether a change of a field weakens, by its path; pools compare by their names."""
+
+
+def loosens(before: Document | None, after: Document | None) -> bool:
+    """Return whether an edit lets the gate allow more; where two people are asked for, they agree.
+
+    Ending a waiver, and deprecating or revoking an entry, need no second person: in an emergency
+    one is enough.
+    """
+    if isinstance(before, WaiverDoc) or isinstance(after, WaiverDoc):
+        return isinstance(after, WaiverDoc) and not is_within_limit(before, after)
+    if isinstance(before, EntryDoc) or isinstance(after, EntryDoc):
+        old, new = (one.spec if isinstance(one, EntryDoc) else None for one in (before, after))
+        return _entry_loosens(old, new)
+    if isinstance(before, TargetDoc) and isinstance(after, TargetDoc):
+        return bool(find_weakened(before, after))
+    return before is not None
+
+
+def _entry_loosens(before: EntrySpec | None, after: EntrySpec | None) -> bool:
+    """Judge an entry: a blessed or deprecated one allows stacks, a revoked one denies them."""
+    if after is None:
+        return before is not None and before.status == "revoked"
+    if before is None:
+        return after.status in ("blessed", "deprecated")
+    same = _scope(before) == _scope(after)
+    if before.status == "revoked":
+        return not (same and after.status == "revoked")
+    if after.status in ("candidate", "revoked"):
+        return False
+    allowed_before = ("blessed",) if after.status == "blessed" else ("blessed", "deprecated")
+    return not (same and before.status in allowed_before)
+
+
+def _scope(entry: EntrySpec) -> tuple[object, ...]:
+    return entry.targets, entry.components, entry.gpus
 
 
 def find_weakened(before: TargetDoc, after: TargetDoc) -> list[str]:

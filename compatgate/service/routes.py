@@ -21,7 +21,7 @@ from compatgate.service.home import pages as home_pages
 from compatgate.service.identity import api as identity
 from compatgate.service.identity import pages as identity_pages
 from compatgate.service.matrix import api as matrix
-from compatgate.service.matrix import document_api, map_page
+from compatgate.service.matrix import approvals_api, document_api, map_page
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
@@ -81,6 +81,10 @@ ROUTES: tuple[Route, ...] = (
     matrix.import_matrix,
     matrix.export_matrix,
     matrix.packages_report,
+    approvals_api.list_approvals,
+    approvals_api.show_approval,
+    approvals_api.approve_change,
+    approvals_api.refuse_change,
     facts.list_tables,
     facts.list_facts,
     facts.show_fact,
@@ -130,6 +134,7 @@ TAGS: dict[str, str] = {
     "entries": "The blessed matrix: component constraints by target.",
     "waivers": "Waivers: exceptions to rules, with an owner and an expiry date.",
     "matrix": "The matrix as a whole, and its history.",
+    "approvals": "Changes of the matrix that wait for a second person.",
     "facts": "Facts from vendors, and the rules that use them.",
     "runs": "Canary runs on staging hosts: submit, follow and cancel them.",
     "evidence": "Evidence of runs, and the baselines that runs are judged against.",

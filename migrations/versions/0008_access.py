@@ -1,4 +1,4 @@
-"""Tokens limited to targets and rotated; sessions that end with their secret or without use.
+"""Tokens limited to targets and rotated, sessions that end, changes that wait for a second person.
 
 Revision 0008, after 0006. Tokens that exist stay unlimited. Sessions that exist stay open until
 their absolute end, or until they are idle; their secret is not known, so rotating their token does
@@ -54,9 +54,36 @@ def upgrade() -> None:
                 comment="Digest of the token's secret that opened it; null: opened before 0008",
             )
         )
+    op.create_table(
+        "approvals",
+        sa.Column("id", sa.Text(), nullable=False, comment="ap_..."),
+        sa.Column("digest", sa.Text(), nullable=False, comment="SHA-256 of the edits, hex"),
+        sa.Column("state", sa.Text(), nullable=False, comment="waiting, approved or refused"),
+        sa.Column("made_at", UtcTime(), nullable=False),
+        sa.Column("expires_at", UtcTime(), nullable=False),
+        sa.Column("author", sa.Text(), nullable=False, comment="Name of the first person"),
+        sa.Column(
+            "identity",
+            sa.Text(),
+            nullable=False,
+            comment="Of the first person; another one approves",
+        ),
+        sa.Column("reason", sa.Text(), nullable=False, comment="Why, in the author's words"),
+        sa.Column("action", sa.Text(), nullable=False, comment="create, change, delete or import"),
+        sa.Column(
+            "targets", sa.Text(), nullable=False, comment="Whose policies ask, separated by spaces"
+        ),
+        sa.Column("edits", sa.Text(), nullable=False, comment="JSON: documents before and after"),
+        sa.Column("decided_by", sa.Text(), nullable=True),
+        sa.Column("decided_at", UtcTime(), nullable=True),
+        sa.Column("revision", sa.Integer(), nullable=True, comment="That it became"),
+        sa.PrimaryKeyConstraint("id", name="pk_approvals"),
+    )
+    op.create_index("ix_approvals_digest", "approvals", ["digest"])
 
 
 def downgrade() -> None:
+    op.drop_table("approvals")
     with op.batch_alter_table("browser_sessions") as table:
         for name in _SESSIONS:
             table.drop_column(name)

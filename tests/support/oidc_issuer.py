@@ -39,6 +39,7 @@ SETTINGS: dict[str, Any] = {
     "scopes": ["openid", "profile", "email", "groups"],
     "groups": {
         "platform": ["read", "gate", "bless", "admin"],
+        "readers": ["read"],
         "trainers": {"scopes": ["read", "gate"], "targets": ["prod-*"]},
     },
 }

@@ -23,6 +23,10 @@ class Operations:
     show_target = matrix.show_target
     change_target = matrix.change_target
     delete_target = matrix.delete_target
+    list_approvals = matrix.list_approvals
+    show_approval = matrix.show_approval
+    approve_change = matrix.approve_change
+    refuse_change = matrix.refuse_change
     list_target_pools = matrix.list_target_pools
     list_pools = matrix.list_pools
 

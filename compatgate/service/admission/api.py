@@ -24,7 +24,7 @@ from compatgate.service.admission.review import ReviewAnswer, find_uid, parse_re
 from compatgate.service.admission.schemas import EXAMPLES, AdmissionReview, AdmissionReviewAnswer
 from compatgate.service.admission.service import SOURCE, Admission, ReviewContext
 from compatgate.service.tokens.principal import Principal
-from compatgate.service.web.auth import authenticate, authorize, note_refusal
+from compatgate.service.web.auth import authenticate, authorize, note_refusal, peer_address
 from compatgate.service.web.call import Call, Service, base_url, verdict_link
 from compatgate.service.web.route import JSON, Body, Returns, route
 
@@ -76,7 +76,8 @@ def make_view(service: Service) -> Callable[[], Response]:
             return _refuse(error, getattr(error, "uid", ""))
         uid, review = parse_review(raw)
         try:
-            principal = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+            header = request.environ.get("HTTP_AUTHORIZATION")
+            principal = authenticate(header, service, peer_address())
             authorize(principal, "gate")
         except CompatgateError as error:
             note_refusal(error, _PLACE, service)
@@ -156,9 +157,11 @@ def _refuse(error: CompatgateError, uid: str, *, status: int | None = None) -> R
         return _to_response(ReviewAnswer(False, f"compatgate: {error.detail}", 503), uid)
     answer = ReviewAnswer(False, f"compatgate: {error.detail}", error.status)
     response = _to_response(answer, uid, status or error.status)
-    if error.status in (401, 403):
+    if error.status in (401, 403, 429):
         sent = dict(replies.problem_answer(error, request.environ).headers)
-        response.headers["WWW-Authenticate"] = sent["WWW-Authenticate"]
+        for name in ("WWW-Authenticate", "Retry-After"):
+            if name in sent:
+                response.headers[name] = sent[name]
     return response
 
 

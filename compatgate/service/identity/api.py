@@ -12,6 +12,7 @@ from compatgate.service.identity.schemas import (
     SessionRequest,
     SignInBody,
 )
+from compatgate.service.web import auth
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
@@ -23,7 +24,7 @@ from compatgate.service.web.route import Body, NoQuery, Returns, route
     tag="sessions",
     targets="free",
     returns=Returns(SignInBody, "The issuer and its endpoints"),
-    errors=(404, 503),
+    errors=(404,),
 )
 def describe_sign_in(call: Call[NoQuery]) -> Reply:
     """Describe how people sign in on the command line.
@@ -55,7 +56,7 @@ def describe_sign_in(call: Call[NoQuery]) -> Reply:
     targets="free",
     body=Body(SessionRequest),
     returns=Returns(NewSessionBody, "The session and, this once, its secret", status=201),
-    errors=(401, 403, 404, 503),
+    errors=(403, 404),
 )
 def open_session(call: Call[NoQuery]) -> Reply:
     """Exchange a fresh ID token of the command line's client for a session.
@@ -64,7 +65,8 @@ def open_session(call: Call[NoQuery]) -> Reply:
     """
     wanted = to_struct(call.document(), SessionRequest)
     people = call.service.identity.require_people()
-    made = people.exchange(wanted.id_token, wanted.access_token)
+    with auth.counted_failures(call.service):
+        made = people.exchange(wanted.id_token, wanted.access_token)
     body = {"secret": made.secret, "session": made.session.to_json()}
     return Reply(body, status=201, secret=True)
 

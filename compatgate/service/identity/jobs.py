@@ -58,6 +58,7 @@ class Jobs:
             JOB_PREFIX + digest.hex()[:16],
             targets,
             "job",
+            f"{settings.issuer} {rule.name}",
         )
         left = min(claims["exp"] - int(time.time()), _LONGEST_S)
         self._keep(digest, time.monotonic() + left, principal)

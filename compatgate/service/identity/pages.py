@@ -58,7 +58,8 @@ def finish_sign_in(ask: PageRequest[AnyQuery]) -> Any:
         answer = Response(
             **{name: request.args.get(name, "")[:4096] for name in Response.__struct_fields__}
         )
-        made = people.finish(attempt, answer, _redirect_uri(ask))
+        with auth.counted_failures(ask.service):
+            made = people.finish(attempt, answer, _redirect_uri(ask))
     except CompatgateError as error:
         return _problem(error, place)
     before = auth.session_cookie()

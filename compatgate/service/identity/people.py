@@ -17,9 +17,9 @@ import httpx2
 from authlib.integrations.httpx_client import OAuth2Client, OAuthError
 from msgspec import Struct
 
-from compatgate.errors import Unauthorized, Unavailable
+from compatgate.errors import Forbidden, Unauthorized, Unavailable
 from compatgate.service.identity.issuers import TIMEOUT_S, Issuer
-from compatgate.service.identity.rules import Person, claim, person_of
+from compatgate.service.identity.rules import Person, access_of, claim, person_of
 from compatgate.service.identity.sessions import IdentitySessions, NewSession
 from compatgate.service.identity.settings import PeopleSettings, client_secret
 from compatgate.service.identity.verify import LEEWAY_S, Claims, verify
@@ -101,7 +101,7 @@ class People:
         Raises:
             Unauthorized: the response belongs to another sign-in, came too late, was used before,
                 or the issuer refused.
-            Forbidden: the person has no scope here.
+            Forbidden: the person has no scope here, or is limited to targets.
             Unavailable: the issuer does not answer.
         """
         self._check(attempt, response)
@@ -111,7 +111,12 @@ class People:
             raise Unauthorized(f"{self.settings.label} sent no ID token", hint="request openid")
         access_token = str(tokens.get("access_token") or "")
         claims = self._verify(id_token, self.settings.client_id, access_token, attempt.nonce)
-        return self._sessions.open(self._person(claims, access_token), "browser", id_token)
+        person = self._person(claims, access_token)
+        limit = access_of(person.groups, self.settings).targets
+        if limit is not None:
+            what = f"this account is limited to {', '.join(limit)}, and the pages show all targets"
+            raise Forbidden(what, hint="use compatgate login")
+        return self._sessions.open(person, "browser", id_token)
 
     def exchange(self, id_token: str, access_token: str | None) -> NewSession:
         """Open a session for the command line.

@@ -84,6 +84,12 @@ class Identity:
             return self.sessions.at_hand(secret)
         return self._jobs.at_hand(secret) if self._jobs else None
 
+    def was_valid(self, secret: str) -> bool:
+        """Return whether this process has found a secret valid before."""
+        if not _is_jwt(secret):
+            return self.sessions.was_valid(secret)
+        return self._jobs is not None and self._jobs.at_hand(secret) is not None
+
     def offer(self) -> dict[str, str] | None:
         """Return the issuer for the sign-in page, and why it cannot be used; None: there is none.
 

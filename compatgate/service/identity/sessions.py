@@ -124,6 +124,10 @@ class IdentitySessions:
         row = self._cached(secret)
         return self._principal(row) if row and row.kind == "command-line" else None
 
+    def was_valid(self, secret: str) -> bool:
+        """Return whether this process has found a session of this secret before."""
+        return digest_of(secret) in self._known
+
     def find(self, session_id: str) -> SessionRow:
         """Return a session.
 
@@ -204,7 +208,8 @@ class IdentitySessions:
     def _principal(self, row: SessionRow) -> Principal:
         access = access_of(row.groups, self._check(row))
         name = label(row.email or row.name, row.subject)
-        return Principal(name, access.scopes, row.id, access.targets, "person")
+        subject = f"{row.issuer} {row.subject}"
+        return Principal(name, access.scopes, row.id, access.targets, "person", subject)
 
 
 def _idle_end(row: SessionRow, people: PeopleSettings) -> datetime:

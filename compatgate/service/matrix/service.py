@@ -20,8 +20,9 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.service.gate.repository import list_asked_stacks
 from compatgate.service.gate.snapshot_reader import Snapshots
-from compatgate.service.matrix import packages_report, revisions
+from compatgate.service.matrix import approvals, packages_report, revisions
 from compatgate.service.matrix import repository as lists
+from compatgate.service.matrix.approvals import ApprovalNeeded, ApprovalRow, Consent
 from compatgate.service.matrix.models import PoolRow, RevisionRow, StoredDocument
 from compatgate.service.matrix.permission import check_edits
 from compatgate.service.matrix.revisions import Edit, ImportResult
@@ -87,6 +88,18 @@ class MatrixReader:
     def list_pools(self, **filters: Any) -> Page[PoolRow]:
         """Return pools by target and name; filters: `repository.list_pools`."""
         return self._read(lambda session: lists.list_pools(session, **filters))
+
+    def list_approvals(self, **filters: Any) -> Page[ApprovalRow]:
+        """Return changes that wait for a second person, or did; newest first."""
+        return self._read(lambda session: approvals.list_approvals(session, **filters))
+
+    def show_approval(self, number: str) -> ApprovalRow:
+        """Return one of them.
+
+        Raises:
+            NotFound: there is none of that id.
+        """
+        return self._read(lambda session: approvals.find_approval(session, number))
 
     def list_revisions(self, **filters: Any) -> Page[RevisionRow]:
         """Return revisions, newest first; filters: `revisions.list_revisions`."""
@@ -181,6 +194,11 @@ class Authorship(Struct, frozen=True):
     author: str
     reason: str
     principal: Principal | None = None
+
+    @property
+    def identity(self) -> str:
+        """Return the key of the person, whose own agreement does not count twice."""
+        return self.principal.identity if self.principal else f"local:{self.author}"
 
     def check(self) -> Authorship:
         """Return the authorship if author and reason are valid.
@@ -351,7 +369,7 @@ class MatrixService(MatrixReader):
             return self._read(lambda session: self._plan(session, read, by))
         return self._write(
             lambda session: revisions.apply_import(
-                session, read, by.author, by.reason, clock.now(), permit(by)
+                session, read, by.author, by.reason, clock.now(), permit(session, by)
             )
         )
 
@@ -391,21 +409,101 @@ class MatrixService(MatrixReader):
         return read_body(body, kind, self._facts.gpus, known, name=name, judge=judge)
 
     def _write(self, change: Callable[[Session], T]) -> T:
-        with self._database.writing() as session:
-            result = change(session)
+        try:
+            with self._database.writing() as session:
+                result = change(session)
+        except ApprovalNeeded as error:
+            self._record(error)
+            raise
         self._snapshots.refresh()
         return result
 
+    def _record(self, needed: ApprovalNeeded) -> None:
+        """Store the change that waits for a second person, once the refused one is undone."""
+        if needed.made is not None:
+            with self._database.writing() as session:
+                approvals.open_approval(session, needed.made)
 
-def permit(by: Authorship) -> Callable[[Sequence[Edit]], None]:
+    def approve(self, number: str, principal: Principal) -> ApprovalRow:
+        """Approve a change as the second person, and make it.
+
+        Raises:
+            NotFound: there is none of that id.
+            AccessRefused: the caller asked for it, or may not make such a change.
+            Conflict: it was decided or has ended, or a document has changed since.
+            ManyProblems: a policy that changed since forbids a waiver.
+        """
+
+        def write(session: Session) -> ApprovalRow:
+            found = approvals.find_approval(session, number)
+            check_edits(found.edits, principal)
+            approvals.require_other(found, principal)
+            approvals.require_unchanged(session, found)
+            revisions.check_import(session, [edit.after for edit in found.edits if edit.after])
+            consent = Consent(found.id, (found.author, principal.name))
+            approvals.decide(session, found, "approved", by=principal.name)
+            revision = revisions.make_revision(
+                session,
+                found.edits,
+                author=found.author,
+                reason=found.reason,
+                action=found.action,
+                at=clock.now(),
+                detail=consent.to_detail(),
+            )
+            consent.note(session, revision)
+            return approvals.find_approval(session, number)
+
+        return self._write(write)
+
+    def refuse_approval(self, number: str, principal: Principal) -> ApprovalRow:
+        """Refuse a change that waits for a second person; its author withdraws it so.
+
+        Raises:
+            NotFound: there is none of that id.
+            AccessRefused: the caller may not make such a change.
+            Conflict: it was decided or has ended.
+        """
+
+        def write(session: Session) -> ApprovalRow:
+            found = approvals.find_approval(session, number)
+            check_edits(found.edits, principal)
+            approvals.require_waiting(found)
+            approvals.decide(session, found, "refused", by=principal.name)
+            return approvals.find_approval(session, number)
+
+        return self._write(write)
+
+
+def permit(session: Session, by: Authorship) -> Callable[[Sequence[Edit]], Consent]:
     """Return the check of an author's edits, made in the transaction that writes them."""
-    return lambda edits: check_edits(edits, by.principal)
+
+    def check(edits: Sequence[Edit]) -> Consent:
+        check_edits(edits, by.principal)
+        return _consent(session, edits, by, "import")
+
+    return check
+
+
+def _consent(session: Session, edits: Sequence[Edit], by: Authorship, action: str) -> Consent:
+    return approvals.require_consent(
+        session, edits, author=by.author, reason=by.reason, action=action, identity=by.identity
+    )
 
 
 def _revise(session: Session, edit: Edit, by: Authorship) -> int:
-    return revisions.make_revision(
-        session, [edit], author=by.author, reason=by.reason, action=edit.action, at=clock.now()
+    consent = _consent(session, [edit], by, edit.action)
+    revision = revisions.make_revision(
+        session,
+        [edit],
+        author=by.author,
+        reason=by.reason,
+        action=edit.action,
+        at=clock.now(),
+        detail=consent.to_detail(),
     )
+    consent.note(session, revision)
+    return revision
 
 
 def _require_revision(session: Session, kind: Kind, name: str, expected: int | None) -> Document:

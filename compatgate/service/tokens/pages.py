@@ -20,6 +20,7 @@ from compatgate.kit.ui.tables import (
     fetch_rows,
     make_list_table,
 )
+from compatgate.service.tokens.principal import AccessRefused
 from compatgate.service.tokens.repository import TokenRow
 from compatgate.service.tokens.schemas import SCOPES
 from compatgate.service.tokens.service import NewToken
@@ -177,9 +178,10 @@ def sign_in(ask: PageRequest[Any]) -> Any:
     if not secret:
         return _form(ask, place, "Paste a token; it begins with cg_.", 400)
     try:
+        auth.check_sign_in(secret, ask.service)
         signed_in = ask.gate.sessions.sign_in(secret)
-    except Unauthorized as error:
-        return _form(ask, place, f"{error.problem[:1].upper()}{error.problem[1:]}.", 401)
+    except (Unauthorized, AccessRefused) as error:
+        return _form(ask, place, f"{error.problem[:1].upper()}{error.problem[1:]}.", error.status)
     response = redirect(local_path(place) or link(), 303)
     auth.set_session_cookie(response, signed_in)  # type: ignore[arg-type]
     response.headers["Cache-Control"] = "no-store"

@@ -55,6 +55,7 @@ class Principal(Struct, frozen=True):
         token_id: of the token, of the person's session, or of the job; None: none of these.
         targets: the only targets that it may ask about and change; None: every target; empty: none.
         kind: how it was authenticated; ``local``: whoever can open the database.
+        subject: of a person, or the rule of a job, with the issuer: it stays when a name changes.
     """
 
     name: str
@@ -62,11 +63,12 @@ class Principal(Struct, frozen=True):
     token_id: str | None = None
     targets: TargetPatterns | None = None
     kind: PrincipalKind = "token"
+    subject: str = ""
 
     @property
     def identity(self) -> str:
-        """Return the key of limits and of refused attempts."""
-        return f"{self.kind}:{self.name}"
+        """Return the key of limits, of refused attempts, and of who is a second person."""
+        return f"{self.kind}:{self.subject or self.name}"
 
     @property
     def is_anonymous(self) -> bool:

@@ -13,7 +13,8 @@ SCOPES: dict[ScopeName, str] = {
     "gate": "ask for verdicts",
     "operate": "submit, cancel and repeat canary runs, propose baselines, report and remove nodes,"
     " change targets where that weakens nothing",
-    "bless": "change targets, entries and waivers, also by import; approve and refuse baselines",
+    "bless": "change targets, entries and waivers, also by import; approve and refuse baselines,"
+    " and changes that need two people",
     "admin": "list, create, rotate and revoke tokens, verify the audit log, and all of the above",
 }
 """The permissions of each scope; only ``admin`` includes others. Every change that decides what the

@@ -222,13 +222,21 @@ class Tokens:
             if len(self._verified) >= _CACHE_SIZE:
                 self._verified.clear()
             self._verified[digest] = (present + _CACHE_SECONDS, token)
-            self._proven[digest] = None
-            if len(self._proven) > _CACHE_SIZE:
-                self._proven.popitem(last=False)
+            self._remember(digest, token)
         return token
 
-    def was_known(self, secret: str) -> bool:
-        """Return whether this process has found a token of this secret before."""
+    def _remember(self, digest: str, token: TokenRow) -> None:
+        """Remember the secret of a valid token, and forget that of an ended one."""
+        if not token.is_active:
+            self._proven.pop(digest, None)
+            return
+        self._proven[digest] = None
+        self._proven.move_to_end(digest)
+        if len(self._proven) > _CACHE_SIZE:
+            self._proven.popitem(last=False)
+
+    def was_valid(self, secret: str) -> bool:
+        """Return whether the secret opened a token in this process before; never wait."""
         return digest_of(secret) in self._proven
 
     def _forget(self) -> None:

@@ -19,7 +19,7 @@ from werkzeug.exceptions import NotFound
 
 from compatgate import __version__
 from compatgate.catalog import open_library
-from compatgate.errors import CompatgateError, Unauthorized
+from compatgate.errors import CompatgateError, TooManyRequests, Unauthorized
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX as API
 from compatgate.kit.http.links import UI_PREFIX, link
@@ -35,6 +35,7 @@ from compatgate.service.tokens.principal import anonymous_principal
 from compatgate.service.web import auth, metrics
 from compatgate.service.web.asgi import Front
 from compatgate.service.web.call import Service
+from compatgate.service.web.limits import RequestLimits
 from compatgate.service.web.metrics import Metrics
 from compatgate.service.web.openapi import describe_api
 from compatgate.service.web.page import HtmlPage, Page, PageRequest, Redirect, render
@@ -114,6 +115,7 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
         principal = service.nobody
         try:
             principal = auth.page_viewer(service)
+            service.limits.take(principal, auth.peer_address())
             auth.admit(
                 principal,
                 page.scope,
@@ -189,7 +191,10 @@ def refuse_page(
         {"error": error, "problem": replies.to_problem(error)},
         status=error.status,
     )
-    return to_http(shown, page, principal, service)
+    response = to_http(shown, page, principal, service)
+    if isinstance(error, TooManyRequests):
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response
 
 
 JWKS = "/.well-known/jwks.json"
@@ -250,7 +255,9 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         logs.LogListeners(settings.max_listeners),
         Attestations(gate.database, settings.signing),
         Identity(gate.database, settings.identity),
+        RequestLimits(settings.failed, settings.rate),
     )
+    gate.sessions.limits = settings.sessions
     replies.install_problems(app)
     metrics.install_health(app, service)
     install_short_links(app, service)

@@ -81,7 +81,8 @@ class Front:
             return
         plain = path == QUESTION_PATH and body.rest == "none" and len(body.data) <= most
         if plain and _is_plain_question(scope, fields, len(body.data)):
-            await self._asking.answer(fields, body.data, send)
+            peer = (scope.get("client") or ("", 0))[0]
+            await self._asking.answer(fields, body.data, send, peer)
         else:
             await lane.answer(scope, body, receive, send)
 
@@ -205,13 +206,16 @@ class QuestionApp:
         self._lane = lane
         self._logging = _LogWaiters()
 
-    async def answer(self, fields: Mapping[bytes, bytes], question: bytes, send: Send) -> None:
+    async def answer(
+        self, fields: Mapping[bytes, bytes], question: bytes, send: Send, peer: str = ""
+    ) -> None:
         """Answer a question, or say why not.
 
         Args:
             fields: headers of the request, by their names in small letters.
             question: the body.
             send: of the request.
+            peer: address that the request came from.
         """
         number = replies.request_id(fields.get(b"x-request-id", b"").decode("latin-1"))
         sender = fields.get(b"authorization")
@@ -220,7 +224,7 @@ class QuestionApp:
         if sender is not None:
             environ["HTTP_AUTHORIZATION"] = sender.decode("latin-1")
         try:
-            body = await self._decide(environ.get("HTTP_AUTHORIZATION"), question)
+            body = await self._decide(environ.get("HTTP_AUTHORIZATION"), question, peer)
         except CompatgateError as error:
             note_refusal(error, f"POST {QUESTION_PATH}", self._service)
             found = replies.problem_answer(error, environ)
@@ -236,25 +240,29 @@ class QuestionApp:
             send, found.status, replies.complete_headers(found.headers, number), found.body
         )
 
-    async def _decide(self, header: str | None, question: bytes) -> bytes:
+    async def _decide(self, header: str | None, question: bytes, peer: str) -> bytes:
         began = perf_counter()
-        decided: AnswerRecord | None = self._known(header, question)
+        decided: AnswerRecord | None = self._known(header, question, peer)
         if decided is None:
-            decided = await self._lane.run(self._evaluate, header, question)
+            decided = await self._lane.run(self._evaluate, header, question, peer)
         await self._logging.wait_for(self._service.gate.submit((decided,)))
         self._service.metrics.decided(decided.answer.verdict, SOURCE, perf_counter() - began)
         return decided.answer.body
 
-    def _known(self, header: str | None, question: bytes) -> AnswerRecord | None:
+    def _known(self, header: str | None, question: bytes, peer: str) -> AnswerRecord | None:
         sender = cached_sender(header, self._service)
         if sender is None or sender.targets is not None:
             return None
         authorize(sender, "gate")
-        return self._service.gate.known(question, asked_by=sender.name, source=SOURCE)
+        found = self._service.gate.known(question, asked_by=sender.name, source=SOURCE)
+        if found is not None:  # else `_evaluate` counts the request
+            self._service.limits.take(sender, peer)
+        return found
 
-    def _evaluate(self, header: str | None, question: bytes) -> AnswerRecord:
+    def _evaluate(self, header: str | None, question: bytes, peer: str) -> AnswerRecord:
         """Evaluate in a thread of the lane; logging needs none."""
-        sender = authenticate(header, self._service)
+        sender = authenticate(header, self._service, peer)
+        self._service.limits.take(sender, peer)
         authorize(sender, "gate")
         check_depth(question, self._service.settings.max_depth)
         if sender.targets is not None:

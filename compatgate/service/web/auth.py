@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from flask import Response, g, request
@@ -15,36 +17,45 @@ from compatgate.service.tokens.service import NewBrowserSession, form_token, is_
 if TYPE_CHECKING:
     from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Service
+    from compatgate.service.web.limits import Holders
     from compatgate.service.web.route import TargetLimit
 
 _HINT = "create a token with: compatgate token create --name NAME --scope {scope}"
 
 
-def authenticate(header: str | None, service: Service) -> Principal:
+def authenticate(header: str | None, service: Service, peer: str) -> Principal:
     """Return the sender of a request.
 
     Args:
         header: ``Authorization``, None when there is none.
         service: has the tokens, and the scopes of anonymous callers.
+        peer: address that the request came from.
 
     Raises:
         Unauthorized: not a bearer token, or not a valid one.
+        TooManyRequests: the peer has sent too many of those.
     """
     if header is None:
         return service.nobody
-    return verify_secret(_secret(header), service)
+    return verify_secret(_secret(header), service, peer)
 
 
-def verify_secret(secret: str, service: Service) -> Principal:
+def verify_secret(secret: str, service: Service, peer: str) -> Principal:
     """Return the holder of a token, of a person's session or of a job token.
+
+    Args:
+        secret: as it was sent.
+        service: has the tokens, and the issuers that are trusted.
+        peer: address that the request came from.
 
     Raises:
         Unauthorized: it is not valid.
         Forbidden: no rule matches the job.
+        TooManyRequests: the peer has sent too many of those.
     """
-    if service.identity.knows(secret):
-        return service.identity.verify(secret)
-    return service.gate.tokens.verify(secret)
+    known = service.identity.knows(secret)
+    holders: Holders = service.identity if known else service.gate.tokens
+    return service.limits.verify(secret, holders, peer)
 
 
 def cached_sender(header: str | None, service: Service) -> Principal | None:
@@ -158,7 +169,7 @@ def page_viewer(service: Service) -> Principal:
         Unauthorized: a bearer token that opens nothing.
     """
     if header := request.environ.get("HTTP_AUTHORIZATION"):
-        return authenticate(header, service)
+        return authenticate(header, service, peer_address())
     if given := session_cookie():
         try:
             if service.identity.knows(given):
@@ -180,7 +191,39 @@ def json_reader(service: Service) -> Principal:
     reads = request.method in ("GET", "HEAD")
     if reads and request.headers.get("Sec-Fetch-Site", "none") in _SAME_SITE:
         return page_viewer(service)
-    return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+    return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service, peer_address())
+
+
+def check_sign_in(secret: str, service: Service) -> None:
+    """Check a token that somebody signs in with.
+
+    Raises:
+        Unauthorized: it is not valid.
+        TooManyRequests: the peer has failed too often.
+        AccessRefused: it is limited to targets; pages show all of them.
+    """
+    principal = service.limits.verify(secret, service.gate.tokens, peer_address())
+    principal.require_no_limit("signing in to the pages, which show all targets,")
+
+
+@contextmanager
+def counted_failures(service: Service) -> Iterator[None]:
+    """Count a sign-in that fails, and refuse a peer that has failed too often.
+
+    Raises:
+        TooManyRequests: says when to try again.
+    """
+    service.limits.check_failures(peer_address())
+    try:
+        yield
+    except (Unauthorized, Forbidden):
+        service.limits.count_failure(peer_address())
+        raise
+
+
+def peer_address() -> str:
+    """Return the address that the request came from: the client's, behind a trusted proxy."""
+    return request.environ.get("REMOTE_ADDR") or ""
 
 
 def is_bearer() -> bool:

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from compatgate.errors import Conflict, PreconditionFailed
 from compatgate.kit.http import requests as bodies
+from compatgate.kit.http.rate import Rate
 from compatgate.kit.http.replies import Reply, etag_with_remarks
 from compatgate.kit.http.requests import REASON_HEADER as REASON
 from compatgate.kit.http.requests import read_reason
@@ -22,6 +23,7 @@ from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.attestations.service import SigningOptions
 from compatgate.service.identity.settings import IdentitySettings
 from compatgate.service.matrix.service import Authorship
+from compatgate.service.tokens.service import SessionLimits
 from compatgate.service.webhooks.signatures import Secret
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from compatgate.service.identity.service import Identity
     from compatgate.service.runs.logs import LogListeners
     from compatgate.service.tokens.principal import Principal
+    from compatgate.service.web.limits import RequestLimits
     from compatgate.service.web.metrics import Metrics
     from compatgate.service.web.route import Route
 
@@ -53,6 +56,9 @@ class Settings(Struct, frozen=True):
         public_url: where people reach this service, for links; empty: where it was asked.
         signing: the keys of attestations.
         identity: issuers that vouch for people and jobs.
+        failed: failed authentications of a peer in each process; None: no limit.
+        rate: requests of a caller in each process; None: no limit.
+        sessions: the ends of browser sessions.
     """
 
     anonymous: frozenset[str] = frozenset()
@@ -65,6 +71,9 @@ class Settings(Struct, frozen=True):
     public_url: str = ""
     signing: SigningOptions = SigningOptions()
     identity: IdentitySettings = IdentitySettings()
+    failed: Rate | None = None
+    rate: Rate | None = None
+    sessions: SessionLimits = SessionLimits()
 
 
 Q = TypeVar("Q", bound=Struct)
@@ -88,6 +97,8 @@ class Service(Struct, frozen=True):
     """Signs verdicts."""
     identity: Identity
     """Knows people and jobs that an issuer vouches for."""
+    limits: RequestLimits
+    """Limits of peers and callers."""
 
 
 class Call(Struct, Generic[Q]):

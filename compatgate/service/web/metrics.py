@@ -25,7 +25,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from compatgate import __version__
-from compatgate.service.web.auth import admit, authenticate
+from compatgate.service.web.auth import admit, authenticate, peer_address
 from compatgate.service.web.call import Service
 
 if TYPE_CHECKING:
@@ -152,13 +152,15 @@ def install_health(app: Flask, service: Service) -> None:
     def readyz() -> Response:
         """Answer whether the gate can decide and log; callers with `read` also get the inputs."""
         state = service.gate.readiness.state()
-        sender = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+        header = request.environ.get("HTTP_AUTHORIZATION")
+        sender = authenticate(header, service, peer_address())
         told = {"status": "ready", **(state if sender.may("read") else {})}
         return _json(msgspec.json.encode(told))
 
     def metrics() -> Response:
         """Return the counters, for callers with `read`."""
-        caller = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+        header = request.environ.get("HTTP_AUTHORIZATION")
+        caller = authenticate(header, service, peer_address())
         admit(caller, "read", targets="refused", what="GET /metrics")
         return Response(service.metrics.render(service.gate), content_type=CONTENT_TYPE_LATEST)
 

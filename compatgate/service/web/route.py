@@ -195,6 +195,7 @@ def make_route_view(route: Route, service: Service) -> Callable[..., Response]:
 
     def view(**args: Any) -> Response:
         principal = auth.json_reader(service)
+        service.limits.take(principal, auth.peer_address())
         try:
             admit_to(principal, route)
             query = parse_query(route.query, request.args)

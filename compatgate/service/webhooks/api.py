@@ -29,7 +29,13 @@ from compatgate.kit.kubernetes import to_one_line
 from compatgate.service.admission.review import parse_timeout
 from compatgate.service.gate.what_if import answer as what_if
 from compatgate.service.tokens.principal import Principal
-from compatgate.service.web.auth import authenticate, authorize, note_refusal, verify_secret
+from compatgate.service.web.auth import (
+    authenticate,
+    authorize,
+    note_refusal,
+    peer_address,
+    verify_secret,
+)
 from compatgate.service.web.call import Call, Service, base_url, verdict_link
 from compatgate.service.web.route import Body, Returns, Route, route, to_response
 from compatgate.service.webhooks import questions, signatures
@@ -70,12 +76,17 @@ def caller(raw: bytes, service: Service) -> Principal:
     header = request.environ.get("HTTP_AUTHORIZATION")
     signature = request.environ.get(_SIGNATURE)
     if signature is not None:
-        return _signed_caller(signature, raw, service)
+        service.limits.check_failures(peer_address())
+        try:
+            return _signed_caller(signature, raw, service)
+        except Unauthorized:
+            service.limits.count_failure(peer_address())
+            raise
     scheme, _, secret = (header or "").strip().partition(" ")
     if scheme.lower() == "basic":
-        principal = verify_secret(_token_of_password(secret), service)
+        principal = verify_secret(_token_of_password(secret), service, peer_address())
     else:
-        principal = authenticate(header, service)
+        principal = authenticate(header, service, peer_address())
     if service.settings.hook_secrets and principal.is_anonymous:
         hint = f"sign the request in {signatures.HEADER}, or send a token"
         raise Unauthorized("a signature or a token is required", hint=hint)
@@ -114,7 +125,7 @@ RefusalForm = Callable[[CompatgateError], Reply]
 _MAX_LENGTH = 1500
 """Maximum length of a reason."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_NO_ACCESS = (401, 403)
+_NO_ACCESS = (401, 403, 429)
 
 
 class Hook(Struct, frozen=True):
@@ -198,6 +209,7 @@ def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
                 bodies.read_body(route.body.media, settings.max_request_size) if route.body else b""
             )
             principal = caller(raw, service)  # who signs, signs the bytes
+            service.limits.take(principal, peer_address())
             document = bodies.to_object(raw, settings.max_depth) if route.body else None
             reply = route.handler(Call(service, route, principal, {}, query, document))
         except CompatgateError as error:
@@ -215,7 +227,10 @@ def _refusal(hook: Hook, error: CompatgateError) -> Response:
     response = to_response(replace(hook.refused(error), secret=True))
     if error.status in _NO_ACCESS:
         response.status_code = error.status
-        response.headers["WWW-Authenticate"] = dict(told.headers)["WWW-Authenticate"]
+        sent = dict(told.headers)
+        for name in ("WWW-Authenticate", "Retry-After"):
+            if name in sent:
+                response.headers[name] = sent[name]
     return response
 
 

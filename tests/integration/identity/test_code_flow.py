@@ -18,7 +18,6 @@ from compatgate.kit.database.database import Database
 from compatgate.service.audit.service import History
 from compatgate.service.identity import people as module
 from compatgate.service.identity.people import People
-from compatgate.service.identity.rules import access_of
 from compatgate.service.identity.service import Identity
 from compatgate.service.identity.sessions import NewSession
 
@@ -108,11 +107,19 @@ def test_changed_groups_count_at_the_next_sign_in(
     people: People, visit: Visit, issuer: Issuer
 ) -> None:
     first = sign_in(people, visit)
-    issuer.set_people({"ada": {"email": "ada@example.org", "groups": ["trainers"]}})
+    issuer.set_people({"ada": {"email": "new@example.org", "groups": ["readers"]}})
     assert people._sessions.verify(first.secret, "browser").may("bless")
     second = sign_in(people, visit)
-    assert second.principal.scopes == {"read", "gate"}
-    assert access_of(second.session.groups, people.settings).targets == ("prod-*",)
+    assert second.principal.scopes == {"read"}
+    assert second.principal.name == "new@example.org (ada)"
+    assert second.principal.identity == first.principal.identity  # nobody is two people
+
+
+def test_a_person_with_few_targets_is_sent_to_the_command_line(
+    people: People, visit: Visit
+) -> None:
+    with pytest.raises(Forbidden, match=r"limited to prod-\*, and the pages show all targets"):
+        sign_in(people, visit, "bo")
 
 
 def test_a_group_that_the_file_drops_opens_nothing_from_then_on(

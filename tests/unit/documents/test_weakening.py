@@ -46,6 +46,7 @@ VALUES: dict[str, tuple[tuple[Any, Any], ...]] = {
         (WAIVERS("7d"), UNSET),
         (WAIVERS("7d"), WAIVERS("8d")),
     ),
+    "spec.policy.approvals": ((2, UNSET), (2, 1)),
 }
 """Pairs of values of each field that weakens one way only: stricter, laxer."""
 ALWAYS: dict[str, tuple[Any, Any]] = {

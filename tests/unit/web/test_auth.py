@@ -28,6 +28,8 @@ CHANGES = {
     "PUT /waivers/{name}": "bless",
     "DELETE /waivers/{name}": "bless",
     "POST /matrix/import": "bless",
+    "POST /approvals/{id}/approve": "bless",
+    "POST /approvals/{id}/refuse": "bless",
     "POST /baselines/{id}/approve": "bless",
     "POST /baselines/{id}/refuse": "bless",
     "POST /baselines/import": "operate",

@@ -18,6 +18,7 @@ from flask.testing import FlaskClient
 from compatgate.kit import clock
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.approvals import ApprovalNeeded
 from compatgate.service.matrix.schemas import ENTRY, TARGET, WAIVER
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.routes import HOOKS, ROUTES
@@ -47,6 +48,7 @@ class Place(NamedTuple):
     decision: int
     run: str
     ended: str
+    approval: str
 
 
 def plain(document: dict[str, Any], name: str, **spec: Any) -> dict[str, Any]:
@@ -130,6 +132,8 @@ CHECKED: dict[str, Make] = {
     "change_waiver": lambda at: Ask(f"/waivers/{at.waiver}", change(at, "Waiver")),
     "delete_waiver": lambda at: Ask(f"/waivers/{at.waiver}?reason=x"),
     "import_matrix": lambda at: Ask("/matrix/import?reason=x", imported(at)),
+    "approve_change": lambda at: Ask(f"/approvals/{at.approval}/approve"),
+    "refuse_change": lambda at: Ask(f"/approvals/{at.approval}/refuse"),
     "submit_runs": lambda at: Ask("/runs", {"suite": "smoke", "target": at.target}),
     "show_run": lambda at: Ask(f"/runs/{at.run}"),
     "show_logs": lambda at: Ask(f"/runs/{at.run}/logs"),
@@ -183,7 +187,10 @@ class World(NamedTuple):
 
 @pytest.fixture
 def world(gate: Gate, make_client: Callable[..., FlaskClient]) -> World:
+    two = {**TARGET["spec"]["policy"], "approvals": 2}
     gate.matrix.create("Target", plain(TARGET, OUT), BY)
+    gate.matrix.create("Target", plain(TARGET, "lab-two", policy=two), BY)
+    gate.matrix.create("Target", plain(TARGET, "prod-two", policy=two), BY)
     gate.matrix.create("Entry", plain(ENTRY, "lab-entry", targets=[OUT]), BY)
     gate.matrix.create("Waiver", plain(WAIVER, "lab-waiver", targets=[OUT]), BY)
     inside = stock(gate, IN, "torch24-cu124", "legacy-ocr")
@@ -197,7 +204,10 @@ def stock(gate: Gate, target: str, entry: str, waiver: str) -> Place:
     (ended, *_) = gate.runs.submit(Submission("smoke", target=target), by="t")
     gate.runs.cancel(ended.id, by="t")
     (run, *_) = gate.runs.submit(Submission("smoke", target=target), by="t")
-    return Place(target, entry, waiver, verdict.id, decision.id, run.id, ended.id)
+    with pytest.raises(ApprovalNeeded) as needed:
+        gate.matrix.delete("Target", f"{target.partition('-')[0]}-two", BY)
+    asked = str(needed.value.value)
+    return Place(target, entry, waiver, verdict.id, decision.id, run.id, ended.id, asked)
 
 
 def by_name(name: str) -> Route:
@@ -257,6 +267,7 @@ def test_a_limited_token_sees_only_its_targets_in_lists(world: World, name: str)
         limit: {item.get("metadata", item)[member] for item in items}
         for limit, items in answers.items()
     }
+    seen = {limit: {name for name in names if "two" not in name} for limit, names in seen.items()}
     assert seen == {
         "prod": {inside},
         "lab": {outside},
