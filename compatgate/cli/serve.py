@@ -132,6 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve_signing.add_signing(signed)
     serve_signing.add_verifying(signed)
     serve_options.add_deploy_hooks(parser.add_argument_group("deploy webhooks"))
+    serve_options.add_oidc(parser.add_argument_group("sign-in"))
     add_overlays(parser)
     add("--log-level", choices=_LEVELS, default="warning", help="log level (default: warning)")
 
@@ -171,6 +172,7 @@ def _serve(args: argparse.Namespace) -> int:
     tls, admission = serve_options.tls_pair(args), serve_options.admission_options(args)
     public_url = serve_options.public_url(args)
     signing = serve_signing.read_signing(args, public_url)
+    identity = serve_options.identity_settings(args)
     listener = listen(args.host, args.port)
     nobody = _scopes(_LOOPBACK_SCOPES if is_loopback(listener) else "") if given is None else given
     overlays = None if args.facts is None else tuple(args.facts)
@@ -185,6 +187,7 @@ def _serve(args: argparse.Namespace) -> int:
         hook_secrets=serve_options.hook_secrets(args),
         public_url=public_url,
         signing=signing,
+        identity=identity,
         failed=serve_access.failed_rate(args),
         rate=serve_access.request_rate(args),
         sessions=serve_access.session_limits(args),

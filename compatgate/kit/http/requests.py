@@ -201,6 +201,10 @@ Until = Annotated[
 ]
 
 
+class AnyQuery(Struct, frozen=True):
+    """The query of a page that another site chooses parameters for; the page reads its own."""
+
+
 class Parameter(NamedTuple):
     """A query parameter.
 
@@ -233,6 +237,8 @@ def parse_query(kind: type[Q], args: MultiDict[str, str]) -> Q:
     Raises:
         BadInput: names the parameter, its value and the expected value.
     """
+    if kind is AnyQuery:
+        return kind()
     known = parameters(kind)
     values: dict[str, Any] = {}
     for name, given in args.lists():

@@ -282,6 +282,19 @@ def test_tokens_and_the_audit_log(call: Call, form: str) -> None:
     assert call("verify_audit").ok
 
 
+def test_people_and_callers(call: Call) -> None:
+    caller = call("show_caller")
+    assert (caller.kind, caller.scopes, caller.targets) == ("token", ["admin"], None)
+    assert list(call("list_sessions")) == []
+    with pytest.raises(NotFound, match="no session 'is_none'"):
+        call("end_session", "is_none")
+    with pytest.raises(NotFound, match="without a session"):
+        call("end_own_session")
+    for operation, *args in (("describe_sign_in",), ("open_session", "eyJ")):
+        with pytest.raises(NotFound, match="people cannot sign in here"):
+            call(operation, *args)
+
+
 def test_nodes(call: Call, form: str) -> None:
     own = DriverReport("550.54.15", gpus=(SeenGpus("A100-SXM4-80GB", 8),))
     node = NodeReport(name="n1", target="prod-a100", labels={}, probe=own)
