@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from compatgate.service.gate.batch_store import CommitMode
     from compatgate.service.gate.images import ImageSettings
     from compatgate.service.gate.wheels import WheelSettings
+    from compatgate.service.identity.settings import IdentitySettings
     from compatgate.service.webhooks.signatures import Secret
 
 _LONGEST_WAIT = 120.0
@@ -221,7 +222,7 @@ def commit_of(args: argparse.Namespace) -> CommitMode:
         raise BadInput(f"{given!r} is unknown", field=field, value=given, hint=hint)
     if given == "async":
         if resolve_url(args.database).drivername == "sqlite":
-            hint = "leave the option out: SQLite does not wait for the disk"
+            hint = "leave the option out: SQLite always waits for the disk"
             raise BadInput("async needs PostgreSQL", field=field, value=given, hint=hint)
         print(_WARNING, file=sys.stderr)
     return known[given]
@@ -265,6 +266,7 @@ def max_stale(args: argparse.Namespace) -> timedelta:
 
 
 _SECRETS = "COMPATGATE_HOOK_SECRETS"
+_OIDC = "COMPATGATE_OIDC"
 
 
 def add_tls(group: argparse._ArgumentGroup) -> None:
@@ -324,6 +326,31 @@ def add_deploy_hooks(group: argparse._ArgumentGroup) -> None:
         f" repeated, for key rotation (default: ${_SECRETS}, comma-separated); with a key,"
         " requests need a signature or a token",
     )
+
+
+def add_oidc(group: argparse._ArgumentGroup) -> None:
+    """Add the option for sign-in by OpenID Connect."""
+    group.add_argument(
+        "--oidc",
+        metavar="FILE",
+        help="issuers that vouch for people and CI jobs, and what these may do, YAML or TOML"
+        " (default: $COMPATGATE_OIDC; else tokens only)",
+    )
+
+
+def identity_settings(args: argparse.Namespace) -> IdentitySettings:
+    """Return the issuers that vouch for people and jobs.
+
+    Raises:
+        BadInput: the file cannot be read, or the extra ``oidc`` is not installed.
+        ManyProblems: every mistake in the file.
+    """
+    from compatgate.service.identity.settings import IdentitySettings, read_settings
+
+    if args.oidc:
+        return read_settings(args.oidc)
+    named = os.environ.get(_OIDC)
+    return read_settings(named, _OIDC) if named else IdentitySettings()
 
 
 def hook_secrets(args: argparse.Namespace) -> tuple[Secret, ...]:

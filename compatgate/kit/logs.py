@@ -32,7 +32,7 @@ _BATCH_SECONDS = 0.05
 _FIELDS = "fields"
 _HIDDEN = "***"
 _SECRETS = (
-    (re.compile(r"\bcg_[A-Za-z0-9_-]{12,}"), f"cg_{_HIDDEN}"),
+    (re.compile(r"\b(cgs?_)[A-Za-z0-9_-]{12,}"), rf"\1{_HIDDEN}"),
     (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), _HIDDEN),
     (re.compile(r"(?i)\b(bearer|basic)(\s+)[\w.~+/=-]{6,}"), rf"\1\2{_HIDDEN}"),
     (re.compile(r"(://[^/\s:@'\"]*):[^/\s'\"]+@"), rf"\1:{_HIDDEN}@"),

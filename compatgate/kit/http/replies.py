@@ -25,6 +25,7 @@ from msgspec import Meta, Struct
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.routing import RequestRedirect
 
+from compatgate.core.near_names import begin_budget
 from compatgate.documents.sources import DocumentProblem
 from compatgate.errors import (
     BadInput,
@@ -67,6 +68,7 @@ class Envelope:
         environ[ENVIRON] = number
         if (note := note_of(environ)) is not None:
             note.number = number
+        begin_budget()
 
         def start(
             status: str, headers: Headers, exc_info: Any = None, /

@@ -22,6 +22,7 @@ from compatgate.kit.http.requests import read_reason
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.attestations.service import SigningOptions
+from compatgate.service.identity.settings import IdentitySettings
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.tokens.service import SessionLimits
 from compatgate.service.web.access import AccessLevel
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from compatgate.catalog.library import Library
     from compatgate.service.attestations.service import Attestations
     from compatgate.service.gate.service import Gate
+    from compatgate.service.identity.service import Identity
     from compatgate.service.runs.logs import LogListeners
     from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.limits import RequestLimits
@@ -60,6 +62,7 @@ class Settings(Struct, frozen=True):
         metric_targets: number of targets that have figures of their own, by name; the others
             count together.
         certificate: of the server; None: plain HTTP.
+        identity: issuers that vouch for people and jobs.
         failed: failed authentications of a peer in each process; None: no limit.
         rate: requests of a caller in each process; None: no limit.
         sessions: the ends of browser sessions.
@@ -77,6 +80,7 @@ class Settings(Struct, frozen=True):
     access_log: AccessLevel = "errors"
     metric_targets: int = METRIC_TARGETS
     certificate: CertificatePair | None = None
+    identity: IdentitySettings = IdentitySettings()
     failed: Rate | None = None
     rate: Rate | None = None
     sessions: SessionLimits = SessionLimits()
@@ -101,6 +105,8 @@ class Service(Struct, frozen=True):
     """The listeners that follow a log."""
     attestations: Attestations
     """Signs verdicts."""
+    identity: Identity
+    """Knows people and jobs that an issuer vouches for."""
     limits: RequestLimits
     """Limits of peers and callers."""
 

@@ -35,6 +35,7 @@ from compatgate.service.web.auth import (
     peer_address,
     remember,
     remember_decision,
+    verify_secret,
 )
 from compatgate.service.web.call import Call, Service, base_url, verdict_link
 from compatgate.service.web.route import Body, Returns, Route, route, to_response
@@ -84,8 +85,7 @@ def caller(raw: bytes, service: Service) -> Principal:
             raise
     scheme, _, secret = (header or "").strip().partition(" ")
     if scheme.lower() == "basic":
-        password = _token_of_password(secret)
-        principal = service.limits.verify(password, service.gate.tokens, peer_address())
+        principal = verify_secret(_token_of_password(secret), service, peer_address())
     else:
         principal = authenticate(header, service, peer_address())
     if service.settings.hook_secrets and principal.is_anonymous:

@@ -27,6 +27,7 @@ def record(message: str, *args: object, **said: object) -> logging.LogRecord:
     "text",
     [
         f"the token {TOKEN} came",
+        f"the session cgs_{TOKEN[3:]} came",
         f"Authorization: Bearer {TOKEN}",
         "{'Authorization': 'Basic dXNlcjpzM2NyZXQ='}",
         f"got {JWT}",
