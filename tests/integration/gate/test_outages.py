@@ -86,7 +86,7 @@ def kept(gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gate:
 @pytest.fixture
 def file(kept: Gate, tmp_path: Path) -> SnapshotFile:
     found = SnapshotFile(tmp_path / "state", kept.url)
-    until(lambda: found.path.exists())
+    until(lambda: found.path.with_name("confirmed.json").exists())
     return found
 
 
