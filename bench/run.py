@@ -13,6 +13,7 @@ from pathlib import Path
 
 import admission
 import decide
+import far_gates
 import files_run
 import gpu_page
 import http_gate
@@ -70,6 +71,10 @@ a question to the gate, 150 for a canary run; at most 450 files in all.
 ## The gate over HTTP
 
 {http}
+
+## Far gates
+
+{far_gates}
 
 ## Kubernetes admission
 
@@ -130,6 +135,7 @@ def main() -> None:
         files_run="\n".join(files_run.main()),
         http=http_gate.main(),
         against=carried(RESULTS.read_text(), "Against the server before"),
+        far_gates="\n".join(far_gates.main()),
         admission=admission.main(),
         matrix_page=matrix_page.main(),
         layers="\n".join(layers.main()),

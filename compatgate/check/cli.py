@@ -204,6 +204,19 @@ def add_decider_options(group: argparse._ArgumentGroup) -> None:
     add_server(group, what="targets", timeout_s=10)
     group.add_argument("--bundle", metavar="FILE", help="use a bundle")
     group.add_argument(
+        "--key",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="use the bundle only if this key signed it (PEM or JSON Web Key Set); may be repeated",
+    )
+    group.add_argument(
+        "--max-stale",
+        metavar="DURATION",
+        help="make no decision if compatgate bundle pull last confirmed the bundle longer ago,"
+        " for example 6h",
+    )
+    group.add_argument(
         "--database", metavar="URL", help="use this database (default: $COMPATGATE_DATABASE)"
     )
     add_overlays(group)
@@ -306,6 +319,9 @@ def _complete(args: argparse.Namespace) -> None:
         raise BadInput(
             "a server decides with its own facts", field="--facts", hint="leave out --server"
         )
+    for option, value in (("--key", args.key), ("--max-stale", args.max_stale)):
+        if value and not args.bundle:
+            raise BadInput("goes with a bundle", field=option, hint="name it with --bundle")
     if args.bundle and args.facts:
         raise BadInput("a bundle has its own facts", field="--facts", hint="leave out --bundle")
     args.target_server = None if args.facts else server

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
     from compatgate.core.request import Target
+    from compatgate.service.gate.snapshot import Bundle
     from compatgate.service.local_gate import LocalClient
 
 Body = dict[str, Any]
@@ -221,14 +222,17 @@ class DatabaseDecider(GateDecider):
 class BundleDecider(Decider):
     """A decider that reads targets from a bundle and records nothing.
 
+    Args:
+        path: of the bundle.
+        keys: files of public keys; one of them must have signed the bundle. None: any bundle.
+
     Raises:
         BadInput: the file is not a bundle.
+        BundleRefused: no trusted key signed it.
     """
 
-    def __init__(self, path: str) -> None:
-        from compatgate.service.gate.snapshot import load_bundle
-
-        bundle = load_bundle(path)
+    def __init__(self, path: str, keys: Sequence[str] = ()) -> None:
+        bundle = _load_bundle(path, keys)
         if not bundle.facts_match:
             print(
                 f"note: {path} was made with other facts ({bundle.payload.facts[:19]}) than "
@@ -262,7 +266,8 @@ def choose_decider(args: argparse.Namespace) -> Decider:
         decider = ServerDecider(_client(server, args), at, _hint(args))
         return decider if args.server else FactsDecider(args.facts, decider)
     if args.bundle:
-        return FactsDecider(args.facts, BundleDecider(args.bundle))
+        _refuse_stale(args.bundle, getattr(args, "max_stale", None))
+        return FactsDecider(args.facts, BundleDecider(args.bundle, getattr(args, "key", ())))
     return FactsDecider(args.facts, DatabaseDecider(args.database, args.facts, at))
 
 
@@ -274,6 +279,38 @@ def _client(url: str, args: argparse.Namespace) -> Client:
 
 def _hint(args: argparse.Namespace) -> str:
     return "--fail-open lets a build pass unchecked" if hasattr(args, "fail_open") else ""
+
+
+def _refuse_stale(path: str, longest: str | None) -> None:
+    """Refuse a bundle that was last confirmed too long ago.
+
+    Raises:
+        BadInput: the text is not a duration.
+        Unavailable: the bundle is too old to decide with.
+    """
+    if longest is None:
+        return
+    from compatgate.documents.quantities import parse_duration
+    from compatgate.service.gate.bundles import bundle_age
+
+    most, age = parse_duration(longest, field="--max-stale"), bundle_age(path)
+    if age > most:
+        raise Unavailable(
+            f"{path} was last confirmed {age.total_seconds() / 3600:.1f} h ago,"
+            f" and --max-stale is {longest}",
+            field="bundle",
+            hint="run compatgate bundle pull; check that it still runs and reaches its gate",
+        )
+
+
+def _load_bundle(path: str, keys: Sequence[str]) -> Bundle:
+    if keys:
+        from compatgate.service.gate.bundles import load_checked_bundle
+
+        return load_checked_bundle(path, keys)
+    from compatgate.service.gate.snapshot import load_bundle
+
+    return load_bundle(path)
 
 
 _MEMBERS = ("name", "driver", "gpu", "os", "cpu")
@@ -294,9 +331,8 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
         with make_client(server, args.token, timeout, retries=0) as client:
             return _ask(client, args.target)
     if args.bundle:
-        from compatgate.service.gate.snapshot import load_bundle
-
-        return _bodies(load_bundle(args.bundle).snapshot().target(args.target))
+        bundle = _load_bundle(args.bundle, getattr(args, "key", ()))
+        return _bodies(bundle.snapshot().target(args.target))
     from compatgate.service.local_gate import LocalClient
 
     with LocalClient.open(args.database, overlays=args.facts) as local:

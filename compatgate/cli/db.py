@@ -1,4 +1,4 @@
-"""Run ``compatgate db``: show the database's address and schema, upgrade and prune it."""
+"""Run ``compatgate db``: show the database's address and schema, upgrade, prune and recover it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from compatgate.kit.cli.options import add_database, add_format
 from compatgate.kit.cli.output import print_json
+from compatgate.service.recovery import cli as recovery
 
 if TYPE_CHECKING:
     import argparse
@@ -19,6 +20,9 @@ _EXAMPLES = """\
 examples:
   compatgate db status
   compatgate db upgrade --database postgresql://gate@db.example/gate
+  compatgate db backup compatgate.backup
+  compatgate db verify compatgate.backup
+  compatgate db restore compatgate.backup --database postgresql://gate@db.example/gate
   compatgate db prune --run-logs-older-than 90d --dry-run
 """
 
@@ -35,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=help_text)
         add_database(action)
         add_format(action)
+    recovery.add_recovery_actions(actions)
     pruning = actions.add_parser("prune", help=PRUNE_HELP)
     add_prune_arguments(pruning)
     add_database(pruning)
@@ -47,9 +52,16 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         BadInput: the database's URL or an option is malformed.
         Unavailable: the database does not answer, or a newer version wrote it.
+        CompatgateError: a backup is refused.
     """
-    if args.action == "prune":
-        return run_prune(args)
+    others = {
+        "prune": run_prune,
+        "backup": recovery.run_backup,
+        "restore": recovery.run_restore,
+        "verify": recovery.run_verify,
+    }
+    if args.action in others:
+        return others[args.action](args)
     from compatgate.kit.database.database import display_url, resolve_url
 
     if args.action == "path":

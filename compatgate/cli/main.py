@@ -67,7 +67,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bundle": ("compatgate.service.gate.cli", "export the gate's state for offline use"),
     "token": ("compatgate.service.tokens.cli", "create, list and revoke access tokens"),
     "audit": ("compatgate.service.audit.cli", "read and verify the audit log and the decisions"),
-    "db": ("compatgate.cli.db", "create, migrate and prune the database"),
+    "doctor": ("compatgate.cli.doctor", "find what is wrong with an installation, and the fix"),
+    "db": ("compatgate.cli.db", "create, migrate, back up, restore, verify and prune the database"),
 }
 """Name to code and help, as in `compatgate.kit.cli.parser.Actions`; listing imports no module."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

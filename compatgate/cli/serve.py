@@ -10,7 +10,7 @@ import tempfile
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
-from compatgate.cli import serve_options
+from compatgate.cli import serve_access, serve_options
 from compatgate.cli.serve_options import add_images, add_wheels, image_settings, wheel_settings
 from compatgate.errors import BadInput, Unavailable
 from compatgate.kit.cli.options import add_database
@@ -114,6 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " repeated (default: $COMPATGATE_CANARY_IMAGES, comma-separated; else all images on a"
         " loopback address, none on others)",
     )
+    serve_access.add_access(parser.add_argument_group("callers"))
     serve_options.add_tls(parser.add_argument_group("TLS and links"))
     serve_options.add_admission(parser.add_argument_group("Kubernetes admission"))
     signed = parser.add_argument_group("signed verdicts")
@@ -173,7 +174,11 @@ def _serve(args: argparse.Namespace) -> int:
         hook_secrets=serve_options.hook_secrets(args),
         public_url=public_url,
         signing=signing,
+        failed=serve_access.failed_rate(args),
+        rate=serve_access.request_rate(args),
+        sessions=serve_access.session_limits(args),
     )
+    proxies = serve_access.trusted_proxies(args)
     url = url_of(listener, args.host, secure=tls is not None)
     prepared = prepare(
         StartOptions(
@@ -196,7 +201,7 @@ def _serve(args: argparse.Namespace) -> int:
     logging.basicConfig(level=args.log_level.upper(), format=_LOG)
     sys.stdout.flush()
     parent = os.getpid()  # the parent may be gone before a worker reads it
-    options = ServerOptions(listener, args.workers, args.log_level, tls)
+    options = ServerOptions(listener, args.workers, args.log_level, tls, proxies)
     status = serve(
         options,
         lambda: prepared.open_gate(images, under_test, commit, wheels, args.spool_size),

@@ -88,6 +88,11 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
         answer: Any = origin if origin in (list, dict) else dict[str, Any]
         return structs.replace(self, answer=Page[dict[str, Any]] if origin is Page else answer)
 
+    def as_bytes(self) -> Request[bytes]:
+        """Return the same request with the undecoded body as its answer."""
+        answer: Any = structs.replace(self, answer=bytes)
+        return answer  # type: ignore[no-any-return]
+
     def where(self, **query: Any) -> Request[A]:
         """Return the same request with other query parameters."""
         return structs.replace(self, query={**self.query, **query})

@@ -200,15 +200,37 @@ def refuse_missing(named: str | None) -> None:
 
     Raises:
         NotFound: the file is missing; an empty database would answer that nothing is blessed.
+        Unavailable: the file was deleted, also the default file.
+    """
+    from compatgate.kit.database.database import ENVIRONMENT, resolve_url
+    from compatgate.kit.database.lost_file import refuse_lost_file
+
+    named = named or os.environ.get(ENVIRONMENT)
+    if named:
+        refuse_missing_file(named)
+    else:
+        refuse_lost_file(str(resolve_url().database))
+
+
+def refuse_missing_file(named: str | None) -> None:
+    """Refuse a database file that does not exist, also the default file.
+
+    Args:
+        named: as for `refuse_missing`.
+
+    Raises:
+        NotFound: the file is missing.
+        Unavailable: the file was deleted.
     """
     from pathlib import Path
 
     from compatgate.errors import NotFound
-    from compatgate.kit.database.database import ENVIRONMENT, resolve_url
+    from compatgate.kit.database.database import resolve_url
+    from compatgate.kit.database.lost_file import refuse_lost_file
 
-    named = named or os.environ.get(ENVIRONMENT)
-    url = resolve_url(named) if named else None
-    if url and url.drivername == "sqlite" and not Path(str(url.database)).exists():
+    url = resolve_url(named)
+    if url.drivername == "sqlite" and not Path(str(url.database)).exists():
+        refuse_lost_file(str(url.database))
         hint = "create it with compatgate db upgrade, serve, matrix import or token create"
         raise NotFound(f"there is no {url.database}", field="database", value=named, hint=hint)
 

@@ -19,7 +19,7 @@ from compatgate.service.gate import ask_page
 from compatgate.service.gate import pages as gate_pages
 from compatgate.service.home import pages as home_pages
 from compatgate.service.matrix import api as matrix
-from compatgate.service.matrix import document_api, map_page
+from compatgate.service.matrix import approvals_api, document_api, map_page
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     "/openapi.json",
     scope=None,
     tag="gate",
+    targets="free",
     returns=Returns(dict[str, Any], "This description", etag=True),
 )
 def openapi(call: Call[NoQuery]) -> Reply:
@@ -60,6 +61,7 @@ ROUTES: tuple[Route, ...] = (
     gate.preview,
     gate.what_if,
     gate.show_verdict,
+    gate.show_bundle,
     attestations.show_attestation,
     attestations.list_keys,
     gate.stack_badge,
@@ -78,6 +80,10 @@ ROUTES: tuple[Route, ...] = (
     matrix.import_matrix,
     matrix.export_matrix,
     matrix.packages_report,
+    approvals_api.list_approvals,
+    approvals_api.show_approval,
+    approvals_api.approve_change,
+    approvals_api.refuse_change,
     facts.list_tables,
     facts.list_facts,
     facts.show_fact,
@@ -111,6 +117,7 @@ ROUTES: tuple[Route, ...] = (
     audit.verify_audit,
     tokens.list_tokens,
     tokens.create_token,
+    tokens.rotate_token,
     tokens.revoke_token,
     openapi,
 )
@@ -120,6 +127,7 @@ TAGS: dict[str, str] = {
     "entries": "The blessed matrix: component constraints by target.",
     "waivers": "Waivers: exceptions to rules, with an owner and an expiry date.",
     "matrix": "The matrix as a whole, and its history.",
+    "approvals": "Changes of the matrix that wait for a second person.",
     "facts": "Facts from vendors, and the rules that use them.",
     "runs": "Canary runs on staging hosts: submit, follow and cancel them.",
     "evidence": "Evidence of runs, and the baselines that runs are judged against.",
@@ -166,6 +174,7 @@ PAGES: tuple[Page, ...] = (
     tokens_pages.show_tokens,
     tokens_pages.create_token,
     tokens_pages.revoke_token,
+    tokens_pages.rotate_token,
     targets_pages.show_targets,
     targets_pages.show_target,
     targets_pages.show_packages,

@@ -99,6 +99,18 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         _administer(server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.fixture
+def postgresql_empty(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A PostgreSQL database without a schema."""
+    server = request.getfixturevalue("postgresql_server")
+    name = f"compatgate_bare_{os.getpid()}_{next(_numbers)}"
+    _administer(server, f"CREATE DATABASE {name}")
+    try:
+        yield _on(server, name)
+    finally:
+        _administer(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
 @pytest.fixture(params=_KINDS)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database with the schema and nothing else."""

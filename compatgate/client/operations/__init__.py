@@ -16,6 +16,7 @@ class Operations:
     preview = gate.preview
     what_if = gate.what_if
     show_verdict = gate.show_verdict
+    show_bundle = gate.show_bundle
     openapi = gate.openapi
 
     list_targets = matrix.list_targets
@@ -23,6 +24,10 @@ class Operations:
     show_target = matrix.show_target
     change_target = matrix.change_target
     delete_target = matrix.delete_target
+    list_approvals = matrix.list_approvals
+    show_approval = matrix.show_approval
+    approve_change = matrix.approve_change
+    refuse_change = matrix.refuse_change
     list_target_pools = matrix.list_target_pools
     list_pools = matrix.list_pools
 
@@ -83,6 +88,7 @@ class Operations:
 
     list_tokens = cluster.list_tokens
     create_token = cluster.create_token
+    rotate_token = cluster.rotate_token
     revoke_token = cluster.revoke_token
 
     validate_kubernetes = cluster.validate_kubernetes

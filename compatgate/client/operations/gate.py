@@ -24,6 +24,7 @@ from compatgate.service.attestations.schemas import EnvelopeBody, KeySetBody
 from compatgate.service.audit.schemas import AuditBody, ChainBody
 from compatgate.service.facts.schemas import FactRecord, FactsBody, RuleBody
 from compatgate.service.gate.schemas import (
+    BundleBody,
     DecisionBody,
     GateRequest,
     PoolQuestion,
@@ -110,6 +111,15 @@ def what_if(body: WhatIfRequest | Mapping[str, Any]) -> Request[WhatIfBody]:
 def show_verdict(id: str) -> Request[VerdictBody]:  # noqa: A002 - the path's name
     """Show a verdict by its id."""
     return get("/verdicts/{id}", VerdictBody, id=id)
+
+
+@Operation
+def show_bundle() -> Request[BundleBody]:
+    """Return the signed bundle: matrix, evidence and overlay facts.
+
+    Send the entity tag of the known bundle as ``if_none_match`` of `exchange`.
+    """
+    return get("/bundle", BundleBody)
 
 
 @Operation

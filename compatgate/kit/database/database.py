@@ -27,11 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
+from compatgate.kit.database.failures import explain_failure
 
 ENVIRONMENT = "COMPATGATE_DATABASE"
 PLACE_HINT = f"name a place with --database, or in {ENVIRONMENT}"
@@ -321,14 +322,11 @@ class Database:
 def unavailable(database: Database, error: BaseException) -> Unavailable:
     """Return the error for a database that does not answer, or answers with a refusal."""
     lines = str(getattr(error, "orig", None) or error).strip().splitlines()
-    refused = isinstance(error, ProgrammingError)
-    what = "cannot be used" if refused else "does not answer"
+    failure = explain_failure(database, error)
     return Unavailable(
-        f"the database {database.shown} {what}: {lines[0] if lines else 'no reason'}",
+        f"the database {database.shown} {failure.verb}: {lines[0] if lines else 'no reason'}",
         field="database",
-        hint="check its schema and the user's rights"
-        if refused
-        else "check that it runs, is reachable, has room and may be written",
+        hint=failure.hint,
     )
 
 

@@ -32,7 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, Session
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from compatgate.errors import BadInput, CompatgateError, Unavailable
+from compatgate.errors import BadInput, Unavailable
 from compatgate.kit.clock import from_iso, iso
 from compatgate.kit.database.database import Database
 from compatgate.resources import migrations_dir
@@ -193,7 +193,7 @@ def _check_cursor(value: Any, key: Column) -> Any:
     return value
 
 
-EXPECTED_VERSION = "0007"
+EXPECTED_VERSION = "0008"
 """The newest migration."""
 
 
@@ -212,10 +212,11 @@ def expected_version() -> str:
 def current_version(database: Database) -> str | None:
     """Return the schema version of a database; None: it is empty."""
     with database.reading() as session:
-        return _version(session)
+        return version_of(session)
 
 
-def _version(session: Session) -> str | None:
+def version_of(session: Session) -> str | None:
+    """Return the schema version that a session sees; None: the database is empty."""
     if not inspect(session.connection()).has_table("alembic_version"):
         return None
     version: str | None = session.execute(text("SELECT version_num FROM alembic_version")).scalar()
@@ -235,19 +236,25 @@ def migrate_schema(database: Database, to: str = "head") -> str | None:
     Raises:
         SchemaMismatch: a newer program wrote the database.
     """
+    with database.writing() as session:
+        version = version_of(session)
+        if version is not None and version > EXPECTED_VERSION:
+            raise newer_schema(database.shown, version)
+        return migrate_within(session, to)
+
+
+def migrate_within(session: Session, to: str = "head") -> str | None:
+    """Migrate in a writing transaction of the caller; see `migrate_schema`."""
     from alembic import command
 
-    with database.writing() as session:
-        version = _version(session)
-        if version is not None and version > EXPECTED_VERSION:
-            raise _newer_schema(database, version)
-        target = EXPECTED_VERSION if to == "head" else to
-        if version != target:
-            config = _config()
-            config.attributes["connection"] = session.connection()
-            down = version is not None and (target == "base" or target < version)
-            (command.downgrade if down else command.upgrade)(config, target)
-        return _version(session)
+    version = version_of(session)
+    target = EXPECTED_VERSION if to == "head" else to
+    if version != target:
+        config = _config()
+        config.attributes["connection"] = session.connection()
+        down = version is not None and (target == "base" or target < version)
+        (command.downgrade if down else command.upgrade)(config, target)
+    return version_of(session)
 
 
 def prepare_schema(database: Database) -> None:
@@ -260,7 +267,7 @@ def prepare_schema(database: Database) -> None:
     if version == EXPECTED_VERSION:
         return
     if version is not None and version > EXPECTED_VERSION:
-        raise _newer_schema(database, version)
+        raise newer_schema(database.shown, version)
     if database.is_sqlite:
         migrate_schema(database)
         return
@@ -271,11 +278,12 @@ def prepare_schema(database: Database) -> None:
     )
 
 
-def _newer_schema(database: Database, version: str) -> CompatgateError:
+def newer_schema(name: str, version: str) -> SchemaMismatch:
+    """Return the error for a database or backup of a newer program."""
     return SchemaMismatch(
-        f"a newer compatgate wrote {database.shown}: schema {version}, known is {EXPECTED_VERSION}",
+        f"a newer compatgate wrote {name}: schema {version}, known is {EXPECTED_VERSION}",
         field="database",
-        hint="upgrade compatgate",
+        hint="upgrade compatgate on this machine, or restore a backup from before the upgrade",
     )
 
 

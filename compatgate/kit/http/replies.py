@@ -31,6 +31,7 @@ from compatgate.errors import (
     CompatgateError,
     Forbidden,
     ManyProblems,
+    TooManyRequests,
     Unauthorized,
     Unavailable,
 )
@@ -252,7 +253,7 @@ def problem_answer(error: CompatgateError, environ: Mapping[str, Any]) -> Proble
     elif isinstance(error, Forbidden):
         challenge = 'Bearer realm="compatgate", error="insufficient_scope"'
         sent.append(("WWW-Authenticate", challenge))
-    elif isinstance(error, TooBusy):
+    elif isinstance(error, TooBusy | TooManyRequests):
         sent.append(("Retry-After", str(error.retry_after_s)))
     return ProblemAnswer(error.status, sent, msgspec.json.encode(to_problem(error)))
 

@@ -133,9 +133,14 @@ def sign(statement: Any, signer: Signer) -> dict[str, Any]:
     Raises:
         Exception: the signer's, of many kinds where the key is kept elsewhere.
     """
+    return sign_payload(_encode(statement), PAYLOAD_TYPE, signer)
+
+
+def sign_payload(payload: bytes, kind: str, signer: Signer) -> dict[str, Any]:
+    """Return a payload of any type in an envelope; see `sign`."""
     from securesystemslib.dsse import Envelope
 
-    envelope = Envelope(_encode(statement), PAYLOAD_TYPE, {})
+    envelope = Envelope(payload, kind, {})
     envelope.sign(signer)
     envelope.verify([signer.public_key], 1)  # a token may hold another key than it should
     made: dict[str, Any] = envelope.to_dict()

@@ -109,6 +109,32 @@ class Attestations:
         """Return the public keys as a JSON Web Key Set."""
         return key_set(self._signing.keys)
 
+    def key_id(self) -> str:
+        """Return the id of the signing key.
+
+        Raises:
+            Conflict: the gate has no key.
+        """
+        if self._signing.make is None:
+            hint = "the operator sets one with compatgate serve --signing-key"
+            raise Conflict("this gate has no key to sign with", hint=hint)
+        return self._signing.keys[0].keyid
+
+    def sign_payload(self, payload: bytes, kind: str) -> list[dict[str, Any]]:
+        """Return the signatures of a payload of another type than a statement.
+
+        Raises:
+            Conflict: the gate has no key.
+            Unavailable: the key does not answer.
+        """
+        from compatgate.service.attestations.envelope import sign_payload
+
+        self.key_id()
+        made: list[dict[str, Any]] = self._with_signer(
+            lambda signer: sign_payload(payload, kind, signer)
+        )["signatures"]
+        return made
+
     def _vouched(self, verdict_id: str) -> VerdictContent:
         with self._database.reading() as session:
             stored = decisions.find_verdict(session, verdict_id)
@@ -118,11 +144,14 @@ class Attestations:
     def _sign(self, statement: dict[str, Any]) -> dict[str, Any]:
         from compatgate.service.attestations.envelope import sign
 
+        return self._with_signer(lambda signer: sign(statement, signer))
+
+    def _with_signer(self, sign: Callable[[Signer], dict[str, Any]]) -> dict[str, Any]:
         assert self._signing.make is not None  # noqa: S101 - the caller looked
         try:
             with self._lock:  # a token's session serves one at a time
                 self._signer = self._signer or self._signing.make()
-                return sign(statement, self._signer)
+                return sign(self._signer)
         except CompatgateError:
             raise
         except Exception as error:

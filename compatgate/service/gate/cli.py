@@ -1,10 +1,12 @@
-"""Run ``compatgate bundle``: export the gate's state to one file, to decide offline."""
+"""Run ``compatgate bundle``: export, sign, pull and verify the gate's state as one file."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_database, add_format
 from compatgate.kit.cli.output import print_json
 from compatgate.service.gate_client import open_gate
@@ -12,10 +14,18 @@ from compatgate.service.gate_client import open_gate
 if TYPE_CHECKING:
     import argparse
 
+    from compatgate.service.gate.bundles import PulledBundle
+    from compatgate.service.gate.snapshot import Bundle
+
+_LARGEST_KEY = 256 * 1024
+_PULL_S = 60.0
+
 _EXAMPLES = """\
 examples:
   compatgate bundle export -o matrix.bundle
-  compatgate bundle show matrix.bundle
+  compatgate bundle export --sign gate.pem -o matrix.bundle
+  compatgate bundle show matrix.bundle --key gate.pub
+  compatgate bundle pull https://gate.example --to matrix.bundle --key gate.pub --every 60s
   compatgate check --bundle matrix.bundle --target prod-a100 --stack cuda=12.4
 """
 
@@ -33,10 +43,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument(
         "--revision", type=int, metavar="N", help="revision of the matrix (default: the latest)"
     )
+    export.add_argument(
+        "--sign",
+        metavar="URI",
+        help="sign with this key, named as in serve --signing-key",
+    )
+    export.add_argument(
+        "--signing-public-key",
+        metavar="FILE",
+        help="public key (PEM) of an external signing key",
+    )
     add_database(export)
+    _add_pull(actions.add_parser("pull", help="get the bundle of a gate if it is new and trusted"))
     show = actions.add_parser("show", help="verify a bundle and list its content")
     show.add_argument("file", metavar="FILE", help="bundle file")
+    show.add_argument(
+        "--key",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="public key; verify that it signed the bundle; may be repeated",
+    )
     add_format(show)
+
+
+_PULL_EPILOG = """\
+The file is replaced whole, once the signature is verified. An unsigned, damaged or older bundle is
+refused, and the file stays. exit status: 0 new or unchanged, 2 refused, 3 no answer
+"""
+
+
+def _add_pull(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _PULL_EPILOG
+    add = parser.add_argument
+    add("server", metavar="URL", help="URL of the gate")
+    add("--to", metavar="FILE", required=True, help="file to replace")
+    add(
+        "--key",
+        metavar="FILE",
+        action="append",
+        required=True,
+        help="public key that is trusted (PEM or JSON Web Key Set); may be repeated",
+    )
+    add("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
+    add("--every", metavar="DURATION", help="repeat, for example 60s; errors are printed")
+    add(
+        "--allow-older",
+        action="store_true",
+        help="accept an older bundle, after the gate was restored from a backup",
+    )
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,23 +101,108 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         BadInput: a file cannot be written, or is not an undamaged bundle.
         NotFound: there is no such revision.
+        BundleRefused: a bundle is not trusted, or too old.
+        Unavailable: the gate does not answer.
     """
-    return _export(args) if args.action == "export" else _show(args)
+    return {"export": _export, "show": _show, "pull": _pull}[args.action](args)
 
 
 def _export(args: argparse.Namespace) -> int:
     from compatgate.kit.cli.output import write_output
 
+    make = _signer(args)
     with open_gate(args) as gate:
         content = gate.export_bundle(revision=args.revision)
+    if make is not None:
+        from compatgate.service.gate.bundles import sign_bundle
+
+        content = sign_bundle(content, make())
     write_output(args.output, content)
     return 0
 
 
-def _show(args: argparse.Namespace) -> int:
-    from compatgate.service.gate.snapshot import load_bundle
+def _signer(args: argparse.Namespace) -> Any:
+    """Return a function that makes the signer; None: the bundle stays unsigned."""
+    from compatgate.kit.cli.output import read_bytes
 
-    bundle = load_bundle(args.file)
+    public = args.signing_public_key
+    if not args.sign:
+        if public:
+            raise BadInput("goes with --sign", field="--signing-public-key")
+        return None
+    from compatgate.service.attestations.keys import signer_maker
+
+    held = read_bytes(public, "--signing-public-key", _LARGEST_KEY) if public else None
+    return signer_maker(args.sign, held)[0]
+
+
+def _pull(args: argparse.Namespace) -> int:
+    from compatgate.kit.cli.options import read_interval, repeat
+    from compatgate.service.gate.bundles import read_bundle_keys
+
+    keys = read_bundle_keys(args.key)
+    if args.every is None:
+        return _pull_once(args, keys)
+    return repeat(lambda: _pull_once(args, keys), read_interval(args.every))
+
+
+def _pull_once(args: argparse.Namespace, keys: Any) -> int:
+    from compatgate.client.operations import Operations
+    from compatgate.service.gate.bundles import (
+        apply_bundle,
+        confirm_bundle,
+        present_bundle,
+        read_trusted,
+    )
+    from compatgate.service.gate_client import make_client
+
+    path = Path(args.to)
+    present = present_bundle(path, keys)
+    request = Operations.show_bundle.request().as_bytes()
+    with make_client(args.server, args.token, _PULL_S) as gate:
+        answer = gate.exchange(request, if_none_match=present.etag if present else None)
+    if answer.not_modified and present is not None:
+        confirm_bundle(path)
+        _print_pulled(args, present.version, "unchanged", changed=False)
+        return 0
+    new = read_trusted(answer.value, f"the bundle of {args.server}", keys)
+    pulled = apply_bundle(path, present, new, allow_older=args.allow_older)
+    _print_pulled(args, pulled.after, _change(pulled), changed=pulled.changed)
+    return 0
+
+
+def _change(pulled: PulledBundle) -> str:
+    if not pulled.changed:
+        return "unchanged"
+    return f"was revision {pulled.before[0]}" if pulled.before else "new"
+
+
+def _print_pulled(
+    args: argparse.Namespace, version: tuple[int, int], said: str, *, changed: bool
+) -> None:
+    revision, evidence = version
+    if args.format == "json":
+        print_json({"revision": revision, "evidence": evidence, "changed": changed})
+    else:
+        print(f"{args.to}: revision {revision} ({said})")
+
+
+def _trusted(args: argparse.Namespace) -> tuple[Bundle, str]:
+    """Return the bundle, and the id of the key that signed it; empty: no key was asked for."""
+    from compatgate.service.gate.snapshot import LARGEST_BUNDLE, load_bundle
+
+    if not args.key:
+        return load_bundle(args.file), ""
+    from compatgate.kit.cli.output import read_bytes
+    from compatgate.service.gate.bundles import read_bundle_keys, read_trusted
+
+    content = read_bytes(args.file, "FILE", LARGEST_BUNDLE)
+    found = read_trusted(content, args.file, read_bundle_keys(args.key))
+    return found.bundle, found.key_id
+
+
+def _show(args: argparse.Namespace) -> int:
+    bundle, key_id = _trusted(args)
     payload = bundle.payload
     kinds = Counter(type(item.document).__struct_config__.tag for item in payload.documents)
     report: dict[str, Any] = {
@@ -76,7 +217,9 @@ def _show(args: argparse.Namespace) -> int:
         "facts": payload.facts,
         "facts_match": bundle.facts_match,
         "overlays": [overlay.name for overlay in payload.overlays],
-        "signed": False,
+        "signed": bool(bundle.signatures),
+        "signed_by": list(bundle.signatures),
+        "verified": key_id or None,
     }
     if args.format == "json":
         print_json(report)

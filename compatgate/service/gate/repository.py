@@ -44,6 +44,7 @@ from compatgate.kit.database.tables import (
 from compatgate.service.gate.batches import NUMBERS, StoredBatch
 from compatgate.service.gate.decider import NewDecision
 from compatgate.service.gate.verdict_bodies import read_body
+from compatgate.service.tokens.principal import TargetPatterns, in_limit
 
 
 class Verdict(Base):
@@ -152,15 +153,16 @@ def show_decision(session: Session, number: int) -> DecisionRow:
     return _to_row(row)
 
 
-def read_decision_lines(session: Session, first: int = 0) -> Iterator[list[Any]]:
+def read_decision_lines(session: Session, first: int = 0, last: int = 2**62) -> Iterator[list[Any]]:
     """Yield stored decisions, in order: the number, and the values as they were hashed.
 
     Args:
         session: to read from.
         first: smallest number.
+        last: largest number.
     """
     query = select(*(getattr(Decision, name) for name in ("id", *NewDecision.__struct_fields__)))
-    query = query.where(Decision.id >= first).order_by(Decision.id)
+    query = query.where(Decision.id.between(first, last)).order_by(Decision.id)
     for number, verdict_id, decided_at, *others in session.execute(
         query.execution_options(yield_per=2000)
     ):
@@ -179,6 +181,7 @@ def list_decisions(
     image: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
+    within: TargetPatterns | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[DecisionRow]:
@@ -195,6 +198,7 @@ def list_decisions(
         image: exact reference.
         since: earliest time.
         until: latest time.
+        within: limit of the caller to targets; None: no limit.
         cursor: of the page.
         limit: most rows.
     """
@@ -215,6 +219,8 @@ def list_decisions(
         query = query.where(Decision.decided_at >= since)
     if until:
         query = query.where(Decision.decided_at <= until)
+    if within is not None:
+        query = query.where(in_limit(session, Decision.target, within))
     return page(session, query, Decision.id, _to_row, cursor=cursor, limit=limit, descending=True)
 
 

@@ -19,6 +19,7 @@ from compatgate.core.components import (
 from compatgate.core.request import Mode
 from compatgate.core.rule import Basis, FindingOutcome, Outcome
 from compatgate.core.whatif_result import Cause, Change
+from compatgate.service.attestations.schemas import SignatureBody
 
 Text = Annotated[str, Meta(min_length=1)]
 StackValue = str | int | bool | list[str] | dict[str, dict[str, Any] | str] | None
@@ -339,3 +340,12 @@ QUESTION_EXAMPLES: dict[str, Any] = {
         "set": {"driver": "550.54.15", "cudnn": "9.1.0"},
     },
 }
+
+
+class BundleBody(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A signed bundle: a DSSE envelope with the digest of its payload."""
+
+    payload: Annotated[str, Meta(description="JSON of the bundle, in base64")]
+    payload_type: Literal["application/vnd.compatgate.bundle+json"]
+    sha256: Annotated[str, Meta(description="digest of the payload, hex")]
+    signatures: Annotated[list[SignatureBody], Meta(min_length=1)]

@@ -4,9 +4,9 @@ Of all judged runs only the latest of each kind counts. Memory grows with the nu
 stacks, not with the number of runs.
 
 A bundle is one file to decide offline. The file is a DSSE envelope (``payloadType``, ``payload``
-in base64, ``signatures``) with the SHA-256 of its payload; ``signatures`` is empty until bundles
-are signed. The payload is JSON with sorted keys and no time of export: the same matrix and
-evidence make the same bytes.
+in base64, ``signatures``) with the SHA-256 of its payload; the module `bundles` signs it. The
+payload is JSON with sorted keys and no time of export: the same matrix and evidence make the same
+bytes.
 """
 
 from __future__ import annotations
@@ -238,6 +238,7 @@ class Payload(Struct, frozen=True):
         made_at: time of the revision; None: the matrix is empty.
         facts: digest of the exporting gate's facts.
         overlays: applied to the shipped facts, in this order.
+        evidence_number: number of the latest judged run; 0: unknown, or there is none.
     """
 
     format: int
@@ -247,6 +248,7 @@ class Payload(Struct, frozen=True):
     overlays: tuple[Overlay, ...]
     documents: tuple[BundledDocument, ...]
     evidence: tuple[BundledRun, ...] = ()
+    evidence_number: int = 0
 
 
 class Envelope(Struct, frozen=True, rename="camel"):
@@ -261,9 +263,11 @@ class Envelope(Struct, frozen=True, rename="camel"):
 class Bundle:
     """A verified bundle."""
 
-    def __init__(self, payload: Payload, sha256: str) -> None:
+    def __init__(self, payload: Payload, sha256: str, signatures: Sequence[str] = ()) -> None:
         self.payload = payload
         self.sha256 = sha256
+        self.signatures = tuple(signatures)
+        """Ids of the keys that are said to have signed it; `bundles` verifies that."""
 
     @cached_property
     def facts(self) -> Facts:
@@ -351,7 +355,8 @@ def open_bundle(content: bytes, name: str) -> Bundle:
         raise _bundle_error(
             f"{name} is damaged or was tampered with: its digest does not match", name
         )
-    return Bundle(_read_payload(payload, name), envelope.sha256)
+    stated = [str(signature.get("keyid", "")) for signature in envelope.signatures]
+    return Bundle(_read_payload(payload, name), envelope.sha256, stated)
 
 
 def _read_payload(content: bytes, name: str) -> Payload:

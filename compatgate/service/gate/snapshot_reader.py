@@ -279,4 +279,5 @@ def make_bundle_payload(
         ),
         documents=tuple(found),
         evidence=bundle_evidence(keep_newest(evidence.load_evidence(session))),
+        evidence_number=evidence.latest_number(session),
     )

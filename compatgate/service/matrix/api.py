@@ -118,7 +118,9 @@ class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     "POST",
     "/matrix/import",
     scope="bless",
+    part="operate",
     tag="matrix",
+    targets="checked",
     query=ImportOptions,
     reason="query",
     body=Body(
@@ -129,6 +131,7 @@ class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
         },
     ),
     returns=Returns(ImportBody, "The changes, made or planned"),
+    errors=(409,),
 )
 def import_matrix(call: Call[ImportOptions]) -> Reply:
     """Import documents as one revision, or not at all.

@@ -9,28 +9,32 @@ from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
 from compatgate.errors import CompatgateError, Forbidden, Unauthorized
+from compatgate.service.tokens.principal import AccessRefused
 from compatgate.service.tokens.service import NewBrowserSession, form_token, is_form_token
 
 if TYPE_CHECKING:
-    from compatgate.service.tokens.service import Principal
+    from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Service
+    from compatgate.service.web.route import TargetLimit
 
 _HINT = "create a token with: compatgate token create --name NAME --scope {scope}"
 
 
-def authenticate(header: str | None, service: Service) -> Principal:
+def authenticate(header: str | None, service: Service, peer: str) -> Principal:
     """Return the sender of a request.
 
     Args:
         header: ``Authorization``, None when there is none.
         service: has the tokens, and the scopes of anonymous callers.
+        peer: address that the request came from.
 
     Raises:
         Unauthorized: not a bearer token, or not a valid one.
+        TooManyRequests: the peer has sent too many of those.
     """
     if header is None:
         return service.nobody
-    return service.gate.tokens.verify(_secret(header))
+    return service.limits.verify(_secret(header), service.gate.tokens, peer)
 
 
 def cached_sender(header: str | None, service: Service) -> Principal | None:
@@ -53,20 +57,58 @@ def _secret(header: str) -> str:
     return secret.strip()
 
 
+def admit(
+    principal: Principal,
+    scope: str | None,
+    *,
+    part: str | None = None,
+    targets: TargetLimit = "checked",
+    what: str = "",
+) -> None:
+    """Require a scope of the sender, and a limit to targets that the route knows.
+
+    Args:
+        principal: the sender.
+        scope: None: none is needed.
+        part: is enough, too.
+        targets: what the route makes of a limit; ``checked``: its handler checks.
+        what: the route, for the message.
+
+    Raises:
+        Unauthorized: as `authorize`.
+        AccessRefused: as `authorize`, or the sender is limited to targets, and the route is not.
+    """
+    if part is None or not principal.may(part):
+        authorize(principal, scope)
+    if targets == "refused":
+        principal.require_no_limit(f"{what} concerns all targets and")
+
+
+def note_refusal(error: Exception, place: str, service: Service) -> None:
+    """Note a refused attempt for the audit log; ignore other errors."""
+    if isinstance(error, AccessRefused):
+        caller = error.principal
+        service.gate.refusals.note(caller.identity, caller.name, place, error.problem)
+
+
 def authorize(principal: Principal, scope: str | None) -> None:
     """Require a scope of the sender.
 
     Raises:
         Unauthorized: the request has no token, and anonymous callers lack the scope.
-        Forbidden: the token lacks it.
+        AccessRefused: the token lacks it.
     """
     if scope is None or principal.may(scope):
         return
     hint = _HINT.format(scope=scope)
-    if principal.token_id is None:
+    if principal.is_anonymous:
         raise Unauthorized(f"a token with the scope {scope} is required", hint=hint)
-    raise Forbidden(
-        f"the token {principal.name} lacks the scope {scope}", field="scope", value=scope, hint=hint
+    raise AccessRefused(
+        f"the token {principal.name} lacks the scope {scope}",
+        principal=principal,
+        field="scope",
+        value=scope,
+        hint=hint,
     )
 
 
@@ -99,7 +141,7 @@ def page_viewer(service: Service) -> Principal:
         Unauthorized: a bearer token that opens nothing.
     """
     if header := request.environ.get("HTTP_AUTHORIZATION"):
-        return authenticate(header, service)
+        return authenticate(header, service, peer_address())
     if given := session_cookie():
         try:
             return service.gate.sessions.principal(given) or service.nobody
@@ -119,7 +161,24 @@ def json_reader(service: Service) -> Principal:
     reads = request.method in ("GET", "HEAD")
     if reads and request.headers.get("Sec-Fetch-Site", "none") in _SAME_SITE:
         return page_viewer(service)
-    return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+    return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service, peer_address())
+
+
+def check_sign_in(secret: str, service: Service) -> None:
+    """Check a token that somebody signs in with.
+
+    Raises:
+        Unauthorized: it is not valid.
+        TooManyRequests: the peer has failed too often.
+        AccessRefused: it is limited to targets; pages show all of them.
+    """
+    principal = service.limits.verify(secret, service.gate.tokens, peer_address())
+    principal.require_no_limit("signing in to the pages, which show all targets,")
+
+
+def peer_address() -> str:
+    """Return the address that the request came from: the client's, behind a trusted proxy."""
+    return request.environ.get("REMOTE_ADDR") or ""
 
 
 def is_bearer() -> bool:

@@ -306,6 +306,8 @@ def _preload(facts: Facts) -> None:
 
 
 STOP_SECONDS = 30
+_NO_PROXY = "255.255.255.255"
+"""An address that no connection comes from; an empty setting means the default."""
 _IDLE_SECONDS = 75
 """Seconds after which an idle connection is closed."""
 _STUCK_SECONDS = 120
@@ -320,12 +322,14 @@ class ServerOptions(Struct, frozen=True):
         workers: processes.
         log_level: as gunicorn names it.
         tls: None: plain HTTP.
+        proxies: addresses and networks whose ``X-Forwarded-For`` and ``-Proto`` count.
     """
 
     listener: socket.socket
     workers: int
     log_level: str
     tls: CertificatePair | None = None
+    proxies: Sequence[str] = ("127.0.0.1", "::1")
 
 
 def serve(
@@ -390,6 +394,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
             "post_worker_init": self._ready,
             "child_exit": _drop_figures,
             "control_socket_disable": True,
+            "forwarded_allow_ips": ",".join(self._options.proxies) or _NO_PROXY,
         }
         for name, value in settings.items():
             self.cfg.set(name, value)

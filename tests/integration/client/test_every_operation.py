@@ -29,6 +29,7 @@ from compatgate.service.baselines.schemas import BaselineFile
 from compatgate.service.gate.schemas import GateRequest
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.schemas import WAIVER, EntryChange, TargetChange
+from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes.schemas import DriverReport, NodeReport, SeenGpus
 
 Call = Callable[..., Any]
@@ -82,6 +83,7 @@ def test_signed_verdicts_and_badges(call: Call) -> None:
     (key,) = call("list_keys").keys
     signed = call("show_attestation", verdict.id, form="vsa")
     assert [signature.keyid for signature in signed.signatures] == [key.kid]
+    assert [signature.keyid for signature in call("show_bundle").signatures] == [key.kid]
     assert call("stack_badge", "prod-a100", "cuda=12.4,cudnn=9.1.0").startswith("<svg")
     assert "blessed" in call("entry_badge", "prod-a100", "torch24-cu124")
 
@@ -237,10 +239,32 @@ def test_baselines(call: Call, worker: Gate, form: str) -> None:
     assert call("refuse_baseline", proposed.id).state == "refused"
 
 
+def test_approvals(call: Call, form: str, worker: Gate) -> None:
+    name = f"two-{form}"
+    spec = TargetSpec((PoolSpec("l4", "L4", "550.54.15"),), policy=PolicySpec(approvals=2))
+    call("create_target", TargetChange(metadata=TargetMetadata(name), spec=spec), reason="+")
+    with pytest.raises(Conflict, match="asks for two people") as mine:
+        call("delete_target", name, reason="gone")
+    number = mine.value.value
+    assert number in {one.id for one in call("list_approvals", waiting=True)}
+    assert call("show_approval", number).changes[0].action == "delete"
+    assert call("refuse_change", number).state == "refused"
+    with pytest.raises(Conflict) as theirs:
+        worker.matrix.delete("Target", name, Authorship("somebody else", "gone"))
+    assert call("approve_change", theirs.value.value).revision is not None
+    with pytest.raises(NotFound):
+        call("show_target", name)
+
+
 def test_tokens_and_the_audit_log(call: Call, form: str) -> None:
     made = call("create_token", f"ci-{form}", ["read"], expires="90d")
     assert made.secret.startswith("cg_")
     assert made.token in call("list_tokens", active=True)
+    limited = call("create_token", f"team-{form}", ["read"], targets=["prod-*"])
+    assert limited.token.targets == ["prod-*"]
+    turned = call("rotate_token", f"ci-{form}", overlap="24h")
+    assert turned.secret != made.secret
+    assert turned.token.previous_expires_at is not None
     assert call("revoke_token", f"ci-{form}").revoked_at is not None
     (link, *_) = call("list_audit", action="token.revoke")
     assert link.action == "token.revoke"

@@ -35,6 +35,7 @@ NEEDS = {
     "/nodes/<name>/remove": "operate",
     "/tokens/new": "admin",
     "/tokens/revoke": "admin",
+    "/tokens/rotate": "admin",
     "/sign-in": None,
     "/sign-out": None,
     "/theme": None,

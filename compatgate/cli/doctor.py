@@ -1,0 +1,79 @@
+"""Run ``compatgate doctor``: find what is wrong with an installation, and the way back."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from compatgate.kit.cli.options import add_database, add_format
+from compatgate.kit.cli.parser import add_overlays
+
+if TYPE_CHECKING:
+    import argparse
+
+_EXAMPLES = """\
+examples:
+  compatgate doctor
+  compatgate doctor --database postgresql://gate@db.example/gate --server https://gate.example
+  compatgate doctor --hosts hosts.toml --tls-cert gate.pem --format json
+
+One line for each check: ok, warn, fail or skip, what was found, and what to do. Nothing is changed.
+compatgate db verify checks every row and the whole audit chain.
+exit status: 0 nothing failed, 1 a check failed, 2 bad input
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.epilog = _EXAMPLES
+    add_database(parser)
+    add = parser.add_argument
+    add("--server", metavar="URL", help="URL of a running gate (default: $COMPATGATE_SERVER)")
+    add("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
+    add(
+        "--state",
+        metavar="DIR",
+        help="state folder of a replica, as for serve (default: $COMPATGATE_STATE, else the folder"
+        " that serve uses, if it exists)",
+    )
+    add("--tls-cert", metavar="FILE", help="certificate of the server (PEM)")
+    add(
+        "--registry",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="registry to reach; may be repeated (default: $COMPATGATE_REGISTRIES)",
+    )
+    add("--hosts", metavar="FILE", help="hosts.toml whose Docker engines to reach")
+    add(
+        "--signing-key",
+        metavar="URI",
+        help="key that signs verdicts (default: $COMPATGATE_SIGNING_KEY)",
+    )
+    add_overlays(parser)
+    add_format(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the checks; return 1 if one failed.
+
+    Raises:
+        BadInput: an option is malformed.
+    """
+    from compatgate.service.recovery.checks import print_checks
+    from compatgate.service.recovery.doctor import Subjects, examine
+
+    read = os.environ.get
+    named = [item.strip() for item in read("COMPATGATE_REGISTRIES", "").split(",")]
+    subjects = Subjects(
+        database=args.database,
+        overlays=args.facts,
+        state=args.state,
+        server=args.server or read("COMPATGATE_SERVER") or None,
+        token=args.token or read("COMPATGATE_TOKEN") or None,
+        certificate=args.tls_cert,
+        registries=tuple(filter(None, [*args.registry, *named])),
+        hosts=args.hosts,
+        signing_key=args.signing_key or read("COMPATGATE_SIGNING_KEY") or None,
+    )
+    return print_checks(list(examine(subjects)), as_json=args.format == "json")

@@ -1,0 +1,55 @@
+"""Replace files so that a reader sees the old content or the new, also after a power loss."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+PRIVATE_MODE = 0o600
+
+
+@contextmanager
+def replacing(path: str | Path, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
+    """Give a file to write; it takes the name at the end, once its content is on disk.
+
+    After an error the name keeps its old content, and nothing else is left behind.
+
+    Args:
+        path: name of the file; its folder must exist.
+        mode: permissions of the new file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    target = Path(path)
+    descriptor, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(part, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)
+        raise
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Write a folder's names to disk; without that a power loss may undo a rename.
+
+    Raises:
+        OSError: the folder cannot be opened.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # some network file systems refuse it
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

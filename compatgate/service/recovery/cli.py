@@ -1,0 +1,189 @@
+"""Run ``compatgate db backup``, ``restore`` and ``verify``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import BadInput
+from compatgate.kit.cli.options import add_database, add_format
+from compatgate.kit.cli.output import print_json
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.service.recovery.backup import BackupReport
+    from compatgate.service.recovery.restore import RestoreReport
+
+_BACKUP_EPILOG = """\
+The backup shows one moment of the database, and no writer waits for it. The file has mode 0600: it
+holds digests of tokens and names of callers. Store the head of the audit chain elsewhere.
+exit status: 0 written, 2 bad input, 3 the database does not answer or is damaged
+"""
+_RESTORE_EPILOG = """\
+Stop the gates and workers first. A backup of SQLite can be restored into PostgreSQL, and the other
+way round. A backup of an older version is migrated.
+exit status: 0 restored, 1 restored with a broken audit chain, 2 refused, 3 no answer
+"""
+_VERIFY_EPILOG = """\
+A backup is rebuilt in a temporary file ($TMPDIR) to see that it can be restored.
+exit status: 0 sound, 1 a check failed, 2 bad input
+"""
+
+
+def add_recovery_actions(actions: Any) -> None:
+    """Add the actions to those of ``compatgate db``."""
+    backup = actions.add_parser(
+        "backup", help="write a backup of the database, also while it is in use"
+    )
+    backup.epilog = _BACKUP_EPILOG
+    backup.add_argument("file", metavar="FILE|-", help="file to write; -: standard output")
+    restoring = actions.add_parser("restore", help="restore a backup into an empty database")
+    restoring.epilog = _RESTORE_EPILOG
+    restoring.add_argument("file", metavar="FILE", help="backup file")
+    restoring.add_argument(
+        "--force",
+        action="store_true",
+        help="replace a database that holds data, and keep what it holds in a file",
+    )
+    restoring.add_argument(
+        "--unverified",
+        action="store_true",
+        help="restore although the audit chain in the backup is not intact",
+    )
+    restoring.add_argument(
+        "--keep-schema",
+        action="store_true",
+        help="do not migrate: go back to the version of compatgate that the backup is of",
+    )
+    verify = actions.add_parser(
+        "verify", help="verify the database or a backup: schema, pages and audit chain"
+    )
+    verify.epilog = _VERIFY_EPILOG
+    verify.add_argument(
+        "file", metavar="FILE", nargs="?", help="backup file (default: the database)"
+    )
+    verify.add_argument(
+        "--head", metavar="HASH", help="hash stored elsewhere; the audit chain must contain it"
+    )
+    for action in (backup, restoring, verify):
+        add_database(action)
+        add_format(action)
+
+
+def run_backup(args: argparse.Namespace) -> int:
+    """Write a backup, and say what it holds on standard error.
+
+    Raises:
+        BadInput: the file cannot be written.
+        NotFound: the SQLite file does not exist.
+        Unavailable: the database does not answer, or is damaged.
+    """
+    from compatgate.kit.database.database import Database
+    from compatgate.service.gate_client import refuse_missing_file
+    from compatgate.service.recovery.backup import write_backup
+
+    if args.file == "-" and sys.stdout.isatty():
+        what = "a backup is binary, and standard output is a terminal"
+        raise BadInput(what, field="backup", hint="name a file")
+    refuse_missing_file(args.database)
+    database = Database.open(args.database)
+    try:
+        report = write_backup(database, args.file)
+    finally:
+        database.close()
+    _print_backup(args, report)
+    return 0
+
+
+def _print_backup(args: argparse.Namespace, report: BackupReport) -> None:
+    header, rows = report.header, sum(report.trailer.rows.values())
+    shown = {
+        "file": args.file,
+        "made_at": header.made_at,
+        "schema": header.schema,
+        "program": header.program,
+        "rows": rows,
+        "audit_links": header.audit_links,
+        "audit_head": header.audit_head,
+        "sha256": report.trailer.sha256,
+    }
+    if args.file == "-":
+        print(f"audit head {header.audit_head}", file=sys.stderr)
+    elif args.format == "json":
+        print_json(shown)
+    else:
+        print(
+            f"{args.file}: schema {header.schema}, {rows} rows, {header.audit_links} audit links\n"
+            f"audit head {header.audit_head}"
+        )
+
+
+def run_restore(args: argparse.Namespace) -> int:
+    """Restore a backup; return 1 if its audit chain is not intact.
+
+    Raises:
+        CompatgateError: as `compatgate.service.recovery.restore.restore`.
+    """
+    from compatgate.service.recovery.restore import restore
+
+    report = restore(
+        args.file,
+        args.database,
+        force=args.force,
+        unverified=args.unverified,
+        keep_schema=args.keep_schema,
+    )
+    if args.format == "json":
+        print_json(
+            {
+                "database": report.database,
+                "made_at": report.header.made_at,
+                "schema": report.schema,
+                "rows": sum(report.trailer.rows.values()),
+                "aside": report.aside,
+                "chain": report.chain.to_json(),
+            }
+        )
+    else:
+        _print_restored(report)
+    return 0 if report.chain.ok else 1
+
+
+def _print_restored(report: RestoreReport) -> None:
+    chain = report.chain
+    print(
+        f"{report.database}: restored the state of {report.header.made_at}, schema {report.schema},"
+        f" {sum(report.trailer.rows.values())} rows"
+    )
+    if chain.ok:
+        print(f"the audit chain is intact: {chain.links} links, {chain.decisions} decisions")
+    else:
+        print(f"THE AUDIT CHAIN IS NOT INTACT: {chain.problems[0]}")
+    if report.aside:
+        print(f"the earlier data is in {report.aside}")
+
+
+def run_verify(args: argparse.Namespace) -> int:
+    """Verify the database or a backup; return 1 if a check failed.
+
+    Raises:
+        NotFound: the file does not exist.
+    """
+    from compatgate.kit.database.database import Database
+    from compatgate.service.gate_client import refuse_missing_file
+    from compatgate.service.recovery.checks import print_checks
+    from compatgate.service.recovery.restore import open_backup
+    from compatgate.service.recovery.verify import verify_backup, verify_database
+
+    as_json = args.format == "json"
+    if args.file is not None:
+        open_backup(args.file).close()
+        return print_checks(list(verify_backup(args.file, head=args.head)), as_json=as_json)
+    refuse_missing_file(args.database)
+    database = Database.open(args.database)
+    try:
+        checks = list(verify_database(database, head=args.head))
+    finally:
+        database.close()
+    return print_checks(checks, as_json=as_json)
