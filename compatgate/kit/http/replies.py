@@ -25,6 +25,7 @@ from msgspec import Meta, Struct
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.routing import RequestRedirect
 
+from compatgate.core.near_names import begin_budget
 from compatgate.documents.sources import DocumentProblem
 from compatgate.errors import (
     BadInput,
@@ -63,6 +64,7 @@ class Envelope:
         """Answer a request."""
         number = request_id(environ.get("HTTP_X_REQUEST_ID", ""))
         environ[ENVIRON] = number
+        begin_budget()
 
         def start(
             status: str, headers: Headers, exc_info: Any = None, /

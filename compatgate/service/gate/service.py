@@ -102,7 +102,7 @@ class Gate:
         self.bundles = bundles.BundleSource(database, facts, overlays, self.snapshots)
         self._commit: CommitMode = commit
         self._log = DecisionLog(database, commit, spool)
-        self._answers: SnapshotCache[Answer] = SnapshotCache()
+        self._answers: SnapshotCache[Answer] = SnapshotCache(lambda answer: answer.size)
         self._decider = Decider()
         self.snapshots.on_new = self._clear_caches
         self.readiness = Readiness(self._check_recording)

@@ -162,8 +162,12 @@ def _form(
     ask: PageRequest[Any], place: str | None, problem: str = "", status: int = 200
 ) -> HtmlPage:
     limits = ask.gate.sessions.limits
-    ends = {"lifetime": format_hours(limits.lifetime), "idle": format_hours(limits.idle)}
+    ends: dict[str, Any] = {
+        "lifetime": format_hours(limits.lifetime),
+        "idle": format_hours(limits.idle),
+    }
     context = {"next": local_path(place) or link(), "problem": problem, **ends}
+    context |= {"offer": ask.service.identity.offer()}
     return HtmlPage("sign-in.html", "Sign in", context, status=status)
 
 
@@ -187,9 +191,14 @@ def sign_in(ask: PageRequest[Any]) -> Any:
 @page("/sign-out", scope=None, method="POST")
 def sign_out(ask: PageRequest[Any]) -> Any:
     """Close the session."""
+    place, identity = link(), ask.service.identity
     if given := auth.session_cookie():
-        ask.gate.sessions.sign_out(given)
-    response = redirect(link(), 303)
+        if identity.knows(given):
+            identity.sessions.sign_out(given)
+            place = link("signed-out")
+        else:
+            ask.gate.sessions.sign_out(given)
+    response = redirect(place, 303)
     auth.clear_session_cookie(response)  # type: ignore[arg-type]
     return response
 

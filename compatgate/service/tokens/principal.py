@@ -18,7 +18,7 @@ from compatgate.errors import BadInput, Forbidden
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-PrincipalKind = Literal["anonymous", "token", "hook", "local"]
+PrincipalKind = Literal["anonymous", "token", "person", "job", "hook", "local"]
 TargetPatterns = tuple[str, ...]
 """Names of targets; ``*`` stands for any characters."""
 MOST_PATTERNS = 64
@@ -52,9 +52,10 @@ class Principal(Struct, frozen=True):
     Attributes:
         name: of the token or the person, as logs and revisions show it.
         scopes: that it has; ``admin`` has every one.
-        token_id: None: not a token.
+        token_id: of the token, of the person's session, or of the job; None: none of these.
         targets: the only targets that it may ask about and change; None: every target; empty: none.
         kind: how it was authenticated; ``local``: whoever can open the database.
+        subject: of a person, or the rule of a job, with the issuer: it stays when a name changes.
     """
 
     name: str
@@ -62,11 +63,12 @@ class Principal(Struct, frozen=True):
     token_id: str | None = None
     targets: TargetPatterns | None = None
     kind: PrincipalKind = "token"
+    subject: str = ""
 
     @property
     def identity(self) -> str:
-        """Return the key of limits and of refused attempts."""
-        return f"{self.kind}:{self.name}"
+        """Return the key of limits, of refused attempts, and of who is a second person."""
+        return f"{self.kind}:{self.subject or self.name}"
 
     @property
     def is_anonymous(self) -> bool:

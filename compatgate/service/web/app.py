@@ -28,6 +28,7 @@ from compatgate.kit.http.requests import parse_query
 from compatgate.kit.ui import assets
 from compatgate.kit.ui.tables import is_export, to_csv
 from compatgate.service.attestations.service import Attestations
+from compatgate.service.identity.service import Identity
 from compatgate.service.routes import HOOKS, PAGES, ROUTES, TAGS, views
 from compatgate.service.runs import logs
 from compatgate.service.tokens.principal import anonymous_principal
@@ -253,6 +254,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         _description(),
         logs.LogListeners(settings.max_listeners),
         Attestations(gate.database, settings.signing),
+        Identity(gate.database, settings.identity),
         RequestLimits(settings.failed, settings.rate),
     )
     gate.sessions.limits = settings.sessions

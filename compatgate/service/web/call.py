@@ -21,6 +21,7 @@ from compatgate.kit.http.requests import read_reason
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.attestations.service import SigningOptions
+from compatgate.service.identity.settings import IdentitySettings
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.tokens.service import SessionLimits
 from compatgate.service.webhooks.signatures import Secret
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from compatgate.catalog.library import Library
     from compatgate.service.attestations.service import Attestations
     from compatgate.service.gate.service import Gate
+    from compatgate.service.identity.service import Identity
     from compatgate.service.runs.logs import LogListeners
     from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.limits import RequestLimits
@@ -53,6 +55,7 @@ class Settings(Struct, frozen=True):
             comes without signature and token is refused there.
         public_url: where people reach this service, for links; empty: where it was asked.
         signing: the keys of attestations.
+        identity: issuers that vouch for people and jobs.
         failed: failed authentications of a peer in each process; None: no limit.
         rate: requests of a caller in each process; None: no limit.
         sessions: the ends of browser sessions.
@@ -67,6 +70,7 @@ class Settings(Struct, frozen=True):
     hook_secrets: tuple[Secret, ...] = ()
     public_url: str = ""
     signing: SigningOptions = SigningOptions()
+    identity: IdentitySettings = IdentitySettings()
     failed: Rate | None = None
     rate: Rate | None = None
     sessions: SessionLimits = SessionLimits()
@@ -91,6 +95,8 @@ class Service(Struct, frozen=True):
     """The listeners that follow a log."""
     attestations: Attestations
     """Signs verdicts."""
+    identity: Identity
+    """Knows people and jobs that an issuer vouches for."""
     limits: RequestLimits
     """Limits of peers and callers."""
 

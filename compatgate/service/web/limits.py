@@ -6,17 +6,31 @@ a cluster must not stop because its API server asks often.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from compatgate.errors import Unauthorized
+from compatgate.errors import Forbidden, Unauthorized
 from compatgate.kit.http.rate import Rate, RateLimiter, peer_key, refuse_for
 
 if TYPE_CHECKING:
     from compatgate.service.tokens.principal import Principal
-    from compatgate.service.tokens.service import Tokens
 
 FAILED = Rate(30, 60.0)
 """Failed authentications of a peer; a forgotten script tries once a minute."""
+
+
+class Holders(Protocol):
+    """Those whom secrets belong to: tokens, or people and jobs that an issuer vouches for."""
+
+    def verify(self, secret: str) -> Principal:
+        """Return the holder of a secret.
+
+        Raises:
+            Unauthorized: it is not valid.
+            Forbidden: its holder may do nothing here.
+        """
+
+    def was_valid(self, secret: str) -> bool:
+        """Return whether this process has found the secret valid before."""
 
 
 class RequestLimits:
@@ -31,21 +45,21 @@ class RequestLimits:
         self._failed = RateLimiter(failed) if failed else None
         self._requests = RateLimiter(requests) if requests else None
 
-    def verify(self, secret: str, tokens: Tokens, peer: str) -> Principal:
+    def verify(self, secret: str, holders: Holders, peer: str) -> Principal:
         """Return the holder of a secret, and count a failure.
 
         A peer that has failed too often is refused without a look at the database, unless its
         secret was valid before: somebody behind the same address must not lock others out.
 
         Raises:
-            Unauthorized: as `Tokens.verify`.
+            Unauthorized: as `Holders.verify`; so is Forbidden.
             TooManyRequests: the peer has failed too often.
         """
-        if not tokens.was_valid(secret):
+        if not holders.was_valid(secret):
             self.check_failures(peer)
         try:
-            return tokens.verify(secret)
-        except Unauthorized:
+            return holders.verify(secret)
+        except (Unauthorized, Forbidden):
             self.count_failure(peer)
             raise
 

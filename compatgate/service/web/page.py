@@ -201,6 +201,7 @@ NAVIGATION: tuple[NavigationGroup, ...] = (
             NavigationItem("matrix", "Matrix", "m"),
             NavigationItem("ask", "Ask", "a", "gate"),
             NavigationItem("what-if", "What if", "w", "gate"),
+            NavigationItem("triage", "Triage", "c", "gate"),
         ),
     ),
     NavigationGroup(

@@ -28,7 +28,13 @@ from compatgate.kit.kubernetes import to_one_line
 from compatgate.service.admission.review import parse_timeout
 from compatgate.service.gate.what_if import answer as what_if
 from compatgate.service.tokens.principal import Principal
-from compatgate.service.web.auth import authenticate, authorize, note_refusal, peer_address
+from compatgate.service.web.auth import (
+    authenticate,
+    authorize,
+    note_refusal,
+    peer_address,
+    verify_secret,
+)
 from compatgate.service.web.call import Call, Service, base_url, verdict_link
 from compatgate.service.web.route import Body, Returns, Route, route, to_response
 from compatgate.service.webhooks import questions, signatures
@@ -77,8 +83,7 @@ def caller(raw: bytes, service: Service) -> Principal:
             raise
     scheme, _, secret = (header or "").strip().partition(" ")
     if scheme.lower() == "basic":
-        password = _token_of_password(secret)
-        principal = service.limits.verify(password, service.gate.tokens, peer_address())
+        principal = verify_secret(_token_of_password(secret), service, peer_address())
     else:
         principal = authenticate(header, service, peer_address())
     if service.settings.hook_secrets and principal.is_anonymous:

@@ -78,6 +78,17 @@ def test_asking(call: Call) -> None:
     assert call("openapi")["openapi"] == "3.1.0"
 
 
+def test_naming_the_cause_of_an_error(call: Call) -> None:
+    text = "CUDA driver version is insufficient for CUDA runtime version"
+    (plain,) = call("triage", text).causes
+    assert (plain.id, plain.confidence, plain.here) == ("driver-too-old", "likely", None)
+    pool = {"gpu": "A100-SXM4-80GB", "driver": "450.80.02"}
+    (cause,) = call("triage", text, pool=pool, stack={"cuda": "12.4"}).causes
+    assert cause.here.outcome == "fails"
+    assert cause.fixes[0].verified
+    assert call("triage", "fatal: not a git repository").causes == []
+
+
 def test_signed_verdicts_and_badges(call: Call) -> None:
     verdict = call("ask", target="prod-a100", stack=STACK)
     (key,) = call("list_keys").keys
@@ -269,6 +280,19 @@ def test_tokens_and_the_audit_log(call: Call, form: str) -> None:
     (link, *_) = call("list_audit", action="token.revoke")
     assert link.action == "token.revoke"
     assert call("verify_audit").ok
+
+
+def test_people_and_callers(call: Call) -> None:
+    caller = call("show_caller")
+    assert (caller.kind, caller.scopes, caller.targets) == ("token", ["admin"], None)
+    assert list(call("list_sessions")) == []
+    with pytest.raises(NotFound, match="no session 'is_none'"):
+        call("end_session", "is_none")
+    with pytest.raises(NotFound, match="without a session"):
+        call("end_own_session")
+    for operation, *args in (("describe_sign_in",), ("open_session", "eyJ")):
+        with pytest.raises(NotFound, match="people cannot sign in here"):
+            call(operation, *args)
 
 
 def test_nodes(call: Call, form: str) -> None:

@@ -236,3 +236,14 @@ def test_a_rate_of_requests_can_be_chosen(serve: Any) -> None:
     assert server.ask("GET", "/healthz").status == 200
     assert server.ask("GET", "/readyz").status == 200
     assert server.ask("GET", "/api/v1/targets", headers=server.bearer).status == 200
+
+
+def test_whatever_the_server_writes_is_for_its_user_alone(serve: Any, tmp_path: Path) -> None:
+    before = set(tmp_path.rglob("*"))
+    server = serve("--workers", "2", TMPDIR=str(tmp_path))
+    assert server.gate({"cuda": "12.4"}).status == 200
+    made = [path for path in tmp_path.rglob("*") if path not in before]
+    assert {"gate.db", "gate.db-wal"} <= {path.name for path in made}
+    assert any(path.suffix == ".db" and path.name != "gate.db" for path in made), "figures"
+    open_to_others = [path.name for path in made if path.stat().st_mode & 0o077]
+    assert [name for name in open_to_others if not name.endswith(".yaml")] == []

@@ -41,9 +41,13 @@ CHANGES = {
     "POST /tokens": "admin",
     "POST /tokens/{name}/rotate": "admin",
     "DELETE /tokens/{name}": "admin",
+    "POST /sessions": None,  # the ID token in the body opens it
+    "DELETE /sessions/{id}": "admin",
+    "DELETE /session": None,  # of the caller
     "POST /gate": "gate",
     "POST /gate/preview": "gate",
     "POST /what-if": "gate",
+    "POST /triage": "gate",
     "POST /hooks/kubernetes/validate": "gate",
     "POST /hooks/argo-rollouts": "gate",
     "POST /hooks/flagger": "gate",
@@ -60,6 +64,9 @@ READS = {
     "GET /badge/{target}/{stack}.svg": "gate",
     "GET /hooks/generic": "gate",
     "GET /tokens": "admin",
+    "GET /sessions": "admin",
+    "GET /sign-in": None,
+    "GET /caller": None,
     "GET /audit/verify": "admin",
     "GET /openapi.json": None,
 }

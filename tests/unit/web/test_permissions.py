@@ -229,6 +229,10 @@ def test_every_route_says_what_it_makes_of_a_limit() -> None:
         "show_rule",
         "list_suites",
         "list_workloads",
+        "describe_sign_in",
+        "open_session",
+        "end_own_session",
+        "show_caller",
         "openapi",
     }
 
