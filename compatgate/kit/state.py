@@ -5,7 +5,9 @@ The folder holds what a replica needs to go on while its database is away.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 OPTION = "--state"
 ENVIRONMENT = "COMPATGATE_STATE"
+_log = logging.getLogger(__name__)
 
 
 def state_folder(url: URL, given: str | None = None) -> Path:
@@ -46,16 +49,23 @@ def state_folder(url: URL, given: str | None = None) -> Path:
         raise BadInput(what, field=OPTION, hint=hint) from None
 
 
-def open_state_folder(folder: Path) -> Path:
-    """Make the folder, readable by its owner alone, and return it.
+def open_state_folder(url: URL, given: str | None = None) -> Path:
+    """Make the folder of `state_folder`, readable by its owner alone, and return it.
+
+    A default folder that cannot be made is logged: the service runs, but outlives no outage.
 
     Raises:
-        Unavailable: the folder cannot be made.
+        Unavailable: the operator named the folder, and it cannot be made or written.
     """
+    folder = state_folder(url, given)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        what = f"cannot make the folder {folder}: {error.strerror or error}"
+        what = f"cannot use the state folder {folder}: {error.strerror or error}"
         hint = f"name another with {OPTION}, or in {ENVIRONMENT}"
-        raise Unavailable(what, field=OPTION, value=str(folder), hint=hint) from None
+        if given or os.environ.get(ENVIRONMENT):
+            raise Unavailable(what, field=OPTION, value=str(folder), hint=hint) from None
+        _log.warning("%s; without one, nothing is decided while the database is away", what)
     return folder

@@ -96,8 +96,8 @@ class DatabaseWatch:
         if not self.is_recent():
             self.check_now()
 
-    def check_now(self, seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait for a look that begins now; during an outage, return at once.
+    def check_now(self, seconds: float = PATIENCE_SECONDS) -> bool:
+        """Wait for a look that begins now, and return whether it ended; not during an outage.
 
         Args:
             seconds: longest wait; a silent database ends it after `PATIENCE_SECONDS`.
@@ -105,7 +105,7 @@ class DatabaseWatch:
         end = time.monotonic() + seconds
         with self._changed:
             if self.outage() is not None:
-                return
+                return False
             wanted = self._begun + 1
             self._asked = True
             self._changed.notify_all()
@@ -118,6 +118,7 @@ class DatabaseWatch:
             if silence is not None and self._told != self._begun:
                 self._told = self._begun
                 _log.error("the database is away: %s", silence.reason)
+            return self._done >= wanted
 
     def expire(self) -> None:
         """Make a look due."""

@@ -141,6 +141,7 @@ class OutageKeeper:
         self.file = SnapshotFile(options.folder, database.shown)
         self.watch = DatabaseWatch(self._look, confirmed_at)
         self._tokens_read = float("-inf")
+        self._tokens_wanted = True
         self._known: tuple[KnownToken, ...] | None = None
         self._known_digest = ""
         self._state = self._written = ""
@@ -182,14 +183,14 @@ class OutageKeeper:
         """Look at the database if a look is due; wait a moment at most."""
         self.watch.check()
 
-    def check_now(self) -> None:
-        """Look at the database and its tokens; wait a moment at most."""
-        self._tokens_read = float("-inf")
-        self.watch.check_now()
+    def check_now(self) -> bool:
+        """Look at the database and its tokens, and return whether that was done in a moment."""
+        self._tokens_wanted = True
+        return self.watch.check_now()
 
     def follow_change(self) -> None:
         """Wait until a change that this process has made is in memory."""
-        self._tokens_read = float("-inf")
+        self._tokens_wanted = True
         self.watch.check_now(CHANGE_SECONDS)
 
     def expire(self) -> None:
@@ -252,10 +253,11 @@ class OutageKeeper:
             tables.prepare_schema(self._database)
             self._is_checked = True
         began, moment = time.monotonic(), clock.now()
+        wanted, self._tokens_wanted = self._tokens_wanted, False  # before the read, not after it
         with self._database.reading() as session:
             latest = evidence.revision_and_number(session)
             known: tuple[KnownToken, ...] | None = None
-            if began - self._tokens_read >= _TOKENS_SECONDS:
+            if wanted or began - self._tokens_read >= _TOKENS_SECONDS:
                 known = tuple(known_tokens(session))
             heard()
             self._require_matrix(latest[0])

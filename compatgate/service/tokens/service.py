@@ -78,8 +78,8 @@ class Keeper(Protocol):
     def check(self) -> None:
         """Look at the database if a look is due; wait a moment at most."""
 
-    def check_now(self) -> None:
-        """Look at the database and its tokens; wait a moment at most."""
+    def check_now(self) -> bool:
+        """Look at the database and its tokens, and return whether that was done in a moment."""
 
     def follow_change(self) -> None:
         """Wait until a change that this process has made is in memory."""
@@ -278,16 +278,16 @@ class Tokens:
     def _recall(self, digest: str, keeper: Keeper) -> TokenRow | None:
         """Return a token from memory; look again for one that another process may have made."""
         keeper.check()
-        token = self._from_memory(digest)
+        token, is_known = self._from_memory(digest), True
         if token is None:
-            keeper.check_now()
+            is_known = keeper.check_now()
             token = self._from_memory(digest)
         if token is not None:
             self._touch_later(token)
-        elif keeper.is_away():
+        elif keeper.is_away() or not is_known:
             raise Unavailable(
                 "the token cannot be checked now: it is not among the known ones, and the"
-                " database is away",
+                " database does not answer",
                 hint="try again when the database is back",
             )
         return token

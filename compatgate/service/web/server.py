@@ -38,7 +38,7 @@ from compatgate.kit.http.connection import (
     Connection,
     ReloadingCertificate,
 )
-from compatgate.kit.state import open_state_folder, state_folder
+from compatgate.kit.state import open_state_folder
 from compatgate.service.gate.batch_store import CommitMode
 from compatgate.service.gate.images import ImageSettings
 from compatgate.service.gate.last_known import LastKnown, LostMatrix, SnapshotFile
@@ -216,7 +216,7 @@ def prepare(options: StartOptions) -> Prepared:
     facts = load_facts(options.overlays)
     _preload(facts)
     url = resolve_url(options.database)
-    folder = open_state_folder(state_folder(url, options.state))
+    folder = open_state_folder(url, options.state)
     file = SnapshotFile(folder, display_url(url))
     known = file.read()
     had = None if options.start_empty or known is None or not known.payload.revision else known

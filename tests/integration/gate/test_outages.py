@@ -86,7 +86,7 @@ def kept(gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gate:
 @pytest.fixture
 def file(kept: Gate, tmp_path: Path) -> SnapshotFile:
     found = SnapshotFile(tmp_path / "state", kept.url)
-    until(lambda: found.path.exists())
+    until(lambda: found.path.with_name("confirmed.json").exists())
     return found
 
 
@@ -176,6 +176,22 @@ def test_changes_are_refused_at_once_and_nothing_is_half_done(kept: Gate, away: 
     until(lambda: kept.degraded() is None)
     assert [target.name for target in kept.matrix.list_targets().items] == ["prod"]
     assert not kept.tokens.list().items
+
+
+@on_sqlite
+def test_a_browser_that_was_seen_lately_stays_signed_in(kept: Gate, file: SnapshotFile) -> None:
+    signed_in = kept.sessions.sign_in(kept.tokens.create("ann", ["read"], by="tester").secret)
+    other = kept.sessions.sign_in(kept.tokens.create("bob", ["read"], by="tester").secret)
+    assert kept.sessions.principal(signed_in.cookie) is not None
+    path = Path(kept.database.url.database or "")
+    path.rename(path.with_suffix(".aside"))
+    until(lambda: kept.degraded() is not None)
+    time.sleep(1.1)  # until the session is no longer cached
+    found = kept.sessions.principal(signed_in.cookie)
+    assert found is not None
+    assert found.name == "ann"
+    with pytest.raises(Unavailable):
+        kept.sessions.principal(other.cookie)
 
 
 @on_postgresql
