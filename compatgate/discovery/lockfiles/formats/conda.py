@@ -37,6 +37,8 @@ from compatgate.discovery.lockfiles.text import (
 from compatgate.discovery.lockfiles.wheel_builds import select_wheels
 from compatgate.errors import BadInput, InconclusiveInput
 
+_MOST_DEPENDENCIES = 5_000
+"""Dependencies that an environment states."""
 _ENVIRONMENT_NAME = re.compile(r".*environment.*\.ya?ml|conda.*\.ya?ml", re.IGNORECASE)
 _ENVIRONMENT_SHAPE = re.compile(r"^dependencies:\s*$", re.MULTILINE)
 
@@ -59,8 +61,9 @@ class CondaEnvironment:
         if not isinstance(stated, list):
             hint = "a conda environment has a list of dependencies"
             raise BadInput("is not a conda environment", field=file.name, hint=hint)
-        if len(stated) > MOST_PACKAGES:
-            raise BadInput(f"has more than {MOST_PACKAGES} dependencies", field=file.name)
+        if len(stated) > _MOST_DEPENDENCIES:
+            what = f"has more than {_MOST_DEPENDENCIES} dependencies"
+            raise BadInput(what, field=file.name)
         packages: list[ListedPackage] = []
         pip: list[str] = []
         lines = _entry_lines(file.text)
