@@ -108,8 +108,8 @@ def test_a_hostile_text_costs_no_more_than_its_length() -> None:
 
 
 def timed(text: str) -> float:
-    from time import perf_counter
+    from time import process_time
 
-    begin = perf_counter()
+    begin = process_time()
     find_causes(text, table())
-    return perf_counter() - begin
+    return process_time() - begin

@@ -29,6 +29,7 @@ def test_a_pasted_error_gets_its_cause(pages, stocked):
     assert 'id="cause-driver-too-old"' in answer.text
     assert "/ui/rules/CG101" in answer.text
     assert ERROR in answer.text
+    assert "<code>nvidia-smi</code>" in answer.text
     assert stocked.history.list_decisions(limit=5).items == before
 
 
