@@ -183,6 +183,7 @@ def sign_in(ask: PageRequest[Any]) -> Any:
         signed_in = ask.gate.sessions.sign_in(secret)
     except (Unauthorized, AccessRefused) as error:
         note_error(error, request.environ)
+        auth.note_refusal(error, "POST /ui/sign-in", ask.service)
         return _form(ask, place, f"{error.problem[:1].upper()}{error.problem[1:]}.", error.status)
     response = redirect(local_path(place) or link(), 303)
     auth.set_session_cookie(response, signed_in)  # type: ignore[arg-type]
