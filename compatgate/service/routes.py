@@ -21,7 +21,7 @@ from compatgate.service.home import pages as home_pages
 from compatgate.service.identity import api as identity
 from compatgate.service.identity import pages as identity_pages
 from compatgate.service.matrix import api as matrix
-from compatgate.service.matrix import approvals_api, document_api, map_page
+from compatgate.service.matrix import approvals_api, approvals_page, document_api, map_page
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
@@ -197,6 +197,8 @@ PAGES: tuple[Page, ...] = (
     matrix_pages.show_revisions,
     matrix_pages.show_revision,
     matrix_pages.show_difference,
+    approvals_page.show_approvals,
+    approvals_page.decide_approval,
     gate_pages.show_decisions,
     gate_pages.show_verdict,
     runs_pages.show_runs,

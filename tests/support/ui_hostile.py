@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from compatgate.canary.judge.workload import judge_reports
 from compatgate.canary.run import Check, Device, Env, Metric, Report, StepResult
 from compatgate.canary.workload import MetricSpec
 from compatgate.documents.sources import Source
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, Conflict
 from compatgate.kit import clock
 from compatgate.service.audit import repository as audit
 from compatgate.service.gate.service import Gate
@@ -51,6 +52,7 @@ def fill_hostile(database: str, folder: Path) -> tuple[Gate, dict[str, str]]:
     """
     gate = Gate.open(database, overlays=[_facts(folder)])
     _matrix(gate)
+    _approval(gate)
     names = {
         "targets/name": "prod",
         "entries/name": "torch24",
@@ -95,6 +97,16 @@ def _facts(folder: Path) -> str:
     path = folder / "hostile.yaml"
     path.write_text(yaml.safe_dump({"schema": "facts/known_issues/v1", "issues": [issue]}))
     return str(path)
+
+
+def _approval(gate: Gate) -> None:
+    """Ask for a change that waits for a second person."""
+    pool = {"name": "a100", "gpu": "A100-SXM4-80GB", "driver": "535.183.01"}
+    spec = {"pools": [pool], "policy": {"approvals": 2}}
+    metadata = {"name": "two", "labels": {"hostile": "javascript:hostile"}}
+    gate.matrix.create("Target", {"metadata": metadata, "spec": spec}, Authorship(LINE, TEXT))
+    with suppress(Conflict):
+        gate.matrix.delete("Target", "two", Authorship(LINE, TEXT))
 
 
 def _matrix(gate: Gate) -> None:

@@ -81,12 +81,17 @@ class ApprovalRow(Struct, frozen=True):
         """Return whether somebody may still approve it."""
         return self.state == "waiting" and not clock.is_past(self.expires_at)
 
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Return the changes that it would make, or made."""
+        return tuple(map(_to_change, self.edits))
+
     def to_json(self) -> dict[str, Any]:
         """Return plain data, with the changes that it would make."""
         body = to_plain(self)
         for name in ("edits", "identity"):
             del body[name]
-        changes = [_to_change(edit).to_json() for edit in self.edits]
+        changes = [change.to_json() for change in self.changes]
         return {**body, "targets": list(self.targets), "open": self.is_open, "changes": changes}
 
 

@@ -75,7 +75,10 @@ def describe_policy(policy: PolicySpec) -> list[str]:
     if policy.mode == "enforce":
         words.append(_UNKNOWN_TEXTS[policy.on_unknown])
     longest = (policy.waivers or WaiverPolicySpec()).max_duration
-    return [*words, f"A new waiver lasts at most {longest}."]
+    words.append(f"A new waiver lasts at most {longest}.")
+    if policy.approvals == 2:
+        words.append("A change that lets the gate allow more needs two people.")
+    return words
 
 
 def _describe_canary(canary: CanarySpec) -> Iterator[str]:

@@ -27,6 +27,7 @@ NEEDS = {
     "/entries/<name>/status": "bless",
     "/new-waiver": "bless",
     "/waivers/<name>/end": "bless",
+    "/approvals/decide": "bless",
     "/baselines/<id>/approve": "bless",
     "/baselines/<id>/refuse": "bless",
     "/runs/new": "operate",
