@@ -345,7 +345,8 @@ def identity_settings(args: argparse.Namespace) -> IdentitySettings:
         BadInput: the file cannot be read, or the extra ``oidc`` is not installed.
         ManyProblems: every mistake in the file.
     """
-    from compatgate.service.identity.settings import IdentitySettings, read_settings
+    from compatgate.service.identity.settings import IdentitySettings
+    from compatgate.service.identity.settings_file import read_settings
 
     if args.oidc:
         return read_settings(args.oidc)

@@ -1,4 +1,4 @@
-"""Read the file of ``serve --oidc``: who vouches for people and for CI jobs, and what they may do.
+"""Describe the file of ``serve --oidc``: who vouches for people and jobs, and what they may do.
 
 The file names one issuer for people, whose groups have scopes, and any number of issuers for jobs,
 whose claims have scopes by rules. Scopes are read from the file at each request: a group that the
@@ -9,36 +9,20 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
-import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Meta, Struct, field
 
 from compatgate.documents.quantities import parse_duration
-from compatgate.documents.sources import (
-    DocumentProblem,
-    FieldPath,
-    Problems,
-    Source,
-    format_path,
-    read_paths,
-    suggest_name,
-)
-from compatgate.documents.text import RawDocument, read_nodes
-from compatgate.errors import BadInput, ManyProblems
-from compatgate.service.tokens.principal import check_patterns
-from compatgate.service.tokens.schemas import SCOPES, ScopeName
+from compatgate.errors import BadInput
+from compatgate.service.tokens.schemas import ScopeName
 
 _Text = Annotated[str, Meta(min_length=1, max_length=512)]
 _Scopes = Annotated[list[ScopeName], Meta(min_length=1)]
 _Patterns = Annotated[list[_Text], Meta(min_length=1)]
-_JOB_SCOPES = tuple(scope for scope in SCOPES if scope != "admin")
-_SHORTEST_S, _LONGEST_S = 60, 31 * 86400
 _LOCAL_HOSTS = ("localhost",)
 OWNERS: dict[str, tuple[str, ...]] = {
     "token.actions.githubusercontent.com": (
@@ -187,142 +171,6 @@ class IdentitySettings(Struct, frozen=True, forbid_unknown_fields=True):
         return self.people is None and not self.jobs
 
 
-def read_settings(path: str, option: str = "--oidc") -> IdentitySettings:
-    """Read a file, YAML or TOML, and check it.
-
-    Raises:
-        BadInput: the file cannot be read, or the extra ``oidc`` is not installed.
-        ManyProblems: every mistake, with its line in YAML, field, value and what would be right.
-    """
-    (source, *more) = read_paths([path])
-    if more:
-        raise BadInput("is a folder", field=option, value=path, hint="name one file")
-    problems = Problems()
-    raw = _parse(source, problems)
-    settings = None
-    if raw is not None:
-        try:
-            settings = msgspec.convert(raw.value, IdentitySettings)
-        except msgspec.ValidationError as error:
-            problems.add(_shape_problem(raw, error))
-        else:
-            for place, what, value, hint in _mistakes(settings):
-                shown = f"{value!r} {what}" if isinstance(value, str) else what
-                problems.add(raw.problem(place, shown, value=value, hint=hint))
-    if settings is None or len(problems):
-        raise ManyProblems(f"{path} cannot be used", list(problems))
-    _require_extra(option)
-    return settings
-
-
-def _parse(source: Source, problems: Problems) -> RawDocument | None:
-    if source.file.endswith(".toml"):
-        try:
-            return RawDocument(source.file, tomllib.loads(source.text))
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            problems.add(DocumentProblem(f"not valid TOML: {error}", file=source.file))
-            return None
-    documents = list(read_nodes(source, problems))
-    if len(documents) > 1:
-        problems.add(documents[1].problem((), "the file has a second document", hint="write one"))
-    return documents[0] if documents and not len(problems) else None
-
-
-_PLACE = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
-
-
-def _shape_problem(raw: RawDocument, error: msgspec.ValidationError) -> DocumentProblem:
-    """Say which field has the wrong shape, and which names or values would be right."""
-    text, _, at = str(error).partition(" - at `$")
-    place = tuple(
-        int(index) if index.isdigit() else (key or index)
-        for key, index in _PLACE.findall(at.rstrip("`"))
-        if index != "..."
-    )
-    hint = ""
-    if unknown := re.search(r"unknown field `(.*)`", text):
-        known = _fields_at(place)
-        place = (*place, unknown[1])
-        text, hint = "unknown key", suggest_name(unknown[1], known)
-    elif "enum value" in text:
-        hint = f"one of {', '.join(SCOPES)}"
-    return raw.problem(place, text.replace("`", "'"), hint=hint)
-
-
-def _fields_at(place: FieldPath) -> tuple[str, ...]:
-    """Return the keys that an object may have."""
-    names = [step for step in place if isinstance(step, str)]
-    kinds: dict[str, type[Struct]] = {
-        "people": PeopleSettings,
-        "people.claims": ClaimNames,
-        "people.sessions": SessionLimits,
-        "jobs": JobIssuer,
-        "jobs.rules": JobRule,
-    }
-    if names[:2] == ["people", "groups"]:
-        return Grant.__struct_fields__
-    return kinds.get(".".join(names), IdentitySettings).__struct_fields__
-
-
-Mistake = tuple[FieldPath, str, object, str]
-
-
-def _mistakes(settings: IdentitySettings) -> Iterator[Mistake]:
-    if settings.is_empty:
-        yield (), "names no issuer", None, "write people, jobs, or both"
-    if settings.people:
-        yield from _people_mistakes(settings.people)
-    issuers = [settings.people.issuer] if settings.people else []
-    for index, jobs in enumerate(settings.jobs):
-        place: FieldPath = ("jobs", index)
-        yield from _url_mistakes((*place, "issuer"), jobs.issuer)
-        if jobs.issuer in issuers:
-            yield (*place, "issuer"), "is named twice", jobs.issuer, "put its rules together"
-        issuers.append(jobs.issuer)
-        for number, rule in enumerate(jobs.rules):
-            yield from _rule_mistakes((*place, "rules", number), rule, jobs.issuer)
-
-
-def _people_mistakes(people: PeopleSettings) -> Iterator[Mistake]:
-    yield from _url_mistakes(("people", "issuer"), people.issuer)
-    if people.client_secret_file and people.client_secret_env:
-        hint = "name the file or the variable"
-        yield ("people", "client_secret_env"), "a second source of the secret", None, hint
-    try:
-        client_secret(people)
-    except BadInput as error:
-        yield ("people", *(error.field or "").split(".")), error.problem, error.value, error.hint
-    if "openid" not in people.scopes:
-        yield ("people", "scopes"), "lacks openid", people.scopes, "add openid"
-    if not people.groups and not people.default:
-        hint = "name groups, or default scopes"
-        yield ("people", "groups"), "nobody would have a scope", None, hint
-    for group in people.groups:
-        grant = people.grant(group)
-        place = ("people", "groups", group)
-        yield from _target_mistakes(place, grant.targets)
-        if grant.targets is not None and "admin" in grant.scopes:
-            what = "the scope admin cannot be limited to targets"
-            yield (*place, "scopes"), what, grant.scopes, "leave out admin, or the targets"
-    for name in ("idle", "longest"):
-        yield from _duration_mistakes(("people", "sessions", name), getattr(people.sessions, name))
-
-
-def _duration_mistakes(place: FieldPath, text: str) -> Iterator[Mistake]:
-    try:
-        seconds = parse_duration(text, field=format_path(place)).total_seconds()
-    except BadInput as error:
-        yield place, error.problem, text, error.hint
-        return
-    if not _SHORTEST_S <= seconds <= _LONGEST_S:
-        yield place, "is out of range", text, "1m to 31d"
-
-
-def _url_mistakes(place: FieldPath, url: str) -> Iterator[Mistake]:
-    if problem := url_problem(url):
-        yield place, problem, url, "like https://id.example/realms/platform"
-
-
 def url_problem(url: str) -> str:
     """Return why a URL is not one of an issuer; empty: it is one.
 
@@ -350,37 +198,6 @@ def _is_local(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _target_mistakes(place: FieldPath, targets: list[str] | None) -> Iterator[Mistake]:
-    try:
-        check_patterns(targets or ["*"])
-    except BadInput as error:
-        yield (*place, "targets"), error.problem, error.value, error.hint
-
-
-def _rule_mistakes(place: FieldPath, rule: JobRule, issuer: str) -> Iterator[Mistake]:
-    yield from _target_mistakes(place, rule.targets)
-    if "admin" in rule.scopes:
-        what = f"jobs cannot have admin; they may have {', '.join(_JOB_SCOPES)}"
-        yield (*place, "scopes"), what, rule.scopes, ""
-    owners = OWNERS.get(urlsplit(issuer).hostname or "")
-    if owners is None:
-        return
-    stated = [claim for claim in owners if claim in rule.claims]
-    if not stated:
-        hint = f"add one of {', '.join(owners)}"
-        yield (*place, "claims"), "do not say whose jobs: this issuer serves everybody", None, hint
-    elif all(any(map(_is_open, patterns(rule.claims[claim]))) for claim in stated):
-        hint = "write the owner in full, like acme/*"
-        open_claims = {claim: rule.claims[claim] for claim in stated}
-        yield (*place, "claims"), "match jobs of other owners", open_claims, hint
-
-
-def _is_open(pattern: str) -> bool:
-    """Return whether a glob leaves the owner open: its first part has a wildcard."""
-    owner = re.split(r"[/:]", pattern.removeprefix("repo:").removeprefix("project_path:"))[0]
-    return bool(set(owner) & set("*?"))
 
 
 def patterns(given: str | bool | int | Iterable[str]) -> list[str]:
@@ -411,11 +228,3 @@ def client_secret(people: PeopleSettings) -> str:
     if not secret:
         raise BadInput("holds no secret", field=place, value=name, hint="the issuer shows it once")
     return secret
-
-
-def _require_extra(option: str) -> None:
-    from importlib.util import find_spec
-
-    if not all(find_spec(name) for name in ("authlib", "httpx2", "joserfc")):
-        what = "sign-in needs Authlib, which is not installed"
-        raise BadInput(what, field=option, hint="pip install 'compatgate[oidc]'")

@@ -19,7 +19,8 @@ from compatgate.kit.database.database import Database
 from compatgate.service.identity import issuers
 from compatgate.service.identity.people import Attempt, People, Response
 from compatgate.service.identity.service import Identity
-from compatgate.service.identity.settings import IdentitySettings, read_settings
+from compatgate.service.identity.settings import IdentitySettings
+from compatgate.service.identity.settings_file import read_settings
 
 
 def free_port() -> int:

@@ -99,3 +99,23 @@ def test_a_page_leads_to_no_other_site(
     page = browser.get(f"{gate_url}/ui/sign-in/issuer?next=https://evil.example/")
     page = browser.sign_in(page, "ada")
     assert str(page.url) == f"{gate_url}/ui/"
+
+
+def test_what_the_issuer_says_is_text(
+    served: Server, issuer: Issuer, gate_url: str, browser: Browser
+) -> None:
+    begun = browser.http.get(f"{gate_url}/ui/sign-in/issuer")
+    state = httpx.URL(begun.headers["Location"]).params["state"]
+    said = "<script>hostile</script>\u202e"
+    asked = {
+        "state": state,
+        "error": "x",
+        "error_description": said,
+        "iss": issuer.url,
+        "more": "1",
+    }
+    answer = browser.http.get(f"{gate_url}/ui/sign-in/done", params=asked)
+    assert answer.status_code == 401
+    assert "&lt;script&gt;hostile" in answer.text
+    assert "<script>hostile" not in answer.text
+    assert "\u202e" not in answer.text

@@ -9,7 +9,8 @@ import pytest
 
 from compatgate.errors import BadInput, ManyProblems
 from compatgate.service.identity import settings as module
-from compatgate.service.identity.settings import client_secret, read_settings
+from compatgate.service.identity.settings import client_secret
+from compatgate.service.identity.settings_file import read_settings
 
 PEOPLE = """\
 people:
