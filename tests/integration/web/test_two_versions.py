@@ -214,45 +214,21 @@ def test_an_upgrade_under_load_loses_no_answer_of_either_version(
     assert report.ok, report.problems[:3]
     old.stop()
     if known != tables.expected_version():
-        again = run(release, url)
-        _, said = again.process.communicate(timeout=_PATIENCE)
-        assert again.process.returncode == 2
-        assert "a newer compatgate wrote" in said
-        assert said.count("\n") == 1
+        _require_refusal(run(release, url))
     assert new.ask(1)
 
 
-def test_a_backup_of_before_takes_the_release_before_back(
+def test_an_sqlite_file_goes_to_the_new_version_and_a_backup_leads_back(
     release: Path, run: Callable[[Path, str], _Replica], tmp_path: Path
 ) -> None:
     url, backup = str(tmp_path / "gate.db"), str(tmp_path / "before.backup")
+    known = _known_schema(release)
     old = run(release, url).wait()
     for number in range(10):
         assert old.ask(number)
     database = Database.open(url)
-    assert write_backup(database, backup).header.schema == _known_schema(release)
+    assert write_backup(database, backup).header.schema == known
     database.close()
-    old.stop()
-    new = run(HERE, url).wait()
-    assert new.ask(3)
-    new.stop()
-    restored = restore(backup, url, force=True, keep_schema=True)
-    assert (restored.schema, restored.chain.ok) == (_known_schema(release), True)
-    again = run(release, url).wait()
-    for number in range(10):
-        assert again.ask(number)
-    assert again.answered == old.answered
-    again.stop()
-    _require_recorded(url, old, again)
-
-
-def test_an_sqlite_file_is_migrated_by_the_new_version_and_refused_by_the_old(
-    release: Path, run: Callable[[Path, str], _Replica], tmp_path: Path
-) -> None:
-    url, known = str(tmp_path / "gate.db"), _known_schema(release)
-    old = run(release, url).wait()
-    for number in range(10):
-        assert old.ask(number)
     old.stop()
     new = run(HERE, url).wait()
     for number in range(10):
@@ -263,7 +239,19 @@ def test_an_sqlite_file_is_migrated_by_the_new_version_and_refused_by_the_old(
     assert gate.history.verify().ok
     gate.close()
     if known != tables.expected_version():
-        again = run(release, url)
-        _, said = again.process.communicate(timeout=_PATIENCE)
-        assert again.process.returncode == 2
-        assert "a newer compatgate wrote" in said
+        _require_refusal(run(release, url))
+    restored = restore(backup, url, force=True, keep_schema=True)
+    assert (restored.schema, restored.chain.ok) == (known, True)
+    again = run(release, url).wait()
+    for number in range(10):
+        assert again.ask(number)
+    assert again.answered == old.answered
+    again.stop()
+    _require_recorded(url, old, again)
+
+
+def _require_refusal(replica: _Replica) -> None:
+    _, said = replica.process.communicate(timeout=_PATIENCE)
+    assert replica.process.returncode == 2
+    assert "a newer compatgate wrote" in said
+    assert said.count("\n") == 1
