@@ -107,31 +107,6 @@ def upgrade() -> None:
             sa.text("SELECT setval('decision_batches_id_seq', :next, false)"), {"next": following}
         )
     _adopt_tokens(connection)
-    for statement in _FENCE[connection.dialect.name]:
-        op.execute(statement)
-
-
-_REASON = "the schema is newer than this compatgate: restart it with the new version"
-_FENCE = {
-    "postgresql": (
-        "CREATE FUNCTION refuse_older_writer() RETURNS trigger LANGUAGE plpgsql AS"
-        f" $$ BEGIN RAISE EXCEPTION '{_REASON}'; END $$",
-        "CREATE TRIGGER refuse_older_writer BEFORE INSERT ON audit FOR EACH ROW"
-        " WHEN (NEW.action = 'decisions') EXECUTE FUNCTION refuse_older_writer()",
-    ),
-    "sqlite": (
-        "CREATE TRIGGER refuse_older_writer BEFORE INSERT ON audit"
-        f" WHEN NEW.action = 'decisions' BEGIN SELECT RAISE(ABORT, '{_REASON}'); END",
-    ),
-}
-"""A replica of schema 0006 still runs: its numbers of decisions would break the chain."""
-_UNFENCE = {
-    "postgresql": (
-        "DROP TRIGGER refuse_older_writer ON audit",
-        "DROP FUNCTION refuse_older_writer()",
-    ),
-    "sqlite": ("DROP TRIGGER refuse_older_writer",),
-}
 
 
 def _comment(text: str, before: str) -> None:
@@ -160,8 +135,6 @@ def _adopt_tokens(connection: sa.Connection) -> None:
 
 def downgrade() -> None:
     connection = op.get_bind()
-    for statement in _UNFENCE[connection.dialect.name]:
-        op.execute(statement)
     _unpack_bodies(connection)
     _number_anew(connection)
     op.drop_column("verdicts", "batch")
