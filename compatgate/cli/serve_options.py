@@ -170,7 +170,7 @@ def commit_of(args: argparse.Namespace) -> CommitMode:
         raise BadInput(f"{given!r} is unknown", field=field, value=given, hint=hint)
     if given == "async":
         if resolve_url(args.database).drivername == "sqlite":
-            hint = "leave the option out: SQLite does not wait for the disk"
+            hint = "leave the option out: SQLite always waits for the disk"
             raise BadInput("async needs PostgreSQL", field=field, value=given, hint=hint)
         print(_WARNING, file=sys.stderr)
     return known[given]

@@ -140,7 +140,7 @@ def verify_chain(
     since, head, state = (None if full else sealed) or (0, audit.GENESIS, SealedState())
     start = _find_start(session, expected_head, since, head)
     links = _LinkWalk(session, start, since, state)
-    batches = _BatchWalk(session, state)
+    batches = _BatchWalk(session, state, links.mixed)
     problems: list[str] = []
     everything = (links.problems(), batches.problems(), _check_whole(session, links, expected_head))
     for problem in (problem for some in everything for problem in some):
@@ -162,7 +162,12 @@ def verify_chain(
         batches.unanchored(),
     )
     is_new = links.last_change > (sealed[0] if sealed else 0)
+    is_new = is_new and not _has_mixed_after(batches)  # then the next one needs their links
     return Verification(report, None if problems or not is_new else _state(links, batches))
+
+
+def _has_mixed_after(batches: _BatchWalk) -> bool:
+    return batches.last_mixed >= (batches.settled.batch + 1) * NUMBERS
 
 
 def _state(links: _LinkWalk, batches: _BatchWalk) -> SealedState:
@@ -231,6 +236,9 @@ class _LinkWalk:
         self.checked = 0
         self.checked_decisions = 0
         self.last_change = 0
+        self.mixed: list[tuple[int, int]] = []
+        first_batch = session.execute(select(func.min(StoredBatch.id))).scalar()
+        self._first_of_batches = (first_batch or 2**62) * NUMBERS
         self._judged = evidence.iter_rows(session)
         for _ in range(state.evidence):
             next(self._judged, None)
@@ -286,6 +294,9 @@ class _LinkWalk:
 
     def _decisions(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
         first, count = detail["first"], detail["count"]
+        if first >= self._first_of_batches:
+            yield from self._mixed(seq, detail)
+            return
         if first != self.legacy + 1:
             yield f"link {seq}: decisions {self.legacy + 1} to {first - 1} have no link"
         self.legacy = first + count - 1
@@ -294,6 +305,20 @@ class _LinkWalk:
         found = sha256(decisions.encode_decision_lines(lines))
         if len(lines) != count or found != detail["sha256"]:
             yield f"decisions {first} to {self.legacy}: changed or missing (link {seq})"
+        yield from self._linked_verdicts(seq, detail)
+
+    def _mixed(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
+        """Compare decisions that an older program added between batches, during an upgrade."""
+        first, count = detail["first"], detail["count"]
+        last = first + count - 1
+        lines = list(decisions.read_decision_lines(self._session, first, last))
+        self.checked_decisions += len(lines)
+        self.mixed.append((first, last))
+        if sha256(decisions.encode_decision_lines(lines)) != detail["sha256"]:
+            yield f"decisions {first} to {last}: changed or missing (link {seq})"
+        yield from self._linked_verdicts(seq, detail)
+
+    def _linked_verdicts(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
         claims = detail.get("verdicts", {})
         for verdict_id, (digest, _) in _digest_bodies(self._session, claims).items():
             if digest != claims[verdict_id]:
@@ -343,13 +368,15 @@ class _Settled(Struct, frozen=True):
 class _BatchWalk:
     """A pass over batches in the order of their numbers, with their decisions and verdicts."""
 
-    def __init__(self, session: Session, state: SealedState) -> None:
+    def __init__(self, session: Session, state: SealedState, mixed: list[tuple[int, int]]) -> None:
         self._session = session
+        self._mixed = mixed
         self._heads: dict[str, tuple[int, str]] = {}
         self._ahead: dict[str, int] = {}
         self._anchored = dict[str, int]()
         self._old = clock.now() - _SETTLED
         self._legacy_end = self._find_legacy_end(state)
+        self.last_mixed = -1
         self.batches = state.batches
         self.decisions = state.decisions
         self.checked_decisions = 0
@@ -431,10 +458,20 @@ class _BatchWalk:
         return decode_claims(self._session.execute(query).scalar()).get(verdict_id)
 
     def _take(self, end: int) -> list[list[Any]]:
-        """Return the values of the next stored decisions, before a number."""
+        """Return the values of the next stored decisions, before a number.
+
+        Those that links cover are left out.
+        """
         taken = []
         while self._next is not None and self._next[0] < end:
-            taken.append(self._next[1:])
+            number, *values = self._next
+            while self._mixed and self._mixed[0][1] < number:
+                self._mixed.pop(0)
+            if self._mixed and self._mixed[0][0] <= number:
+                self.decisions += 1
+                self.last_mixed = number
+            else:
+                taken.append(values)
             self._next = next(self._lines, None)
         return taken
 

@@ -22,6 +22,7 @@ import queue
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import datetime
@@ -45,6 +46,9 @@ PATIENCE_SECONDS = 30.0
 STALL_SECONDS = 1.0
 """How long a write may take before its batch goes to the spool."""
 _LOOK_SECONDS = 0.1
+_MANY = 4
+"""Decisions of a batch from which on the next one waits for as many."""
+_GATHER_SECONDS = 0.0008
 _JOIN_SECONDS = 1.0
 """How long a batch waits for the database once nearly everything is delivered."""
 _STOP_SECONDS = 5.0
@@ -160,6 +164,7 @@ class DecisionLog:
         self._placing = threading.Lock()
         self._open: _Batch | None = None
         self._queued = 0
+        self._sizes: deque[int] = deque([0, 0], maxlen=2)
         self._queue: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._leader: threading.Thread | None = None
         self._attempt: _Attempt | None = None
@@ -274,6 +279,7 @@ class DecisionLog:
                 self._courier.wait_if_nearly_done(_JOIN_SECONDS)
                 if self._place(batch):
                     return
+            self._gather(batch)
             route, attempt = self._route, _Attempt(batch)
             self._attempt = attempt
             error = self._write(route, attempt)
@@ -282,6 +288,7 @@ class DecisionLog:
                     route.close()
                     return
                 self._attempt = None
+            self._sizes.append(len(batch.rows))
             if error is None:
                 self._finish(batch, None)
                 self._anchors.stored(self._chain)
@@ -296,6 +303,19 @@ class DecisionLog:
             if not isinstance(error, Exception):
                 raise error
             return
+
+    def _gather(self, batch: _Batch) -> None:
+        """Wait a moment for the callers of the batches before, if they were many.
+
+        They ask again as soon as they are answered. Without this, the first of them would have a
+        batch alone, and the others would wait for its sync.
+        """
+        expected = max(self._sizes)
+        if expected < _MANY:
+            return
+        end = time.monotonic() + _GATHER_SECONDS
+        while len(batch.rows) < expected and time.monotonic() < end:
+            time.sleep(_GATHER_SECONDS / 8)
 
     def _finish(self, batch: _Batch, error: BaseException | None) -> None:
         """Tell those who wait for a batch."""

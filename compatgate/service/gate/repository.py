@@ -152,15 +152,16 @@ def show_decision(session: Session, number: int) -> DecisionRow:
     return _to_row(row)
 
 
-def read_decision_lines(session: Session, first: int = 0) -> Iterator[list[Any]]:
+def read_decision_lines(session: Session, first: int = 0, last: int = 2**62) -> Iterator[list[Any]]:
     """Yield stored decisions, in order: the number, and the values as they were hashed.
 
     Args:
         session: to read from.
         first: smallest number.
+        last: largest number.
     """
     query = select(*(getattr(Decision, name) for name in ("id", *NewDecision.__struct_fields__)))
-    query = query.where(Decision.id >= first).order_by(Decision.id)
+    query = query.where(Decision.id.between(first, last)).order_by(Decision.id)
     for number, verdict_id, decided_at, *others in session.execute(
         query.execution_options(yield_per=2000)
     ):

@@ -173,6 +173,41 @@ def test_a_log_of_0006_still_verifies_and_goes_on(empty_url: str) -> None:
         assert History(database).verify().problems == ("token tk_1: was changed",)
 
 
+def test_an_older_replica_may_log_decisions_during_the_upgrade(
+    database: Database, writer: DecisionWriter
+) -> None:
+    chain = WriterChain()
+    _store(writer, chain, 1, 2)
+    _link_as_0006_does(database, 1002)
+    _store(writer, chain, 3)
+    _link_as_0006_does(database, 2001)
+    writer.close()
+    report = History(database).verify()
+    assert (report.ok, report.decisions, report.batches) == (True, 7, 2), report.problems
+    again = History(database).verify(full=False)
+    assert (again.ok, again.decisions) == (True, 7), again.problems
+    with database.writing() as session:
+        session.execute(text("UPDATE decisions SET asked_by = 'x' WHERE id = 2002"))
+    problems = History(database).verify().problems
+    assert [one.split(" (")[0] for one in problems] == [
+        "decisions 2001 to 2002: changed or missing"
+    ]
+
+
+def _link_as_0006_does(database: Database, first: int) -> None:
+    rest = (None, "pass", True, 0, None, "old", "rest", 7)
+    lines = [[first + n, "vd_1", f"2026-11-03T09:00:0{n}.000000Z", *rest] for n in (0, 1)]
+    names = ("id", *NewDecision.__struct_fields__)
+    insert = f"INSERT INTO decisions ({', '.join(names)}) VALUES (:{', :'.join(names)})"
+    content = decisions.encode_decision_lines(lines)
+    detail = {"first": first, "count": 2, "sha256": sha256(content)}
+    with database.writing() as session:
+        session.execute(text(insert), [dict(zip(names, line, strict=True)) for line in lines])
+        audit.append(
+            session, at=BEGAN, actor="gate", action="decisions", subject="old", detail=detail
+        )
+
+
 def test_a_downgrade_keeps_the_decisions_and_their_links(empty_url: str) -> None:
     with closing(Database.open(empty_url)) as database:
         tables.migrate_schema(database, "0006")

@@ -61,7 +61,7 @@ def test_decisions_made_meanwhile_shift_no_page(client: FlaskClient) -> None:
     first = client.get(f"{API}/decisions?limit=2").get_json()
     ask()
     second = client.get(f"{API}/decisions?limit=2&cursor={first['next']}").get_json()
-    assert [d["id"] for d in first["items"] + second["items"]] == [4, 3, 2, 1]
+    assert [d["id"] for d in first["items"] + second["items"]] == [4000, 3000, 2000, 1000]
 
 
 @pytest.mark.parametrize("path", ["rules?limit=7", "facts/gpus?limit=50", "audit?limit=1"])
