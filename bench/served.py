@@ -24,7 +24,7 @@ class Served:
 
     def cpu_seconds(self) -> float:
         """Processor time that its processes have taken so far."""
-        return sum(map(_cpu_seconds, _family(self.process.pid)))
+        return sum(map(_cpu_seconds, family(self.process.pid)))
 
 
 @contextmanager
@@ -67,13 +67,13 @@ def tree_of(name: str) -> Iterator[Path]:
             subprocess.run([*git, "remove", "--force", str(root)], check=True)
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
     """A process and those that it started."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return []
-    return [pid, *(one for child in children for one in _family(int(child)))]
+    return [pid, *(one for child in children for one in family(int(child)))]
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -129,6 +129,15 @@ class Unavailable(CompatgateError):
     slug = "unavailable"
 
 
+class TooManyRequests(Unavailable):
+    """The caller asks, or fails to authenticate, too often; later it may succeed."""
+
+    status = 429
+    slug = "too-many-requests"
+    retry_after_s = 1
+    """Seconds until another attempt may succeed."""
+
+
 class InfrastructureError(Unavailable):
     """A staging host, its engine or a registry failed; another attempt may succeed."""
 

@@ -7,6 +7,7 @@ project, so that commands start fast.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -52,8 +53,8 @@ def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise DuplicateKeyError(next(name for name in names if names.count(name) > 1))
+        counts = Counter(name for name, _ in pairs)
+        raise DuplicateKeyError(next(name for name, count in counts.items() if count > 1))
     return found
 
 

@@ -10,13 +10,14 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
 
-import build  # noqa: E402
 import canary_cuda  # noqa: E402
 import canary_env  # noqa: E402
 import canary_lines as say  # noqa: E402
 import canary_program as program  # noqa: E402
 import canary_timing as timing  # noqa: E402
 import canary_toolkit as toolkit  # noqa: E402
+
+import build  # noqa: E402
 
 SIDES = {"cuda": 2048, "cpu": 64}
 TOO_NEW = "cudaErrorUnsupportedPtxVersion"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -18,6 +17,7 @@ from compatgate.catalog.overlay import find_overlays
 from compatgate.catalog.sources import natural_key, property_schema, read_schema
 from compatgate.core.components import canonical_name
 from compatgate.core.facts import Facts
+from compatgate.core.near_names import near_names
 from compatgate.errors import BadInput
 
 Record = dict[str, Any]
@@ -35,7 +35,7 @@ def find_source(name: str, known: tuple[str, ...]) -> str:
     found = by_title.get(name) or by_title.get(canonical_name(name))
     if found:
         return found
-    near = get_close_matches(name, by_title, n=3, cutoff=0.5)
+    near = near_names(name, by_title, most=3, cutoff=0.5)
     tables = [sources.title(one) for one in known if not one.startswith("packages/")]
     hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(tables)}"
     raise BadInput(f"no facts are named {name!r}", field="table", value=name, hint=hint)
@@ -71,7 +71,7 @@ def find_records(source: str, document: Mapping[str, Any], wanted: str) -> dict[
         if found:
             return found
     spoken = list(dict.fromkeys(_known_names(source, document)))
-    near = get_close_matches(wanted, spoken, n=3, cutoff=0.5)
+    near = near_names(wanted, spoken, most=3, cutoff=0.5)
     known = ", ".join([*spoken[:6], "..."] if len(spoken) > 6 else spoken)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {known}"
     title = sources.title(source)

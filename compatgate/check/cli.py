@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     add_place_options(parser.add_argument_group("target or pool"))
     what = parser.add_argument_group("stack")
-    _add_stack_options(what)
+    add_stack_options(what)
     _add_file_options(what)
     who = parser.add_argument_group("decider (default: the facts; for --target the database)")
     add_decider_options(who)
@@ -134,7 +134,8 @@ def add_place_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_stack_options(group: argparse._ArgumentGroup) -> None:
+def add_stack_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options that state a stack and changes."""
     group.add_argument(
         "--stack",
         metavar="NAME=VERSION,...",
@@ -314,6 +315,21 @@ def _complete(args: argparse.Namespace) -> None:
     args.lock = [*args.lock, *args.locks]
     if [*args.lock, args.sbom].count("-") > 1:
         raise BadInput("standard input can be read once", field="--lock")
+    complete_decider(args)
+    if (args.read_wheels or args.cached_wheels) and (
+        args.server or (args.target and args.target_server and not args.bundle)
+    ):
+        hint = "start the server with serve --index, or leave out --server"
+        raise BadInput("a server decides with its own records", field="--read-wheels", hint=hint)
+    args.moment = _moment(args)
+
+
+def complete_decider(args: argparse.Namespace) -> None:
+    """Read the server from the environment, and refuse contradictions of the decider's options.
+
+    Raises:
+        BadInput: options contradict each other.
+    """
     server = server_of(args)
     if args.server and args.facts:
         raise BadInput(
@@ -325,12 +341,6 @@ def _complete(args: argparse.Namespace) -> None:
     if args.bundle and args.facts:
         raise BadInput("a bundle has its own facts", field="--facts", hint="leave out --bundle")
     args.target_server = None if args.facts else server
-    if (args.read_wheels or args.cached_wheels) and (
-        args.server or (args.target and args.target_server and not args.bundle)
-    ):
-        hint = "start the server with serve --index, or leave out --server"
-        raise BadInput("a server decides with its own records", field="--read-wheels", hint=hint)
-    args.moment = _moment(args)
 
 
 def _moment(args: argparse.Namespace) -> int | datetime | None:

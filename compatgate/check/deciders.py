@@ -114,11 +114,15 @@ class GateDecider(Decider):
     Args:
         at: revision or time of an older matrix; its decisions are not recorded.
         hint: advice when the gate does not answer.
+        recorded: log decisions.
     """
 
-    def __init__(self, at: int | datetime | None = None, hint: str = "") -> None:
+    def __init__(
+        self, at: int | datetime | None = None, hint: str = "", *, recorded: bool = True
+    ) -> None:
         self._at = at.isoformat() if isinstance(at, datetime) else at
         self._hint = hint
+        self._recorded = recorded and at is None
 
     @property
     def client(self) -> Client:
@@ -142,7 +146,7 @@ class GateDecider(Decider):
         from compatgate.service.gate_client import ask
 
         gate = self.client
-        if self._at is None:
+        if self._recorded:
             answer = ask(gate, Operations.ask, body)
         else:
             answer = ask(gate, Operations.preview, body, at=self._at)
@@ -156,10 +160,13 @@ class ServerDecider(GateDecider):
         client: client of the server; closed with the decider.
         at: see `GateDecider`.
         hint: see `GateDecider`.
+        recorded: see `GateDecider`.
     """
 
-    def __init__(self, client: Client, at: int | datetime | None, hint: str) -> None:
-        super().__init__(at, hint)
+    def __init__(
+        self, client: Client, at: int | datetime | None, hint: str, *, recorded: bool = True
+    ) -> None:
+        super().__init__(at, hint, recorded=recorded)
         self._client = client
 
     @property
@@ -171,7 +178,7 @@ class ServerDecider(GateDecider):
         """Return the permanent link; empty if the verdict is not recorded."""
         from urllib.parse import quote
 
-        if self._at is not None:
+        if not self._recorded:
             return ""
         return f"{self._client.base_url}/v/{quote(str(verdict['id']))}"
 
@@ -187,12 +194,18 @@ class DatabaseDecider(GateDecider):
         database: address of the database.
         overlays: the operator's fact files.
         at: see `GateDecider`.
+        recorded: see `GateDecider`.
     """
 
     def __init__(
-        self, database: str | None, overlays: Sequence[str] | None, at: int | datetime | None
+        self,
+        database: str | None,
+        overlays: Sequence[str] | None,
+        at: int | datetime | None,
+        *,
+        recorded: bool = True,
     ) -> None:
-        super().__init__(at)
+        super().__init__(at, recorded=recorded)
         self._database = database
         self._overlays = overlays
 
@@ -259,16 +272,22 @@ class BundleDecider(Decider):
         return verdict
 
 
-def choose_decider(args: argparse.Namespace) -> Decider:
-    """Choose the decider by the options; open no database before the first question."""
+def choose_decider(args: argparse.Namespace, *, recorded: bool = True) -> Decider:
+    """Choose the decider by the options; open no database before the first question.
+
+    Args:
+        args: arguments that `compatgate.check.cli.complete_decider` completed.
+        recorded: a gate logs its decisions.
+    """
     at = getattr(args, "moment", None)
     if server := args.server or args.target_server:
-        decider = ServerDecider(_client(server, args), at, _hint(args))
+        decider = ServerDecider(_client(server, args), at, _hint(args), recorded=recorded)
         return decider if args.server else FactsDecider(args.facts, decider)
     if args.bundle:
         _refuse_stale(args.bundle, getattr(args, "max_stale", None))
         return FactsDecider(args.facts, BundleDecider(args.bundle, getattr(args, "key", ())))
-    return FactsDecider(args.facts, DatabaseDecider(args.database, args.facts, at))
+    local = DatabaseDecider(args.database, args.facts, at, recorded=recorded)
+    return FactsDecider(args.facts, local)
 
 
 def _client(url: str, args: argparse.Namespace) -> Client:

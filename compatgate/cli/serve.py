@@ -10,7 +10,7 @@ import tempfile
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
-from compatgate.cli import serve_options
+from compatgate.cli import serve_access, serve_options
 from compatgate.cli.serve_options import add_images, add_wheels, image_settings, wheel_settings
 from compatgate.errors import BadInput, Unavailable
 from compatgate.kit.cli.options import add_database
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from compatgate.canary.allowed_images import AllowedImages
     from compatgate.service.web.server import Prepared
 
+_PEER_CONNECTIONS = 512
+_UMASK = 0o077
+"""Whatever the server writes is for its own user."""
 _LOOPBACK_SCOPES = "read,gate"
 _NO_SCOPES = ("", "none")
 _LEVELS = ("debug", "info", "warning", "error")
@@ -103,6 +106,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         help="largest request body, for example 512k or 8m (default: 1m)",
     )
+    add(
+        "--connections-per-address",
+        type=bounded_count,
+        default=_PEER_CONNECTIONS,
+        metavar="N",
+        help="connections that one client address may have to each process; one more ends its"
+        f" longest idle one (default: {_PEER_CONNECTIONS})",
+    )
     add_images(parser.add_argument_group("images that questions name"))
     add_wheels(parser.add_argument_group("packages without a record"))
     parser.add_argument_group("canary runs").add_argument(
@@ -114,12 +125,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " repeated (default: $COMPATGATE_CANARY_IMAGES, comma-separated; else all images on a"
         " loopback address, none on others)",
     )
+    serve_access.add_access(parser.add_argument_group("callers"))
     serve_options.add_tls(parser.add_argument_group("TLS and links"))
     serve_options.add_admission(parser.add_argument_group("Kubernetes admission"))
     signed = parser.add_argument_group("signed verdicts")
     serve_signing.add_signing(signed)
     serve_signing.add_verifying(signed)
     serve_options.add_deploy_hooks(parser.add_argument_group("deploy webhooks"))
+    serve_options.add_oidc(parser.add_argument_group("sign-in"))
     add_overlays(parser)
     add("--log-level", choices=_LEVELS, default="warning", help="log level (default: warning)")
 
@@ -159,6 +172,7 @@ def _serve(args: argparse.Namespace) -> int:
     tls, admission = serve_options.tls_pair(args), serve_options.admission_options(args)
     public_url = serve_options.public_url(args)
     signing = serve_signing.read_signing(args, public_url)
+    identity = serve_options.identity_settings(args)
     listener = listen(args.host, args.port)
     nobody = _scopes(_LOOPBACK_SCOPES if is_loopback(listener) else "") if given is None else given
     overlays = None if args.facts is None else tuple(args.facts)
@@ -173,7 +187,12 @@ def _serve(args: argparse.Namespace) -> int:
         hook_secrets=serve_options.hook_secrets(args),
         public_url=public_url,
         signing=signing,
+        identity=identity,
+        failed=serve_access.failed_rate(args),
+        rate=serve_access.request_rate(args),
+        sessions=serve_access.session_limits(args),
     )
+    proxies = serve_access.trusted_proxies(args)
     url = url_of(listener, args.host, secure=tls is not None)
     prepared = prepare(
         StartOptions(
@@ -193,10 +212,13 @@ def _serve(args: argparse.Namespace) -> int:
         print(f"compatgate is serving on {url}")
         print(_TRY.format(url=url, token=token), flush=True)
 
+    os.umask(_UMASK)
     logging.basicConfig(level=args.log_level.upper(), format=_LOG)
     sys.stdout.flush()
     parent = os.getpid()  # the parent may be gone before a worker reads it
-    options = ServerOptions(listener, args.workers, args.log_level, tls)
+    options = ServerOptions(
+        listener, args.workers, args.log_level, tls, proxies, args.connections_per_address
+    )
     status = serve(
         options,
         lambda: prepared.open_gate(images, under_test, commit, wheels, args.spool_size),

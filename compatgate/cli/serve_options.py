@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from compatgate.service.gate.batch_store import CommitMode
     from compatgate.service.gate.images import ImageSettings
     from compatgate.service.gate.wheels import WheelSettings
+    from compatgate.service.identity.settings import IdentitySettings
     from compatgate.service.webhooks.signatures import Secret
 
 _LONGEST_WAIT = 120.0
@@ -214,6 +215,7 @@ def max_stale(args: argparse.Namespace) -> timedelta:
 
 
 _SECRETS = "COMPATGATE_HOOK_SECRETS"
+_OIDC = "COMPATGATE_OIDC"
 
 
 def add_tls(group: argparse._ArgumentGroup) -> None:
@@ -273,6 +275,31 @@ def add_deploy_hooks(group: argparse._ArgumentGroup) -> None:
         f" repeated, for key rotation (default: ${_SECRETS}, comma-separated); with a key,"
         " requests need a signature or a token",
     )
+
+
+def add_oidc(group: argparse._ArgumentGroup) -> None:
+    """Add the option for sign-in by OpenID Connect."""
+    group.add_argument(
+        "--oidc",
+        metavar="FILE",
+        help="issuers that vouch for people and CI jobs, and what these may do, YAML or TOML"
+        " (default: $COMPATGATE_OIDC; else tokens only)",
+    )
+
+
+def identity_settings(args: argparse.Namespace) -> IdentitySettings:
+    """Return the issuers that vouch for people and jobs.
+
+    Raises:
+        BadInput: the file cannot be read, or the extra ``oidc`` is not installed.
+        ManyProblems: every mistake in the file.
+    """
+    from compatgate.service.identity.settings import IdentitySettings, read_settings
+
+    if args.oidc:
+        return read_settings(args.oidc)
+    named = os.environ.get(_OIDC)
+    return read_settings(named, _OIDC) if named else IdentitySettings()
 
 
 def hook_secrets(args: argparse.Namespace) -> tuple[Secret, ...]:

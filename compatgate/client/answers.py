@@ -177,6 +177,7 @@ _BY_SLUG: dict[str, type[CompatgateError]] = {
         errors.Conflict,
         errors.PreconditionFailed,
         errors.RequestTooLarge,
+        errors.TooManyRequests,
         errors.Unavailable,
         errors.RegistryTimeout,
         errors.DamagedContent,

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts.nvidia import Gpu, Gpus
+from compatgate.core.near_names import near_names
 from compatgate.core.performance import lazy_property
 from compatgate.errors import BadInput
 
@@ -147,6 +148,16 @@ class GpuIndex:
         """Return words that turn one SKU's name into another's: ``ti``, ``laptop``, ``80gb``."""
         split = (normal.rpartition("-") for normal in self.names)
         return {last for base, _, last in split if base in self.names}
+
+    @lazy_property
+    def models(self) -> dict[str, frozenset[str]]:
+        """Return the words of each SKU's model, by its name."""
+        return {gpu.name: self.model(gpu) for gpu in self.table.gpus.values()}
+
+    @lazy_property
+    def model_words(self) -> list[str]:
+        """Return the words of all models, once each."""
+        return list(dict.fromkeys(word for model in self.models.values() for word in sorted(model)))
 
     def exact(self, words: list[str]) -> Gpu | None:
         """Return the SKU that is spelled in full, with or without its memory size."""
@@ -348,11 +359,8 @@ def _gpu_error(text: str, problem: str, hint: str) -> BadInput:
 
 
 def _unknown_gpu_error(text: str, words: list[str], index: GpuIndex) -> BadInput:
-    from difflib import get_close_matches
-
-    models = {gpu.name: index.model(gpu) for gpu in index.table.gpus.values()}
-    known = list(dict.fromkeys(word for model in models.values() for word in sorted(model)))
-    meant = {near for word in words for near in get_close_matches(word, known, n=2, cutoff=0.75)}
+    models, known = index.models, index.model_words
+    meant = {near for word in words for near in near_names(word, known, most=2, cutoff=0.75)}
     meant = meant & set(words) or meant
     names = [name for name, model in models.items() if model & meant][:4]
     if match := _OTHER_VENDORS.search(" ".join(words)):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
+from compatgate.core.bounded_cache import MIB, BoundedCache
 from compatgate.core.facts import Facts
 from compatgate.core.facts.records import Record
 from compatgate.core.gpu_code import Arch
@@ -28,8 +29,12 @@ if TYPE_CHECKING:
 
 SilentAnswer = Literal["pass", "not-applicable"]
 
-_MAX_FINDERS, _MAX_PACKAGES, _MAX_SETS = 64, 2048, 256
-"""Number of cached platforms, and of packages and stacks for each."""
+_MAX_FINDERS = 64
+"""Number of cached platforms."""
+_PACKAGES_BYTES, _SETS_BYTES = 24 * MIB, 24 * MIB
+"""Bytes of cached packages, and of cached sets, of all platforms together."""
+_PACKAGE_BYTES = 1500
+"""Bytes of a package with what rules derive of it, as measured."""
 
 
 class PackageSet(Struct, frozen=True):
@@ -44,19 +49,27 @@ class PackageSet(Struct, frozen=True):
     silent: dict[tuple[Any, ...], SilentAnswer] = {}
 
 
+class PackageCaches:
+    """Packages and sets of packages that finders of one catalog have found."""
+
+    def __init__(self) -> None:
+        self.packages: BoundedCache[tuple[Any, ...], GpuPackage] = BoundedCache(_PACKAGES_BYTES)
+        self.sets: BoundedCache[tuple[Any, ...], PackageSet] = BoundedCache(_SETS_BYTES)
+
+
 class PackageFinder:
     """Finds packages with their records on one platform, each once while the facts are loaded.
 
     Args:
         facts: the catalog.
         platform: the pool's platform, with the Python of the stack.
+        caches: shared by the finders of all platforms.
     """
 
-    def __init__(self, facts: Facts, platform: Platform) -> None:
+    def __init__(self, facts: Facts, platform: Platform, caches: PackageCaches) -> None:
         self._facts = facts
         self._platform = platform
-        self._found: dict[tuple[Any, ...], GpuPackage] = {}
-        self._sets: dict[tuple[Any, ...], PackageSet] = {}
+        self.caches = caches
 
     def all_of(self, stack: Stack) -> PackageSet:
         """Return the packages of a stack; published wheels give the same set for equal stacks.
@@ -68,6 +81,7 @@ class PackageFinder:
             return PackageSet(self._packages(stack))
         facts = self._facts
         key = (
+            self._platform.key,
             tuple([(name, version.text) for name, version in stack.packages.items()]),
             tuple(
                 [
@@ -79,12 +93,10 @@ class PackageFinder:
             tuple(stack.wheels.items()),
             tuple(stack.code.items()),
         )
-        found = self._sets.get(key)
+        found = self.caches.sets.peek(key)
         if found is None:
             found = PackageSet(self._packages(stack))
-            if len(self._sets) >= _MAX_SETS:
-                self._sets.clear()
-            self._sets[key] = found
+            self.caches.sets.put(key, found, _PACKAGE_BYTES * (1 + len(found.packages)))
         return found
 
     def _packages(self, stack: Stack) -> tuple[GpuPackage, ...]:
@@ -115,13 +127,11 @@ class PackageFinder:
             wheel: known properties of the file.
             stated: GPU code that the asker states for it.
         """
-        key = (name, version.text, wheel, stated) if wheel or stated else (name, version.text)
-        found = self._found.get(key)
+        key = (self._platform.key, name, version.text, wheel, stated)
+        found = self.caches.packages.peek(key)
         if found is None:
             found = self._look_up(name, version, wheel, stated)
-            if len(self._found) >= _MAX_PACKAGES:
-                self._found.clear()
-            self._found[key] = found
+            self.caches.packages.put(key, found, _PACKAGE_BYTES)
         return found
 
     def installed(
@@ -189,7 +199,9 @@ def package_finder(facts: Facts, os: Os, cpu: Cpu, python: Version | None) -> Pa
     if found is None:
         if len(facts.finders) >= _MAX_FINDERS:
             facts.finders.clear()
-        found = facts.finders[platform.key] = PackageFinder(facts, platform)
+        shared = [finder.caches for finder in facts.finders.values()]
+        caches = shared[0] if shared else PackageCaches()
+        found = facts.finders[platform.key] = PackageFinder(facts, platform, caches)
     return found
 
 

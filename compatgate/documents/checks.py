@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from compatgate.core.components import resolve_component
+from compatgate.core.components import MAX_KEYS, resolve_component
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import ANY_TARGET, parse_constraint
@@ -162,6 +162,9 @@ def _check_everything(raw: RawDocument) -> Mistakes:
 
 def _check_components(raw: RawDocument, path: FieldPath) -> Mistakes:
     stated = _get(raw.value, *path)
+    if isinstance(stated, dict) and len(stated) > MAX_KEYS:
+        yield raw.problem(path, f"too many components: {len(stated)}", hint=f"at most {MAX_KEYS}")
+        return
     seen: dict[str, str] = {}
     for key, text in stated.items() if isinstance(stated, dict) else ():
         try:

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from compatgate.core.near_names import near_names
 from compatgate.errors import BadInput, ManyProblems
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -20,10 +21,15 @@ MAX_FILE_SIZE = 256 * 1024 * 1024
 
 
 class Source(Struct, frozen=True):
-    """A text, and its name in messages."""
+    """A text, and its name in messages.
+
+    Attributes:
+        most_values: values that the text may hold, keys and brackets included; None: any number.
+    """
 
     file: str
     text: str
+    most_values: int | None = None
 
 
 def read_paths(paths: Iterable[str | Path]) -> list[Source]:
@@ -79,7 +85,7 @@ def _decode(name: str, content: bytes) -> str:
         raise BadInput(f"{name}:{line}: not UTF-8 text", field="file", value=name) from None
 
 
-_MAX_PROBLEMS = 1000
+MAX_PROBLEMS = 1000
 FieldPath = tuple[str | int, ...]
 """A place in a document: ``("spec", "pools", 0, "gpu")``."""
 
@@ -163,10 +169,17 @@ class Problems:
         if (problem.where, problem.field, problem.problem) not in seen:
             self._found.append(problem)
 
+    def extend(self, problems: Iterable[DocumentProblem]) -> None:
+        """Add mistakes until there are enough; further ones are not searched."""
+        for problem in problems:
+            self.add(problem)
+            if self.enough:
+                return
+
     @property
     def enough(self) -> bool:
         """Return whether there are as many mistakes as are reported at once."""
-        return len(self._found) >= _MAX_PROBLEMS
+        return len(self._found) >= MAX_PROBLEMS
 
     def raise_if_any(self) -> None:
         """Raise an error if there are mistakes.
@@ -189,18 +202,16 @@ class Problems:
 
 
 _MAX_NAMES = 2000
-"""Names that a hint is searched in; with more names the search takes too long."""
+"""Names that a hint lists some of; sorting more takes too long."""
 
 
 def suggest_name(name: str, known: Collection[str]) -> str:
     """Return a hint for a missing name: similar names, or a few of the known names."""
-    from difflib import get_close_matches
-
     if not known:
         return "none exist yet"
     if len(known) > _MAX_NAMES:
         return ""
-    if near := get_close_matches(name, known, n=2):
+    if near := near_names(name, known, most=2):
         return f"did you mean {' or '.join(near)}?"
     few = sorted(known)[:8]
     more = f" and {len(known) - len(few)} more" if len(known) > len(few) else ""

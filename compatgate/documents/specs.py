@@ -118,6 +118,7 @@ class PolicySpec(_Spec, frozen=True):
     packages: PackagesMode = "enforce"
     entries: EntriesMode = "lenient"
     waivers: WaiverPolicySpec | UnsetType = UNSET
+    approvals: Annotated[int, Meta(ge=1, le=2)] | UnsetType = UNSET
 
 
 class TargetSpec(_Spec, frozen=True):

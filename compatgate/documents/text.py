@@ -85,7 +85,7 @@ def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
     reader = _Reader(source, problems)
     found = False
     try:
-        for root in compose(convert_json(source.text)):
+        for root in compose(convert_json(source.text), source.most_values):
             roots = root.value if isinstance(root, SequenceNode) else [root]
             for node in roots:
                 if node is root and _is_empty_document(node):
@@ -107,6 +107,8 @@ def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
         reader.report(None, f"not valid YAML: {error}")
     except TextTooComplexError as error:
         reader.report(error.line, error.problem)
+    except TooManyMistakesError:
+        return
 
 
 def _explain_syntax_error(text: str, error: yaml.MarkedYAMLError) -> str:
@@ -159,6 +161,8 @@ class _Reader:
 
     def value(self, node: Node, path: FieldPath, depth: int) -> Any:
         self._visits_left -= 1
+        if self._problems.enough:
+            raise TooManyMistakesError
         if self._visits_left < 0:
             raise TextTooComplexError(_line(node), "aliases expand to far more than the file holds")
         if depth > MAX_DEPTH:
@@ -183,6 +187,8 @@ class _Reader:
             if key in lines:
                 what = f"{key} is stated twice; first on line {lines[key]}"
                 self.report(_line(key_node), what, (*path, key), "keep one of them")
+                if self._problems.enough:
+                    raise TooManyMistakesError
                 continue
             lines[key] = _line(key_node)
             own[key] = self.value(value_node, (*path, key), depth + 1)
@@ -259,6 +265,10 @@ MAX_DEPTH = 32
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+class TooManyMistakesError(Exception):
+    """As many mistakes were found as are reported at once; the rest is not read."""
+
+
 class TextTooComplexError(Exception):
     """A text that is too deep or expands too far to be read.
 
@@ -273,14 +283,14 @@ class TextTooComplexError(Exception):
         self.problem = problem
 
 
-def compose(text: str) -> Iterator[Node]:
+def compose(text: str, most_values: int | None = None) -> Iterator[Node]:
     """Yield the documents of a text as nodes; an alias is the node that it names.
 
     Raises:
         yaml.YAMLError: not YAML; earlier documents were yielded.
-        TooMuchError: nested too deeply.
+        TextTooComplexError: nested too deeply, or more values than allowed.
     """
-    _check_depth(text)
+    _check_depth(text, most_values)
     loader = _Loader(text)
     try:
         while loader.check_node():
@@ -289,15 +299,24 @@ def compose(text: str) -> Iterator[Node]:
         loader.dispose()
 
 
-def _check_depth(text: str) -> None:
+def _check_depth(text: str, most_values: int | None) -> None:
     loader = _Loader(text)
-    depth = 0
+    depth = values = 0
+    mark: Any
     try:
         while not isinstance(event := loader.get_event(), StreamEndEvent):
+            values += 1
+            if most_values is not None and values > most_values:
+                mark = event.start_mark
+                what = (
+                    f"more than {most_values} values; import fewer documents at a time, "
+                    "or raise serve --max-request-size"
+                )
+                raise TextTooComplexError(mark.line + 1, what)
             if isinstance(event, CollectionStartEvent):
                 depth += 1
                 if depth > MAX_DEPTH:
-                    mark: Any = event.start_mark
+                    mark = event.start_mark
                     raise TextTooComplexError(mark.line + 1, "nested too deeply")
             elif isinstance(event, CollectionEndEvent):
                 depth -= 1

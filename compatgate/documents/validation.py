@@ -8,16 +8,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.near_names import near_names
 from compatgate.documents import checks, quantities, specs
 from compatgate.documents.convert import pause_garbage_collection
-from compatgate.documents.sources import DocumentProblem, FieldPath, Problems, Source
+from compatgate.documents.sources import (
+    MAX_PROBLEMS,
+    DocumentProblem,
+    FieldPath,
+    Problems,
+    Source,
+)
 from compatgate.documents.specs import API_VERSION, KINDS, TYPES, Document, Kind, make_explicit
 from compatgate.documents.text import RawDocument, read_nodes
 from compatgate.errors import CompatgateError
@@ -136,17 +143,21 @@ def _read_all(
         kind = _read_kind(raw, problems)
         if kind is None:
             continue
-        found = [*checks.check(raw, kind, gpus)]
-        if kind != "Target":
-            found += checks.check_target_refs(raw, targets)
+        found = list(islice(_find_mistakes(raw, kind, gpus, targets), MAX_PROBLEMS))
         typed = _convert_document(raw, kind, problems, None if found else gpus)
         documents += [(raw, document) for document in typed]
-        for problem in found:
-            problems.add(problem)
+        problems.extend(found)
         _check_duplicate(raw, kind, firsts, problems)
-    for problem in judge(documents) if judge else ():
-        problems.add(problem)
+    problems.extend(judge(documents) if judge else ())
     return [document for _, document in documents]
+
+
+def _find_mistakes(
+    raw: RawDocument, kind: Kind, gpus: Gpus, targets: Collection[str]
+) -> Iterator[DocumentProblem]:
+    yield from checks.check(raw, kind, gpus)
+    if kind != "Target":
+        yield from checks.check_target_refs(raw, targets)
 
 
 def _read_kind(raw: RawDocument, problems: Problems) -> Kind | None:
@@ -179,9 +190,10 @@ def _convert_document(
     try:
         return [make_explicit(msgspec.convert(body, TYPES[kind]))]
     except msgspec.ValidationError as error:
-        explained = list(explain_mistakes(raw, kind)) or [raw.problem((), str(error))]
-        for problem in explained:
-            problems.add(problem)
+        before = len(problems)
+        problems.extend(explain_mistakes(raw, kind))
+        if len(problems) == before:
+            problems.add(raw.problem((), str(error)))
         return []
 
 
@@ -358,5 +370,5 @@ def _required_hint(required: list[str]) -> str:
 
 
 def _suggest_key(key: str, known: list[str]) -> str:
-    near = get_close_matches(key, known, n=1)
+    near = near_names(key, known)
     return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"

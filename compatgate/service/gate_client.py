@@ -144,15 +144,17 @@ def make_client(
     *,
     retries: int = 3,
     app: WSGIApplication | None = None,
+    stored: bool = True,
 ) -> Client:
     """Make a client of the gate at a URL.
 
     Args:
         url: of the gate.
-        token: access token; None: ``COMPATGATE_TOKEN``.
+        token: access token; None: ``COMPATGATE_TOKEN``, else the session of ``compatgate login``.
         timeout_s: seconds to wait for the connection, and for each part of an answer.
         retries: times that a request is tried again.
         app: answers in this process, instead of the network.
+        stored: use the session of ``compatgate login``.
 
     Raises:
         BadInput: what an option or the environment says is no URL, no token or no time.
@@ -165,7 +167,7 @@ def make_client(
     try:
         return Client(
             url,
-            token,
+            token or (_stored_secret(url) if stored and not app else None),
             timeout=timeout_s,
             retries=retries,
             user_agent="compatgate-cli",
@@ -175,6 +177,15 @@ def make_client(
         if error.field in ("server", "token", "timeout"):
             error.field = f"--{error.field}"
         raise
+
+
+def _stored_secret(url: str) -> str | None:
+    """Return the session of ``compatgate login`` at a gate; None: a token goes first."""
+    from compatgate.client.credentials import load
+    from compatgate.client.settings import TOKEN, base_of
+
+    credential = None if os.environ.get(TOKEN) else load(base_of(url))
+    return credential.secret if credential else None
 
 
 def import_httpx() -> None:

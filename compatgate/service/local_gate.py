@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from compatgate.kit.cli.options import user_name
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate_client import import_httpx, make_client, refuse_missing
-from compatgate.service.tokens.service import Principal, Tokens
+from compatgate.service.tokens.principal import Principal
+from compatgate.service.tokens.service import Tokens
 
 if TYPE_CHECKING:
     from compatgate.client import Client
@@ -103,7 +104,7 @@ class LocalClient:
         gate = LocalGate.open(database, overlays=overlays, images=images)
         try:
             tokens = gate.tokens = _Tokens(
-                gate.database, Principal(name or user_name(), frozenset({"admin"}))
+                gate.database, Principal(name or user_name(), frozenset({"admin"}), kind="local")
             )
             return cls(gate, _client(gate, tokens.own, overlays, signing))
         except BaseException:

@@ -18,8 +18,10 @@ from compatgate.service.gate import api as gate
 from compatgate.service.gate import ask_page
 from compatgate.service.gate import pages as gate_pages
 from compatgate.service.home import pages as home_pages
+from compatgate.service.identity import api as identity
+from compatgate.service.identity import pages as identity_pages
 from compatgate.service.matrix import api as matrix
-from compatgate.service.matrix import document_api, map_page
+from compatgate.service.matrix import approvals_api, document_api, map_page
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
@@ -30,6 +32,8 @@ from compatgate.service.targets import api as targets
 from compatgate.service.targets import pages as targets_pages
 from compatgate.service.tokens import api as tokens
 from compatgate.service.tokens import pages as tokens_pages
+from compatgate.service.triage import api as triage
+from compatgate.service.triage import pages as triage_pages
 from compatgate.service.waivers import api as waivers
 from compatgate.service.waivers import pages as waivers_pages
 from compatgate.service.web.call import Call
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
     "/openapi.json",
     scope=None,
     tag="gate",
+    targets="free",
     returns=Returns(dict[str, Any], "This description", etag=True),
 )
 def openapi(call: Call[NoQuery]) -> Reply:
@@ -59,6 +64,7 @@ ROUTES: tuple[Route, ...] = (
     gate.ask,
     gate.preview,
     gate.what_if,
+    triage.triage,
     gate.show_verdict,
     gate.show_bundle,
     attestations.show_attestation,
@@ -79,6 +85,10 @@ ROUTES: tuple[Route, ...] = (
     matrix.import_matrix,
     matrix.export_matrix,
     matrix.packages_report,
+    approvals_api.list_approvals,
+    approvals_api.show_approval,
+    approvals_api.approve_change,
+    approvals_api.refuse_change,
     facts.list_tables,
     facts.list_facts,
     facts.show_fact,
@@ -112,7 +122,14 @@ ROUTES: tuple[Route, ...] = (
     audit.verify_audit,
     tokens.list_tokens,
     tokens.create_token,
+    tokens.rotate_token,
     tokens.revoke_token,
+    identity.describe_sign_in,
+    identity.open_session,
+    identity.list_sessions,
+    identity.end_session,
+    identity.end_own_session,
+    identity.show_caller,
     openapi,
 )
 TAGS: dict[str, str] = {
@@ -121,6 +138,7 @@ TAGS: dict[str, str] = {
     "entries": "The blessed matrix: component constraints by target.",
     "waivers": "Waivers: exceptions to rules, with an owner and an expiry date.",
     "matrix": "The matrix as a whole, and its history.",
+    "approvals": "Changes of the matrix that wait for a second person.",
     "facts": "Facts from vendors, and the rules that use them.",
     "runs": "Canary runs on staging hosts: submit, follow and cancel them.",
     "evidence": "Evidence of runs, and the baselines that runs are judged against.",
@@ -128,6 +146,7 @@ TAGS: dict[str, str] = {
     "decisions": "Decisions of the gate, with caller and time.",
     "audit": "The hash-chained log of every change and decision.",
     "tokens": "Access tokens.",
+    "sessions": "Sign-in of people, their sessions, and who the caller is.",
     "badges": "Badges: small pictures of the gate's current answer.",
     "hooks": "Webhooks: questions in the forms of other systems.",
 }
@@ -157,6 +176,8 @@ PAGES: tuple[Page, ...] = (
     ask_page.paste_question,
     ask_page.log_question,
     gate_pages.show_what_if,
+    triage_pages.show_triage,
+    triage_pages.show_causes,
     audit_pages.show_audit,
     audit_pages.show_verification,
     facts_pages.show_tables,
@@ -167,6 +188,7 @@ PAGES: tuple[Page, ...] = (
     tokens_pages.show_tokens,
     tokens_pages.create_token,
     tokens_pages.revoke_token,
+    tokens_pages.rotate_token,
     targets_pages.show_targets,
     targets_pages.show_target,
     targets_pages.show_packages,
@@ -204,6 +226,9 @@ PAGES: tuple[Page, ...] = (
     tokens_pages.show_sign_in,
     tokens_pages.sign_in,
     tokens_pages.sign_out,
+    identity_pages.begin_sign_in,
+    identity_pages.finish_sign_in,
+    identity_pages.show_signed_out,
     tokens_pages.set_theme,
     home_pages.search,
     home_pages.show_keys,

@@ -13,20 +13,44 @@ HEAD = """# REST operations
 
 `make docs` writes this page from the OpenAPI document, `/api/v1/openapi.json` of a gate.
 [REST](rest.md) explains tokens, errors, lists and changes, with examples. Any operation may also
-answer 401 or 403 where its scope is missing, and 400 where the request is malformed.
+answer 401 or 403 where its scope is missing, 400 where the request is malformed, and 429 with
+`Retry-After` where a limit is reached.
 
 """
+PERMISSIONS = """## Permissions
+
+The scope of each operation, and what it makes of a [token that is limited to
+targets](rest.md#tokens-for-some-targets): it *checks* the targets that the request concerns, is
+*refused*, or concerns no target (*free*). `admin` is enough everywhere.
+
+| operation | scope | limited token |
+|---|---|---|
+"""
+_LIMITS = {"checked": "checks", "refused": "refused", "free": "free"}
 Json = Mapping[str, Any]
 
 
 def page() -> str:
     """Return the whole page."""
     document = describe_api((*ROUTES, *HOOKS), TAGS)
-    parts = [_tag(tag, document) for tag in document["tags"]]
+    parts = [_permissions(), *(_tag(tag, document) for tag in document["tags"])]
     objects = document["components"]["schemas"]
     parts.append("## Objects")
     parts += [_object(name, schema) for name, schema in sorted(objects.items())]
     return HEAD + "\n\n".join(parts) + "\n"
+
+
+def _permissions() -> str:
+    """Return the table of operations and scopes."""
+    rows = []
+    for route in (*ROUTES, *HOOKS):
+        scope = f"`{route.scope}`" if route.scope else "none"
+        part = f", or `{route.part}` where nothing is weakened" if route.part else ""
+        limit = "refused" if route.scope == "admin" else _LIMITS[route.targets]
+        rows.append(
+            f"| `{route.method} {route.prefix}{route.template}` | {scope}{part} | {limit} |"
+        )
+    return PERMISSIONS + "\n".join(rows)
 
 
 def _tag(tag: Json, document: Json) -> str:
@@ -50,7 +74,9 @@ def _operation(method: str, path: str, operation: Json) -> str:
         if status.startswith(("2", "3")):
             body = ", ".join(_contents(answer))
             facts.append(f"- {status}: {answer['description']}{f' ({body})' if body else ''}")
-    errors = [s for s in operation["responses"] if s >= "400" and s not in ("400", "401", "403")]
+    errors = [
+        s for s in operation["responses"] if s >= "400" and s not in ("400", "401", "403", "429")
+    ]
     if errors:
         named = ", ".join(f"{s} {HTTPStatus(int(s)).phrase}" for s in errors)
         facts.append(f"- errors: {named}")

@@ -14,11 +14,13 @@ from ci_systems import (
     ROOT,
     Machine,
     Outcome,
+    component,
     run_action,
     run_component,
     run_jenkins,
     run_task,
 )
+from jwt_issuer import GITLAB, serving_jobs
 from tables import read_table
 
 MATRIX = """\
@@ -113,6 +115,74 @@ def test_the_action_may_fail_open(machine, gate, token):
     assert "::warning title=compatgate::" in done.stdout
     assert "NO DECISION WAS MADE" in done.stderr
     assert done.outputs["allowed"] == "false"
+
+
+@pytest.fixture(scope="module")
+def jobs():
+    with serving_jobs() as issuer:
+        yield issuer
+
+
+@pytest.fixture(scope="module")
+def trusting_gate(start_shared_server, tmp_path_factory, jobs):
+    """A gate that trusts an issuer of job tokens."""
+    folder = tmp_path_factory.mktemp("trusting")
+    (folder / "matrix.yaml").write_text(MATRIX)
+    claims = {"repository": "acme/trainer", "environment": "prod"}
+    gitlab = {"project_path": "acme/trainer", "ref_protected": True}
+    rules = [
+        {"name": name, "claims": these, "scopes": ["read", "gate"], "targets": ["prod-*"]}
+        for name, these in (("github", claims), ("gitlab", gitlab))
+    ]
+    trusted = {"issuer": jobs.url, "audience": "https://gate.example", "rules": rules}
+    (folder / "oidc.json").write_text(json.dumps({"jobs": [trusted]}))
+    oidc = ["--oidc", str(folder / "oidc.json"), "--anonymous", "none"]
+    return start_shared_server("--matrix", str(folder / "matrix.yaml"), *oidc)
+
+
+@pytest.mark.parametrize("audience", ["https://gate.example", "https://another.example", ""])
+def test_the_action_asks_with_githubs_token(machine, jobs, trusting_gate, audience):
+    (machine.workspace / "requirements.txt").write_text(ALLOWED)
+    machine.env["ACTIONS_ID_TOKEN_REQUEST_URL"] = f"{jobs.url}/token?api-version=2"
+    machine.env["ACTIONS_ID_TOKEN_REQUEST_TOKEN"] = "of the job"
+    job = example("compatgate")["compatgate"]
+    assert job["permissions"]["id-token"] == "write"
+    (step,) = (s for s in job["steps"] if "with" in s)
+    inputs = {**step["with"], "lock": "requirements.txt", "server": trusting_gate.url}
+    done = run_action(machine, {**inputs, "audience": audience})
+    if audience == "https://gate.example":
+        assert done.status == 0, said(done)
+        assert done.outputs["verdict"] == "pass"
+        return
+    assert done.status == 2
+    assert f"aud does not match: {audience or trusting_gate.url}" in said(done)
+
+
+def test_the_action_says_which_permission_is_missing(machine, trusting_gate):
+    (machine.workspace / "requirements.txt").write_text(ALLOWED)
+    inputs = {"target": "prod-a100", "lock": "requirements.txt", "server": trusting_gate.url}
+    done = run_action(machine, {**inputs, "id-token": "true"})
+    assert done.status == 2
+    assert (
+        "::warning title=compatgate::No ID token: add permissions: id-token: write" in done.stdout
+    )
+
+
+def test_the_component_asks_with_gitlabs_token(machine, jobs, trusting_gate):
+    (machine.workspace / "uv.lock").write_text("")
+    inputs = {"target": "prod-a100", "stack": "torch=2.4.1+cu121,cudnn=9.1.0"}
+    inputs |= {"server": trusting_gate.url, "audience": "https://gate.example"}
+    _, body = component(inputs)
+    (job,) = body.values()
+    (named,) = job["id_tokens"].items()
+    assert named == ("COMPATGATE_ID_TOKEN", {"aud": "https://gate.example"})
+    variables = {"COMPATGATE_ID_TOKEN": jobs.token(GITLAB), "COMPATGATE_TOKEN": "cg_of_nobody"}
+    done = run_component(machine, inputs, variables)
+    assert done.status in (0, 1), said(done)
+    variables["COMPATGATE_ID_TOKEN"] = jobs.token({**GITLAB, "ref_protected": "false"})
+    done = run_component(machine, inputs, variables)
+    assert done.status == 2
+    assert "no rule of this gate matches the job: ref_protected is 'false'" in said(done)
 
 
 def test_the_action_takes_several_files_and_pools(machine):

@@ -69,6 +69,15 @@ class Cluster:
         """Stop it as a crash would: nothing in its memory is written."""
         self._control("-m", "immediate", "stop")
 
+    def kill(self) -> None:
+        """Kill the server's first process; the others end by themselves."""
+        server, *others = self._processes()
+        os.kill(server, signal.SIGKILL)
+        deadline = time.monotonic() + _PATIENCE
+        while any(_is_running(pid) for pid in (server, *others)):
+            assert time.monotonic() < deadline, "processes of the server go on"
+            time.sleep(0.05)
+
     def freeze(self) -> None:
         """Stop every process of it: it keeps its connections, and is silent."""
         for pid in self._processes():
@@ -143,12 +152,21 @@ def running(binaries: Path, **settings: str) -> Iterator[Cluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
 class DroppingProxy:
     """Stands before a server, and can lose the answer to a COMMIT of decisions with its connection.
 
     Attributes:
         url: by which the server is reached through it.
         drops: how many answers it is still to lose.
+        flows: while it is not set, nothing passes, and no connection ends.
     """
 
     def __init__(self, url: str) -> None:
@@ -158,12 +176,15 @@ class DroppingProxy:
         port = self._listener.getsockname()[1]
         self.url = there.set(host=ADDRESS, port=port).render_as_string(hide_password=False)
         self.drops = 0
+        self.flows = threading.Event()
+        self.flows.set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                self.flows.wait()
                 server = socket.create_connection(self._server)
                 lose = threading.Event()
                 for one, other in ((client, server), (server, client)):
@@ -182,6 +203,7 @@ class DroppingProxy:
                     lose.set()
                 if one is not client and lose.is_set():
                     break
+                self.flows.wait()
                 other.sendall(data)
         for end in (one, other):
             with suppress(OSError):

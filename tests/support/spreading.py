@@ -38,11 +38,13 @@ GROUPS = {
         "integration/canary/test_torch_faults.py",
         "integration/canary/test_torch_programs.py",
     ),
+    "issuer": ("integration/identity",),  # Node.js with an OpenID Connect issuer
     "described": ("integration/web/test_fuzz.py",),  # long, and without a server
     "slurm": ("integration/slurm",),
     "pages": ("integration/ui",),  # a database in which canaries have run
     "measured": (  # CPU time and memory
         "fuzz",
+        "integration/web/test_hostile_bodies.py",
         "unit/discovery/gpucode/test_bounds.py",
         "unit/discovery/image/test_rpm.py",
         "unit/canary/health/test_log.py",
@@ -58,10 +60,11 @@ SHARED = {
     "running_slurm": "slurm",
     "open_page": "browser",
     "database_with_runs": "pages",
+    "running_issuer": "issuer",
 }
 """Fixtures that start something which only one process at a time should have."""
 
-RERUN_ONCE = frozenset({"browser", "compilers", "engines", "served", "slurm", "pages"})
+RERUN_ONCE = frozenset({"browser", "compilers", "engines", "issuer", "served", "slurm", "pages"})
 """Groups that drive real servers, browsers and engines beside other load: a test that fails is run
 once more. The summary lists it as RERUN, and what it shows is a race to mend."""
 

@@ -6,7 +6,7 @@ of the OpenAPI description; tests compare the two.
 
 from __future__ import annotations
 
-from compatgate.client.operations import cluster, gate, matrix, runs
+from compatgate.client.operations import cluster, gate, identity, matrix, runs
 
 
 class Operations:
@@ -15,6 +15,7 @@ class Operations:
     ask = gate.ask
     preview = gate.preview
     what_if = gate.what_if
+    triage = gate.triage
     show_verdict = gate.show_verdict
     show_bundle = gate.show_bundle
     openapi = gate.openapi
@@ -24,6 +25,10 @@ class Operations:
     show_target = matrix.show_target
     change_target = matrix.change_target
     delete_target = matrix.delete_target
+    list_approvals = matrix.list_approvals
+    show_approval = matrix.show_approval
+    approve_change = matrix.approve_change
+    refuse_change = matrix.refuse_change
     list_target_pools = matrix.list_target_pools
     list_pools = matrix.list_pools
 
@@ -84,7 +89,15 @@ class Operations:
 
     list_tokens = cluster.list_tokens
     create_token = cluster.create_token
+    rotate_token = cluster.rotate_token
     revoke_token = cluster.revoke_token
+
+    describe_sign_in = identity.describe_sign_in
+    open_session = identity.open_session
+    list_sessions = identity.list_sessions
+    end_session = identity.end_session
+    end_own_session = identity.end_own_session
+    show_caller = identity.show_caller
 
     validate_kubernetes = cluster.validate_kubernetes
     ask_argo_rollouts = cluster.ask_argo_rollouts

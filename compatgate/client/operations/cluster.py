@@ -30,7 +30,13 @@ from compatgate.service.nodes.schemas import (
     NodesReported,
     Report,
 )
-from compatgate.service.tokens.schemas import NewTokenBody, ScopeName, TokenBody, TokenRequest
+from compatgate.service.tokens.schemas import (
+    NewTokenBody,
+    RotationRequest,
+    ScopeName,
+    TokenBody,
+    TokenRequest,
+)
 from compatgate.service.webhooks.schemas import (
     DeployAnswer,
     DeployQuestion,
@@ -183,7 +189,11 @@ def list_tokens(*, active: bool | None = None) -> Request[Page[TokenBody]]:
 
 @Operation
 def create_token(
-    name: str, scopes: Sequence[ScopeName], *, expires: str | None = None
+    name: str,
+    scopes: Sequence[ScopeName],
+    *,
+    expires: str | None = None,
+    targets: Sequence[str] | None = None,
 ) -> Request[NewTokenBody]:
     """Create a token; only the answer contains its secret.
 
@@ -191,9 +201,26 @@ def create_token(
         name: unique name, shown in logs.
         scopes: of read, gate, operate, bless, admin; see `SCOPES`.
         expires: validity, such as ``90d``; None: unlimited.
+        targets: patterns of the only targets, such as ``prod-*``; None: every target.
     """
-    body = members(name=name, scopes=list(scopes), expires=expires)
+    limit = None if targets is None else list(targets)
+    body = members(name=name, scopes=list(scopes), expires=expires, targets=limit)
     return post("/tokens", NewTokenBody, body=body, reads=TokenRequest)
+
+
+@Operation
+def rotate_token(
+    name: str, *, overlap: str | None = None, expires: str | None = None
+) -> Request[NewTokenBody]:
+    """Give a token a new secret; only the answer contains it.
+
+    Args:
+        name: name or id.
+        overlap: time for which the present secret stays valid, such as ``24h``; None: it ends.
+        expires: new validity, such as ``90d``; None: the end stays.
+    """
+    body = members(overlap=overlap, expires=expires)
+    return post("/tokens/{name}/rotate", NewTokenBody, name=name, body=body, reads=RotationRequest)
 
 
 @Operation

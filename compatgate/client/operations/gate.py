@@ -33,6 +33,7 @@ from compatgate.service.gate.schemas import (
     WhatIfBody,
     WhatIfRequest,
 )
+from compatgate.service.triage.schemas import TriageBody, TriageRequest
 
 Pool = PoolQuestion | Mapping[str, Any]
 Stack = Mapping[str, StackValue]
@@ -105,6 +106,34 @@ def what_if(body: WhatIfRequest | Mapping[str, Any]) -> Request[WhatIfBody]:
         body: ``target`` or ``node``, and the changes as ``set``.
     """
     return post("/what-if", WhatIfBody, body=body, reads=WhatIfRequest, repeatable=True)
+
+
+@Operation
+def triage(
+    text: str,
+    *,
+    target: str | None = None,
+    pools: Sequence[str] | None = None,
+    pool: Pool | None = None,
+    stack: Stack | None = None,
+    image: str | None = None,
+    set: Stack | None = None,  # noqa: A002 - the body's name
+) -> Request[TriageBody]:
+    """Name the causes of an error text; with a stack, also say whether they hold there.
+
+    Args:
+        text: an error or a log; it is not logged.
+        target: see `ask`.
+        pools: see `ask`.
+        pool: see `ask`.
+        stack: see `ask`.
+        image: see `ask`.
+        set: see `ask`.
+    """
+    body = members(
+        text=text, target=target, pools=pools, pool=pool, stack=stack, image=image, set=set
+    )
+    return post("/triage", TriageBody, body=body, reads=TriageRequest, repeatable=True)
 
 
 @Operation

@@ -27,6 +27,7 @@ from compatgate.core.matrix import EntryStatus
 from compatgate.documents.specs import Kind
 from compatgate.kit.http.schemas import Page
 from compatgate.service.matrix.schemas import (
+    ApprovalBody,
     Changes,
     EntryBody,
     EntryChange,
@@ -270,6 +271,34 @@ def change_target(
 def delete_target(name: str, *, reason: str, if_match: str | int | None = None) -> Request[Made]:
     """Delete a target; its history stays. Arguments as `change_target`."""
     return delete("/targets/{name}", Made, if_match=if_match, name=name, reason=reason)
+
+
+@Listing
+def list_approvals(*, waiting: bool | None = None) -> Request[Page[ApprovalBody]]:
+    """List changes that wait for a second person, or did; newest first.
+
+    Args:
+        waiting: whether they can still be approved.
+    """
+    return pages("/approvals", ApprovalBody, waiting=waiting)
+
+
+@Operation
+def show_approval(id: str) -> Request[ApprovalBody]:  # noqa: A002 - the name in the path
+    """Show a change that waits for a second person, or did."""
+    return get("/approvals/{id}", ApprovalBody, id=id)
+
+
+@Operation
+def approve_change(id: str) -> Request[ApprovalBody]:  # noqa: A002 - the name in the path
+    """Approve a change as the second person, and make it."""
+    return post("/approvals/{id}/approve", ApprovalBody, id=id)
+
+
+@Operation
+def refuse_change(id: str) -> Request[ApprovalBody]:  # noqa: A002 - the name in the path
+    """Refuse a change that waits for a second person."""
+    return post("/approvals/{id}/refuse", ApprovalBody, id=id)
 
 
 @Listing

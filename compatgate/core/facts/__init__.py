@@ -44,6 +44,7 @@ from compatgate.core.facts.nvidia import (
 from compatgate.core.versions import Version, parse_version
 
 if TYPE_CHECKING:
+    from compatgate.core.facts.errors import ErrorTable
     from compatgate.core.facts.packages import CudaComponents, Packages
     from compatgate.core.facts.records import PackageRecords, Record, Statement
     from compatgate.core.facts.xid import XidTable
@@ -228,6 +229,13 @@ class Facts:
         return self._table("xid", XidTable)
 
     @cached_property
+    def error_signatures(self) -> ErrorTable:
+        """Return signatures of error texts; imported at first use, as no rule reads them."""
+        from compatgate.core.facts.errors import ErrorTable
+
+        return self._table("error_signatures", ErrorTable)
+
+    @cached_property
     def gpu_peaks(self) -> Peaks:
         """Return published peaks of GPUs; no rule reads them."""
         return self._table("gpu_peaks", Peaks)
@@ -301,9 +309,10 @@ class Facts:
 
     def framework(self, name: str) -> Framework | None:
         """Return the table of a framework; None when the facts do not have it."""
+        if name not in self.framework_names:  # any name may be asked for: none of them is stored
+            return None
         if name not in self._frameworks:
-            known = name in self.framework_names
-            self._frameworks[name] = self._table(f"framework/{name}", Framework) if known else None
+            self._frameworks[name] = self._table(f"framework/{name}", Framework)
         return self._frameworks[name]
 
     def measured(self, name: str) -> tuple[Record, ...]:

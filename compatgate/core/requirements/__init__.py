@@ -10,11 +10,11 @@ requirements, with the reason: the clause that holds, or the closest ones, and t
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct, UnsetType
 
+from compatgate.core.bounded_cache import MIB, BoundedCache
 from compatgate.core.requirements import c, go
 from compatgate.core.requirements.model import (
     PROPERTIES,
@@ -84,7 +84,13 @@ def check(requirements: Sequence[str], host: Properties, impl: Impl = "go") -> R
 
 
 def _get_compiled(impl: Impl, text: str) -> Requirement:
-    return _compile(impl, text) if len(text) > _MAX_CACHED_LENGTH else _compile_cached(impl, text)
+    if len(text) > _MAX_CACHED_LENGTH:
+        return _compile(impl, text)
+    found = _compiled.get((impl, text))
+    if found is None:
+        found = _compile(impl, text)
+        _compiled.put((impl, text), found, _BYTES_OF_CHARACTER * len(text))
+    return found
 
 
 def _compile(impl: Impl, text: str) -> Requirement:
@@ -94,7 +100,9 @@ def _compile(impl: Impl, text: str) -> Requirement:
     return _DIALECTS[impl].compile(text)
 
 
-_compile_cached = lru_cache(maxsize=512)(_compile)
+_compiled: BoundedCache[tuple[Impl, str], Requirement] = BoundedCache(16 * MIB)
+_BYTES_OF_CHARACTER = 120
+"""Bytes of a compiled requirement for each of its characters, as measured."""
 
 
 def _evaluate(requirement: Requirement, host: Host) -> RequirementAnswer:

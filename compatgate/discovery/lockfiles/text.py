@@ -13,7 +13,8 @@ from compatgate.errors import BadInput, InconclusiveInput
 
 LARGEST_FILE = 32 * 1024 * 1024
 """In bytes; the uv.lock of a monorepo with a thousand packages is about 5 MB."""
-MOST_PACKAGES = 50_000
+MOST_PACKAGES = 20_000
+"""Packages of a lock; conda-lock lists each once for every platform."""
 _MOST_LEVELS = 40
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 """YAML loader with scalars as text: ``python: 3.10`` must not become 3.1."""

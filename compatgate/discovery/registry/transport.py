@@ -1,18 +1,15 @@
 """Speak HTTP with registries: streamed bodies, bounded redirects, one deadline, counted bytes.
 
-`AddressGuard` checks redirects: they must not reach private addresses of this network.
+`AddressGuard` says which addresses a request may connect to, and the connection goes there.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import socket
 import time
-from contextlib import suppress
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
@@ -22,6 +19,7 @@ from urllib3.exceptions import HTTPError, SSLError
 from urllib3.util import Timeout
 
 from compatgate import __version__
+from compatgate.discovery.registry.addresses import AddressGuard
 from compatgate.discovery.registry.image_spec import is_loopback
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.errors import BadInput, Unavailable
@@ -101,7 +99,7 @@ class Transport:
         self.bytes_read = 0
         self._options = options
         self._guard = AddressGuard(options)
-        self._managers: dict[tuple[str, bool], urllib3.PoolManager] = {}
+        self._managers: dict[tuple[str, bool, str], urllib3.PoolManager] = {}
 
     def __enter__(self) -> Transport:
         return self
@@ -150,13 +148,19 @@ class Transport:
             raise Unavailable(what, field="image")
 
     def _send(self, url: str, headers: dict[str, str], body: bytes | None, method: str) -> Response:
-        """Send one request; retry failed connections and busy servers."""
+        """Send one request; retry failed connections and busy servers.
+
+        The name is resolved once for all attempts, each of which tries another of its addresses.
+        """
+        self._guard.check_name(url)
+        proxy = _proxy_for(url)
+        addresses = [] if proxy else self._guard.resolve(url)
         for attempt in range(_ATTEMPTS):
             last = attempt == _ATTEMPTS - 1
-            self._guard.check_name(url)
             self.deadline.check(f"asking {_host(url)}")
+            address = addresses[attempt % len(addresses)] if addresses else ""
             try:
-                response = self._send_once(url, headers, body, method)
+                response = self._send_once(url, headers, body, method, proxy, address)
             except (HTTPError, OSError) as error:
                 self.deadline.check(f"asking {_host(url)}")
                 if last or isinstance(error, SSLError):
@@ -169,14 +173,23 @@ class Transport:
         raise AssertionError("the last attempt returns or raises")
 
     def _send_once(
-        self, url: str, headers: dict[str, str], body: bytes | None, method: str
+        self,
+        url: str,
+        headers: dict[str, str],
+        body: bytes | None,
+        method: str,
+        proxy: str,
+        address: str,
     ) -> Response:
         left = self.deadline.left
-        raw = self._manager(url).request(
+        own = {"User-Agent": f"compatgate/{__version__}"}
+        if address:
+            own["Host"] = _host(url).rpartition("@")[2]
+        raw = self._manager(url, proxy, pinned=bool(address)).request(
             method,
-            url,
+            _at_address(url, address) if address else url,
             body=body,
-            headers={"User-Agent": f"compatgate/{__version__}", **headers},
+            headers={**own, **headers},
             timeout=Timeout(connect=min(_CONNECT_SECONDS, left), read=min(_STALL_SECONDS, left)),
             retries=False,
             redirect=False,
@@ -185,23 +198,24 @@ class Transport:
         )
         return Response(raw, url, self)
 
-    def _manager(self, url: str) -> urllib3.PoolManager:
+    def _manager(self, url: str, proxy: str, *, pinned: bool) -> urllib3.PoolManager:
+        """Return the connections for a URL; pinned ones belong to one name."""
         parts = urlsplit(url)
-        proxy = ""
-        if not is_loopback(parts.netloc) and not proxy_bypass(parts.hostname or ""):
-            proxy = getproxies().get(parts.scheme, "")
-        key = (proxy, parts.netloc in self._options.unverified_tls)
+        name = (parts.hostname or "") if pinned else ""
+        key = (proxy, parts.netloc in self._options.unverified_tls, name)
         if key not in self._managers:
             self._managers[key] = self._new_manager(*key)
         return self._managers[key]
 
-    def _new_manager(self, proxy: str, unverified: bool) -> urllib3.PoolManager:
+    def _new_manager(self, proxy: str, unverified: bool, name: str) -> urllib3.PoolManager:
         settings: dict[str, Any] = {"cert_reqs": "CERT_NONE" if unverified else "CERT_REQUIRED"}
         if self._options.ca_file and not unverified:
             if not os.path.isfile(self._options.ca_file):
                 what = "the file of certificate authorities does not exist"
                 raise BadInput(what, field="ca_file", value=self._options.ca_file)
             settings["ca_certs"] = self._options.ca_file
+        if name:  # the URL has an address: the certificate is that of the name
+            settings |= {"server_hostname": name, "assert_hostname": name}
         if unverified:
             settings["assert_hostname"] = False
         manager = (
@@ -215,19 +229,33 @@ class Transport:
         return manager
 
 
+def _proxy_for(url: str) -> str:
+    """Return the proxy of the environment for a URL; empty if there is none."""
+    parts = urlsplit(url)
+    if is_loopback(parts.netloc) or proxy_bypass(parts.hostname or ""):
+        return ""
+    return getproxies().get(parts.scheme, "")
+
+
+def _at_address(url: str, address: str) -> str:
+    """Return a URL with an address in place of its name."""
+    parts = urlsplit(url)
+    host = f"[{address}]" if ":" in address else address
+    netloc = host if parts.port is None else f"{host}:{parts.port}"
+    return urlunsplit(parts._replace(netloc=netloc))
+
+
 def _watched_pools(deadline: Deadline, guard: AddressGuard) -> dict[str, Any]:
     """Return pools whose connections reach only allowed addresses, and end at the deadline."""
 
     class Plain(HTTPConnection):
         def connect(self) -> None:
-            guard.check_addresses(self.host, self.port)
             super().connect()
             guard.check_peer(self.host, self.sock)
             deadline.watch(self.sock)
 
     class Secure(HTTPSConnection):
         def connect(self) -> None:
-            guard.check_addresses(self.host, self.port)
             super().connect()
             guard.check_peer(self.host, self.sock)
             deadline.watch(self.sock)
@@ -256,96 +284,3 @@ def _unreachable_error(url: str, error: Exception) -> Unavailable:
         else "check the registry's name, the network and the proxy"
     )
     return Unavailable(f"{_host(url)} does not answer: {text[:300]}", field="image", hint=hint)
-
-
-_Address = IPv4Address | IPv6Address
-_NAT64 = IPv6Network("64:ff9b::/96")
-_LOW_BITS = 2**32 - 1
-
-
-class AddressGuard:
-    """A guard that refuses private addresses, except those of registries and mirrors.
-
-    The guard checks a name before a request, its addresses before connecting, and the address of
-    the connection before sending: the resolution of a name may change in between.
-
-    Args:
-        options: whether the guard is on; the registries, mirrors and networks.
-    """
-
-    def __init__(self, options: ImageOptions) -> None:
-        self._open = options.internal
-        self._networks = options.networks
-        places = [f"//{host}" for host in options.registries or ()]
-        places += [url for urls in options.mirrors.values() for url in urls]
-        self._trusted = {urlsplit(place).hostname for place in places}
-
-    def check_name(self, url: str) -> None:
-        """Check a URL before a request.
-
-        Raises:
-            Unavailable: the URL names this machine, or an address that is not public.
-        """
-        host = urlsplit(url).hostname or ""
-        self._check(host, "127.0.0.1" if host == "localhost" else host)
-
-    def check_addresses(self, host: str, port: int | None) -> None:
-        """Check the addresses of a name before connecting.
-
-        Raises:
-            Unavailable: an address is not public.
-        """
-        if self._free(host):
-            return
-        with suppress(OSError, UnicodeError):  # connecting reports the reason
-            for *_, address in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM):
-                self._check(host, str(address[0]))
-
-    def check_peer(self, host: str, sock: socket.socket) -> None:
-        """Check the address of a connection.
-
-        Raises:
-            Unavailable: the address is not public.
-        """
-        try:
-            self._check(host, sock.getpeername()[0])
-        except Unavailable:
-            sock.close()
-            raise
-
-    def _check(self, host: str, text: str) -> None:
-        address = _read_address(text)
-        if address is None or self._free(host) or _is_public(address):
-            return
-        if not any(address in network for network in self._networks):
-            raise _redirect_error(host)
-
-    def _free(self, host: str) -> bool:
-        return self._open or host.strip("[]").lower() in self._trusted
-
-
-def _read_address(text: str) -> _Address | None:
-    """Read an address, and unwrap IPv4 addresses within IPv6; return None for a name."""
-    try:
-        address = ip_address(text.strip("[]").partition("%")[0])
-    except ValueError:
-        return None
-    if isinstance(address, IPv4Address):
-        return address
-    if address in _NAT64:
-        return IPv4Address(int(address) & _LOW_BITS)
-    return address.ipv4_mapped or address.sixtofour or address
-
-
-def _is_public(address: _Address) -> bool:
-    local = isinstance(address, IPv6Address) and address.is_site_local
-    return address.is_global and not (address.is_multicast or address.is_reserved or local)
-
-
-def _redirect_error(host: str) -> Unavailable:
-    what = f"the server redirects to {host}, which is not a public address"
-    hint = (
-        "its token service or store of files is misconfigured, or is in a private network: "
-        "allow that one with serve --registry-network (images) or --index-network (wheels)"
-    )
-    return Unavailable(what, field="image", hint=hint)

@@ -25,6 +25,8 @@ ANSWER_SECONDS = 300.0
 """A request must have been answered in this time, however slowly the client reads."""
 MAX_HEAD_BYTES = 64 * 1024
 """Bytes of a request's line and headers."""
+PEER_CONNECTIONS = 512
+"""Connections that one address may have to a process; see `Connection.peer_connections`."""
 BODY_ARRIVED = "compatgate.whole"
 """Key in the scope of a request whose body has arrived."""
 _PARTING_SECONDS = 1.0
@@ -39,7 +41,13 @@ class Connection(HttpToolsProtocol):
     """Answers the requests of one client, who may be slow, silent or hostile.
 
     A client that waits for its answer may have closed its side of the connection.
+
+    Attributes:
+        peer_connections: connections that one address may have to this process. One more ends the
+            connection of this address that has been idle longest; if none is idle, it is refused.
     """
+
+    peer_connections = PEER_CONNECTIONS
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -48,16 +56,27 @@ class Connection(HttpToolsProtocol):
         self._in_head = True
         self._ended = False
         self._last = False
+        self._peer = ""
+        self._since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request, up to the limit."""
         super().connection_made(BatchedTransport(transport, self.loop))
         _connections.add(self)
         self._within(RECEIVE_SECONDS)
+        self._since = self.loop.time()
+        self._peer = self.client[0] if self.client else ""
+        if self._peer:
+            _by_peer.setdefault(self._peer, {})[self] = None
+            self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""
         _connections.discard(self)
+        if same := _by_peer.get(self._peer):
+            same.pop(self, None)
+            if not same:
+                del _by_peer[self._peer]
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -103,6 +122,7 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if self.cycle is not None and self.cycle.response_complete:  # the latest of a pipeline
             self._due = math.inf
+            self._since = self.loop.time()
             if self._ended:
                 self.transport.close()
 
@@ -136,6 +156,23 @@ class Connection(HttpToolsProtocol):
         if now > self._due:
             self.transport.abort()
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no request of this connection is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _make_room(self) -> None:
+        """End this address's longest idle connection if it has too many, or refuse this one."""
+        same = _by_peer[self._peer]
+        if len(same) <= self.peer_connections:
+            return
+        idle = [one for one in same if one is not self and one.is_idle]
+        ended = min(idle, key=lambda one: one._since) if idle else self
+        if ended is self:
+            self.transport.write(_TOO_MANY)
+        same.pop(ended, None)  # it is lost a moment later
+        ended.transport.close()
+
     def _add(self, size: int) -> None:
         self._head += size
         if self._head > 2 * MAX_HEAD_BYTES:  # counted as it came, and as it was understood
@@ -147,6 +184,13 @@ class Connection(HttpToolsProtocol):
 
 _connections: set[Connection] = set()
 """Connections of this process."""
+_by_peer: dict[str, dict[Connection, None]] = {}
+"""The same connections by the client's address, in the order in which they came."""
+_TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 1\r\n"
+    b"Connection: close\r\nContent-Length: 49\r\n\r\n"
+    b"This address has too many connections to the gate"
+)
 
 
 async def end_late_connections() -> None:

@@ -25,12 +25,14 @@ from msgspec import Meta, Struct
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.routing import RequestRedirect
 
+from compatgate.core.near_names import begin_budget
 from compatgate.documents.sources import DocumentProblem
 from compatgate.errors import (
     BadInput,
     CompatgateError,
     Forbidden,
     ManyProblems,
+    TooManyRequests,
     Unauthorized,
     Unavailable,
 )
@@ -62,6 +64,7 @@ class Envelope:
         """Answer a request."""
         number = request_id(environ.get("HTTP_X_REQUEST_ID", ""))
         environ[ENVIRON] = number
+        begin_budget()
 
         def start(
             status: str, headers: Headers, exc_info: Any = None, /
@@ -252,7 +255,7 @@ def problem_answer(error: CompatgateError, environ: Mapping[str, Any]) -> Proble
     elif isinstance(error, Forbidden):
         challenge = 'Bearer realm="compatgate", error="insufficient_scope"'
         sent.append(("WWW-Authenticate", challenge))
-    elif isinstance(error, TooBusy):
+    elif isinstance(error, TooBusy | TooManyRequests):
         sent.append(("Retry-After", str(error.retry_after_s)))
     return ProblemAnswer(error.status, sent, msgspec.json.encode(to_problem(error)))
 

@@ -122,13 +122,31 @@ def to_object(raw: bytes, max_depth: int) -> dict[str, Any]:
     return value
 
 
-def check_depth(raw: bytes, most: int) -> None:
-    """Refuse a body that is nested too deeply.
+_FREE_COLLECTIONS = 50_000
+_BYTES_OF_COLLECTION = 16
+"""Bytes of a large body for each list or object; those of real documents have some forty."""
+
+
+def check_collections(raw: bytes) -> int:
+    """Refuse a body that is nothing but lists and objects, and return how many it has.
 
     Raises:
-        BadInput: deeper than ``most``.
+        BadInput: too many for its size.
     """
-    if raw.count(b"[") + raw.count(b"{") <= most:
+    count = raw.count(b"[") + raw.count(b"{")
+    if count > max(_FREE_COLLECTIONS, len(raw) // _BYTES_OF_COLLECTION):
+        hint = f"at most {_FREE_COLLECTIONS}, or one for each {_BYTES_OF_COLLECTION} bytes"
+        raise BadInput("too many lists and objects", field="body", value=count, hint=hint)
+    return count
+
+
+def check_depth(raw: bytes, most: int) -> None:
+    """Refuse a body that is nested too deeply, or is nothing but lists and objects.
+
+    Raises:
+        BadInput: deeper than ``most``, or too many lists and objects for its size.
+    """
+    if check_collections(raw) <= most:
         return
     depth = 0
     in_string = escaped = False
@@ -183,6 +201,10 @@ Until = Annotated[
 ]
 
 
+class AnyQuery(Struct, frozen=True):
+    """The query of a page that another site chooses parameters for; the page reads its own."""
+
+
 class Parameter(NamedTuple):
     """A query parameter.
 
@@ -215,6 +237,8 @@ def parse_query(kind: type[Q], args: MultiDict[str, str]) -> Q:
     Raises:
         BadInput: names the parameter, its value and the expected value.
     """
+    if kind is AnyQuery:
+        return kind()
     known = parameters(kind)
     values: dict[str, Any] = {}
     for name, given in args.lists():

@@ -23,13 +23,15 @@ from compatgate.kit.http.replies import Reply, UnsupportedMediaType
 from compatgate.service.admission.review import ReviewAnswer, find_uid, parse_review, parse_timeout
 from compatgate.service.admission.schemas import EXAMPLES, AdmissionReview, AdmissionReviewAnswer
 from compatgate.service.admission.service import SOURCE, Admission, ReviewContext
-from compatgate.service.web.auth import authenticate, authorize
+from compatgate.service.tokens.principal import Principal
+from compatgate.service.web.auth import authenticate, authorize, note_refusal, peer_address
 from compatgate.service.web.call import Call, Service, base_url, verdict_link
 from compatgate.service.web.route import JSON, Body, Returns, route
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """Bytes; the API server takes objects of 3 MiB, and sends two of them with an update."""
 _BEGINNING = 64 * 1024
+_PLACE = f"POST {HOOKS_PREFIX}/kubernetes/validate"
 
 
 class Timeout(Struct, frozen=True):
@@ -46,6 +48,7 @@ class Timeout(Struct, frozen=True):
     prefix=HOOKS_PREFIX,
     scope="gate",
     tag="hooks",
+    targets="checked",
     name="validate_kubernetes",
     query=Timeout,
     body=Body(AdmissionReview, examples=EXAMPLES),
@@ -73,9 +76,11 @@ def make_view(service: Service) -> Callable[[], Response]:
             return _refuse(error, getattr(error, "uid", ""))
         uid, review = parse_review(raw)
         try:
-            principal = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+            header = request.environ.get("HTTP_AUTHORIZATION")
+            principal = authenticate(header, service, peer_address())
             authorize(principal, "gate")
         except CompatgateError as error:
+            note_refusal(error, _PLACE, service)
             return _refuse(error, uid)
         if isinstance(review, CompatgateError):
             return _refuse(review, uid, status=200 if uid else 400)
@@ -84,6 +89,7 @@ def make_view(service: Service) -> Callable[[], Response]:
             parse_timeout(request.args.get("timeout", "")),
             partial(verdict_link, base_url(service)),
             partial(_count_decision, service),
+            partial(_check_question, service, principal),
         )
         return _to_response(admission.answer(review, asked), uid)
 
@@ -151,9 +157,11 @@ def _refuse(error: CompatgateError, uid: str, *, status: int | None = None) -> R
         return _to_response(ReviewAnswer(False, f"compatgate: {error.detail}", 503), uid)
     answer = ReviewAnswer(False, f"compatgate: {error.detail}", error.status)
     response = _to_response(answer, uid, status or error.status)
-    if error.status in (401, 403):
+    if error.status in (401, 403, 429):
         sent = dict(replies.problem_answer(error, request.environ).headers)
-        response.headers["WWW-Authenticate"] = sent["WWW-Authenticate"]
+        for name in ("WWW-Authenticate", "Retry-After"):
+            if name in sent:
+                response.headers[name] = sent[name]
     return response
 
 
@@ -162,6 +170,14 @@ def _to_response(answer: ReviewAnswer, uid: str, status: int = 200) -> Response:
     response = Response(body, status=status, content_type=JSON)
     response.headers["Cache-Control"] = "no-store"
     return response
+
+
+def _check_question(service: Service, principal: Principal, question: dict[str, Any]) -> None:
+    try:
+        principal.require_question(question)
+    except CompatgateError as error:
+        note_refusal(error, _PLACE, service)
+        raise
 
 
 def _count_decision(service: Service, verdict: Verdict, seconds: float) -> None:

@@ -205,6 +205,11 @@ def pods_of(document: Mapping[str, Any], kind: PodKind) -> Iterator[Pod]:
             yield Pod(where, {**own, **theirs}, spec, kind.containers)
 
 
+def count_containers(pod: Pod) -> int:
+    """Return the number of containers of a pod, with GPUs and without."""
+    return sum(len(read_list(pod.spec.get(name))) for name in _LISTS) + len(pod.more)
+
+
 def gpu_containers(pod: Pod, kinds: Kinds) -> Iterator[Container]:
     """Return the containers of a pod that ask for GPUs, by whatever means Kubernetes offers.
 

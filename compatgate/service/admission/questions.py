@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.components import check_count
 from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Finding, Verdict
 from compatgate.core.rules.caveats import exempted
@@ -33,6 +34,7 @@ from compatgate.service.admission.pods import (
     GPU_ANNOTATION,
     Container,
     Pod,
+    count_containers,
     declines_gpus,
     gpu_containers,
     pods_of,
@@ -42,6 +44,10 @@ STACK_ANNOTATION = "compatgate.dev/stack"
 """Annotation: the stack of the images, ``cuda=12.4,cudnn=9.1.0``."""
 WAIVER_ANNOTATION = "compatgate.dev/waiver"
 """Annotation: the waiver that exempts the object."""
+MAX_CONTAINERS = 1000
+"""Containers of one object; a pod that Kubernetes stores has some thousand at the very most."""
+MAX_STATED = 1024
+"""Components in the stated stacks of all pods of one object."""
 _NAMED = 3
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -106,15 +112,21 @@ def make_questions(
         known: asked only where there is a GPU, so that nothing else depends on the database.
 
     Raises:
-        BadInput: an annotation of ours is malformed; names it.
+        BadInput: an annotation of ours is malformed, or the object has too many containers or
+            stated components; names the field.
     """
     asked: dict[bytes, Question] = {}
     remarks: list[str] = []
+    containers = keys = 0
     for pod in pods_of(document, kind):
+        containers += count_containers(pod)
+        check_count(containers, MAX_CONTAINERS, "containers", "request.object")
         found = list(gpu_containers(pod, kinds))
         if not found:
             continue
         matrix, stated = known(), _stated_stack(pod)
+        keys += len(stated)
+        check_count(keys, MAX_STATED, "components in all stacks", f"annotation {STACK_ANNOTATION}")
         workload = _workload(pod, namespace, matrix)
         places: dict[ContainerWorkload, list[Placement]] = {}
         for container in found:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import BadInput
+from compatgate.kit.http.requests import check_collections
 from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
 from compatgate.service.admission.questions import Question
 from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
@@ -101,9 +102,12 @@ def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
         Its uid (empty if it cannot be found), and the request or the error.
     """
     try:
+        check_collections(raw)
         document = read_mapping(decode_strict(raw))
     except DuplicateKeyError as error:
         return find_uid(raw), BadInput(str(error), field=error.key, hint="state it once")
+    except BadInput as error:
+        return find_uid(raw), error
     except (*DECODE_ERRORS, ValueError) as error:
         return find_uid(raw), BadInput(f"the body is not JSON: {error}", field="body")
     request = read_mapping(document.get("request"))

@@ -65,6 +65,7 @@ class ReviewContext(Struct, frozen=True):
 
     Attributes:
         by: name of the token, or ``anonymous``.
+        check: called with each question; raises if the caller may not ask about its target.
         wait_s: seconds until there must be an answer.
         link: of a verdict by its id.
         decided: called with each logged verdict and the seconds that it took.
@@ -74,6 +75,7 @@ class ReviewContext(Struct, frozen=True):
     wait_s: float
     link: Callable[[str], str]
     decided: Callable[[Verdict, float], None]
+    check: Callable[[dict[str, Any]], None]
 
 
 class _Result(Struct, frozen=True):
@@ -110,6 +112,9 @@ class Admission:
             if len(questions.asked) > MAX_QUESTIONS:
                 what = f"{len(questions.asked)} different GPU containers, at most {MAX_QUESTIONS}"
                 return ReviewAnswer(False, f"compatgate: the object has {what} are decided", 422)
+            for question in questions.asked:
+                if question.is_asked:
+                    asked.check(question.body)
             results = self._ask(questions, review, asked, began + asked.wait_s)
             return self._conclude(questions, results, review, asked)
         except CompatgateError as error:

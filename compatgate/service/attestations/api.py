@@ -29,6 +29,7 @@ class AttestationQuery(Struct, frozen=True, forbid_unknown_fields=True):
     "/verdicts/{id}/attestation",
     scope="read",
     tag="gate",
+    targets="checked",
     query=AttestationQuery,
     returns=Returns(
         EnvelopeBody, "An in-toto statement in a DSSE envelope", media=(MEDIA,), etag=True
@@ -42,6 +43,9 @@ def show_attestation(call: Call[AttestationQuery]) -> Reply:
     stack. What-ifs are not signed (409), and without `serve --signing-key` nothing is. An
     attestation counts until its `validUntil`; asking the gate again renews it.
     """
+    if call.principal.targets is not None:
+        verdict = call.gate.show_verdict(call.args["id"])
+        call.principal.require_question(verdict)
     signed = call.service.attestations.attest(call.args["id"], call.query.form)
     return Reply(signed.envelope, media=MEDIA, etag=signed.etag)
 
@@ -51,6 +55,7 @@ def show_attestation(call: Call[AttestationQuery]) -> Reply:
     "/keys",
     scope=None,
     tag="gate",
+    targets="free",
     returns=Returns(
         KeySetBody, "Public keys; empty if this gate signs nothing", media=(KEYS,), etag=True
     ),

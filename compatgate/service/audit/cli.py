@@ -1,15 +1,16 @@
-"""Run ``compatgate audit``: read and verify the audit log and the decisions."""
+"""Run ``compatgate audit``: read, verify and archive the audit log and the decisions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.kit.cli.options import add_format, add_limit, read_moment
+from compatgate.kit.cli.options import add_database, add_format, add_limit, read_moment
 from compatgate.kit.cli.output import format_json_time, print_json, print_table
-from compatgate.service.gate_client import add_place, ask, ask_all, run_action
+from compatgate.service.gate_client import add_place, ask, ask_all, gate_of, run_action
 
 if TYPE_CHECKING:
     import argparse
+    from datetime import date
 
     from compatgate.client import Client
 
@@ -18,8 +19,11 @@ examples:
   compatgate audit list --action matrix. --since 2026-11-03
   compatgate audit decisions --target prod-a100 --since 2026-11-03 --until 2026-11-03
   compatgate audit verify --full
+  compatgate audit archive --older-than 90d --to archives --drop
+  compatgate audit verify --archive archives/decisions-2026-09.jsonl.zst
 """
 _VERDICTS = ("pass", "warn", "fail", "unknown")
+_ARCHIVE_HELP = "write the decisions of past months to files, one for each month, and remove them"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read everything; without it, what is new since the last verification that found"
         " everything in order",
     )
+    verify.add_argument(
+        "--archive",
+        metavar="FILE",
+        help="verify a file of `audit archive` alone; with --server or --database, also look for"
+        " the link that seals it",
+    )
+    _add_archive(actions.add_parser("archive", help=_ARCHIVE_HELP))
     shown = actions.add_parser("list", help="list audit records, newest first")
     shown.add_argument("--action", dest="what", help='such as token.create, or "matrix."')
     shown.add_argument("--actor", metavar="NAME", help="actor")
@@ -59,12 +70,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(verify, shown, decided)
 
 
+def _add_archive(parser: argparse.ArgumentParser) -> None:
+    age = parser.add_mutually_exclusive_group(required=True)
+    age.add_argument(
+        "--older-than", metavar="DURATION", help="archive months that ended so long ago, as 90d"
+    )
+    age.add_argument("--before", metavar="MONTH", help="archive months before this, as 2026-10")
+    parser.add_argument(
+        "--to", required=True, metavar="DIR", help="folder for the files; it must exist"
+    )
+    parser.add_argument(
+        "--drop",
+        action="store_true",
+        help="remove archived decisions from the database, also those of earlier calls",
+    )
+    add_database(parser)
+    add_format(parser)
+
+
 def run(args: argparse.Namespace) -> int:
     """Run the chosen action.
 
     Raises:
-        Unavailable: the database does not answer.
+        BadInput: an option is malformed, or a file is no archive.
+        Unavailable: the database does not answer, or a file cannot be written.
     """
+    if args.action == "archive":
+        return _archive(args)
+    if args.action == "verify" and args.archive:
+        return _verify_archive(args)
     return run_action(args, {"verify": _verify, "list": _list, "decisions": _decisions})
 
 
@@ -157,3 +191,99 @@ def _decisions(args: argparse.Namespace, gate: Client) -> int:
     )
     print_table(head, rows, empty="no decisions")
     return 0
+
+
+def _archive(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from compatgate.errors import BadInput
+    from compatgate.kit.database import tables
+    from compatgate.kit.database.database import Database
+    from compatgate.service.audit.retention import Retention
+
+    folder = Path(args.to)
+    if not folder.is_dir():
+        raise BadInput("not a folder", field="--to", value=args.to, hint="make it first")
+    before = _first_day(args)
+    database = Database.open(args.database)
+    tables.prepare_schema(database)
+    done = []
+    try:
+        for one in Retention(database, "compatgate audit archive").archive(
+            before, folder, drop=args.drop
+        ):
+            done.append({"path": one.path, "link": one.link, "removed": one.removed}
+                        | one.report.to_json())  # fmt: skip
+            if args.format != "json":
+                print(_archived_line(done[-1]))
+    finally:
+        database.close()
+    if args.format == "json":
+        print_json(done)
+    elif not done:
+        print(f"no decisions before {before} are left to archive")
+    return 0
+
+
+def _archived_line(one: dict[str, object]) -> str:
+    removed = f", {one['removed']} removed from the database" if one["removed"] else ""
+    return (
+        f"{one['path']}: {one['decisions']} decisions and {one['verdicts']} verdicts{removed};"
+        f" sealed by link {one['link']}, SHA-256 {one['sha256']}"
+    )
+
+
+def _first_day(args: argparse.Namespace) -> date:
+    """Return the first day of the oldest month that stays."""
+    from datetime import date
+
+    from compatgate.documents.quantities import parse_duration
+    from compatgate.errors import BadInput
+    from compatgate.kit import clock
+
+    if args.older_than:
+        age = parse_duration(args.older_than, field="--older-than")
+        return (clock.now() - age).date().replace(day=1)
+    try:
+        return date.fromisoformat(f"{args.before}-01")
+    except ValueError:
+        raise BadInput(
+            "not a month", field="--before", value=args.before, hint="write 2026-10"
+        ) from None
+
+
+def _verify_archive(args: argparse.Namespace) -> int:
+    """Verify an archive alone, and against the chain of a gate that the options name."""
+    from pathlib import Path
+
+    from compatgate.service.audit.archive import verify_archive
+
+    report = verify_archive(Path(args.archive))
+    problems = list(report.problems)
+    seal = None
+    if args.server or args.database:
+        with gate_of(args) as gate:
+            seal = _find_seal(gate, report.sha256)
+        if not seal:
+            problems.append("no link of the audit chain seals this file")
+    if args.format == "json":
+        print_json({**report.to_json(), "ok": not problems, "problems": problems, "link": seal})
+    else:
+        tail = report.tail
+        state = "NOT INTACT" if problems else "intact"
+        print(
+            f"{state}: {report.head.month}, {tail.batches} batches, {tail.decisions} decisions,"
+            f" {tail.verdicts} verdicts"
+        )
+        for problem in problems:
+            print(f"  {problem}")
+        print(f"SHA-256 {report.sha256}" + (f", sealed by link {seal}" if seal else ""))
+    return 1 if problems else 0
+
+
+def _find_seal(gate: Client, sha256: str) -> int:
+    """Return the number of the audit link that seals an archive; 0: none does."""
+    from compatgate.client.operations import Operations
+
+    links = ask_all(gate, None, Operations.list_audit, action="decisions.archive")
+    return next((link["seq"] for link in links if link["detail"]["sha256"] == sha256), 0)

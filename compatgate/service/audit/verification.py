@@ -7,6 +7,9 @@ The chain vouches for decisions by anchors: the last batch of each writer, with 
 (`compatgate.service.gate.batches`). Until schema 0006 it had a link for each batch; these links
 are verified as they were made. Batches of the last minutes before a seal are verified once more,
 because a transaction that was open then may have added to them.
+
+Decisions that an archive has may be removed (`compatgate.service.audit.retention`). The chain has
+the digest of the archive's file, which is verified alone.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from compatgate.documents.specs import KINDS, encode, key_of
 from compatgate.kit import clock
 from compatgate.service.audit import repository as audit
 from compatgate.service.audit.repository import AuditRecord
+from compatgate.service.audit.retention import find_archived
 from compatgate.service.gate import anchors
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.batches import (
@@ -375,6 +379,7 @@ class _BatchWalk:
         self._ahead: dict[str, int] = {}
         self._anchored = dict[str, int]()
         self._old = clock.now() - _SETTLED
+        self._archived = find_archived(session)
         self._legacy_end = self._find_legacy_end(state)
         self.last_mixed = -1
         self.batches = state.batches
@@ -406,6 +411,9 @@ class _BatchWalk:
     def _batch(self, row: Any) -> Iterator[str]:
         yield from self._unknown_decisions(row.id * NUMBERS)
         values = self._take((row.id + 1) * NUMBERS)
+        if row.id <= self._archived and len(values) != row.count:
+            self._skip_archived(row)
+            return
         self.batches += 1
         self.decisions += len(values)
         self.checked_decisions += len(values)
@@ -428,6 +436,12 @@ class _BatchWalk:
         self._heads[row.writer] = (row.sequence, stored)
         if row.sequence > self._anchored_at(row.writer):
             self._ahead[row.writer] = self._ahead.get(row.writer, 0) + row.count
+
+    def _skip_archived(self, row: Any) -> None:
+        """Count a batch whose decisions an archive has, and were removed."""
+        self.batches += 1
+        self.decisions += row.count
+        self._heads[row.writer] = (row.sequence, bytes(row.hash).hex())
 
     def _previous(self, row: Any) -> str | None:
         """Return the hash of the batch before; None: it is missing."""

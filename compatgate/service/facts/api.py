@@ -33,6 +33,7 @@ class FactFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     "/facts",
     scope="read",
     tag="facts",
+    targets="free",
     returns=Returns(FactsBody, "The tables, and the digest of all facts", etag=True),
 )
 def list_tables(call: Call[NoQuery]) -> Reply:
@@ -46,6 +47,7 @@ def list_tables(call: Call[NoQuery]) -> Reply:
     "/facts/{table}",
     scope="read",
     tag="facts",
+    targets="free",
     query=FactFilters,
     returns=Returns(FactRecord, "A page of records", paged=True, etag=True),
     errors=(404,),
@@ -66,6 +68,7 @@ def list_facts(call: Call[FactFilters]) -> Reply:
     "/facts/{table}/{key}",
     scope="read",
     tag="facts",
+    targets="free",
     returns=Returns(dict[str, list[dict[str, Any]]], "Records by list of the table", etag=True),
     errors=(404,),
 )
@@ -124,6 +127,7 @@ def _rule_body(rule: Rule) -> RuleBody:
     "/rules",
     scope="read",
     tag="facts",
+    targets="free",
     query=ListQuery,
     returns=Returns(RuleBody, "A page of rules", paged=True, etag=True),
 )
@@ -137,6 +141,7 @@ def list_rules(call: Call[ListQuery]) -> Reply:
     "/rules/{id}",
     scope="read",
     tag="facts",
+    targets="free",
     returns=Returns(RuleBody, "The rule", etag=True),
     errors=(404,),
 )

@@ -32,6 +32,7 @@ from compatgate.service.gate.schemas import (
     WhatIfRequest,
 )
 from compatgate.service.gate.what_if import answer
+from compatgate.service.tokens.principal import Principal
 from compatgate.service.web.asgi import answer_here
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
@@ -46,6 +47,7 @@ _LARGEST_REVISION = 2**31 - 1
     "/gate",
     scope="gate",
     tag="gate",
+    targets="checked",
     body=_QUESTION,
     returns=_VERDICT,
     errors=(404, 502, 503, 504),
@@ -84,6 +86,7 @@ class PreviewOptions(Struct, frozen=True, forbid_unknown_fields=True):
     "/gate/preview",
     scope="gate",
     tag="gate",
+    targets="checked",
     query=PreviewOptions,
     body=_QUESTION,
     returns=_VERDICT,
@@ -92,6 +95,7 @@ class PreviewOptions(Struct, frozen=True, forbid_unknown_fields=True):
 def preview(call: Call[PreviewOptions]) -> Reply:
     """Decide a question without logging it, now or with an older matrix."""
     question: dict[str, Any] = call.document()
+    call.principal.require_question(question)
     if call.query.at is None:
         found = call.gate.preview(question)
     else:
@@ -144,6 +148,7 @@ def show_bundle(call: Call[NoQuery]) -> Reply:
     "/what-if",
     scope="gate",
     tag="gate",
+    targets="checked",
     body=Body(WhatIfRequest, examples=WHAT_IF_EXAMPLES),
     returns=Returns(WhatIfBody, "Lost and gained stacks; denials also return 200"),
     errors=(404,),
@@ -155,7 +160,9 @@ def what_if(call: Call[NoQuery]) -> Reply:
     changes. An entry with a range is evaluated with the newest and the oldest known versions that
     it allows, and with the versions that canary runs measured. Nothing is logged.
     """
-    found = answer(call.document(), call.gate.snapshot(), clock.now())
+    question = call.document()
+    call.principal.require_question(question, named=True)
+    found = answer(question, call.gate.snapshot(), clock.now())
     return Reply(_with_state(found.to_json(), call))
 
 
@@ -170,12 +177,25 @@ def _with_state(body: dict[str, Any], call: Call[Any]) -> dict[str, Any]:
     "/verdicts/{id}",
     scope="read",
     tag="gate",
+    targets="checked",
     returns=Returns(VerdictBody, "The verdict as first given", etag=True),
     errors=(404,),
 )
 def show_verdict(call: Call[NoQuery]) -> Reply:
     """Show a verdict by its id."""
-    return Reply(call.gate.show_verdict(call.args["id"]))
+    verdict = call.gate.show_verdict(call.args["id"])
+    require_answered(call.principal, verdict["target"])
+    return Reply(verdict)
+
+
+def require_answered(principal: Principal, target: str | None) -> None:
+    """Require that a caller reaches the target of an answer; an answer about a pool has none.
+
+    Raises:
+        AccessRefused: it does not.
+    """
+    if target is not None:
+        principal.require_targets([target])
 
 
 class DecisionFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -199,14 +219,13 @@ class DecisionFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
     "/decisions",
     scope="read",
     tag="decisions",
+    targets="checked",
     query=DecisionFilters,
     returns=Returns(DecisionBody, "A page of decisions", paged=True, etag=True),
 )
 def list_decisions(call: Call[DecisionFilters]) -> Reply:
     """List decisions, newest first."""
-    return page_reply(
-        call.gate.history.list_decisions(**call.query.filters()), lambda r: r.to_json()
-    )
+    return page_reply(call.gate.history.list_decisions(**call.filters()), lambda r: r.to_json())
 
 
 @route(
@@ -214,12 +233,15 @@ def list_decisions(call: Call[DecisionFilters]) -> Reply:
     "/decisions/{id:big}",
     scope="read",
     tag="decisions",
+    targets="checked",
     returns=Returns(DecisionBody, "The decision", etag=True),
     errors=(404,),
 )
 def show_decision(call: Call[NoQuery]) -> Reply:
     """Show a decision; `verdict_id` names its verdict."""
-    return Reply(call.gate.history.show_decision(call.args["id"]).to_json())
+    decision = call.gate.history.show_decision(call.args["id"])
+    require_answered(call.principal, decision.target)
+    return Reply(decision.to_json())
 
 
 _BADGE = Returns(str, "The badge", media=(BADGE_MEDIA,), etag=True)
@@ -238,7 +260,13 @@ _STATUS_LOOKS: dict[EntryStatus, Look] = {
 
 
 @route(
-    "GET", "/badge/{target}/{stack}.svg", scope="gate", tag="badges", returns=_BADGE, errors=(404,)
+    "GET",
+    "/badge/{target}/{stack}.svg",
+    scope="gate",
+    tag="badges",
+    targets="checked",
+    returns=_BADGE,
+    errors=(404,),
 )
 def stack_badge(call: Call[NoQuery]) -> Reply:
     """Draw the current verdict on a stack and a target.
@@ -247,6 +275,7 @@ def stack_badge(call: Call[NoQuery]) -> Reply:
     preview: nothing is logged.
     """
     target = call.args["target"]
+    call.principal.require_targets([target])
     question: dict[str, Any] = {"target": target, "stack": parse_stack_text(call.args["stack"])}
     return Reply(draw_badge(_verdict_badge(call.gate.preview(question), target)), media=BADGE_MEDIA)
 
@@ -256,12 +285,14 @@ def stack_badge(call: Call[NoQuery]) -> Reply:
     "/badge/{target}/entry/{entry}.svg",
     scope="read",
     tag="badges",
+    targets="checked",
     returns=_BADGE,
     errors=(404,),
 )
 def entry_badge(call: Call[NoQuery]) -> Reply:
     """Draw the status of an entry of the matrix on a target."""
     target, name = call.args["target"], call.args["entry"]
+    call.principal.require_targets([target])
     snapshot = call.gate.snapshot()
     snapshot.target(target)
     entry = snapshot.entries.get(name)

@@ -6,9 +6,7 @@ snapshot and the answer itself.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -16,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.bounded_cache import MIB, BoundedCache
 from compatgate.core.evaluate import assess, evaluate, seal
 from compatgate.core.matrix import matches_image
 from compatgate.core.request import Policy, Request, Target, change_pool, parse_request
@@ -70,6 +69,8 @@ class CompletedQuestion(NamedTuple):
 
 
 CACHE_SIZE = 4096
+CACHE_BYTES = 32 * MIB
+"""Estimated bytes of all values of a cache."""
 _LARGEST_QUESTION = 64 * 1024
 _HOUR = 3600.0
 T = TypeVar("T")
@@ -79,25 +80,28 @@ class SnapshotCache(Generic[T]):
     """Values by question, for one snapshot; safe to use from any number of threads.
 
     Args:
+        size_of: estimates the bytes of a value.
         size: most values; the least recently used one is dropped first.
+        most_bytes: most bytes of all questions and values.
     """
 
-    def __init__(self, size: int = CACHE_SIZE) -> None:
-        self._size = size
-        self._lock = threading.Lock()
-        self._values: OrderedDict[bytes, tuple[Snapshot, float, T]] = OrderedDict()
+    def __init__(
+        self, size_of: Callable[[T], int], size: int = CACHE_SIZE, most_bytes: int = CACHE_BYTES
+    ) -> None:
+        self._size_of = size_of
+        self._values: BoundedCache[bytes, tuple[Snapshot, float, T]] = BoundedCache(
+            most_bytes, size
+        )
 
     def get(self, question: bytes, snapshot: Snapshot) -> T | None:
         """Return the value of a question if it is still valid."""
-        with self._lock:
-            found = self._values.get(question)
-            if found is None:
-                return None
-            if found[0] is not snapshot or found[1] <= clock.now().timestamp():
-                del self._values[question]
-                return None
-            self._values.move_to_end(question)
-            return found[2]
+        found = self._values.get(question)
+        if found is None:
+            return None
+        if found[0] is not snapshot or found[1] <= clock.now().timestamp():
+            self._values.drop(question)
+            return None
+        return found[2]
 
     def put(
         self, question: bytes, snapshot: Snapshot, value: T, valid_until: str | None, now: datetime
@@ -114,15 +118,12 @@ class SnapshotCache(Generic[T]):
         if len(question) > _LARGEST_QUESTION:
             return
         expires = _compute_expiry(valid_until, now)
-        with self._lock:
-            self._values[question] = (snapshot, expires, value)
-            if len(self._values) > self._size:
-                self._values.popitem(last=False)
+        size = len(question) + self._size_of(value)
+        self._values.put(question, (snapshot, expires, value), size)
 
     def clear(self, _: Any = None) -> None:
         """Drop every value: the snapshot was replaced."""
-        with self._lock:
-            self._values.clear()
+        self._values.clear()
 
 
 def _compute_expiry(valid_until: str | None, now: datetime) -> float:
@@ -189,7 +190,7 @@ class Decider:
     """
 
     def __init__(self) -> None:
-        self._assessed: SnapshotCache[_Assessment] = SnapshotCache()
+        self._assessed: SnapshotCache[_Assessment] = SnapshotCache(_assessment_size)
         self.clear = self._assessed.clear
 
     def decide(
@@ -209,6 +210,20 @@ class Decider:
             self._assessed.put(key, snapshot, known, found.valid_until, now)
         basis = _choose_basis(request.changes, by_image)
         return seal(found, target.policy, request.stack.image, now, basis)
+
+
+_VERDICT_BYTES, _FINDING_BYTES, _PART_BYTES = 2000, 1000, 300
+"""Bytes of a verdict, of a finding with its fixes, and of a part of a stack, as measured."""
+
+
+def verdict_size(verdict: Verdict) -> int:
+    """Estimate the bytes that a verdict takes in memory."""
+    findings = sum(1 + len(finding.fixes) for finding in verdict.findings)
+    return _VERDICT_BYTES + _FINDING_BYTES * findings + _PART_BYTES * len(verdict.stack)
+
+
+def _assessment_size(assessment: _Assessment) -> int:
+    return verdict_size(assessment.found)
 
 
 def _assessment_key(body: Any, snapshot: Snapshot) -> bytes | None:
@@ -287,6 +302,11 @@ class Answer(Struct, frozen=True, gc=False):
     def of(cls, verdict: Verdict) -> Answer:
         """Return the answer that carries a verdict."""
         return cls(verdict, msgspec.json.encode(verdict.to_json()))
+
+    @property
+    def size(self) -> int:
+        """Estimate the bytes that the answer takes in memory."""
+        return len(self.body) + verdict_size(self.verdict)
 
     def at(self, moment: str) -> Answer:
         """Return the answer with another time of decision; its id stays the same."""

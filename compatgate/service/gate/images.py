@@ -14,17 +14,18 @@ import copy
 import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.catalog import read_source
+from compatgate.core.bounded_cache import MIB, BoundedCache
 from compatgate.core.facts import Facts
 from compatgate.core.request import parse_request
 from compatgate.discovery.image.read import read_image
@@ -141,6 +142,9 @@ def _parse_place(item: str, field: str) -> RegistryPlace:
 LONGEST_READING_S = 900.0
 """Longest reading in seconds, also if no question waits for it."""
 _MOST_KNOWN_READINGS = 512
+_KNOWN_BYTES = 64 * MIB
+_READING_RATIO = 4
+"""Ratio of a reading's size in memory to that of its JSON."""
 _RESERVED_READINGS = 2
 """Readings that one registry alone cannot use up."""
 ReadingKey = tuple[str, str]
@@ -184,7 +188,9 @@ class ImageReader:
         self._waiting = 0
         self._changed = threading.Condition()
         self._flights: dict[ReadingKey, _RunningReading] = {}
-        self._known: OrderedDict[ReadingKey, ImageReading] = OrderedDict()
+        self._known: BoundedCache[ReadingKey, ImageReading] = BoundedCache(
+            _KNOWN_BYTES, _MOST_KNOWN_READINGS
+        )
 
     def read(
         self, name: Reference, platform: str, facts: Facts, wait_s: float | None = None
@@ -205,9 +211,8 @@ class ImageReader:
         key = (str(name), platform)
         wait_s = self._deadline_s if wait_s is None else min(wait_s, self._deadline_s)
         with self._changed:
-            if name.digest and key in self._known:
-                self._known.move_to_end(key)
-                return self._known[key]
+            if name.digest and (known := self._known.get(key)):
+                return known
             if self._waiting >= self._most_waiting:
                 what = f"{self._waiting} questions are waiting for images"
                 raise Unavailable(what, field="image", hint="ask again, or state the stack")
@@ -270,9 +275,8 @@ class ImageReader:
             flight.over = True
             del self._flights[key]
             if flight.reading and name.digest:
-                self._known[key] = flight.reading
-                if len(self._known) > _MOST_KNOWN_READINGS:
-                    self._known.popitem(last=False)
+                size = _READING_RATIO * len(msgspec.json.encode(flight.reading.to_json()))
+                self._known.put(key, flight.reading, size)
             self._changed.notify_all()
 
     @cached_property

@@ -44,6 +44,7 @@ from compatgate.kit.database.tables import (
 from compatgate.service.gate.batches import NUMBERS, StoredBatch
 from compatgate.service.gate.decider import NewDecision
 from compatgate.service.gate.verdict_bodies import read_body
+from compatgate.service.tokens.principal import TargetPatterns, in_limit
 
 
 class Verdict(Base):
@@ -180,6 +181,7 @@ def list_decisions(
     image: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
+    within: TargetPatterns | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[DecisionRow]:
@@ -196,6 +198,7 @@ def list_decisions(
         image: exact reference.
         since: earliest time.
         until: latest time.
+        within: limit of the caller to targets; None: no limit.
         cursor: of the page.
         limit: most rows.
     """
@@ -216,6 +219,8 @@ def list_decisions(
         query = query.where(Decision.decided_at >= since)
     if until:
         query = query.where(Decision.decided_at <= until)
+    if within is not None:
+        query = query.where(in_limit(session, Decision.target, within))
     return page(session, query, Decision.id, _to_row, cursor=cursor, limit=limit, descending=True)
 
 

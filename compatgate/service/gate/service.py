@@ -25,6 +25,7 @@ from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
+from compatgate.service.audit.refusals import RefusalLog
 from compatgate.service.audit.service import History
 from compatgate.service.baselines.exchange import BaselineExchange
 from compatgate.service.baselines.service import BaselineService
@@ -93,6 +94,7 @@ class Gate:
         self.tokens = Tokens(database)
         self.sessions = BrowserSessions(database, self.tokens)
         self.history = History(database)
+        self.refusals = RefusalLog(database)
         self.runs = Runs(database, facts, self.snapshots, load_library)
         self.baselines = BaselineService(database)
         self.exchange = BaselineExchange(database, lambda: self.runs.catalogue(), facts)
@@ -100,7 +102,7 @@ class Gate:
         self.bundles = bundles.BundleSource(database, facts, overlays, self.snapshots)
         self._commit: CommitMode = commit
         self._log = DecisionLog(database, commit, spool)
-        self._answers: SnapshotCache[Answer] = SnapshotCache()
+        self._answers: SnapshotCache[Answer] = SnapshotCache(lambda answer: answer.size)
         self._decider = Decider()
         self.snapshots.on_new = self._clear_caches
         self.readiness = Readiness(self._check_recording)
@@ -358,10 +360,11 @@ class Gate:
         return self._images.complete(body, snapshot, image_s)
 
     def close(self) -> None:
-        """Write pending decisions and close the database."""
+        """Write pending decisions and refusals, and close the database."""
         if self._keeper is not None:
             self._keeper.close()
         self.tokens.close()
+        self.refusals.close()
         self._log.close()
         self.database.close()
 

@@ -104,6 +104,10 @@ def _example_document(kind: str, example: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "compatgate.dev/v1", "kind": kind, **body}
 
 
+_BYTES_OF_VALUE = 24
+"""Bytes of a request for each value that an import may hold; an entry has about 26 values."""
+
+
 class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Options of an import."""
 
@@ -118,7 +122,9 @@ class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     "POST",
     "/matrix/import",
     scope="bless",
+    part="operate",
     tag="matrix",
+    targets="checked",
     query=ImportOptions,
     reason="query",
     body=Body(
@@ -129,14 +135,17 @@ class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
         },
     ),
     returns=Returns(ImportBody, "The changes, made or planned"),
+    errors=(409,),
 )
 def import_matrix(call: Call[ImportOptions]) -> Reply:
     """Import documents as one revision, or not at all.
 
-    The body is a JSON list of documents, or YAML documents. If there are mistakes, nothing changes;
+    The body is a JSON list of documents, or YAML documents, with at most one value for each 24
+    bytes of the server's largest request. If there are mistakes, nothing changes;
     the error lists every mistake with its line and field.
     """
-    sources = [Source(call.query.file, call.text())]
+    most = call.service.settings.max_request_size // _BYTES_OF_VALUE
+    sources = [Source(call.query.file, call.text(), most)]
     by, dry_run = call.by(), call.query.dry_run
     return Reply(call.gate.matrix.import_documents(sources, by, dry_run=dry_run).to_json())
 

@@ -24,6 +24,7 @@ from compatgate.service.gate_client import (
     drop_storage_members,
     run_action,
 )
+from compatgate.service.matrix import cli_approvals
 from compatgate.service.matrix.schemas import DAYS, DECISIONS
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ examples:
   compatgate matrix list --target prod-a100 --status blessed
   compatgate matrix diff --from 2026-11-03 --to 42
   compatgate matrix packages-report --target prod-a100
+  compatgate matrix approve ap_52f3d1a2b4c6e8f0
   compatgate matrix export --at 41 -o matrix.yaml
 """
 _KINDS = ("entry", "waiver", "target")
@@ -65,6 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "show what packages: enforce would stop on targets that audit packages",
             _packages_arguments,
         ),
+        (
+            "approvals",
+            "list changes that wait for a second person",
+            cli_approvals.approvals_arguments,
+        ),
+        ("approve", "approve and make such a change", cli_approvals.decision_arguments),
+        ("refuse", "refuse such a change, or withdraw it", cli_approvals.decision_arguments),
     ):
         action = actions.add_parser(name, help=help_text)
         describe(action)
@@ -171,6 +180,9 @@ def run(args: argparse.Namespace) -> int:
             "delete": delete_document,
             "log": show_log,
             "packages-report": run_packages,
+            "approvals": cli_approvals.list_approvals,
+            "approve": cli_approvals.approve,
+            "refuse": cli_approvals.refuse,
         },
         making=["import"],
     )

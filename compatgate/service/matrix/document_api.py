@@ -17,6 +17,7 @@ from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply
 from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.schemas import ENTRY, EntryBody, EntryChange, Made
+from compatgate.service.tokens.principal import Principal
 from compatgate.service.web.call import Call, change_document, document_reply
 from compatgate.service.web.route import Body, NoQuery, Returns, Route, Scope, route
 
@@ -45,6 +46,7 @@ class _DocumentKind(Struct, frozen=True):
     Attributes:
         plural: path segment.
         scope: required for a change.
+        part: enough for a change that needs less; None: none does.
         reads: body of a request.
         shown: type of a document in an answer.
         remarks: returns additional members of a document in an answer.
@@ -53,6 +55,7 @@ class _DocumentKind(Struct, frozen=True):
     kind: Kind
     plural: str
     scope: Scope
+    part: Scope | None
     reads: Body
     shown: type
     remarks: RemarksFunction
@@ -71,6 +74,7 @@ def document_routes(
     plural: str,
     *,
     scope: Scope,
+    part: Scope | None = None,
     body: type,
     shown: type,
     example: dict[str, Any],
@@ -82,13 +86,14 @@ def document_routes(
         kind: of the documents.
         plural: path segment.
         scope: required for a change.
+        part: enough for a change that needs less; the matrix checks.
         body: type of a document in a request.
         shown: type of a document in an answer.
         example: body of a create request.
         remarks: returns additional members of a document in an answer.
     """
     reads = Body(body, examples={kind.lower(): example})
-    of = _DocumentKind(kind, plural, scope, reads, shown, remarks)
+    of = _DocumentKind(kind, plural, scope, part, reads, shown, remarks)
     return (_create_route(of), _show_route(of), _change_route(of), _delete_route(of))
 
 
@@ -98,6 +103,7 @@ def _create_route(of: _DocumentKind) -> Route:
         f"/{of.plural}",
         scope=of.scope,
         tag=of.plural,
+        targets="checked",
         name=f"create_{of.one}",
         what=of.one,
         body=of.reads,
@@ -120,6 +126,7 @@ def _show_route(of: _DocumentKind) -> Route:
         of.path,
         scope="read",
         tag=of.plural,
+        targets="checked",
         name=f"show_{of.one}",
         what=of.one,
         returns=Returns(of.shown, f"The {of.one}", etag=True),
@@ -128,9 +135,20 @@ def _show_route(of: _DocumentKind) -> Route:
     def show(call: Call[NoQuery]) -> Reply:
         """Show a {what}."""
         row = call.gate.matrix.get(of.kind, call.args["name"])
+        require_readable(call.principal, row)
         return document_reply(row, remarks=of.remarks(call, row.name))
 
     return show
+
+
+def require_readable(principal: Principal, row: StoredDocument) -> None:
+    """Require that a caller reaches one of the targets of a document.
+
+    Raises:
+        AccessRefused: it does not.
+    """
+    named = [row.name] if row.kind == "Target" else row.document["spec"]["targets"]
+    principal.require_any(named, f"the {row.kind.lower()} {row.name}")
 
 
 def _change_route(of: _DocumentKind) -> Route:
@@ -139,8 +157,10 @@ def _change_route(of: _DocumentKind) -> Route:
         of.path,
         scope=of.scope,
         tag=of.plural,
+        targets="checked",
         name=f"change_{of.one}",
         what=of.one,
+        part=of.part,
         body=of.reads,
         reason="body",
         matches=True,
@@ -165,6 +185,7 @@ def _delete_route(of: _DocumentKind) -> Route:
         of.path,
         scope=of.scope,
         tag=of.plural,
+        targets="checked",
         name=f"delete_{of.one}",
         what=of.one,
         query=ChangeReason,
@@ -199,12 +220,13 @@ class EntryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
     "/entries",
     scope="read",
     tag="entries",
+    targets="checked",
     query=EntryFilters,
     returns=Returns(EntryBody, "A page of entries", paged=True, etag=True),
 )
 def list_entries(call: Call[EntryFilters]) -> Reply:
     """List entries by name, with warnings and promotion from canary runs."""
-    found = call.gate.matrix.list_entries(**call.query.filters())
+    found = call.gate.matrix.list_entries(**call.filters())
     said = call.gate.runs.remarks(row.name for row in found.items)
     return page_reply(found, lambda row: {**row.to_json(), **said[row.name].to_json()})
 

@@ -39,6 +39,7 @@ from compatgate.service.matrix.models import (
     TargetUse,
     Waiver,
 )
+from compatgate.service.tokens.principal import TargetPatterns, in_limit
 
 Model = type[Target] | type[Entry] | type[Waiver]
 MODELS: dict[Kind, Model] = {"Target": Target, "Entry": Entry, "Waiver": Waiver}
@@ -220,6 +221,7 @@ def list_targets(
     gpu: str | None = None,
     driver: str | None = None,
     search: str | None = None,
+    within: TargetPatterns | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[StoredDocument]:
@@ -231,13 +233,18 @@ def list_targets(
         gpu: of any pool, as written.
         driver: of any pool, as written.
         search: part of the name, case-insensitive.
+        within: limit of the caller to targets; None: no limit.
         cursor: of the page.
         limit: most rows.
     """
     has = exists().where(Pool.target == Target.name)
     has = has.where(Pool.gpu == gpu) if gpu else has
     has = has.where(Pool.driver == driver) if driver else has
-    wanted = (_contains_word(Target.labels, label), has if gpu or driver else None)
+    wanted = (
+        _contains_word(Target.labels, label),
+        has if gpu or driver else None,
+        None if within is None else in_limit(session, Target.name, within),
+    )
     return _page(session, "Target", wanted, search, cursor, limit)
 
 
@@ -248,6 +255,7 @@ def list_entries(
     status: str | None = None,
     component: str | None = None,
     search: str | None = None,
+    within: TargetPatterns | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[StoredDocument]:
@@ -259,6 +267,7 @@ def list_entries(
         status: ``candidate``, ``blessed``, ``deprecated`` or ``revoked``.
         component: canonical name of a constrained component.
         search: part of the name, case-insensitive.
+        within: limit of the caller to targets; None: no limit.
         cursor: of the page.
         limit: most rows.
     """
@@ -266,6 +275,7 @@ def list_entries(
         _names_target("Entry", target),
         Entry.status == status if status else None,
         _contains_word(Entry.components, component),
+        _names_any(session, "Entry", within),
     )
     return _page(session, "Entry", wanted, search, cursor, limit)
 
@@ -277,6 +287,7 @@ def list_waivers(
     owner: str | None = None,
     active_on: date | None = None,
     search: str | None = None,
+    within: TargetPatterns | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[StoredDocument]:
@@ -288,6 +299,7 @@ def list_waivers(
         owner: of the waiver.
         active_on: day on which the waiver has not ended.
         search: part of the name, case-insensitive.
+        within: limit of the caller to targets; None: no limit.
         cursor: of the page.
         limit: most rows.
     """
@@ -295,6 +307,7 @@ def list_waivers(
         _names_target("Waiver", target),
         Waiver.owner == owner if owner else None,
         Waiver.expires >= active_on.isoformat() if active_on else None,
+        _names_any(session, "Waiver", within),
     )
     return _page(session, "Waiver", wanted, search, cursor, limit)
 
@@ -305,6 +318,7 @@ def list_pools(
     target: str | None = None,
     gpu: str | None = None,
     driver: str | None = None,
+    within: TargetPatterns | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[PoolRow]:
@@ -313,6 +327,8 @@ def list_pools(
     for column, value in ((Pool.target, target), (Pool.gpu, gpu), (Pool.driver, driver)):
         if value:
             query = query.where(column == value)
+    if within is not None:
+        query = query.where(in_limit(session, Pool.target, within))
     return page(
         session,
         query,
@@ -331,6 +347,15 @@ def _names_target(kind: Kind, target: str | None) -> _Filter:
         .where(TargetUse.kind == kind, TargetUse.name == MODELS[kind].name)
         .where(or_(TargetUse.target == target, TargetUse.target == ANY_TARGET))
     )
+
+
+def _names_any(session: Session, kind: Kind, patterns: TargetPatterns | None) -> _Filter:
+    """Return the condition that a document names a target within a limit, or all targets."""
+    if patterns is None:
+        return None
+    mine = exists().where(TargetUse.kind == kind, TargetUse.name == MODELS[kind].name)
+    reached = in_limit(session, TargetUse.target, patterns)
+    return mine.where(or_(reached, TargetUse.target == ANY_TARGET))
 
 
 def _contains_word(column: Any, word: str | None) -> _Filter:

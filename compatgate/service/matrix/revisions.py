@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -45,6 +46,9 @@ DocumentVersion = tuple[Kind, str, Document | None, int]
 """Kind, name and content of a document (None: deleted), and the revision of that version."""
 
 
+_NO_DETAIL: Mapping[str, Any] = MappingProxyType({})
+
+
 class Edit(Struct, frozen=True):
     """A document before and after a change; None: created or deleted."""
 
@@ -67,6 +71,16 @@ class Edit(Struct, frozen=True):
         return "delete" if self.after is None else "change"
 
 
+class Consent(Protocol):
+    """Who agreed to edits."""
+
+    def to_detail(self) -> dict[str, Any]:
+        """Return the members of the revision's audit record."""
+
+    def note(self, session: Session, revision: int) -> None:
+        """Store which revision the edits became."""
+
+
 def latest_revision(session: Session) -> int:
     """Return the number of the last revision; 0 before the first."""
     return session.execute(select(func.max(Revision.number))).scalar() or 0
@@ -79,7 +93,14 @@ def find_revision_at(session: Session, when: datetime) -> int:
 
 
 def make_revision(
-    session: Session, edits: Sequence[Edit], *, author: str, reason: str, action: str, at: datetime
+    session: Session,
+    edits: Sequence[Edit],
+    *,
+    author: str,
+    reason: str,
+    action: str,
+    at: datetime,
+    detail: Mapping[str, Any] = _NO_DETAIL,
 ) -> int:
     """Make one revision: write history, current state and audit record.
 
@@ -90,6 +111,7 @@ def make_revision(
         reason: of the author.
         action: ``create``, ``change``, ``delete`` or ``import``.
         at: now; a revision is never older than the previous one.
+        detail: further members of the audit record, such as who approved.
 
     Returns:
         The number of the revision.
@@ -111,7 +133,8 @@ def make_revision(
     documents.apply_edits(
         session, [(e.before, e.after) for e in edits], revision=number, at=made_at
     )
-    detail = {"revision": number, "reason": reason, "sha256": digest_revision(revision, rows)}
+    digest = digest_revision(revision, rows)
+    audited = {**detail, "revision": number, "reason": reason, "sha256": digest}
     subject = f"{rows[0]['kind']} {rows[0]['name']}" if len(rows) == 1 else f"{len(rows)} documents"
     audit.append(
         session,
@@ -119,7 +142,7 @@ def make_revision(
         actor=author,
         action=f"matrix.{action}",
         subject=subject,
-        detail=detail,
+        detail=audited,
     )
     return number
 
@@ -335,28 +358,56 @@ def plan_import(session: Session, imported: Sequence[Document]) -> tuple[ImportR
 
 
 def apply_import(
-    session: Session, imported: Sequence[Document], author: str, reason: str, at: datetime
+    session: Session,
+    imported: Sequence[Document],
+    author: str,
+    reason: str,
+    at: datetime,
+    permit: Callable[[Sequence[Edit]], Consent],
 ) -> ImportResult:
     """Import documents as one revision.
+
+    Args:
+        session: a writing one.
+        imported: the documents.
+        author: of the change.
+        reason: of the author.
+        at: now.
+        permit: called with the edits; raises if the author may not make them alone.
 
     Raises:
         Conflict: a target that the documents name was deleted since they were read.
         ManyProblems: a policy that changed since forbids a waiver.
+        AccessRefused: from ``permit``.
+    """
+    check_import(session, imported)
+    with pause_garbage_collection():
+        result, edits = plan_import(session, imported)
+        consent = permit(edits)
+        if not edits:
+            return result
+        revision = make_revision(
+            session,
+            edits,
+            author=author,
+            reason=reason,
+            action="import",
+            at=at,
+            detail=consent.to_detail(),
+        )
+        consent.note(session, revision)
+        return ImportResult(result.changes, result.unchanged, revision)
+
+
+def check_import(session: Session, imported: Sequence[Document]) -> None:
+    """Check documents again in the transaction that writes them; they were read before.
+
+    Raises:
+        Conflict: a target that the documents name was deleted since.
+        ManyProblems: a policy that changed since forbids a waiver.
     """
     _check_targets(session, imported)
     waiver_limits.check_waivers(session, imported)
-    with pause_garbage_collection():
-        return _import_documents(session, imported, author, reason, at)
-
-
-def _import_documents(
-    session: Session, imported: Sequence[Document], author: str, reason: str, at: datetime
-) -> ImportResult:
-    result, edits = plan_import(session, imported)
-    if not edits:
-        return result
-    revision = make_revision(session, edits, author=author, reason=reason, action="import", at=at)
-    return ImportResult(result.changes, result.unchanged, revision)
 
 
 def _check_targets(session: Session, imported: Iterable[Document]) -> None:

@@ -128,6 +128,25 @@ class ChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
     fields: list[FieldChangeBody]
 
 
+class ApprovalBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A change of the matrix that waits for a second person, or did."""
+
+    id: str
+    digest: Annotated[str, Meta(description="SHA-256 of the documents before and after")]
+    state: Literal["waiting", "approved", "refused"]
+    made_at: datetime
+    expires_at: Annotated[datetime, Meta(description="until then it can be approved")]
+    author: str
+    reason: str
+    action: str
+    targets: Annotated[list[str], Meta(description="targets whose policies ask for two people")]
+    decided_by: str | None
+    decided_at: datetime | None
+    revision: Annotated[int | None, Meta(description="revision that it became")]
+    open: Annotated[bool, Meta(description="it can still be approved")]
+    changes: list[ChangeBody]
+
+
 class ImportBody(Struct, frozen=True):
     """The changes of an import or of a dry run."""
 

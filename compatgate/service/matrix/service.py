@@ -20,11 +20,14 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.service.gate.repository import list_asked_stacks
 from compatgate.service.gate.snapshot_reader import Snapshots
-from compatgate.service.matrix import packages_report, revisions
+from compatgate.service.matrix import approvals, packages_report, revisions
 from compatgate.service.matrix import repository as lists
+from compatgate.service.matrix.approvals import ApprovalNeeded, ApprovalRow, Consent
 from compatgate.service.matrix.models import PoolRow, RevisionRow, StoredDocument
+from compatgate.service.matrix.permission import check_edits
 from compatgate.service.matrix.revisions import Edit, ImportResult
 from compatgate.service.matrix.schemas import DAYS, DECISIONS, PackagesReportBody
+from compatgate.service.tokens.principal import Principal
 from compatgate.service.waivers import service as waiver_limits
 
 T = TypeVar("T")
@@ -85,6 +88,18 @@ class MatrixReader:
     def list_pools(self, **filters: Any) -> Page[PoolRow]:
         """Return pools by target and name; filters: `repository.list_pools`."""
         return self._read(lambda session: lists.list_pools(session, **filters))
+
+    def list_approvals(self, **filters: Any) -> Page[ApprovalRow]:
+        """Return changes that wait for a second person, or did; newest first."""
+        return self._read(lambda session: approvals.list_approvals(session, **filters))
+
+    def show_approval(self, number: str) -> ApprovalRow:
+        """Return one of them.
+
+        Raises:
+            NotFound: there is none of that id.
+        """
+        return self._read(lambda session: approvals.find_approval(session, number))
 
     def list_revisions(self, **filters: Any) -> Page[RevisionRow]:
         """Return revisions, newest first; filters: `revisions.list_revisions`."""
@@ -169,10 +184,21 @@ _LONGEST_REASON = 8192
 
 
 class Authorship(Struct, frozen=True):
-    """Author and reason of a change; the revision stores both."""
+    """Author and reason of a change; the revision stores both.
+
+    Attributes:
+        principal: the author's rights; None: the installation itself, at its first start, and
+            whoever opens the database without a server.
+    """
 
     author: str
     reason: str
+    principal: Principal | None = None
+
+    @property
+    def identity(self) -> str:
+        """Return the key of the person, whose own agreement does not count twice."""
+        return self.principal.identity if self.principal else f"local:{self.author}"
 
     def check(self) -> Authorship:
         """Return the authorship if author and reason are valid.
@@ -219,6 +245,7 @@ class MatrixService(MatrixReader):
         def write(session: Session) -> StoredDocument:
             document = self._parse(session, kind, body)
             name = document.metadata.name
+            check_edits([Edit(None, document)], by.principal)
             if lists.get_document(session, kind, name):
                 hint = "change the document, or choose another name"
                 raise Conflict(f"the {kind} {name!r} exists", field="name", value=name, hint=hint)
@@ -255,6 +282,7 @@ class MatrixService(MatrixReader):
         def write(session: Session) -> StoredDocument:
             before = _require_revision(session, kind, name, expected)
             after = self._parse(session, kind, body, name)
+            check_edits([Edit(before, after)], by.principal)
             if before != after:
                 _revise(session, Edit(before, after), by)
             return require_document(session, kind, name)
@@ -289,7 +317,9 @@ class MatrixService(MatrixReader):
         def write(session: Session) -> StoredDocument:
             before = _require_revision(session, "Entry", name, expected)
             body = set_status(to_body(before), status, by.reason, replacement)
-            _revise(session, Edit(before, self._parse(session, "Entry", body, name)), by)
+            edit = Edit(before, self._parse(session, "Entry", body, name))
+            check_edits([edit], by.principal)
+            _revise(session, edit, by)
             return require_document(session, "Entry", name)
 
         return self._write(write)
@@ -309,6 +339,7 @@ class MatrixService(MatrixReader):
 
         def write(session: Session) -> int:
             before = _require_revision(session, kind, name, expected)
+            check_edits([Edit(before, None)], by.principal)
             if kind == "Target" and (uses := lists.list_uses(session, name)):
                 named_by = ", ".join(f"{kind} {user}" for kind, user in uses)
                 raise Conflict(
@@ -335,10 +366,17 @@ class MatrixService(MatrixReader):
         by.check()
         read = revisions.read_files(self._database, sources, self._facts.gpus)
         if dry_run:
-            return self._read(lambda session: revisions.plan_import(session, read)[0])
+            return self._read(lambda session: self._plan(session, read, by))
         return self._write(
-            lambda session: revisions.apply_import(session, read, by.author, by.reason, clock.now())
+            lambda session: revisions.apply_import(
+                session, read, by.author, by.reason, clock.now(), permit(session, by)
+            )
         )
+
+    def _plan(self, session: Session, read: Sequence[Document], by: Authorship) -> ImportResult:
+        planned, edits = revisions.plan_import(session, read)
+        check_edits(edits, by.principal)
+        return planned
 
     def packages_report(
         self,
@@ -371,16 +409,101 @@ class MatrixService(MatrixReader):
         return read_body(body, kind, self._facts.gpus, known, name=name, judge=judge)
 
     def _write(self, change: Callable[[Session], T]) -> T:
-        with self._database.writing() as session:
-            result = change(session)
+        try:
+            with self._database.writing() as session:
+                result = change(session)
+        except ApprovalNeeded as error:
+            self._record(error)
+            raise
         self._snapshots.refresh()
         return result
 
+    def _record(self, needed: ApprovalNeeded) -> None:
+        """Store the change that waits for a second person, once the refused one is undone."""
+        if needed.made is not None:
+            with self._database.writing() as session:
+                approvals.open_approval(session, needed.made)
+
+    def approve(self, number: str, principal: Principal) -> ApprovalRow:
+        """Approve a change as the second person, and make it.
+
+        Raises:
+            NotFound: there is none of that id.
+            AccessRefused: the caller asked for it, or may not make such a change.
+            Conflict: it was decided or has ended, or a document has changed since.
+            ManyProblems: a policy that changed since forbids a waiver.
+        """
+
+        def write(session: Session) -> ApprovalRow:
+            found = approvals.find_approval(session, number)
+            check_edits(found.edits, principal)
+            approvals.require_other(found, principal)
+            approvals.require_unchanged(session, found)
+            revisions.check_import(session, [edit.after for edit in found.edits if edit.after])
+            consent = Consent(found.id, (found.author, principal.name))
+            approvals.decide(session, found, "approved", by=principal.name)
+            revision = revisions.make_revision(
+                session,
+                found.edits,
+                author=found.author,
+                reason=found.reason,
+                action=found.action,
+                at=clock.now(),
+                detail=consent.to_detail(),
+            )
+            consent.note(session, revision)
+            return approvals.find_approval(session, number)
+
+        return self._write(write)
+
+    def refuse_approval(self, number: str, principal: Principal) -> ApprovalRow:
+        """Refuse a change that waits for a second person; its author withdraws it so.
+
+        Raises:
+            NotFound: there is none of that id.
+            AccessRefused: the caller may not make such a change.
+            Conflict: it was decided or has ended.
+        """
+
+        def write(session: Session) -> ApprovalRow:
+            found = approvals.find_approval(session, number)
+            check_edits(found.edits, principal)
+            approvals.require_waiting(found)
+            approvals.decide(session, found, "refused", by=principal.name)
+            return approvals.find_approval(session, number)
+
+        return self._write(write)
+
+
+def permit(session: Session, by: Authorship) -> Callable[[Sequence[Edit]], Consent]:
+    """Return the check of an author's edits, made in the transaction that writes them."""
+
+    def check(edits: Sequence[Edit]) -> Consent:
+        check_edits(edits, by.principal)
+        return _consent(session, edits, by, "import")
+
+    return check
+
+
+def _consent(session: Session, edits: Sequence[Edit], by: Authorship, action: str) -> Consent:
+    return approvals.require_consent(
+        session, edits, author=by.author, reason=by.reason, action=action, identity=by.identity
+    )
+
 
 def _revise(session: Session, edit: Edit, by: Authorship) -> int:
-    return revisions.make_revision(
-        session, [edit], author=by.author, reason=by.reason, action=edit.action, at=clock.now()
+    consent = _consent(session, [edit], by, edit.action)
+    revision = revisions.make_revision(
+        session,
+        [edit],
+        author=by.author,
+        reason=by.reason,
+        action=edit.action,
+        at=clock.now(),
+        detail=consent.to_detail(),
     )
+    consent.note(session, revision)
+    return revision
 
 
 def _require_revision(session: Session, kind: Kind, name: str, expected: int | None) -> Document:

@@ -17,6 +17,7 @@ from compatgate.kit.http.requests import Since, Until, to_struct
 from compatgate.service.baselines import exchange
 from compatgate.service.runs import logs
 from compatgate.service.runs.logs import check_log_exists, follow, print_pieces
+from compatgate.service.runs.models import RunRow
 from compatgate.service.runs.schemas import (
     RUN,
     EvidenceBody,
@@ -31,6 +32,7 @@ from compatgate.service.runs.schemas import (
     WorkloadBody,
 )
 from compatgate.service.runs.submission import Submission
+from compatgate.service.tokens.principal import Principal
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import LARGEST, Body, NoQuery, Returns, route
 
@@ -54,12 +56,13 @@ class RunFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     "/runs",
     scope="read",
     tag="runs",
+    targets="checked",
     query=RunFilters,
     returns=Returns(RunBody, "A page of runs", paged=True, etag=True),
 )
 def list_runs(call: Call[RunFilters]) -> Reply:
     """List canary runs, newest first."""
-    return page_reply(call.gate.runs.list(**call.query.filters()), lambda row: row.to_json())
+    return page_reply(call.gate.runs.list(**call.filters()), lambda row: row.to_json())
 
 
 @route(
@@ -67,6 +70,7 @@ def list_runs(call: Call[RunFilters]) -> Reply:
     "/runs",
     scope="operate",
     tag="runs",
+    targets="checked",
     body=Body(RunRequest, examples={"run": RUN}),
     returns=Returns(RunsMade, "The runs that were queued", status=201),
     errors=(404,),
@@ -77,6 +81,7 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
     A run that no registered staging host could ever take is refused.
     """
     asked = to_struct(call.document(), Submission)
+    call.principal.require_question({"target": asked.target}, named=True)
     made = call.gate.runs.submit(asked, by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
 
@@ -86,12 +91,31 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
     "/runs/{id}",
     scope="read",
     tag="runs",
+    targets="checked",
     returns=Returns(RunDetailBody, "The run", etag=True),
     errors=(404,),
 )
 def show_run(call: Call[NoQuery]) -> Reply:
     """Show a run with the results of its steps."""
-    return Reply(call.gate.runs.show(call.args["id"]).to_json())
+    found = call.gate.runs.show(call.args["id"])
+    _require_run(call.principal, found.run)
+    return Reply(found.to_json())
+
+
+def _reached_run(call: Call[Any]) -> str:
+    """Return the id of the run that the path names, if its target is within the caller's limit.
+
+    Raises:
+        AccessRefused: it is not.
+    """
+    run_id: str = call.args["id"]
+    if call.principal.targets is not None:
+        _require_run(call.principal, call.gate.runs.get(run_id))
+    return run_id
+
+
+def _require_run(principal: Principal, run: RunRow) -> None:
+    principal.require_question({"target": run.target}, named=True)
 
 
 @route(
@@ -99,12 +123,13 @@ def show_run(call: Call[NoQuery]) -> Reply:
     "/runs/{id}/cancel",
     scope="operate",
     tag="runs",
+    targets="checked",
     returns=Returns(RunBody, "The current state of the run"),
     errors=(404, 409),
 )
 def cancel_run(call: Call[NoQuery]) -> Reply:
     """Cancel a run: at once where it waits, else within seconds, when its worker next reports."""
-    return Reply(call.gate.runs.cancel(call.args["id"], by=call.principal.name).to_json())
+    return Reply(call.gate.runs.cancel(_reached_run(call), by=call.principal.name).to_json())
 
 
 @route(
@@ -112,12 +137,13 @@ def cancel_run(call: Call[NoQuery]) -> Reply:
     "/runs/{id}/rerun",
     scope="operate",
     tag="runs",
+    targets="checked",
     returns=Returns(RunsMade, "The runs that were queued", status=201),
     errors=(404, 409),
 )
 def rerun(call: Call[NoQuery]) -> Reply:
     """Requeue a finished run, for the current state of its target."""
-    made = call.gate.runs.rerun(call.args["id"], by=call.principal.name)
+    made = call.gate.runs.rerun(_reached_run(call), by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
 
 
@@ -133,6 +159,7 @@ class SampleOptions(Struct, frozen=True, forbid_unknown_fields=True):
     "/runs/{id}/samples",
     scope="read",
     tag="runs",
+    targets="checked",
     query=SampleOptions,
     returns=Returns(SamplesBody, "The samples"),
     errors=(404, 409),
@@ -145,7 +172,7 @@ def take_samples(call: Call[SampleOptions]) -> Reply:
     """
     gate, query = call.gate, call.query
     found = exchange.collect_samples(
-        gate.runs, gate.facts, call.args["id"], step=query.step, note=query.note
+        gate.runs, gate.facts, _reached_run(call), step=query.step, note=query.note
     )
     return Reply(found)
 
@@ -167,6 +194,7 @@ class LogOptions(Struct, frozen=True, forbid_unknown_fields=True):
     "/runs/{id}/logs",
     scope="read",
     tag="runs",
+    targets="checked",
     query=LogOptions,
     returns=Returns(str, "The output", media=("text/plain", logs.STREAM_MEDIA)),
     errors=(404, 410),
@@ -178,7 +206,7 @@ def show_logs(call: Call[LogOptions]) -> Reply:
     has ended. A stream that ends without it is taken up again with `after`, or `Last-Event-ID`; as
     many as the server has threads to spare are served at once.
     """
-    run_id, query, runs = call.args["id"], call.query, call.gate.runs
+    run_id, query, runs = _reached_run(call), call.query, call.gate.runs
     check_log_exists(runs, run_id, query.step)
     if not query.follow:
         text = print_pieces(runs, run_id, after=query.after, step=query.step)
@@ -252,6 +280,7 @@ def list_hosts(call: Call[HostFilters]) -> Reply:
     "/suites",
     scope="read",
     tag="runs",
+    targets="free",
     query=ListQuery,
     returns=Returns(SuiteBody, "A page of suites", paged=True, etag=True),
 )
@@ -272,6 +301,7 @@ def list_suites(call: Call[ListQuery]) -> Reply:
     "/workloads",
     scope="read",
     tag="runs",
+    targets="free",
     query=ListQuery,
     returns=Returns(WorkloadBody, "A page of workloads", paged=True, etag=True),
 )

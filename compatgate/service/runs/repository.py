@@ -23,6 +23,7 @@ from compatgate.service.runs.models import (
     RunStep,
     StepRow,
 )
+from compatgate.service.tokens.principal import TargetPatterns, in_limit
 
 _COLUMNS = [getattr(Run, name) for name in RunRow.__struct_fields__]
 _CHUNK = 500
@@ -91,6 +92,7 @@ def list_runs(
     purpose: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
+    within: TargetPatterns | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[RunRow]:
@@ -107,6 +109,7 @@ def list_runs(
         purpose: ``request`` or ``verification``.
         since: asked for no earlier.
         until: asked for no later.
+        within: limit of the caller to targets; None: no limit.
         cursor: of the page.
         limit: at most so many.
     """
@@ -130,6 +133,8 @@ def list_runs(
             query = query.where(column == value)
     query = query.where(Run.created_at >= since) if since else query
     query = query.where(Run.created_at <= until) if until else query
+    if within is not None:
+        query = query.where(in_limit(session, Run.target, within))
     return page(session, query, Run.seq, to_row, cursor=cursor, limit=limit, descending=True)
 
 

@@ -27,12 +27,13 @@ class TargetFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=
     "/targets",
     scope="read",
     tag="targets",
+    targets="checked",
     query=TargetFilters,
     returns=Returns(TargetBody, "A page of targets", paged=True, etag=True),
 )
 def list_targets(call: Call[TargetFilters]) -> Reply:
     """List targets by name."""
-    found = call.gate.matrix.list_targets(**call.query.filters())
+    found = call.gate.matrix.list_targets(**call.filters())
     return page_reply(found, lambda row: row.to_json())
 
 
@@ -40,6 +41,7 @@ TARGET_ROUTES = document_routes(
     "Target",
     "targets",
     scope="bless",
+    part="operate",
     body=TargetChange,
     shown=TargetBody,
     example=TARGET,
@@ -51,12 +53,14 @@ TARGET_ROUTES = document_routes(
     "/targets/{name}/pools",
     scope="read",
     tag="targets",
+    targets="checked",
     query=ListQuery,
     returns=Returns(PoolRowBody, "A page of the target's pools", paged=True, etag=True),
     errors=(404,),
 )
 def list_target_pools(call: Call[ListQuery]) -> Reply:
     """List the pools of a target."""
+    call.principal.require_targets([call.args["name"]])
     name = call.gate.matrix.get("Target", call.args["name"]).name
     found = call.gate.matrix.list_pools(target=name, **call.query.filters())
     return page_reply(found, lambda row: row.to_json())
@@ -75,10 +79,11 @@ class PoolFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     "/pools",
     scope="read",
     tag="targets",
+    targets="checked",
     query=PoolFilters,
     returns=Returns(PoolRowBody, "A page of pools", paged=True, etag=True),
 )
 def list_pools(call: Call[PoolFilters]) -> Reply:
     """List the pools of all targets by target and name."""
-    found = call.gate.matrix.list_pools(**call.query.filters())
+    found = call.gate.matrix.list_pools(**call.filters())
     return page_reply(found, lambda row: row.to_json())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated
+from datetime import datetime, timedelta
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -11,8 +11,15 @@ from compatgate.documents.quantities import parse_duration
 from compatgate.kit.clock import now
 from compatgate.kit.http.replies import ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.service.tokens.schemas import SCOPES, TOKEN, NewTokenBody, TokenBody, TokenRequest
-from compatgate.service.tokens.service import check_scopes
+from compatgate.service.tokens.schemas import (
+    SCOPES,
+    TOKEN,
+    NewTokenBody,
+    RotationRequest,
+    TokenBody,
+    TokenRequest,
+)
+from compatgate.service.tokens.service import NewToken, check_scopes
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
 
@@ -50,10 +57,43 @@ def create_token(call: Call[NoQuery]) -> Reply:
     wanted = to_struct(call.document(), TokenRequest, {"scopes": f"scopes: {', '.join(SCOPES)}"})
     scopes = check_scopes(wanted.scopes)
     made = call.gate.tokens.create(
-        wanted.name, scopes, by=call.principal.name, expires_at=_end(wanted.expires)
+        wanted.name,
+        scopes,
+        by=call.principal.name,
+        expires_at=_end(wanted.expires),
+        targets=wanted.targets,
     )
-    body = {"secret": made.secret, "token": made.token.to_json()}
-    return Reply(body, status=201, secret=True)
+    return Reply(_with_secret(made), status=201, secret=True)
+
+
+@route(
+    "POST",
+    "/tokens/{name}/rotate",
+    scope="admin",
+    tag="tokens",
+    body=Body(RotationRequest, examples={"overlap": {"overlap": "24h"}}),
+    returns=Returns(NewTokenBody, "The token and, this once, its new secret"),
+    errors=(404, 409),
+)
+def rotate_token(call: Call[NoQuery]) -> Reply:
+    """Give a token a new secret; its name, id, scopes and targets stay.
+
+    The present secret ends at once, or after `overlap`. Browsers that signed in with it are signed
+    out when it ends.
+    """
+    wanted = to_struct(call.document(), RotationRequest)
+    overlap = parse_duration(wanted.overlap, field="overlap") if wanted.overlap else timedelta()
+    made = call.gate.tokens.rotate(
+        call.args["name"],
+        by=call.principal.name,
+        overlap=overlap,
+        expires_at=_end(wanted.expires),
+    )
+    return Reply(_with_secret(made), secret=True)
+
+
+def _with_secret(made: NewToken) -> dict[str, Any]:
+    return {"secret": made.secret, "token": made.token.to_json()}
 
 
 @route(
@@ -67,7 +107,8 @@ def create_token(call: Call[NoQuery]) -> Reply:
 def revoke_token(call: Call[NoQuery]) -> Reply:
     """Revoke a token by its name or id.
 
-    The last active token with the scope `admin` stays (409): create another one first.
+    The last token with the scope `admin` that lasts stays (409): create another one first. A token
+    that expires within 30 days does not last.
     """
     return Reply(call.gate.tokens.revoke(call.args["name"], by=call.principal.name).to_json())
 

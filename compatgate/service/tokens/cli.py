@@ -1,4 +1,4 @@
-"""Run ``compatgate token``: create, list and revoke access tokens."""
+"""Run ``compatgate token``: create, rotate, list and revoke access tokens."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   compatgate token create --name ci --scope read,gate --expires 90d
+  compatgate token create --name deploy --scope gate,operate --target 'prod-*' --target staging
+  compatgate token rotate ci --overlap 24h
   compatgate token list --all
   compatgate token revoke ci
 
@@ -49,6 +51,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument(
         "--expires", metavar="DURATION", help="lifetime, for example 90d or 12h (default: no end)"
     )
+    create.add_argument(
+        "--target",
+        action="append",
+        default=None,
+        metavar="PATTERN",
+        help="limit the token to this target; * stands for any characters; may be repeated"
+        " (default: every target)",
+    )
+    rotate = actions.add_parser("rotate", help="give a token a new secret, printed only once")
+    rotate.add_argument("name", metavar="NAME|ID", help="name of the token")
+    rotate.add_argument(
+        "--overlap",
+        metavar="DURATION",
+        help="keep the present secret valid for so long, at most 30d (default: it ends at once)",
+    )
+    rotate.add_argument(
+        "--expires", metavar="DURATION", help="new lifetime of the token (default: its end stays)"
+    )
     shown = actions.add_parser("list", help="list tokens")
     shown.add_argument("--all", action="store_true", help="include revoked and expired tokens")
     add_limit(shown)
@@ -59,8 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="allow revoking the last admin token; not over a server",
     )
-    add_place(create, shown, revoke)
-    add_format(create, shown, revoke)
+    add_place(create, rotate, shown, revoke)
+    add_format(create, rotate, shown, revoke)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.action == "revoke" and args.last_admin:
         return _revoke_last(args)
-    actions = {"create": _create, "list": _list, "revoke": _revoke}
+    actions = {"create": _create, "rotate": _rotate, "list": _list, "revoke": _revoke}
     return run_action(args, actions, making=["create"], name=_WHO)
 
 
@@ -86,7 +106,30 @@ def _create(args: argparse.Namespace, gate: Client) -> int:
     scopes: Any = sorted(parse_scopes(args.scope))
     if args.expires:
         parse_duration(args.expires, field="--expires")
-    made = ask(gate, Operations.create_token, args.name, scopes, expires=args.expires)
+    made = ask(
+        gate,
+        Operations.create_token,
+        args.name,
+        scopes,
+        expires=args.expires,
+        targets=args.target,
+    )
+    return _print_secret(args, made)
+
+
+def _rotate(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+    from compatgate.documents.quantities import parse_duration
+
+    for option in ("overlap", "expires"):
+        if given := getattr(args, option):
+            parse_duration(given, field=f"--{option}")
+    operation = Operations.rotate_token
+    made = ask(gate, operation, args.name, overlap=args.overlap, expires=args.expires)
+    return _print_secret(args, made)
+
+
+def _print_secret(args: argparse.Namespace, made: Body) -> int:
     if args.format == "json":
         print_json({"secret": made["secret"], **made["token"]})
     else:
@@ -107,16 +150,23 @@ def _list(args: argparse.Namespace, gate: Client) -> int:
             token["name"],
             token["id"],
             ",".join(token["scopes"]),
+            ",".join(token.get("targets") or ()) or "all",
             format_json_time(token["created_at"]),
             format_json_time(token["expires_at"]) or "never",
             format_json_time(token["last_used_at"]) or "never",
-            "active" if token["active"] else "revoked" if token["revoked_at"] else "expired",
+            _state(token),
         )
         for token in found
     ]
-    head = ("name", "id", "scopes", "created", "expires", "last used", "state")
+    head = ("name", "id", "scopes", "targets", "created", "expires", "last used", "state")
     print_table(head, rows, empty="no tokens")
     return 0
+
+
+def _state(token: Body) -> str:
+    if not token["active"]:
+        return "revoked" if token["revoked_at"] else "expired"
+    return f"active, {token['warning']}" if token.get("warning") else "active"
 
 
 def _revoke(args: argparse.Namespace, gate: Client) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from flask import Response, redirect, request
@@ -19,6 +20,7 @@ from compatgate.kit.ui.tables import (
     fetch_rows,
     make_list_table,
 )
+from compatgate.service.tokens.principal import AccessRefused
 from compatgate.service.tokens.repository import TokenRow
 from compatgate.service.tokens.schemas import SCOPES
 from compatgate.service.tokens.service import NewToken
@@ -28,11 +30,13 @@ from compatgate.service.web.page import THEME, THEMES, HtmlPage, PageRequest, Re
 _COLUMNS = (
     Column("name", "Name"),
     Column("scopes", "Scopes"),
+    Column("targets", "Targets"),
     Column("state", "State", "badge"),
     Column("created", "Created", "time"),
     Column("by", "By"),
     Column("expires", "Expires", "time"),
     Column("used", "Last used", "time"),
+    Column("warning", "Attention"),
     Column("id", "Id", "code"),
 )
 _EMPTY = EmptyNotice("No tokens yet.", "Changes need a token.")
@@ -54,7 +58,10 @@ def create_token(ask: PageRequest[Any]) -> HtmlPage:
     try:
         end = now() + parse_duration(expires, field="expires") if expires else None
         name = ask.form.get("name", "").strip()
-        made = ask.gate.tokens.create(name, scopes, by=ask.principal.name, expires_at=end)
+        limit = ask.form.get("targets", "").replace(",", " ").split() or None
+        made = ask.gate.tokens.create(
+            name, scopes, by=ask.principal.name, expires_at=end, targets=limit
+        )
     except (BadInput, Conflict) as error:
         return _tokens_page(ask, problem=error, scopes=scopes)
     return _tokens_page(ask, made=made)
@@ -73,6 +80,19 @@ def revoke_token(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     return Redirect(link("tokens"), f"Revoked the token {token.name}.")
 
 
+@page("/tokens/rotate", scope="admin", method="POST", nav="tokens")
+def rotate_token(ask: PageRequest[Any]) -> HtmlPage:
+    """Give a token a new secret; only this answer shows it."""
+    given = ask.form.get("overlap", "").strip()
+    token = ask.gate.tokens.find(ask.form.get("name", ""))
+    try:
+        overlap = parse_duration(given, field="overlap") if given else timedelta()
+        made = ask.gate.tokens.rotate(token.id, by=ask.principal.name, overlap=overlap)
+    except (BadInput, Conflict) as error:
+        return _tokens_page(ask, rotating=error)
+    return _tokens_page(ask, made=made)
+
+
 def _tokens_page(
     ask: PageRequest[Any],
     *,
@@ -80,6 +100,7 @@ def _tokens_page(
     made: NewToken | None = None,
     ending: TokenRow | None = None,
     refused: CompatgateError | None = None,
+    rotating: CompatgateError | None = None,
     scopes: Sequence[str] | None = None,
 ) -> HtmlPage:
     query = ask.query if isinstance(ask.query, PagedTableQuery) else PagedTableQuery()
@@ -88,11 +109,13 @@ def _tokens_page(
         (
             one.name,
             ", ".join(one.scopes),
+            "all" if one.targets is None else ", ".join(one.targets),
             "active" if one.is_active else "revoked" if one.revoked_at else "expired",
             one.created_at,
             one.created_by,
             one.expires_at,
             one.last_used_at,
+            one.warning,
             one.id,
         )
         for one in found.items
@@ -103,12 +126,13 @@ def _tokens_page(
         "made": made,
         "ending": ending,
         "refused": refused,
+        "rotating": rotating,
         "scopes": SCOPES,
         "chosen": scopes if scopes is not None else ["read", "gate"],
         "form": ask.form,
         "active": [one.name for one in found.items if one.is_active],
     }
-    error = problem or refused
+    error = problem or refused or rotating
     return HtmlPage("tokens.html", "Tokens", context, table, error.status if error else 200)
 
 
@@ -121,14 +145,29 @@ class NextPage(Struct, frozen=True, forbid_unknown_fields=True):
     next: str | None = None
 
 
+def format_hours(length: timedelta) -> str:
+    """Return a length of time in words: hours, or minutes where it is not whole hours."""
+    hours, rest = divmod(round(length.total_seconds()), 3600)
+    number, unit = (hours, "hour") if not rest else (hours * 60 + round(rest / 60), "minute")
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
+
+
 @page("/sign-in", scope=None, query=NextPage)
 def show_sign_in(ask: PageRequest[NextPage]) -> HtmlPage:
     """Show the form for a token."""
-    return _form(ask.query.next)
+    return _form(ask, ask.query.next)
 
 
-def _form(place: str | None, problem: str = "", status: int = 200) -> HtmlPage:
-    context = {"next": local_path(place) or link(), "problem": problem}
+def _form(
+    ask: PageRequest[Any], place: str | None, problem: str = "", status: int = 200
+) -> HtmlPage:
+    limits = ask.gate.sessions.limits
+    ends: dict[str, Any] = {
+        "lifetime": format_hours(limits.lifetime),
+        "idle": format_hours(limits.idle),
+    }
+    context = {"next": local_path(place) or link(), "problem": problem, **ends}
+    context |= {"offer": ask.service.identity.offer()}
     return HtmlPage("sign-in.html", "Sign in", context, status=status)
 
 
@@ -137,11 +176,12 @@ def sign_in(ask: PageRequest[Any]) -> Any:
     """Open a session with a token."""
     secret, place = ask.form.get("token", "").strip(), ask.form.get("next")
     if not secret:
-        return _form(place, "Paste a token; it begins with cg_.", 400)
+        return _form(ask, place, "Paste a token; it begins with cg_.", 400)
     try:
+        auth.check_sign_in(secret, ask.service)
         signed_in = ask.gate.sessions.sign_in(secret)
-    except Unauthorized as error:
-        return _form(place, f"{error.problem[:1].upper()}{error.problem[1:]}.", 401)
+    except (Unauthorized, AccessRefused) as error:
+        return _form(ask, place, f"{error.problem[:1].upper()}{error.problem[1:]}.", error.status)
     response = redirect(local_path(place) or link(), 303)
     auth.set_session_cookie(response, signed_in)  # type: ignore[arg-type]
     response.headers["Cache-Control"] = "no-store"
@@ -151,9 +191,14 @@ def sign_in(ask: PageRequest[Any]) -> Any:
 @page("/sign-out", scope=None, method="POST")
 def sign_out(ask: PageRequest[Any]) -> Any:
     """Close the session."""
+    place, identity = link(), ask.service.identity
     if given := auth.session_cookie():
-        ask.gate.sessions.sign_out(given)
-    response = redirect(link(), 303)
+        if identity.knows(given):
+            identity.sessions.sign_out(given)
+            place = link("signed-out")
+        else:
+            ask.gate.sessions.sign_out(given)
+    response = redirect(place, 303)
     auth.clear_session_cookie(response)  # type: ignore[arg-type]
     return response
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
@@ -14,6 +14,10 @@ from compatgate.errors import Conflict, NotFound
 from compatgate.kit.clock import is_past, iso, now
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Base, Page, UtcTime, page, to_plain
 from compatgate.service.audit import repository as audit
+from compatgate.service.tokens.principal import TargetPatterns
+
+SOON = timedelta(days=14)
+"""A token that expires within this time needs attention."""
 
 
 class Token(Base):
@@ -30,6 +34,14 @@ class Token(Base):
     expires_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="Null: never")
     last_used_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="To about a minute")
     revoked_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    targets: Mapped[str | None] = mapped_column(
+        Text, comment="Patterns, separated by spaces; null: every target"
+    )
+    rotated_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="Of the present secret")
+    previous_digest: Mapped[str | None] = mapped_column(
+        Text, unique=True, comment="Of the secret before, while it is valid"
+    )
+    previous_expires_at: Mapped[datetime | None] = mapped_column(UtcTime)
 
 
 class BrowserSession(Base):
@@ -43,6 +55,10 @@ class BrowserSession(Base):
     token_id: Mapped[str] = mapped_column(Text, index=True, comment="Whose rights it has")
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     expires_at: Mapped[datetime] = mapped_column(UtcTime, index=True)
+    seen_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="To about a minute")
+    secret: Mapped[str | None] = mapped_column(
+        Text, comment="Digest of the token's secret that opened it; null: opened before 0008"
+    )
 
 
 class TokenRow(Struct, frozen=True):
@@ -56,6 +72,9 @@ class TokenRow(Struct, frozen=True):
     expires_at: datetime | None
     last_used_at: datetime | None
     revoked_at: datetime | None
+    targets: TargetPatterns | None = None
+    rotated_at: datetime | None = None
+    previous_expires_at: datetime | None = None
 
     @property
     def is_active(self) -> bool:
@@ -64,14 +83,41 @@ class TokenRow(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
-        return {**to_plain(self), "scopes": list(self.scopes), "active": self.is_active}
+        return {
+            **to_plain(self),
+            "scopes": list(self.scopes),
+            "targets": None if self.targets is None else list(self.targets),
+            "active": self.is_active,
+            "warning": self.warning,
+        }
+
+    @property
+    def warning(self) -> str | None:
+        """Return what needs attention soon, in words."""
+        if not self.is_active:
+            return None
+        if self.expires_at and self.expires_at - now() <= SOON:
+            return f"expires {_days_until(self.expires_at)}"
+        if not is_past(self.previous_expires_at) and self.previous_expires_at:
+            return f"the secret before is valid until {iso(self.previous_expires_at)}"
+        return None
+
+
+def _days_until(end: datetime) -> str:
+    days = (end - now()).days
+    return "within a day" if days < 1 else f"in {days} day{'s' if days > 1 else ''}"
 
 
 class KnownToken(Struct, frozen=True):
-    """A token with the digest of its secret, to recognize it without the database."""
+    """A token with the digest of its secret, to recognize it without the database.
+
+    Attributes:
+        until: end of this secret, which was rotated out; None: the token's own end.
+    """
 
     digest: str
     token: TokenRow
+    until: datetime | None = None
 
 
 _COLUMNS = (
@@ -83,6 +129,9 @@ _COLUMNS = (
     Token.expires_at,
     Token.last_used_at,
     Token.revoked_at,
+    Token.targets,
+    Token.rotated_at,
+    Token.previous_expires_at,
 )
 
 
@@ -104,6 +153,11 @@ def digest_token(row: Mapping[str, Any]) -> str:
     return audit.digest_rows([plain])
 
 
+def _digest_stored(session: Session, token_id: str) -> str:
+    stored = session.execute(select(Token.__table__).where(Token.id == token_id)).one()
+    return digest_token(dict(stored._mapping))
+
+
 def read_tokens(session: Session) -> dict[str, tuple[str, bool]]:
     """Return the digest of every token, and whether it was revoked, by id."""
     rows = session.execute(select(Token.__table__))
@@ -120,6 +174,7 @@ def create_token(
     scopes: Iterable[str],
     by: str,
     expires_at: datetime | None,
+    targets: TargetPatterns | None = None,
 ) -> TokenRow:
     """Store a token.
 
@@ -138,27 +193,77 @@ def create_token(
         "created_at": at,
         "created_by": by,
         "expires_at": expires_at,
+        "targets": None if targets is None else " ".join(targets),
     }
     session.execute(insert(Token), [row])
-    stored = session.execute(select(Token.__table__).where(Token.id == token_id)).one()
-    digest_of_row = digest_token(dict(stored._mapping))
-    detail = {"id": token_id, "scopes": sorted(scopes), "sha256": digest_of_row}
+    detail: dict[str, Any] = {"id": token_id, "scopes": sorted(scopes)}
+    detail |= {"expires_at": iso(expires_at)} if expires_at else {}
+    detail |= {"targets": list(targets)} if targets is not None else {}
+    detail["sha256"] = _digest_stored(session, token_id)
     audit.append(session, at=at, actor=by, action="token.create", subject=name, detail=detail)
     return find_token(session, token_id)
 
 
 def find_by_digest(session: Session, digest: str) -> TokenRow | None:
-    """Return the token with this digest, valid or not."""
-    row = session.execute(select(*_COLUMNS).where(Token.digest == digest)).first()
-    return _row(row) if row else None
+    """Return the token with this digest, valid or not; a secret before only in its overlap."""
+    found = session.execute(select(*_COLUMNS).where(_has_secret(digest))).first()
+    return _row(found) if found else None
+
+
+def _has_secret(digest: Any) -> ColumnElement[bool]:
+    overlaps = and_(Token.previous_digest == digest, Token.previous_expires_at > now())
+    return or_(Token.digest == digest, overlaps)
+
+
+def rotate_token(
+    session: Session,
+    token: TokenRow,
+    *,
+    digest: str,
+    by: str,
+    overlap_ends: datetime | None,
+    expires_at: datetime | None,
+) -> TokenRow:
+    """Give a token another secret.
+
+    Args:
+        session: a writing one.
+        token: as stored.
+        digest: of the new secret.
+        by: author.
+        overlap_ends: until when the present secret stays valid; None: it ends now.
+        expires_at: end of the token from now on.
+    """
+    at = now()
+    before = Token.digest if overlap_ends else None
+    values = {
+        "previous_digest": before,
+        "previous_expires_at": overlap_ends,
+        "digest": digest,
+        "rotated_at": at,
+        "expires_at": expires_at,
+    }
+    session.execute(update(Token).where(Token.id == token.id).values(values))
+    detail = {
+        "id": token.id,
+        "overlap_ends": iso(overlap_ends) if overlap_ends else None,
+        "expires_at": iso(expires_at) if expires_at else None,
+        "sha256": _digest_stored(session, token.id),
+    }
+    audit.append(session, at=at, actor=by, action="token.rotate", subject=token.name, detail=detail)
+    return find_token(session, token.id)
 
 
 def known_tokens(session: Session) -> Iterator[KnownToken]:
-    """Yield every token, revoked and expired ones too, with its digest."""
-    for row in session.execute(select(Token.digest, *_COLUMNS).order_by(Token.id)):
+    """Yield every token, revoked and expired ones too, with the digest of each valid secret."""
+    query = select(Token.digest, Token.previous_digest, *_COLUMNS).order_by(Token.id)
+    for row in session.execute(query):
         values = dict(row._mapping)
-        digest = values.pop("digest")
-        yield KnownToken(digest, _token_row(values))
+        digest, previous = values.pop("digest"), values.pop("previous_digest")
+        token = _token_row(values)
+        yield KnownToken(digest, token)
+        if previous is not None and not is_past(token.previous_expires_at):
+            yield KnownToken(previous, token, token.previous_expires_at)
 
 
 def find_token(session: Session, id_or_name: str) -> TokenRow:
@@ -235,11 +340,23 @@ def _row(row: Any) -> TokenRow:
 
 
 def _token_row(values: dict[str, Any]) -> TokenRow:
-    return TokenRow(**{**values, "scopes": tuple(values["scopes"].split())})
+    limit = values["targets"]
+    patterns = None if limit is None else tuple(limit.split())
+    return TokenRow(**{**values, "scopes": tuple(values["scopes"].split()), "targets": patterns})
 
 
-def open_session(session: Session, digest: str, token: TokenRow, expires_at: datetime) -> None:
-    """Store a browser session, and delete expired ones."""
+def open_session(
+    session: Session, digest: str, token: TokenRow, expires_at: datetime, secret: str
+) -> None:
+    """Store a browser session, and delete expired ones.
+
+    Args:
+        session: a writing one.
+        digest: of the cookie.
+        token: that was given.
+        expires_at: the session's absolute end.
+        secret: digest of the token's secret that was given; the session ends with it.
+    """
     at = now()
     session.execute(delete(BrowserSession).where(BrowserSession.expires_at <= at))
     row = {
@@ -247,6 +364,8 @@ def open_session(session: Session, digest: str, token: TokenRow, expires_at: dat
         "token_id": token.id,
         "created_at": at,
         "expires_at": expires_at,
+        "seen_at": at,
+        "secret": secret,
     }
     session.execute(insert(BrowserSession), [row])
     detail = {"token": token.id, "expires_at": expires_at.isoformat()}
@@ -255,17 +374,51 @@ def open_session(session: Session, digest: str, token: TokenRow, expires_at: dat
     )
 
 
-def token_of(session: Session, digest: str) -> TokenRow | None:
-    """Return the token of an unexpired browser session; callers check the token itself."""
+class OpenSession(Struct, frozen=True):
+    """A browser session that has not ended.
+
+    Attributes:
+        token: whose rights it has; callers check that it is valid.
+        expires_at: its absolute end.
+        seen_at: of its last request, to about a minute.
+    """
+
+    token: TokenRow
+    expires_at: datetime
+    seen_at: datetime
+
+
+def find_session(session: Session, digest: str) -> OpenSession | None:
+    """Return a browser session before its absolute end, whose secret still opens its token."""
+    mine = BrowserSession
     query = (
-        select(Token.id)
-        .join(BrowserSession, BrowserSession.token_id == Token.id)
-        .where(BrowserSession.digest == digest, BrowserSession.expires_at > now())
+        select(mine.token_id, mine.expires_at, mine.created_at, mine.seen_at)
+        .join(Token, mine.token_id == Token.id)
+        .where(mine.digest == digest, mine.expires_at > now())
+        .where(or_(mine.secret.is_(None), _has_secret(mine.secret)))
     )
-    token_id = session.execute(query).scalar_one_or_none()
-    return find_token(session, token_id) if token_id else None
+    row = session.execute(query).first()
+    if row is None:
+        return None
+    token = find_token(session, row.token_id)
+    return OpenSession(token, row.expires_at, row.seen_at or row.created_at)
 
 
-def close_session(session: Session, digest: str) -> None:
-    """Delete a browser session."""
+def touch_session(session: Session, digest: str, at: datetime) -> None:
+    """Store the time of a session's last request."""
+    session.execute(
+        update(BrowserSession).where(BrowserSession.digest == digest).values(seen_at=at)
+    )
+
+
+def close_session(session: Session, digest: str, *, why: str) -> None:
+    """Delete a browser session, and audit its end; an unknown session counts as closed."""
+    query = select(Token.id, Token.name).join(BrowserSession, BrowserSession.token_id == Token.id)
+    row = session.execute(query.where(BrowserSession.digest == digest)).first()
+    if row is None:
+        return
     session.execute(delete(BrowserSession).where(BrowserSession.digest == digest))
+    detail = {"token": row.id, "why": why}
+    audit.append(
+        session, at=now(), actor=row.name, action="session.close", subject=row.name, detail=detail
+    )

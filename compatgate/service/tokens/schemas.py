@@ -11,12 +11,15 @@ ScopeName = Literal["read", "gate", "operate", "bless", "admin"]
 SCOPES: dict[ScopeName, str] = {
     "read": "read everything except tokens",
     "gate": "ask for verdicts",
-    "operate": "submit, cancel and repeat canary runs, propose baselines, report and remove nodes",
-    "bless": "change targets, entries and waivers, also by import; approve and refuse baselines",
-    "admin": "list, create and revoke tokens, verify the audit log, and all of the above",
+    "operate": "submit, cancel and repeat canary runs, propose baselines, report and remove nodes,"
+    " change targets where that weakens nothing",
+    "bless": "change targets, entries and waivers, also by import; approve and refuse baselines,"
+    " and changes that need two people",
+    "admin": "list, create, rotate and revoke tokens, verify the audit log, and all of the above",
 }
 """The permissions of each scope; only ``admin`` includes others. Every change that decides what the
 gate allows needs ``bless``."""
+TargetPattern = Annotated[str, Meta(min_length=1, max_length=128)]
 _SCOPES = "; ".join(f"`{name}`: {allows}" for name, allows in SCOPES.items())
 
 
@@ -32,6 +35,16 @@ class TokenBody(Struct, frozen=True, forbid_unknown_fields=True):
     last_used_at: datetime | None
     revoked_at: datetime | None
     active: Annotated[bool, Meta(description="neither revoked nor expired")]
+    targets: Annotated[
+        list[str] | None, Meta(description="patterns of the only targets; null: every target")
+    ] = None
+    rotated_at: Annotated[
+        datetime | None, Meta(description="since when the present secret is valid")
+    ] = None
+    previous_expires_at: Annotated[
+        datetime | None, Meta(description="until when the secret before is valid, too")
+    ] = None
+    warning: Annotated[str | None, Meta(description="what needs attention soon")] = None
 
 
 class NewTokenBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +60,30 @@ class TokenRequest(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1, max_length=128)]
     scopes: Annotated[list[ScopeName], Meta(min_length=1, description=_SCOPES)]
     expires: Annotated[str | None, Meta(description="lifetime", examples=["90d", "12h"])] = None
+    targets: Annotated[
+        Annotated[list[TargetPattern], Meta(min_length=1, max_length=64)] | None,
+        Meta(
+            description="the only targets that the token may ask about and change: names, in which"
+            " `*` stands for any characters; default: every target",
+            examples=[["prod-*"]],
+        ),
+    ] = None
+
+
+class RotationRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A request for a new secret of a token."""
+
+    overlap: Annotated[
+        str | None,
+        Meta(
+            description="time for which the present secret stays valid, at most 30 days; default:"
+            " it ends at once",
+            examples=["24h"],
+        ),
+    ] = None
+    expires: Annotated[
+        str | None, Meta(description="new lifetime of the token; default: its end stays")
+    ] = None
 
 
 TOKEN: dict[str, Any] = {"name": "ci", "scopes": ["read", "gate"], "expires": "90d"}

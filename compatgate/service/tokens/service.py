@@ -11,7 +11,8 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections import OrderedDict
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -19,11 +20,12 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from compatgate.errors import BadInput, Conflict, Forbidden, Unauthorized, Unavailable
+from compatgate.errors import BadInput, Conflict, Unauthorized, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.service.tokens import repository as tokens
+from compatgate.service.tokens.principal import Principal, check_patterns
 from compatgate.service.tokens.repository import KnownToken, TokenRow
 from compatgate.service.tokens.schemas import SCOPES
 
@@ -34,33 +36,9 @@ _CACHE_SIZE = 4096
 _OUTAGE_SECONDS = 900.0
 """How long a browser's session outlives its last check while the database is away."""
 _TOUCH_EVERY = timedelta(minutes=1)
-
-
-class Principal(Struct, frozen=True):
-    """The caller of a request, and its scopes."""
-
-    name: str
-    scopes: frozenset[str]
-    token_id: str | None = None
-
-    def may(self, scope: str) -> bool:
-        """Return whether the caller has a scope; ``admin`` has every one."""
-        return scope in self.scopes or "admin" in self.scopes
-
-    def require(self, scope: str) -> None:
-        """Require a scope.
-
-        Raises:
-            Forbidden: the caller lacks the scope.
-        """
-        if not self.may(scope):
-            have = ", ".join(sorted(self.scopes)) or "none"
-            raise Forbidden(f"the scope {scope} is required", hint=f"{self.name} has: {have}")
-
-
-def anonymous_principal(scopes: Collection[str]) -> Principal:
-    """Return the principal of a caller without a token."""
-    return Principal("anonymous", frozenset(scopes))
+LONGEST_OVERLAP = timedelta(days=30)
+LASTING = timedelta(days=30)
+"""An admin token that expires sooner does not stand in for the last one."""
 
 
 def parse_scopes(text: str) -> frozenset[str]:
@@ -124,17 +102,28 @@ class Tokens:
         self._database = database
         self._lock = threading.Lock()
         self._verified: dict[str, tuple[float, TokenRow]] = {}
-        self._known: dict[str, TokenRow] = {}
+        self._proven: OrderedDict[str, None] = OrderedDict()
+        self._known: dict[str, KnownToken] = {}
         self._touched: dict[str, datetime] = {}
         self._toucher: ThreadPoolExecutor | None = None
         self.keeper: Keeper | None = None
 
     def know(self, known: Iterable[KnownToken]) -> None:
         """Replace the tokens in memory."""
-        self._known = {one.digest: one.token for one in known}
+        self._known = {one.digest: one for one in known}
+
+    def _from_memory(self, digest: str) -> TokenRow | None:
+        known = self._known.get(digest)
+        return None if known is None or clock.is_past(known.until) else known.token
 
     def create(
-        self, name: str, scopes: Iterable[str], *, by: str, expires_at: datetime | None = None
+        self,
+        name: str,
+        scopes: Iterable[str],
+        *,
+        by: str,
+        expires_at: datetime | None = None,
+        targets: Iterable[str] | None = None,
     ) -> NewToken:
         """Make a token.
 
@@ -143,9 +132,11 @@ class Tokens:
             scopes: at least one.
             by: author.
             expires_at: None: never.
+            targets: patterns of the only targets that it reaches; None: every target.
 
         Raises:
-            BadInput: a malformed name, an unknown scope, an end that has passed.
+            BadInput: a malformed name or pattern, an unknown scope, an end that has passed, or an
+                admin token with a limit, which could create tokens without one.
             Conflict: another token has the name.
         """
         if not _NAME.fullmatch(name):
@@ -154,6 +145,10 @@ class Tokens:
         checked = check_scopes(scopes)
         if clock.is_past(expires_at):
             raise BadInput("is in the past", field="expires", value=str(expires_at))
+        limit = None if targets is None else check_patterns(targets)
+        if limit is not None and "admin" in checked:
+            what = "the scope admin cannot be limited to targets: it creates other tokens"
+            raise BadInput(what, field="targets", hint="leave out admin, or the limit")
         secret = _PREFIX + secrets.token_urlsafe(32)
         with self._database.writing() as session:
             row = tokens.create_token(
@@ -164,9 +159,53 @@ class Tokens:
                 scopes=checked,
                 by=by,
                 expires_at=expires_at,
+                targets=limit,
             )
-        if self.keeper is not None:
-            self.keeper.follow_change()
+        self._forget()
+        return NewToken(secret, row)
+
+    def rotate(
+        self,
+        id_or_name: str,
+        *,
+        by: str,
+        overlap: timedelta = timedelta(),
+        expires_at: datetime | None = None,
+    ) -> NewToken:
+        """Give a token a new secret; name, id, scopes and targets stay.
+
+        Args:
+            id_or_name: of the token.
+            by: author.
+            overlap: time for which the present secret stays valid, too; at most 30 days.
+            expires_at: new end of the token; None: the end that it has.
+
+        Raises:
+            NotFound: there is none of that id or name.
+            BadInput: the overlap is too long, or the end has passed.
+            Conflict: it was revoked, or has expired and gets no new end, or it is the last admin
+                token and would get an end.
+        """
+        if not timedelta() <= overlap <= LONGEST_OVERLAP:
+            hint = f"at most {LONGEST_OVERLAP.days}d"
+            raise BadInput("is too long", field="overlap", value=str(overlap), hint=hint)
+        if clock.is_past(expires_at):
+            raise BadInput("is in the past", field="expires", value=str(expires_at))
+        secret = _PREFIX + secrets.token_urlsafe(32)
+        with self._database.writing() as session:
+            token = tokens.find_token(session, id_or_name)
+            _check_rotation(token, expires_at)
+            if expires_at is not None:
+                _keep_an_admin(token, tokens.active_tokens(session), "expire")
+            row = tokens.rotate_token(
+                session,
+                token,
+                digest=digest_of(secret),
+                by=by,
+                overlap_ends=clock.now() + overlap if overlap else None,
+                expires_at=expires_at or token.expires_at,
+            )
+        self._forget()
         return NewToken(secret, row)
 
     def ensure_admin(self) -> NewToken | None:
@@ -199,7 +238,7 @@ class Tokens:
             Unauthorized: it has expired.
         """
         if self.keeper is not None:
-            token = self._known.get(digest_of(secret)) if self.keeper.is_recent() else None
+            token = self._from_memory(digest_of(secret)) if self.keeper.is_recent() else None
             if token is None:
                 return None
             self._touch_later(token)
@@ -231,15 +270,16 @@ class Tokens:
             if len(self._verified) >= _CACHE_SIZE:
                 self._verified.clear()
             self._verified[digest] = (present + _CACHE_SECONDS, token)
+            self._remember(digest, token)
         return token
 
     def _recall(self, digest: str, keeper: Keeper) -> TokenRow | None:
         """Return a token from memory; look again for one that another process may have made."""
         keeper.check()
-        token = self._known.get(digest)
+        token = self._from_memory(digest)
         if token is None:
             keeper.check_now()
-            token = self._known.get(digest)
+            token = self._from_memory(digest)
         if token is not None:
             self._touch_later(token)
         elif keeper.is_away():
@@ -267,6 +307,29 @@ class Tokens:
         """Forget what is still to be stored of the use of tokens."""
         if self._toucher is not None:
             self._toucher.shutdown(wait=False, cancel_futures=True)
+
+    def _remember(self, digest: str, token: TokenRow) -> None:
+        """Remember the secret of a valid token, and forget that of an ended one."""
+        if not token.is_active:
+            self._proven.pop(digest, None)
+            return
+        self._proven[digest] = None
+        self._proven.move_to_end(digest)
+        if len(self._proven) > _CACHE_SIZE:
+            self._proven.popitem(last=False)
+
+    def was_valid(self, secret: str) -> bool:
+        """Return whether the secret opened a token in this process before; never wait."""
+        digest = digest_of(secret)
+        known = self._from_memory(digest)
+        return digest in self._proven or (known is not None and known.is_active)
+
+    def _forget(self) -> None:
+        """Look at the database before the next answer: a token changed."""
+        with self._lock:
+            self._verified.clear()
+        if self.keeper is not None:
+            self.keeper.follow_change()
 
     def _touch(self, token: TokenRow) -> None:
         now = clock.now()
@@ -297,25 +360,56 @@ class Tokens:
         """
         with self._database.writing() as session:
             token = tokens.find_token(session, id_or_name)
-            if not even_last_admin and _is_last_admin(token, tokens.active_tokens(session)):
-                raise Conflict(
-                    f"the token {token.name} is the last one with the scope admin",
-                    field="token",
-                    value=token.name,
-                    hint="create another admin token first; on the server's machine "
-                    "compatgate token revoke NAME --last-admin revokes it anyway",
-                )
+            if not even_last_admin:
+                _keep_an_admin(token, tokens.active_tokens(session), "be revoked")
             token = tokens.revoke_token(session, id_or_name, by=by)
-        with self._lock:
-            self._verified.clear()
-        if self.keeper is not None:
-            self.keeper.follow_change()
+        self._forget()
         return token
 
 
-def _is_last_admin(token: TokenRow, active: Iterable[TokenRow]) -> bool:
-    admins = [one.id for one in active if "admin" in one.scopes]
-    return admins == [token.id]
+def _check_rotation(token: TokenRow, expires_at: datetime | None) -> None:
+    hint = "create another token"
+    if token.revoked_at is not None:
+        what = f"the token {token.name} was revoked"
+        raise Conflict(what, field="token", value=token.name, hint=hint)
+    if expires_at is None and clock.is_past(token.expires_at):
+        what = f"the token {token.name} has expired"
+        raise Conflict(what, field="token", value=token.name, hint="give it a new end: expires")
+
+
+def _keep_an_admin(token: TokenRow, active: Iterable[TokenRow], what: str) -> None:
+    """Refuse to end the last admin token that lasts, so that nobody locks everybody out.
+
+    Another one lasts if it does not expire within `LASTING`, or not before this one.
+
+    Raises:
+        Conflict: no other admin token lasts.
+    """
+    admins = {one.id: one for one in active if "admin" in one.scopes}
+    if token.id not in admins:
+        return
+    others = [one for one in admins.values() if one.id != token.id]
+    if any(_lasts(one, token) for one in others):
+        return
+    ends = [f"{one.name} expires on {one.expires_at:%Y-%m-%d}" for one in others if one.expires_at]
+    lasts = f" that lasts ({', '.join(ends[:3])})" if ends else ""
+    hint = "create another admin token first"
+    if what == "be revoked":
+        hint += (
+            "; on the server's machine compatgate token revoke NAME --last-admin revokes it anyway"
+        )
+    raise Conflict(
+        f"the token {token.name} is the last one with the scope admin{lasts}: it cannot {what}",
+        field="token",
+        value=token.name,
+        hint=hint,
+    )
+
+
+def _lasts(other: TokenRow, token: TokenRow) -> bool:
+    if other.expires_at is None or other.expires_at - clock.now() > LASTING:
+        return True
+    return token.expires_at is not None and other.expires_at >= token.expires_at
 
 
 def to_principal(token: TokenRow) -> Principal:
@@ -328,7 +422,7 @@ def to_principal(token: TokenRow) -> Principal:
         raise Unauthorized(f"the token {token.name} was revoked")
     if clock.is_past(token.expires_at):
         raise Unauthorized(f"the token {token.name} has expired")
-    return Principal(token.name, frozenset(token.scopes), token.id)
+    return Principal(token.name, frozenset(token.scopes), token.id, token.targets)
 
 
 def digest_of(secret: str) -> str:
@@ -336,8 +430,18 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-LIFETIME = timedelta(hours=12)
-"""A working day; sessions end earlier if their token does."""
+class SessionLimits(Struct, frozen=True):
+    """The ends of browser sessions; they end earlier if their token or its secret does.
+
+    Attributes:
+        lifetime: absolute; a working day.
+        idle: without a request.
+    """
+
+    lifetime: timedelta = timedelta(hours=12)
+    idle: timedelta = timedelta(hours=2)
+
+
 _FORMS = b"compatgate forms"
 _TOKEN_BYTES = 32
 
@@ -351,13 +455,17 @@ class NewBrowserSession(Struct, frozen=True):
 
 
 class BrowserSessions:
-    """Open and close browser sessions. A revoked token ends them after at most a second."""
+    """Open and close browser sessions.
+
+    A revoked token, or a secret that was rotated out, ends them after at most a second.
+    """
 
     def __init__(self, database: Database, tokens: Tokens) -> None:
         self._database = database
         self._tokens = tokens
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, TokenRow]] = {}
+        self.limits = SessionLimits()
 
     def sign_in(self, secret: str) -> NewBrowserSession:
         """Open a session.
@@ -371,14 +479,15 @@ class BrowserSessions:
         principal = self._tokens.verify(secret)
         token = self._tokens.find(principal.token_id or "")
         now = clock.now()
-        end = min(now + LIFETIME, token.expires_at or now + LIFETIME)
+        end = now + self.limits.lifetime
+        end = min(end, token.expires_at or end)
         cookie = secrets.token_urlsafe(32)
         with self._database.writing() as session:
-            tokens.open_session(session, digest_of(cookie), token, end)
+            tokens.open_session(session, digest_of(cookie), token, end, digest_of(secret))
         return NewBrowserSession(cookie, principal, int((end - now).total_seconds()))
 
     def principal(self, cookie: str) -> Principal | None:
-        """Return the holder of a session; None: unknown or expired session.
+        """Return the holder of a session; None: unknown, expired or idle for too long.
 
         Raises:
             Unauthorized: the token was revoked or has expired since.
@@ -391,24 +500,37 @@ class BrowserSessions:
             return to_principal(cached[1])
         try:
             with self._database.reading() as session:
-                token = tokens.token_of(session, digest)
+                found = tokens.find_session(session, digest)
         except Unavailable:  # a session of a moment ago outlives a short outage
             if cached is None or present - cached[0] > _OUTAGE_SECONDS:
                 raise
             return to_principal(cached[1])
-        if token is None:
+        if found is None:
             return None
+        if clock.now() - found.seen_at > self.limits.idle:
+            with suppress(Unavailable):
+                self._close(digest, "idle")
+            return None
+        self._touch(digest, found.seen_at)
         with self._lock:
             if len(self._known) >= _CACHE_SIZE:
                 self._known.clear()
-            self._known[digest] = (present + _CACHE_SECONDS, token)
-        return to_principal(token)
+            self._known[digest] = (present + _CACHE_SECONDS, found.token)
+        return to_principal(found.token)
+
+    def _touch(self, digest: str, seen_at: datetime) -> None:
+        at = clock.now()
+        if at - seen_at > min(_TOUCH_EVERY, self.limits.idle / 10):
+            with suppress(Unavailable), self._database.writing() as session:
+                tokens.touch_session(session, digest, at)
 
     def sign_out(self, cookie: str) -> None:
         """Close a session; an unknown session counts as closed."""
-        digest = digest_of(cookie)
+        self._close(digest_of(cookie), "signed out")
+
+    def _close(self, digest: str, why: str) -> None:
         with self._database.writing() as session:
-            tokens.close_session(session, digest)
+            tokens.close_session(session, digest, why=why)
         with self._lock:
             self._known.pop(digest, None)
 

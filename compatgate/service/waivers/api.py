@@ -30,12 +30,13 @@ class WaiverFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=
     "/waivers",
     scope="read",
     tag="waivers",
+    targets="checked",
     query=WaiverFilters,
     returns=Returns(WaiverBody, "A page of waivers", paged=True, etag=True),
 )
 def list_waivers(call: Call[WaiverFilters]) -> Reply:
     """List waivers by name."""
-    found = call.gate.matrix.list_waivers(**call.query.filters())
+    found = call.gate.matrix.list_waivers(**call.filters())
     return page_reply(found, lambda row: row.to_json())
 
 

@@ -19,7 +19,7 @@ from werkzeug.exceptions import NotFound
 
 from compatgate import __version__
 from compatgate.catalog import open_library
-from compatgate.errors import CompatgateError, Unauthorized
+from compatgate.errors import CompatgateError, TooManyRequests, Unauthorized
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX as API
 from compatgate.kit.http.links import UI_PREFIX, link
@@ -28,13 +28,14 @@ from compatgate.kit.http.requests import parse_query
 from compatgate.kit.ui import assets
 from compatgate.kit.ui.tables import is_export, to_csv
 from compatgate.service.attestations.service import Attestations
+from compatgate.service.identity.service import Identity
 from compatgate.service.routes import HOOKS, PAGES, ROUTES, TAGS, views
 from compatgate.service.runs import logs
-from compatgate.service.tokens.service import anonymous_principal
+from compatgate.service.tokens.principal import anonymous_principal
 from compatgate.service.web import auth, metrics
 from compatgate.service.web.asgi import Front
-from compatgate.service.web.auth import authorize
 from compatgate.service.web.call import Service
+from compatgate.service.web.limits import RequestLimits
 from compatgate.service.web.metrics import Metrics
 from compatgate.service.web.openapi import describe_api
 from compatgate.service.web.page import HtmlPage, Page, PageRequest, Redirect, render
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from werkzeug.wrappers import Response as AnyResponse
 
     from compatgate.service.gate.service import Gate
-    from compatgate.service.tokens.service import Principal
+    from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Settings
 
 _COMPRESSION = {
@@ -114,7 +115,13 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
         principal = service.nobody
         try:
             principal = auth.page_viewer(service)
-            authorize(principal, page.scope)
+            service.limits.take(principal, auth.peer_address())
+            auth.admit(
+                principal,
+                page.scope,
+                targets="refused" if page.scope else "free",
+                what="the page",
+            )
             form = auth.check_form() if page.method == "POST" else {}
             query = parse_query(page.query, _filled_fields(request.args))
             answer = page.handler(PageRequest(service, page, principal, args, query, form))
@@ -175,6 +182,7 @@ def refuse_page(
         if request.headers.get("HX-Request"):
             return Response(status=204, headers={"HX-Redirect": place})
         return redirect(place, 303)
+    auth.note_refusal(error, f"{request.method} {request.path}", service)
     if error.status >= 500:
         replies.problem_answer(error, request.environ)  # for the log
     shown = HtmlPage(
@@ -183,7 +191,10 @@ def refuse_page(
         {"error": error, "problem": replies.to_problem(error)},
         status=error.status,
     )
-    return to_http(shown, page, principal, service)
+    response = to_http(shown, page, principal, service)
+    if isinstance(error, TooManyRequests):
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response
 
 
 JWKS = "/.well-known/jwks.json"
@@ -243,7 +254,10 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         _description(),
         logs.LogListeners(settings.max_listeners),
         Attestations(gate.database, settings.signing),
+        Identity(gate.database, settings.identity),
+        RequestLimits(settings.failed, settings.rate),
     )
+    gate.sessions.limits = settings.sessions
     replies.install_problems(app)
     metrics.install_health(app, service)
     install_short_links(app, service)

@@ -25,10 +25,10 @@ from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX
 from compatgate.kit.http.requests import check_depth
 from compatgate.kit.http.wsgi import Body, Lane, receive_body, send_whole
 from compatgate.service.admission.api import MAX_BODY_BYTES
-from compatgate.service.gate.decider import AnswerRecord
+from compatgate.service.gate.decider import AnswerRecord, decode_question
 from compatgate.service.gate.decision_log import PATIENCE_SECONDS, late_log_error
 from compatgate.service.gate.outages import mark_degraded
-from compatgate.service.web.auth import authenticate, authorize, cached_sender
+from compatgate.service.web.auth import authenticate, authorize, cached_sender, note_refusal
 from compatgate.service.web.metrics import ALIVE_BODY
 from compatgate.service.web.route import JSON
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from compatgate.kit.http.wsgi import Fields, Receive, Scope, Send
-    from compatgate.service.tokens.service import Principal
+    from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Service
 
 _HEALTH_THREADS = 4
@@ -82,7 +82,8 @@ class Front:
             return
         plain = path == QUESTION_PATH and body.rest == "none" and len(body.data) <= most
         if plain and _is_plain_question(scope, fields, len(body.data)):
-            await self._asking.answer(fields, body.data, send)
+            peer = (scope.get("client") or ("", 0))[0]
+            await self._asking.answer(fields, body.data, send, peer)
         else:
             await lane.answer(scope, body, receive, send)
 
@@ -186,6 +187,8 @@ def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
     """
     began = perf_counter()
     check_depth(question, service.settings.max_depth)
+    if sender.targets is not None:
+        sender.require_question(decode_question(question))
     answer = service.gate.answer(question, asked_by=sender.name, source=SOURCE)
     service.metrics.decided(answer.verdict, SOURCE, perf_counter() - began)
     return mark_degraded(answer.body, service.gate.degraded())
@@ -204,13 +207,16 @@ class QuestionApp:
         self._lane = lane
         self._logging = _LogWaiters()
 
-    async def answer(self, fields: Mapping[bytes, bytes], question: bytes, send: Send) -> None:
+    async def answer(
+        self, fields: Mapping[bytes, bytes], question: bytes, send: Send, peer: str = ""
+    ) -> None:
         """Answer a question, or say why not.
 
         Args:
             fields: headers of the request, by their names in small letters.
             question: the body.
             send: of the request.
+            peer: address that the request came from.
         """
         number = replies.request_id(fields.get(b"x-request-id", b"").decode("latin-1"))
         sender = fields.get(b"authorization")
@@ -219,8 +225,9 @@ class QuestionApp:
         if sender is not None:
             environ["HTTP_AUTHORIZATION"] = sender.decode("latin-1")
         try:
-            body = await self._decide(environ.get("HTTP_AUTHORIZATION"), question)
+            body = await self._decide(environ.get("HTTP_AUTHORIZATION"), question, peer)
         except CompatgateError as error:
+            note_refusal(error, f"POST {QUESTION_PATH}", self._service)
             found = replies.problem_answer(error, environ)
         except Exception as error:
             found = replies.problem_answer(replies.unexpected_error(error, environ), environ)
@@ -234,27 +241,33 @@ class QuestionApp:
             send, found.status, replies.complete_headers(found.headers, number), found.body
         )
 
-    async def _decide(self, header: str | None, question: bytes) -> bytes:
+    async def _decide(self, header: str | None, question: bytes, peer: str) -> bytes:
         began = perf_counter()
-        decided: AnswerRecord | None = self._known(header, question)
+        decided: AnswerRecord | None = self._known(header, question, peer)
         if decided is None:
-            decided = await self._lane.run(self._evaluate, header, question)
+            decided = await self._lane.run(self._evaluate, header, question, peer)
         await self._logging.wait_for(self._service.gate.submit((decided,)))
         self._service.metrics.decided(decided.answer.verdict, SOURCE, perf_counter() - began)
         return mark_degraded(decided.answer.body, self._service.gate.degraded())
 
-    def _known(self, header: str | None, question: bytes) -> AnswerRecord | None:
+    def _known(self, header: str | None, question: bytes, peer: str) -> AnswerRecord | None:
         sender = cached_sender(header, self._service)
-        if sender is None:
+        if sender is None or sender.targets is not None:
             return None
         authorize(sender, "gate")
-        return self._service.gate.known(question, asked_by=sender.name, source=SOURCE)
+        found = self._service.gate.known(question, asked_by=sender.name, source=SOURCE)
+        if found is not None:  # else `_evaluate` counts the request
+            self._service.limits.take(sender, peer)
+        return found
 
-    def _evaluate(self, header: str | None, question: bytes) -> AnswerRecord:
+    def _evaluate(self, header: str | None, question: bytes, peer: str) -> AnswerRecord:
         """Evaluate in a thread of the lane; logging needs none."""
-        sender = authenticate(header, self._service)
+        sender = authenticate(header, self._service, peer)
+        self._service.limits.take(sender, peer)
         authorize(sender, "gate")
         check_depth(question, self._service.settings.max_depth)
+        if sender.targets is not None:
+            sender.require_question(decode_question(question))
         return self._service.gate.evaluate(question, asked_by=sender.name, source=SOURCE)
 
 

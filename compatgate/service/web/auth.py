@@ -3,34 +3,59 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
-from compatgate.errors import CompatgateError, Forbidden, Unauthorized
+from compatgate.errors import BadInput, CompatgateError, Forbidden, Unauthorized
+from compatgate.service.tokens.principal import AccessRefused
 from compatgate.service.tokens.service import NewBrowserSession, form_token, is_form_token
 
 if TYPE_CHECKING:
-    from compatgate.service.tokens.service import Principal
+    from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Service
+    from compatgate.service.web.limits import Holders
+    from compatgate.service.web.route import TargetLimit
 
 _HINT = "create a token with: compatgate token create --name NAME --scope {scope}"
 
 
-def authenticate(header: str | None, service: Service) -> Principal:
+def authenticate(header: str | None, service: Service, peer: str) -> Principal:
     """Return the sender of a request.
 
     Args:
         header: ``Authorization``, None when there is none.
         service: has the tokens, and the scopes of anonymous callers.
+        peer: address that the request came from.
 
     Raises:
         Unauthorized: not a bearer token, or not a valid one.
+        TooManyRequests: the peer has sent too many of those.
     """
     if header is None:
         return service.nobody
-    return service.gate.tokens.verify(_secret(header))
+    return verify_secret(_secret(header), service, peer)
+
+
+def verify_secret(secret: str, service: Service, peer: str) -> Principal:
+    """Return the holder of a token, of a person's session or of a job token.
+
+    Args:
+        secret: as it was sent.
+        service: has the tokens, and the issuers that are trusted.
+        peer: address that the request came from.
+
+    Raises:
+        Unauthorized: it is not valid.
+        Forbidden: no rule matches the job.
+        TooManyRequests: the peer has sent too many of those.
+    """
+    known = service.identity.knows(secret)
+    holders: Holders = service.identity if known else service.gate.tokens
+    return service.limits.verify(secret, holders, peer)
 
 
 def cached_sender(header: str | None, service: Service) -> Principal | None:
@@ -41,7 +66,10 @@ def cached_sender(header: str | None, service: Service) -> Principal | None:
     """
     if header is None:
         return service.nobody
-    return service.gate.tokens.at_hand(_secret(header))
+    secret = _secret(header)
+    if service.identity.knows(secret):
+        return service.identity.at_hand(secret)
+    return service.gate.tokens.at_hand(secret)
 
 
 def _secret(header: str) -> str:
@@ -53,20 +81,61 @@ def _secret(header: str) -> str:
     return secret.strip()
 
 
+def admit(
+    principal: Principal,
+    scope: str | None,
+    *,
+    part: str | None = None,
+    targets: TargetLimit = "checked",
+    what: str = "",
+) -> None:
+    """Require a scope of the sender, and a limit to targets that the route knows.
+
+    Args:
+        principal: the sender.
+        scope: None: none is needed.
+        part: is enough, too.
+        targets: what the route makes of a limit; ``checked``: its handler checks.
+        what: the route, for the message.
+
+    Raises:
+        Unauthorized: as `authorize`.
+        AccessRefused: as `authorize`, or the sender is limited to targets, and the route is not.
+    """
+    if part is None or not principal.may(part):
+        authorize(principal, scope)
+    if targets == "refused":
+        principal.require_no_limit(f"{what} concerns all targets and")
+
+
+def note_refusal(error: Exception, place: str, service: Service) -> None:
+    """Note a refused attempt for the audit log; ignore other errors."""
+    if isinstance(error, AccessRefused):
+        caller = error.principal
+        service.gate.refusals.note(caller.identity, caller.name, place, error.problem)
+
+
 def authorize(principal: Principal, scope: str | None) -> None:
     """Require a scope of the sender.
 
     Raises:
         Unauthorized: the request has no token, and anonymous callers lack the scope.
-        Forbidden: the token lacks it.
+        AccessRefused: the token lacks it.
     """
     if scope is None or principal.may(scope):
         return
     hint = _HINT.format(scope=scope)
-    if principal.token_id is None:
+    if principal.is_anonymous:
         raise Unauthorized(f"a token with the scope {scope} is required", hint=hint)
-    raise Forbidden(
-        f"the token {principal.name} lacks the scope {scope}", field="scope", value=scope, hint=hint
+    whose = "the token " if principal.kind == "token" else ""
+    if not whose:
+        hint = "the operator's file for --oidc says which groups and jobs have which scopes"
+    raise AccessRefused(
+        f"{whose}{principal.name} lacks the scope {scope}",
+        principal=principal,
+        field="scope",
+        value=scope,
+        hint=hint,
     )
 
 
@@ -75,21 +144,24 @@ _VISIT_COOKIE = "compatgate_visit"
 FIELD = "form_token"
 _MAX_LENGTH = 256
 _SAME_SITE = ("same-origin", "none")
+_MAX_FIELDS = 256
+"""Fields of a form; the largest page has about twenty."""
 
 
-def _cookie_name(name: str = _NAME) -> str:
+def cookie_name(name: str = _NAME) -> str:
+    """Return the full name of a cookie of this site."""
     # The prefix keeps a neighbouring host, or plain HTTP, from setting the cookie.
     return f"__Host-{name}" if request.is_secure else name
 
 
 def session_cookie() -> str:
     """Return the session cookie; empty if the browser has none."""
-    return request.cookies.get(_cookie_name(), "")[:_MAX_LENGTH]
+    return request.cookies.get(cookie_name(), "")[:_MAX_LENGTH]
 
 
 def _binding() -> str:
     """Return what forms are bound to: the session, or the visit before signing in."""
-    return session_cookie() or request.cookies.get(_cookie_name(_VISIT_COOKIE), "")[:_MAX_LENGTH]
+    return session_cookie() or request.cookies.get(cookie_name(_VISIT_COOKIE), "")[:_MAX_LENGTH]
 
 
 def page_viewer(service: Service) -> Principal:
@@ -99,9 +171,11 @@ def page_viewer(service: Service) -> Principal:
         Unauthorized: a bearer token that opens nothing.
     """
     if header := request.environ.get("HTTP_AUTHORIZATION"):
-        return authenticate(header, service)
+        return authenticate(header, service, peer_address())
     if given := session_cookie():
         try:
+            if service.identity.knows(given):
+                return service.identity.sessions.verify(given, "browser")
             return service.gate.sessions.principal(given) or service.nobody
         except Unauthorized:  # revoked since: nobody, until they sign in again
             return service.nobody
@@ -119,7 +193,39 @@ def json_reader(service: Service) -> Principal:
     reads = request.method in ("GET", "HEAD")
     if reads and request.headers.get("Sec-Fetch-Site", "none") in _SAME_SITE:
         return page_viewer(service)
-    return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+    return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service, peer_address())
+
+
+def check_sign_in(secret: str, service: Service) -> None:
+    """Check a token that somebody signs in with.
+
+    Raises:
+        Unauthorized: it is not valid.
+        TooManyRequests: the peer has failed too often.
+        AccessRefused: it is limited to targets; pages show all of them.
+    """
+    principal = service.limits.verify(secret, service.gate.tokens, peer_address())
+    principal.require_no_limit("signing in to the pages, which show all targets,")
+
+
+@contextmanager
+def counted_failures(service: Service) -> Iterator[None]:
+    """Count a sign-in that fails, and refuse a peer that has failed too often.
+
+    Raises:
+        TooManyRequests: says when to try again.
+    """
+    service.limits.check_failures(peer_address())
+    try:
+        yield
+    except (Unauthorized, Forbidden):
+        service.limits.count_failure(peer_address())
+        raise
+
+
+def peer_address() -> str:
+    """Return the address that the request came from: the client's, behind a trusted proxy."""
+    return request.environ.get("REMOTE_ADDR") or ""
 
 
 def is_bearer() -> bool:
@@ -138,7 +244,7 @@ def set_visit_cookie(response: Response) -> None:
     """Set the cookie of a visit that began with this page."""
     if _VISIT_COOKIE in g:
         response.set_cookie(
-            _cookie_name(_VISIT_COOKIE),
+            cookie_name(_VISIT_COOKIE),
             g.get(_VISIT_COOKIE),
             path="/",
             secure=request.is_secure,
@@ -157,6 +263,9 @@ def check_form() -> dict[str, str]:
     if request.headers.get("Sec-Fetch-Site", "none") not in _SAME_SITE:
         raise Forbidden("another site sent this form", hint="open the page and try again")
     try:
+        if request.get_data(parse_form_data=False).count(b"&") >= _MAX_FIELDS:
+            hint = f"at most {_MAX_FIELDS}"
+            raise BadInput("the form has too many fields", field="form", hint=hint)
         form = request.form.to_dict()
     except HTTPException as error:
         raise _too_large(error) from None
@@ -175,10 +284,15 @@ def _too_large(error: HTTPException) -> CompatgateError:
 
 def set_session_cookie(response: Response, signed_in: NewBrowserSession) -> None:
     """Set the session cookie."""
+    set_cookie(response, _NAME, signed_in.cookie, signed_in.seconds)
+
+
+def set_cookie(response: Response, name: str, value: str, seconds: int) -> None:
+    """Set a cookie that only this site reads, and no script."""
     response.set_cookie(
-        _cookie_name(),
-        signed_in.cookie,
-        max_age=signed_in.seconds,
+        cookie_name(name),
+        value,
+        max_age=seconds,
         path="/",
         secure=request.is_secure,
         httponly=True,
@@ -188,4 +302,4 @@ def set_session_cookie(response: Response, signed_in: NewBrowserSession) -> None
 
 def clear_session_cookie(response: Response) -> None:
     """Clear the session cookie."""
-    response.delete_cookie(_cookie_name(), path="/", secure=request.is_secure, httponly=True)
+    response.delete_cookie(cookie_name(), path="/", secure=request.is_secure, httponly=True)

@@ -14,21 +14,26 @@ from msgspec import Struct, field
 
 from compatgate.errors import Conflict, PreconditionFailed
 from compatgate.kit.http import requests as bodies
+from compatgate.kit.http.rate import Rate
 from compatgate.kit.http.replies import Reply, etag_with_remarks
 from compatgate.kit.http.requests import REASON_HEADER as REASON
 from compatgate.kit.http.requests import read_reason
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.attestations.service import SigningOptions
+from compatgate.service.identity.settings import IdentitySettings
 from compatgate.service.matrix.service import Authorship
+from compatgate.service.tokens.service import SessionLimits
 from compatgate.service.webhooks.signatures import Secret
 
 if TYPE_CHECKING:
     from compatgate.catalog.library import Library
     from compatgate.service.attestations.service import Attestations
     from compatgate.service.gate.service import Gate
+    from compatgate.service.identity.service import Identity
     from compatgate.service.runs.logs import LogListeners
-    from compatgate.service.tokens.service import Principal
+    from compatgate.service.tokens.principal import Principal
+    from compatgate.service.web.limits import RequestLimits
     from compatgate.service.web.metrics import Metrics
     from compatgate.service.web.route import Route
 
@@ -50,6 +55,10 @@ class Settings(Struct, frozen=True):
             comes without signature and token is refused there.
         public_url: where people reach this service, for links; empty: where it was asked.
         signing: the keys of attestations.
+        identity: issuers that vouch for people and jobs.
+        failed: failed authentications of a peer in each process; None: no limit.
+        rate: requests of a caller in each process; None: no limit.
+        sessions: the ends of browser sessions.
     """
 
     anonymous: frozenset[str] = frozenset()
@@ -61,6 +70,10 @@ class Settings(Struct, frozen=True):
     hook_secrets: tuple[Secret, ...] = ()
     public_url: str = ""
     signing: SigningOptions = SigningOptions()
+    identity: IdentitySettings = IdentitySettings()
+    failed: Rate | None = None
+    rate: Rate | None = None
+    sessions: SessionLimits = SessionLimits()
 
 
 Q = TypeVar("Q", bound=Struct)
@@ -82,6 +95,10 @@ class Service(Struct, frozen=True):
     """The listeners that follow a log."""
     attestations: Attestations
     """Signs verdicts."""
+    identity: Identity
+    """Knows people and jobs that an issuer vouches for."""
+    limits: RequestLimits
+    """Limits of peers and callers."""
 
 
 class Call(Struct, Generic[Q]):
@@ -122,6 +139,11 @@ class Call(Struct, Generic[Q]):
             return {key: value for key, value in self.parsed.items() if key != "reason"}
         return self.parsed
 
+    def filters(self) -> dict[str, Any]:
+        """Return the filters of a list, with the sender's limit to targets."""
+        asked: dict[str, Any] = self.query.filters()  # type: ignore[attr-defined]
+        return {**asked, "within": self.principal.targets}
+
     def by(self) -> Authorship:
         """Return the author and reason of a change.
 
@@ -134,7 +156,8 @@ class Call(Struct, Generic[Q]):
             other = (self.parsed or {}).get("reason")
         elif self.route.reason == "query":
             other = getattr(self.query, "reason", None)
-        return Authorship(self.principal.name, read_reason(request.headers.get(REASON), other))
+        reason = read_reason(request.headers.get(REASON), other)
+        return Authorship(self.principal.name, reason, self.principal)
 
 
 def document_reply(

@@ -25,7 +25,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from compatgate import __version__
-from compatgate.service.web.auth import authenticate, authorize
+from compatgate.service.web.auth import admit, authenticate, peer_address
 from compatgate.service.web.call import Service
 
 if TYPE_CHECKING:
@@ -163,7 +163,8 @@ def install_health(app: Flask, service: Service) -> None:
     def readyz() -> Response:
         """Answer whether the gate can decide and log; callers with `read` also get the inputs."""
         state = service.gate.readiness.state()
-        sender = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+        header = request.environ.get("HTTP_AUTHORIZATION")
+        sender = authenticate(header, service, peer_address())
         shown = state if sender.may("read") else {}
         if "degraded" in state:
             shown = {**shown, "degraded": state["degraded"]}
@@ -172,7 +173,9 @@ def install_health(app: Flask, service: Service) -> None:
 
     def metrics() -> Response:
         """Return the counters, for callers with `read`."""
-        authorize(authenticate(request.environ.get("HTTP_AUTHORIZATION"), service), "read")
+        header = request.environ.get("HTTP_AUTHORIZATION")
+        caller = authenticate(header, service, peer_address())
+        admit(caller, "read", targets="refused", what="GET /metrics")
         return Response(service.metrics.render(service.gate), content_type=CONTENT_TYPE_LATEST)
 
     for view in (healthz, readyz, metrics):

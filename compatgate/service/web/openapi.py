@@ -12,7 +12,7 @@ from compatgate import __version__
 from compatgate.kit.http.replies import PROBLEM_MEDIA as PROBLEM
 from compatgate.kit.http.requests import LONGEST_REASON, REASON_HEADER, parameters
 from compatgate.kit.http.schemas import Page, Problem
-from compatgate.service.web.route import Route
+from compatgate.service.web.route import Route, TargetLimit
 from compatgate.service.webhooks.signatures import HEADER
 
 _ABOUT = """\
@@ -87,6 +87,12 @@ _PATH = {
     "entry": "name of the entry",
     "stack": "components, like cuda=12.4,torch=2.4.1+cu124,arch=sm_80+compute_90",
 }
+_PART = "changes of targets that weaken nothing"
+_LIMITS: dict[TargetLimit, str] = {
+    "checked": "A token that is limited to targets reaches only those.",
+    "refused": "A token that is limited to targets is refused.",
+    "free": "",
+}
 _OPEN_SCOPES = ("read", "gate")
 """What an operator may give to anybody; the description allows for it."""
 
@@ -109,7 +115,10 @@ def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
 
 def _description(route: Route) -> str:
     needs = f"Needs the scope `{route.scope}`." if route.scope else "No token needed."
-    return f"{route.description} {needs}".strip()
+    if route.part:
+        needs = f"Needs the scope `{route.scope}`; `{route.part}` is enough for {_PART}."
+    said = [route.description, _LIMITS[route.targets] if route.scope != "admin" else "", needs]
+    return " ".join(text for text in said if text)
 
 
 def _security(route: Route) -> list[dict[str, list[str]]]:
@@ -117,7 +126,8 @@ def _security(route: Route) -> list[dict[str, list[str]]]:
         return []
     anybody: list[dict[str, list[str]]] = [{}] if route.scope in _OPEN_SCOPES else []
     others: list[dict[str, list[str]]] = [{SIGNATURE: []}, {PASSWORD: []}] if route.signed else []
-    return [*anybody, {TOKEN: [route.scope]}, *others]
+    tokens: list[dict[str, list[str]]] = [{TOKEN: [scope]} for scope in route.scopes]
+    return [*anybody, *tokens, *others]
 
 
 def _path(route: Route) -> list[dict[str, Any]]:
@@ -218,9 +228,9 @@ def _answer_headers(route: Route) -> dict[str, Any]:
 
 
 def _problems(route: Route) -> set[int]:
-    statuses = {400, 503, *route.errors}
+    statuses = {400, 401, 429, 503, *route.errors}
     if route.scope is not None:
-        statuses |= {401, 403}
+        statuses.add(403)
     if route.parameters:
         statuses.add(404)
     if route.body:
@@ -236,6 +246,8 @@ def _problem(status: int, schemas: Schemas, route: Route) -> dict[str, Any]:
         "description": HTTPStatus(status).phrase,
         "content": {media: {"schema": schemas.of(kind)} for media, kind in content.items()},
     }
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        answer["headers"] = {"Retry-After": {"schema": {"type": "string"}, "required": True}}
     if status in (401, 403):
         answer["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}, "required": True}}
     return answer

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from compatgate.kit.ui.tables import Table
     from compatgate.service.gate.service import Gate
-    from compatgate.service.tokens.service import Principal
+    from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.call import Service
 
 Q = TypeVar("Q", bound=Struct)
@@ -70,7 +70,8 @@ class PageRequest(Struct, Generic[Q], frozen=True):
         Raises:
             BadInput: no reason was given.
         """
-        return Authorship(self.principal.name, read_reason(None, self.form.get("reason")))
+        reason = read_reason(None, self.form.get("reason"))
+        return Authorship(self.principal.name, reason, self.principal)
 
 
 class HtmlPage(Struct, frozen=True):
@@ -200,6 +201,7 @@ NAVIGATION: tuple[NavigationGroup, ...] = (
             NavigationItem("matrix", "Matrix", "m"),
             NavigationItem("ask", "Ask", "a", "gate"),
             NavigationItem("what-if", "What if", "w", "gate"),
+            NavigationItem("triage", "Triage", "c", "gate"),
         ),
     ),
     NavigationGroup(
@@ -273,7 +275,7 @@ def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, 
         "table": shown.table,
         "page": page,
         "principal": principal,
-        "signed_in": principal.token_id is not None,
+        "signed_in": not principal.is_anonymous,
         "done": done,
         "theme": chosen_theme(),
         "navigation": NAVIGATION,

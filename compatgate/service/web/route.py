@@ -17,11 +17,14 @@ from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import parse_query
+from compatgate.service.tokens.principal import AccessRefused, Principal
 from compatgate.service.web import auth
-from compatgate.service.web.auth import authorize
 from compatgate.service.web.call import Call, Service
 
 Scope = Literal["read", "gate", "operate", "bless", "admin"]
+TargetLimit = Literal["refused", "checked", "free"]
+"""What a caller that is limited to targets meets: a refusal; its handler's check of the targets
+that the request concerns; nothing, as the route concerns no target."""
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 Q = TypeVar("Q", bound=Struct)
 JSON = "application/json"
@@ -73,6 +76,8 @@ class Route(Struct, frozen=True):
     Attributes:
         path: below ``prefix``, ``/revisions/{number:int}``, ``/decisions/{id:big}``.
         scope: what the caller must be allowed to do; None: anybody may.
+        part: a scope that is enough for a part of what the route does; the handler checks the rest.
+        targets: what a caller that is limited to targets meets.
         reason: where a change takes its reason from besides the header: a member of the body or a
             query parameter; None: not a change.
         matches: a change that honours ``If-Match``.
@@ -100,6 +105,13 @@ class Route(Struct, frozen=True):
     refusal: Any = None
     refusal_media: str = JSON
     signed: bool = False
+    part: Scope | None = None
+    targets: TargetLimit = "refused"
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """Return the scopes of which the caller needs one; empty: none is needed."""
+        return tuple(scope for scope in (self.scope, self.part) if scope)
 
     @property
     def flask_rule(self) -> str:
@@ -137,6 +149,8 @@ def route(
     refusal: Any = None,
     refusal_media: str = JSON,
     signed: bool = False,
+    part: Scope | None = None,
+    targets: TargetLimit = "refused",
 ) -> Callable[[Callable[[Call[Q]], Reply]], Route]:
     """Make a handler a route; its docstring is the description.
 
@@ -166,6 +180,8 @@ def route(
             refusal=refusal,
             refusal_media=refusal_media,
             signed=signed,
+            part=part,
+            targets=targets,
         )
 
     return make
@@ -179,12 +195,23 @@ def make_route_view(route: Route, service: Service) -> Callable[..., Response]:
 
     def view(**args: Any) -> Response:
         principal = auth.json_reader(service)
-        authorize(principal, route.scope)
-        query = parse_query(route.query, request.args)
-        reply = route.handler(Call(service, route, principal, args, query))
+        service.limits.take(principal, auth.peer_address())
+        try:
+            admit_to(principal, route)
+            query = parse_query(route.query, request.args)
+            reply = route.handler(Call(service, route, principal, args, query))
+        except AccessRefused as error:
+            auth.note_refusal(error, f"{route.method} {request.path}", service)
+            raise
         return to_response(reply)
 
     return view
+
+
+def admit_to(principal: Principal, route: Route) -> None:
+    """Require what a route requires of its caller before anything is read, as `auth.admit`."""
+    what = f"{route.method} {route.prefix}{route.template}"
+    auth.admit(principal, route.scope, part=route.part, targets=route.targets, what=what)
 
 
 def to_response(reply: Reply) -> Response:

@@ -10,6 +10,7 @@ import errno
 import gc
 import ipaddress
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -30,7 +31,12 @@ from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, display_url, resolve_url
 from compatgate.kit.database.tables import SchemaMismatch
-from compatgate.kit.http.connection import CertificatePair, Connection, ReloadingCertificate
+from compatgate.kit.http.connection import (
+    PEER_CONNECTIONS,
+    CertificatePair,
+    Connection,
+    ReloadingCertificate,
+)
 from compatgate.kit.state import open_state_folder, state_folder
 from compatgate.service.gate.batch_store import CommitMode
 from compatgate.service.gate.images import ImageSettings
@@ -306,6 +312,9 @@ def _preload(facts: Facts) -> None:
 
 
 STOP_SECONDS = 30
+_NO_PROXY = "255.255.255.255"
+"""An address that no connection comes from; an empty setting means the default."""
+_OPEN_FILES = 65_536
 _IDLE_SECONDS = 75
 """Seconds after which an idle connection is closed."""
 _STUCK_SECONDS = 120
@@ -320,12 +329,16 @@ class ServerOptions(Struct, frozen=True):
         workers: processes.
         log_level: as gunicorn names it.
         tls: None: plain HTTP.
+        proxies: addresses and networks whose ``X-Forwarded-For`` and ``-Proto`` count.
+        peer_connections: connections that one address may have to a process.
     """
 
     listener: socket.socket
     workers: int
     log_level: str
     tls: CertificatePair | None = None
+    proxies: Sequence[str] = ("127.0.0.1", "::1")
+    peer_connections: int = PEER_CONNECTIONS
 
 
 def serve(
@@ -346,6 +359,7 @@ def serve(
         0, or another status when the workers could not start.
     """
     server = _Server(options, make_gate, make_app, announce)
+    _allow_many_files()
     gc.collect()
     gc.freeze()  # what is loaded now stays shared between the processes
     parent = os.getpid()
@@ -357,6 +371,14 @@ def serve(
             os._exit(status)
         return status
     return 0
+
+
+def _allow_many_files() -> None:
+    """Raise the soft limit of open files, which the connections of two addresses would reach."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _Server(BaseApplication):  # type: ignore[misc]
@@ -380,7 +402,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
     def load_config(self) -> None:
         settings: dict[str, Any] = {
             "bind": self._bind,
-            "worker_class": _worker(self._options.tls),
+            "worker_class": _worker(self._options),
             "workers": self._options.workers,
             "loglevel": self._options.log_level,
             "timeout": _STUCK_SECONDS,
@@ -390,6 +412,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
             "post_worker_init": self._ready,
             "child_exit": _drop_figures,
             "control_socket_disable": True,
+            "forwarded_allow_ips": ",".join(self._options.proxies) or _NO_PROXY,
         }
         for name, value in settings.items():
             self.cfg.set(name, value)
@@ -404,20 +427,21 @@ class _Server(BaseApplication):  # type: ignore[misc]
             self._announce()
 
 
-def _worker(tls: CertificatePair | None) -> type[UvicornWorker]:
+def _worker(options: ServerOptions) -> type[UvicornWorker]:
     """Return the class of worker processes; uvicorn's settings are an attribute of it."""
+    limited = {"peer_connections": options.peer_connections}
     settings: dict[str, Any] = {
         "interface": "asgi3",
         "lifespan": "on",
-        "http": Connection,
+        "http": type("Connection", (Connection,), limited),
         "loop": "uvloop",
         "ws": "none",
         "access_log": False,
         "server_header": False,
         "timeout_graceful_shutdown": STOP_SECONDS,
     }
-    if tls is not None:
-        context = ReloadingCertificate(tls).context
+    if options.tls is not None:
+        context = ReloadingCertificate(options.tls).context
         settings["ssl_context_factory"] = lambda config, default: context
     return type("Worker", (UvicornWorker,), {"CONFIG_KWARGS": settings})
 

@@ -27,8 +27,14 @@ from compatgate.kit.http.requests import parse_query
 from compatgate.kit.kubernetes import to_one_line
 from compatgate.service.admission.review import parse_timeout
 from compatgate.service.gate.what_if import answer as what_if
-from compatgate.service.tokens.service import Principal
-from compatgate.service.web.auth import authenticate, authorize
+from compatgate.service.tokens.principal import Principal
+from compatgate.service.web.auth import (
+    authenticate,
+    authorize,
+    note_refusal,
+    peer_address,
+    verify_secret,
+)
 from compatgate.service.web.call import Call, Service, base_url, verdict_link
 from compatgate.service.web.route import Body, Returns, Route, route, to_response
 from compatgate.service.webhooks import questions, signatures
@@ -69,13 +75,18 @@ def caller(raw: bytes, service: Service) -> Principal:
     header = request.environ.get("HTTP_AUTHORIZATION")
     signature = request.environ.get(_SIGNATURE)
     if signature is not None:
-        return _signed_caller(signature, raw, service)
+        service.limits.check_failures(peer_address())
+        try:
+            return _signed_caller(signature, raw, service)
+        except Unauthorized:
+            service.limits.count_failure(peer_address())
+            raise
     scheme, _, secret = (header or "").strip().partition(" ")
     if scheme.lower() == "basic":
-        principal = service.gate.tokens.verify(_token_of_password(secret))
+        principal = verify_secret(_token_of_password(secret), service, peer_address())
     else:
-        principal = authenticate(header, service)
-    if service.settings.hook_secrets and principal.token_id is None:
+        principal = authenticate(header, service, peer_address())
+    if service.settings.hook_secrets and principal.is_anonymous:
         hint = f"sign the request in {signatures.HEADER}, or send a token"
         raise Unauthorized("a signature or a token is required", hint=hint)
     authorize(principal, "gate")
@@ -90,7 +101,7 @@ def _signed_caller(signature: str, raw: bytes, service: Service) -> Principal:
     environ = request.environ
     path = environ.get("RAW_URI") or environ.get("REQUEST_URI") or request.full_path
     name = signatures.verify(secrets, signature, clock.now().timestamp(), request.method, path, raw)
-    return Principal(f"hook:{name}", frozenset({"gate"}))
+    return Principal(f"hook:{name}", frozenset({"gate"}), kind="hook")
 
 
 def _token_of_password(encoded: str) -> str:
@@ -113,7 +124,7 @@ RefusalForm = Callable[[CompatgateError], Reply]
 _MAX_LENGTH = 1500
 """Maximum length of a reason."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_NO_ACCESS = (401, 403)
+_NO_ACCESS = (401, 403, 429)
 
 
 class Hook(Struct, frozen=True):
@@ -146,6 +157,7 @@ def hook(
         prefix=HOOKS_PREFIX,
         scope="gate",
         tag="hooks",
+        targets="checked",
         name=name,
         query=query,
         body=body,
@@ -172,6 +184,7 @@ def decide_hook(
     Raises:
         CompatgateError: as `Gate.answer`.
     """
+    call.principal.require_question(question)
     began = perf_counter()
     source = f"hook:{tool}"
     verdict = call.gate.answer(
@@ -195,9 +208,11 @@ def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
                 bodies.read_body(route.body.media, settings.max_request_size) if route.body else b""
             )
             principal = caller(raw, service)  # who signs, signs the bytes
+            service.limits.take(principal, peer_address())
             document = bodies.to_object(raw, settings.max_depth) if route.body else None
             reply = route.handler(Call(service, route, principal, {}, query, document))
         except CompatgateError as error:
+            note_refusal(error, f"{route.method} {request.path}", service)
             return _refusal(hook, error)
         except Exception as error:
             return _refusal(hook, replies.unexpected_error(error, request.environ))
@@ -211,7 +226,10 @@ def _refusal(hook: Hook, error: CompatgateError) -> Response:
     response = to_response(replace(hook.refused(error), secret=True))
     if error.status in _NO_ACCESS:
         response.status_code = error.status
-        response.headers["WWW-Authenticate"] = dict(told.headers)["WWW-Authenticate"]
+        sent = dict(told.headers)
+        for name in ("WWW-Authenticate", "Retry-After"):
+            if name in sent:
+                response.headers[name] = sent[name]
     return response
 
 
@@ -385,6 +403,7 @@ def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
     """
     document = call.document()
     question = questions.rollout_question(document, _of_query(call.query, document))
+    call.principal.require_question(question, named=True)
     answered = questions.rollout_answer(what_if(question, call.gate.snapshot(), clock.now()))
     answered = _with_state(answered, call)
     return Reply(answered, status=status_for(answered["decision"], call.query.status))

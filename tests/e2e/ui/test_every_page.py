@@ -13,6 +13,7 @@ PAGES = [
     "search?q=torch",
     "ask",
     "ask?target=prod-a100&stack=cuda%3D12.4,cudnn%3D9.1.0,torch%3D2.4.1%2Bcu124&pick=cudnn",
+    "triage",
     "what-if?target=prod-a100",
     "what-if?target=staging-h100&driver=525.60.13",
     "audit",

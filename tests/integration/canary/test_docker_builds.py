@@ -71,8 +71,55 @@ except OSError as error:
     ran = run(docker, msgspec.structs.replace(made, image=hostile))
     assert ran.output == b"compiled ['made']\nRead-only file system\n"
     assert ran.handle.image == gpu_engine.api.inspect_image(hostile)["Id"]
-    assert docker.clean(made.run) >= 4, "container, two volumes, the tool's image"
+    assert docker.clean(made.run) == 3, "container and two volumes; the tool's image stays"
+    (built,) = gpu_engine.api.images(filters={"label": images.BUILT}, quiet=True)
+    gpu_engine.api.remove_image(built, force=True)
     assert gpu_engine.everything() == before
+
+
+def test_a_tool_is_built_once_for_all_runs_and_anew_when_its_files_change(
+    docker: DockerExecutor, build: Make, gpu_engine: Engine
+) -> None:
+    text = f"FROM {PYTHON}\nRUN mkdir -p /opt/made && date +%N > /opt/made/result\n"
+    first = docker.prepare(build(text), _quiet).tool
+    told: list[str] = []
+    again = docker.prepare(build(text), lambda doing, _: told.append(doing)).tool
+    assert again == first
+    assert not any(doing.startswith("building") for doing in told)
+    changed = docker.prepare(build(f"{text}RUN true\n"), _quiet).tool
+    assert changed != first
+    here = gpu_engine.api.images(filters={"label": images.BUILT}, quiet=True)
+    assert here == [changed], "the earlier one is removed"
+    gpu_engine.api.remove_image(changed, force=True)
+
+
+def test_an_image_of_a_registry_cannot_pass_for_a_built_tool(
+    docker: DockerExecutor, build: Make, gpu_engine: Engine
+) -> None:
+    """Whoever pushes an image may give it any label."""
+    made = build(f"FROM {PYTHON}\nRUN mkdir -p /opt/made\n")
+    real = docker.prepare(made, _quiet).tool
+    assert real
+    labels = gpu_engine.api.inspect_image(real)["Config"]["Labels"]
+    gpu_engine.api.remove_image(real, force=True)
+    claims = [f"LABEL {name}={value}" for name, value in labels.items()]
+    load_python(gpu_engine.api, repository="compatgate-test/claims", changes=claims)
+    false = gpu_engine.api.inspect_image("compatgate-test/claims:1")["Id"]
+    found = docker.prepare(made, _quiet).tool
+    assert found
+    assert found != false
+    for image in (found, "compatgate-test/claims:1"):
+        gpu_engine.api.remove_image(image, force=True)
+
+
+def test_a_build_that_adds_too_much_is_refused_and_removed(
+    docker: DockerExecutor, build: Make, gpu_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "MAX_BUILT_BYTES", 1 << 20)
+    step = "RUN mkdir -p /opt/made && dd if=/dev/zero of=/opt/made/big bs=1M count=3"
+    with pytest.raises(BadInput, match=r"adds \d+ bytes to its base image"):
+        docker.prepare(build(f"FROM {PYTHON}\n{step}\n"), _quiet)
+    assert not gpu_engine.api.images(filters={"label": images.BUILT}, quiet=True)
 
 
 def test_nothing_is_built_on_the_image_under_test(

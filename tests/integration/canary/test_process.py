@@ -77,6 +77,13 @@ def test_nothing_of_a_program_outlives_it(process: ProcessExecutor, job: Make) -
     assert not Path(handle.id).exists()
 
 
+def test_a_program_gains_no_privileges(
+    process: ProcessExecutor, job: Make, run: Callable[..., Any]
+) -> None:
+    program = "print([l for l in open('/proc/self/status') if l.startswith('NoNewPrivs')])"
+    assert run(process, job(program, image=None)).output == b"['NoNewPrivs:\\t1\\n']\n"
+
+
 def test_a_hang_is_killed_with_everything_that_it_started(
     process: ProcessExecutor, job: Make
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -192,6 +193,54 @@ def test_tokens_are_made_listed_and_ended(remote: Run, local: Run) -> None:
     status, _, err = remote("token", "revoke", "ci", "--last-admin")
     assert (status, "--last-admin: does not work with --server" in err) == (2, True)
     assert remote("token", "list", "--all") == local("token", "list", "--all")
+
+
+def test_tokens_are_limited_and_rotated(remote: Run, local: Run) -> None:
+    made = remote("token", "create", "--name", "team", "--scope", "gate", "--target", "prod-*",
+                  "--target", "lab", "--expires", "3d")  # fmt: skip
+    assert made[0] == 0, made[2]
+    status, out, err = remote("token", "rotate", "team", "--overlap", "24h")
+    assert (status, out.startswith("cg_")) == (0, True), err
+    assert out != made[1]
+    listed = remote("token", "list")[1]
+    assert "lab,prod-*" in listed
+    assert "active, expires in 2 days" in listed
+    assert remote("token", "list") == local("token", "list")
+    for words, field in (
+        (["rotate", "team", "--overlap", "soon"], "--overlap"),
+        (["rotate", "team", "--overlap", "60d"], "overlap"),
+        (["rotate", "nobody"], "token"),
+        (["create", "--name", "x", "--scope", "gate", "--target", "a b"], "targets"),
+        (["create", "--name", "x", "--scope", "admin", "--target", "a"], "targets"),
+    ):
+        status, _, err = remote("token", *words)
+        assert (status, field in err) == (2, True), words
+
+
+def test_two_people_approve_a_change(remote: Run, local: Run, tmp_path: Path) -> None:
+    text = """apiVersion: compatgate.dev/v1
+kind: Target
+metadata: {name: two}
+spec:
+  pools: [{name: a, gpu: L4, driver: 550.54.15}]
+  policy: {approvals: 2, mode: %s}
+"""
+    (tmp_path / "two.yaml").write_text(text % "enforce")
+    (tmp_path / "laxer.yaml").write_text(text % "audit")
+    assert remote("matrix", "import", str(tmp_path / "two.yaml"))[0] == 0
+    status, _, err = remote("matrix", "import", str(tmp_path / "laxer.yaml"))
+    assert (status, "asks for two people" in err) == (2, True)
+    (number,) = set(re.findall(r"ap_[0-9a-f]{16}", err))
+    assert remote("matrix", "approvals") == local("matrix", "approvals")
+    shown = remote("matrix", "approvals", number)[1]
+    assert "spec.policy.mode: enforce -> audit" in shown
+    status, _, err = remote("matrix", "approve", number)
+    assert (status, "another person approves it" in err) == (2, True)
+    status, out, err = local("matrix", "approve", number, "--author", "bob")
+    assert (status, f"{number} was approved by bob: revision " in out) == (0, True), err
+    assert "mode: audit" in remote("matrix", "show", "two")[1]
+    assert "no change waits" in remote("matrix", "approvals")[1]
+    assert "approved by bob" in remote("matrix", "approvals", "--all")[1]
 
 
 def test_who_operates_changes_no_target(

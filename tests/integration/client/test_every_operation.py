@@ -29,6 +29,7 @@ from compatgate.service.baselines.schemas import BaselineFile
 from compatgate.service.gate.schemas import GateRequest
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.schemas import WAIVER, EntryChange, TargetChange
+from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes.schemas import DriverReport, NodeReport, SeenGpus
 
 Call = Callable[..., Any]
@@ -75,6 +76,17 @@ def test_asking(call: Call) -> None:
     assert {d.outcome for d in decisions} == {"warn"}
     assert call("show_decision", decisions[0].id) == decisions[0]
     assert call("openapi")["openapi"] == "3.1.0"
+
+
+def test_naming_the_cause_of_an_error(call: Call) -> None:
+    text = "CUDA driver version is insufficient for CUDA runtime version"
+    (plain,) = call("triage", text).causes
+    assert (plain.id, plain.confidence, plain.here) == ("driver-too-old", "likely", None)
+    pool = {"gpu": "A100-SXM4-80GB", "driver": "450.80.02"}
+    (cause,) = call("triage", text, pool=pool, stack={"cuda": "12.4"}).causes
+    assert cause.here.outcome == "fails"
+    assert cause.fixes[0].verified
+    assert call("triage", "fatal: not a git repository").causes == []
 
 
 def test_signed_verdicts_and_badges(call: Call) -> None:
@@ -238,14 +250,49 @@ def test_baselines(call: Call, worker: Gate, form: str) -> None:
     assert call("refuse_baseline", proposed.id).state == "refused"
 
 
+def test_approvals(call: Call, form: str, worker: Gate) -> None:
+    name = f"two-{form}"
+    spec = TargetSpec((PoolSpec("l4", "L4", "550.54.15"),), policy=PolicySpec(approvals=2))
+    call("create_target", TargetChange(metadata=TargetMetadata(name), spec=spec), reason="+")
+    with pytest.raises(Conflict, match="asks for two people") as mine:
+        call("delete_target", name, reason="gone")
+    number = mine.value.value
+    assert number in {one.id for one in call("list_approvals", waiting=True)}
+    assert call("show_approval", number).changes[0].action == "delete"
+    assert call("refuse_change", number).state == "refused"
+    with pytest.raises(Conflict) as theirs:
+        worker.matrix.delete("Target", name, Authorship("somebody else", "gone"))
+    assert call("approve_change", theirs.value.value).revision is not None
+    with pytest.raises(NotFound):
+        call("show_target", name)
+
+
 def test_tokens_and_the_audit_log(call: Call, form: str) -> None:
     made = call("create_token", f"ci-{form}", ["read"], expires="90d")
     assert made.secret.startswith("cg_")
     assert made.token in call("list_tokens", active=True)
+    limited = call("create_token", f"team-{form}", ["read"], targets=["prod-*"])
+    assert limited.token.targets == ["prod-*"]
+    turned = call("rotate_token", f"ci-{form}", overlap="24h")
+    assert turned.secret != made.secret
+    assert turned.token.previous_expires_at is not None
     assert call("revoke_token", f"ci-{form}").revoked_at is not None
     (link, *_) = call("list_audit", action="token.revoke")
     assert link.action == "token.revoke"
     assert call("verify_audit").ok
+
+
+def test_people_and_callers(call: Call) -> None:
+    caller = call("show_caller")
+    assert (caller.kind, caller.scopes, caller.targets) == ("token", ["admin"], None)
+    assert list(call("list_sessions")) == []
+    with pytest.raises(NotFound, match="no session 'is_none'"):
+        call("end_session", "is_none")
+    with pytest.raises(NotFound, match="without a session"):
+        call("end_own_session")
+    for operation, *args in (("describe_sign_in",), ("open_session", "eyJ")):
+        with pytest.raises(NotFound, match="people cannot sign in here"):
+            call(operation, *args)
 
 
 def test_nodes(call: Call, form: str) -> None:

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from compatgate.discovery.registry.limits import Deadline, ImageOptions
+from compatgate.discovery.registry.transport import Transport
 from compatgate.errors import BadInput, Unavailable
+from compatgate.service.gate.images import parse_networks
 
 IMAGE = "registry.example/app:1"
 
@@ -106,3 +109,20 @@ def test_the_deadline_holds_over_tls(fake, read, mirror, certificate: Path) -> N
     with pytest.raises(Unavailable, match=r"longer than the allowed 0\.7 seconds"):
         read(IMAGE, mirrors=mirror, ca_file=str(certificate), deadline_s=0.7)
     assert time.monotonic() - start < 3
+
+
+def test_a_checked_address_still_shows_the_certificate_of_its_name(
+    mirror, certificate: Path
+) -> None:
+    """The connection goes to the address that was checked; TLS is for the name."""
+    url = f"{mirror['registry.example'][0]}/v2/"
+    guarded = ImageOptions(
+        internal=False,
+        networks=parse_networks(["127.0.0.0/8", "::1"], "--registry-network"),
+        ca_file=str(certificate),
+    )
+    with Deadline(20) as deadline, Transport(guarded, deadline) as transport:
+        assert transport.open(url, {}).status < 500
+        other = url.replace("localhost", "127.0.0.1")
+        with pytest.raises(Unavailable, match="certificate"):
+            transport.open(other, {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,8 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Base
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix import revisions
+from compatgate.service.tokens.repository import find_session
+from compatgate.service.tokens.service import Tokens, digest_of
 
 
 def test_models_and_migrations_say_the_same(database: Database) -> None:
@@ -158,3 +160,41 @@ def test_targets_that_exist_at_the_upgrade_audit_packages(empty_url: str) -> Non
 def test_a_new_database_is_migrated_without_a_revision(database: Database) -> None:
     with database.reading() as session:
         assert revisions.latest_revision(session) == 0
+
+
+def test_tokens_and_sessions_survive_the_access_migration_both_ways(empty_url: str) -> None:
+    database = Database.open(empty_url)
+    tables.migrate_schema(database, "0006")
+    at = "2026-11-03T09:30:00.000000Z"
+    end = at.replace("2026", "2099")
+    with database.writing() as session:
+        session.execute(
+            text(
+                "INSERT INTO tokens (id, name, digest, scopes, created_at, created_by, expires_at)"
+                " VALUES ('tk_1', 'ci', :digest, 'gate read', :at, 't', :end)"
+            ),
+            {"digest": digest_of("cg_old"), "at": at, "end": end},
+        )
+        session.execute(
+            text(
+                "INSERT INTO browser_sessions (digest, token_id, created_at, expires_at)"
+                " VALUES (:digest, 'tk_1', :at, :end)"
+            ),
+            {"digest": digest_of("cookie"), "at": at, "end": end},
+        )
+    tables.migrate_schema(database)
+    tokens = Tokens(database)
+    holder = tokens.verify("cg_old")
+    assert (holder.name, holder.targets) == ("ci", None)
+    with database.reading() as session:
+        found = find_session(session, digest_of("cookie"))
+    assert found is not None
+    assert found.token.name == "ci"
+    turned = tokens.rotate("ci", by="t", overlap=timedelta(hours=1))
+    tables.migrate_schema(database, "0006")
+    with database.reading() as session:
+        kept = session.execute(text("SELECT name, digest FROM tokens")).all()
+    assert [tuple(row) for row in kept] == [("ci", digest_of(turned.secret))]
+    tables.migrate_schema(database)
+    assert tokens.find("ci").previous_expires_at is None
+    database.close()

@@ -13,8 +13,10 @@ import pytest
 from compatgate.errors import BadInput, Conflict, Forbidden, NotFound, Unauthorized
 from compatgate.kit import clock
 from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 from compatgate.service.tokens import schemas
 from compatgate.service.tokens import service as auth
+from compatgate.service.tokens.principal import matches
 
 
 def test_a_token_opens_what_its_scopes_say(gate: Gate) -> None:
@@ -158,3 +160,154 @@ def test_of_administrators_who_revoke_each_other_at_once_one_stays(gate: Gate) -
         revoked = list(pool.map(revoke, names))
     assert sorted(revoked) == [False] + [True] * 5
     assert len(gate.tokens.list(active=True).items) == 1
+
+
+def test_a_rotated_token_keeps_name_scopes_and_targets_and_its_old_secret_for_the_overlap(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = gate.tokens.create("ci", ["gate"], by="tester", targets=["prod-*"])
+    turned = gate.tokens.rotate("ci", by="boss", overlap=timedelta(hours=24))
+    assert turned.secret != made.secret
+    assert (turned.token.id, turned.token.scopes, turned.token.targets) == (
+        made.token.id,
+        ("gate",),
+        ("prod-*",),
+    )
+    for secret in (made.secret, turned.secret):
+        assert gate.tokens.verify(secret).token_id == made.token.id
+    assert "secret before is valid until" in (gate.tokens.find("ci").warning or "")
+    third = gate.tokens.rotate("ci", by="boss", overlap=timedelta(hours=1))
+    with pytest.raises(Unauthorized):
+        gate.tokens.verify(made.secret)
+    at = clock.now() + timedelta(hours=2)
+    monkeypatch.setattr("compatgate.service.tokens.repository.now", lambda: at)
+    gate.tokens._forget()
+    with pytest.raises(Unauthorized):
+        gate.tokens.verify(turned.secret)
+    assert gate.tokens.verify(third.secret).name == "ci"
+    links = gate.history.list_audit(action="token.rotate").items
+    assert [(one.actor, one.subject) for one in links] == [("boss", "ci")] * 2
+    assert links[0].detail["overlap_ends"]
+    assert gate.history.verify().ok
+
+
+def test_what_cannot_be_rotated_is_refused(gate: Gate) -> None:
+    with pytest.raises(NotFound):
+        gate.tokens.rotate("nobody", by="t")
+    gate.tokens.create("ci", ["gate"], by="t")
+    for days in (31, -1):
+        with pytest.raises(BadInput) as caught:
+            gate.tokens.rotate("ci", by="t", overlap=timedelta(days=days))
+        assert caught.value.field == "overlap"
+    gate.tokens.revoke("ci", by="t")
+    with pytest.raises(Conflict, match="was revoked"):
+        gate.tokens.rotate("ci", by="t")
+
+
+def test_an_expired_token_is_rotated_only_with_a_new_end(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate.tokens.create("ci", ["gate"], by="t", expires_at=clock.now() + timedelta(hours=1))
+    at = clock.now() + timedelta(days=1)
+    monkeypatch.setattr(clock, "now", lambda: at)
+    with pytest.raises(Conflict, match="has expired"):
+        gate.tokens.rotate("ci", by="t")
+    made = gate.tokens.rotate("ci", by="t", expires_at=at + timedelta(days=1))
+    assert gate.tokens.verify(made.secret).name == "ci"
+
+
+def test_the_last_admin_that_lasts_is_not_given_an_end_nor_revoked(gate: Gate) -> None:
+    day = timedelta(days=1)
+    gate.tokens.create("boss", ["admin"], by="t")
+    gate.tokens.create("brief", ["admin"], by="t", expires_at=clock.now() + 7 * day)
+    for act in (
+        lambda: gate.tokens.revoke("boss", by="t"),
+        lambda: gate.tokens.rotate("boss", by="t", expires_at=clock.now() + 90 * day),
+    ):
+        with pytest.raises(Conflict, match=r"last one .* that lasts \(brief expires on "):
+            act()
+    assert gate.tokens.revoke("brief", by="t").revoked_at
+    gate.tokens.create("deputy", ["admin"], by="t", expires_at=clock.now() + 60 * day)
+    assert gate.tokens.rotate("boss", by="t", expires_at=clock.now() + 90 * day)
+    assert gate.tokens.revoke("boss", by="t").revoked_at
+
+
+@pytest.mark.parametrize("targets", [[], [""], ["a b"], ["é"], ["-x"], ["x" * 129], ["a?"]])
+def test_a_limit_is_of_proper_patterns(gate: Gate, targets: list[str]) -> None:
+    with pytest.raises(BadInput) as caught:
+        gate.tokens.create("ci", ["gate"], by="t", targets=targets)
+    assert caught.value.field == "targets"
+
+
+def test_an_admin_token_has_no_limit(gate: Gate) -> None:
+    with pytest.raises(BadInput, match="cannot be limited"):
+        gate.tokens.create("ci", ["admin"], by="t", targets=["prod-*"])
+
+
+def test_a_token_that_expires_soon_says_so(gate: Gate) -> None:
+    for days, warning in ((1, "expires within a day"), (5, "expires in 4 days"), (15, None)):
+        end = clock.now() + timedelta(days=days)
+        made = gate.tokens.create(f"in-{days}", ["gate"], by="t", expires_at=end)
+        assert made.token.warning == warning
+    assert gate.tokens.create("never", ["gate"], by="t").token.warning is None
+
+
+def test_a_session_ends_with_its_secret(gate: Gate) -> None:
+    made = gate.tokens.create("ann", ["read"], by="t")
+    cookie = gate.sessions.sign_in(made.secret).cookie
+    turned = gate.tokens.rotate("ann", by="t", overlap=timedelta(hours=1))
+    later = gate.sessions.sign_in(turned.secret).cookie
+    assert gate.sessions.principal(cookie) is not None, "in the overlap"
+    gate.tokens.rotate("ann", by="t")
+    gate.sessions._known.clear()
+    assert gate.sessions.principal(cookie) is None
+    assert gate.sessions.principal(later) is None
+
+
+def test_a_session_ends_when_it_is_idle_and_however_it_is_used(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate.sessions.limits = auth.SessionLimits(timedelta(hours=3), timedelta(hours=1))
+    made = gate.tokens.create("ann", ["read"], by="t")
+    used, idle = (gate.sessions.sign_in(made.secret).cookie for _ in range(2))
+    begin = clock.now()
+
+    def alive(cookie: str, minutes: int) -> bool:
+        at = begin + timedelta(minutes=minutes)
+        monkeypatch.setattr(clock, "now", lambda: at)
+        monkeypatch.setattr("compatgate.service.tokens.repository.now", lambda: at)
+        gate.sessions._known.clear()
+        return gate.sessions.principal(cookie) is not None
+
+    assert [alive(used, minutes) for minutes in (50, 100, 150)] == [True, True, True]
+    assert not alive(idle, 150)
+    assert not alive(used, 181)
+    (link,) = gate.history.list_audit(action="session.close").items
+    assert (link.actor, link.detail["why"]) == ("ann", "idle")
+
+
+def test_signing_out_is_audited(gate: Gate) -> None:
+    cookie = gate.sessions.sign_in(gate.tokens.create("ann", ["read"], by="t").secret).cookie
+    gate.sessions.sign_out(cookie)
+    gate.sessions.sign_out(cookie)
+    (link,) = gate.history.list_audit(action="session.close").items
+    assert link.detail["why"] == "signed out"
+
+
+def test_targets_of_a_limit_match_alike_in_memory_and_in_the_database(gate: Gate) -> None:
+    names = ["prod-a", "Prod-a", "prod_a", "prodxa", "a-prod-b", "prod-", "prod", "x.y", "xzy"]
+    patterns = ["prod-*", "*-prod-*", "prod", "prod_a", "*", "*a", "p*d-*a", "x.y", "**", "a*a"]
+    document = {"pools": [{"name": "p", "gpu": "A100-SXM4-80GB", "driver": "535.183.01"}]}
+    for name in names:
+        if not name.endswith("-"):
+            body = {"metadata": {"name": name}, "spec": document}
+            gate.matrix.create("Target", body, Authorship("t", "x"))
+    stored = [name for name in names if not name.endswith("-")]
+    for pattern in patterns:
+        expected = sorted(name for name in stored if matches((pattern,), name))
+        found = gate.matrix.list_targets(within=(pattern,)).items
+        assert sorted(one.name for one in found) == expected, pattern
+    assert gate.matrix.list_targets(within=()).items == ()
+    assert not matches(("prod-*",), "xprod-a")
+    assert matches(("p*d-*a",), "prod-a")
+    assert not matches(("a*a",), "a")

@@ -24,6 +24,7 @@ SCOPES = ("read", "gate", "operate", "bless")
 NEEDS = {
     "/ask/paste": "gate",
     "/ask/keep": "gate",
+    "/triage/causes": "gate",
     "/entries/<name>/status": "bless",
     "/new-waiver": "bless",
     "/waivers/<name>/end": "bless",
@@ -35,6 +36,7 @@ NEEDS = {
     "/nodes/<name>/remove": "operate",
     "/tokens/new": "admin",
     "/tokens/revoke": "admin",
+    "/tokens/rotate": "admin",
     "/sign-in": None,
     "/sign-out": None,
     "/theme": None,
@@ -118,7 +120,9 @@ def test_a_page_needs_the_scope_that_it_names(browsers, page):
 
 def test_only_pages_without_secrets_are_open_to_strangers():
     free = {page.path for page in pages("GET") if page.scope is None}
-    assert free == {"/sign-in", "/keys", "/<path:rest>"}
+    assert free == {
+        "/sign-in", "/sign-in/issuer", "/sign-in/done", "/signed-out", "/keys", "/<path:rest>",
+    }  # fmt: skip
     assert {page.path for page in FORMS if page.scope is None} == {
         "/sign-in", "/sign-out", "/theme",
     }  # fmt: skip

@@ -21,6 +21,7 @@ from compatgate.service.web.call import Settings
 
 _SAYS_NOTHING = {
     "/what-if",
+    "/triage",
     "/audit/verify",
     "/facts",
     "/rules",

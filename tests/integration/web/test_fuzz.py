@@ -95,3 +95,67 @@ def test_every_operation_answers_as_described(api: Any, name: str, mode: Any) ->
         fuzz()
     except Unsatisfiable:
         assert mode is schemathesis.GenerationMode.NEGATIVE  # nothing can be sent wrong
+
+
+_SCOPES = ("none", "read", "gate", "operate", "bless", "admin")
+
+
+@pytest.fixture(scope="module")
+def of_scope(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Any]:
+    """The API as callers of one scope meet it, each with a token of nothing else."""
+    database = Database.open(str(tmp_path_factory.mktemp("scopes") / "gate.db"))
+    database_schema.prepare_schema(database)
+    gate = Gate(database, facts)
+    gate.matrix.import_documents(
+        read_paths([matrix_dir() / "examples"]), Authorship("tester", "fuzz")
+    )
+    _finish_a_run(gate)
+    app = create_app(gate, Settings(overlays=()))
+
+    def described(scope: str) -> tuple[Any, dict[str, str]]:
+        found = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", app)
+        if scope == "none":
+            return found, {}
+        secret = gate.tokens.create(f"fuzz-{scope}", [scope], by="tester").secret
+        return found, {"Authorization": f"Bearer {secret}"}
+
+    yield described
+    gate.close()
+
+
+@pytest.mark.parametrize("scope", _SCOPES)
+def test_every_operation_answers_every_scope_as_described(of_scope: Any, scope: str) -> None:
+    """No 5xx and no undocumented answer, and without the scope nothing but a refusal."""
+    described, headers = of_scope(scope)
+    for route in (*ROUTES, *(hook for hook in HOOKS if hook.signed)):
+        refused = route.scope not in (None, scope) and scope != "admin"
+        operation = described.find_operation_by_id(route.name)
+        _ask_a_few(operation, headers, refused=refused, body=route.name != "export_matrix")
+
+
+def _ask_a_few(operation: Any, headers: dict[str, str], *, refused: bool, body: bool) -> None:
+    """Send a few cases; the body is compared with its schema where it is one document."""
+
+    @settings(
+        max_examples=3,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy())
+    def fuzz(case: Any) -> None:
+        answer = case.call(headers=headers)
+        case.validate_response(answer, checks=_ANSWERS if body else _ANSWERS[:-1])
+        assert not refused or answer.status_code in (401, 403), operation.label
+
+    fuzz()
+
+
+_ANSWERS = [
+    schemathesis.checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+]

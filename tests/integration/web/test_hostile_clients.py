@@ -163,6 +163,64 @@ def test_many_silent_clients_stop_nobody(serve: Any) -> None:
         client.close()
 
 
+def test_one_address_has_a_bounded_number_of_connections(serve: Any) -> None:
+    """What is idle longest makes room; another address is served throughout."""
+    server = serve("--connections-per-address", "8")
+    at_work = socket.create_connection((server.host, server.port), timeout=20)
+    idle = []
+    for _ in range(30):
+        idle.append(socket.create_connection((server.host, server.port), timeout=20))
+        idle[-1].sendall(b"GET / HT")  # a request that never ends is idle as well
+    ended = [client for client in idle[:-8] if _has_ended(client)]
+    assert len(ended) == 22
+    assert _has_ended(at_work), "it was idle longest"
+    assert server.gate(STACK).status == 200
+    other = socket.create_connection((server.host, server.port), 20, ("127.0.0.2", 0))
+    other.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert other.recv(65536).startswith(b"HTTP/1.1 200")
+    for client in (other, at_work, *idle):
+        client.close()
+
+
+def test_a_connection_too_many_is_refused_where_all_others_are_at_work(
+    serve: Any, tmp_path: Path
+) -> None:
+    server = serve("--connections-per-address", "4")
+    body = b'{"name": "%s", "scopes": ["read"]}'
+    with closing(sqlite3.connect(tmp_path / "gate.db")) as lock:
+        lock.execute("BEGIN IMMEDIATE")
+        busy = []
+        for n in range(4):
+            client = socket.create_connection((server.host, server.port), timeout=20)
+            sent = body % b"t%d" % n
+            head = (
+                f"POST /api/v1/tokens HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                f"Authorization: Bearer {server.token}\r\nX-Compatgate-Reason: test\r\n"
+                f"Content-Length: {len(sent)}\r\nConnection: close\r\n\r\n"
+            )
+            client.sendall(head.encode() + sent)
+            busy.append(client)
+        time.sleep(0.5)
+        answer = exchange(server, b"", close=False)
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b"too many connections" in answer
+        lock.rollback()
+        for client in busy:
+            assert b"HTTP/1.1 201" in b"".join(iter(partial(client.recv, 65536), b""))
+            client.close()
+    assert server.ask("GET", "/healthz").status == 200
+
+
+def _has_ended(client: socket.socket) -> bool:
+    client.settimeout(2)
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+
+
 def test_health_and_admission_answer_while_writes_wait_for_the_database(
     serve: Any, tmp_path: Path
 ) -> None:

@@ -207,3 +207,43 @@ def test_the_service_runs_on_every_kind_of_database(serve: Any, database_url: st
     assert server.ask("GET", "/api/v1/audit/verify", headers=server.bearer).json()["ok"] is True
     assert server.stop() == 0
     assert Database.open(database_url)
+
+
+@pytest.mark.parametrize(
+    ("proxy", "expected"), [("127.0.0.1", [401] * 4), ("none", [401, 401, 429, 429])]
+)
+def test_failed_authentications_count_by_the_address_that_a_trusted_proxy_states(
+    serve: Any, proxy: str, expected: list[int]
+) -> None:
+    """A client that no proxy stands for cannot choose another address for each attempt."""
+    server = serve("--failed-auth-rate", "2/h", "--trusted-proxy", proxy)
+    codes = []
+    for number in range(4):
+        headers = {"Authorization": "Bearer cg_wrong", "X-Forwarded-For": f"198.51.100.{number}"}
+        codes.append(server.ask("POST", "/api/v1/gate", {}, headers).status)
+    assert codes == expected
+    if proxy == "none":
+        wrong = {"Authorization": "Bearer cg_wrong"}
+        refused = server.ask("GET", "/api/v1/targets", headers=wrong)
+        assert refused.status == 429
+        assert 1790 < int(refused.headers["Retry-After"]) <= 1800
+    assert server.gate(STACK).status == 200
+
+
+def test_a_rate_of_requests_can_be_chosen(serve: Any) -> None:
+    server = serve("--rate", "3/h")
+    assert [server.gate(STACK).status for _ in range(5)] == [200] * 3 + [429] * 2
+    assert server.ask("GET", "/healthz").status == 200
+    assert server.ask("GET", "/readyz").status == 200
+    assert server.ask("GET", "/api/v1/targets", headers=server.bearer).status == 200
+
+
+def test_whatever_the_server_writes_is_for_its_user_alone(serve: Any, tmp_path: Path) -> None:
+    before = set(tmp_path.rglob("*"))
+    server = serve("--workers", "2", TMPDIR=str(tmp_path))
+    assert server.gate({"cuda": "12.4"}).status == 200
+    made = [path for path in tmp_path.rglob("*") if path not in before]
+    assert {"gate.db", "gate.db-wal"} <= {path.name for path in made}
+    assert any(path.suffix == ".db" and path.name != "gate.db" for path in made), "figures"
+    open_to_others = [path.name for path in made if path.stat().st_mode & 0o077]
+    assert [name for name in open_to_others if not name.endswith(".yaml")] == []

@@ -10,6 +10,7 @@ import pytest
 from compatgate.catalog import build, compiled, load_facts
 from compatgate.catalog.library import Library, compile_all, read_document, table_names
 from compatgate.core import facts as tables
+from compatgate.core.facts.errors import ErrorTable
 from compatgate.core.facts.nvidia import Peaks
 from compatgate.core.facts.packages import CudaComponents, Packages
 from compatgate.core.facts.xid import XidTable
@@ -28,6 +29,7 @@ KINDS = {
     "components": Packages,
     "cuda_components": CudaComponents,
     "gpu_peaks": Peaks,
+    "error_signatures": ErrorTable,
 }
 
 

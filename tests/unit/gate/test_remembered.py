@@ -22,7 +22,7 @@ def snapshot(facts: Facts) -> Snapshot:
 
 @pytest.fixture
 def kept() -> SnapshotCache[str]:
-    return SnapshotCache()
+    return SnapshotCache(len)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_value_belongs_to_its_snapshot_and_question(
 
 
 def test_what_was_asked_for_longest_ago_is_forgotten_first(snapshot: Snapshot) -> None:
-    kept: SnapshotCache[str] = SnapshotCache(size=2)
+    kept: SnapshotCache[str] = SnapshotCache(len, size=2)
     now = datetime.now(UTC)
     kept.put(b"a", snapshot, "1", None, now)
     kept.put(b"b", snapshot, "2", None, now)
@@ -79,3 +79,12 @@ def test_nothing_is_kept_for_a_very_long_question(
     question = b" " * 100_000
     kept.put(question, snapshot, "a", None, datetime.now(UTC))
     assert kept.get(question, snapshot) is None
+
+
+def test_large_values_drop_others_by_their_bytes(snapshot: Snapshot) -> None:
+    kept: SnapshotCache[str] = SnapshotCache(len, most_bytes=100_000)
+    now = datetime.now(UTC)
+    for number in range(100):
+        kept.put(b"%d" % number, snapshot, "x" * 4000, None, now)
+    held = [number for number in range(100) if kept.get(b"%d" % number, snapshot)]
+    assert held == list(range(77, 100))

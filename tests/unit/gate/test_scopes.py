@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compatgate.errors import BadInput
-from compatgate.service.tokens.service import Principal, anonymous_principal, parse_scopes
+from compatgate.service.tokens.principal import Principal, anonymous_principal
+from compatgate.service.tokens.service import parse_scopes
 
 
 def test_scopes_are_separated_by_commas() -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import socket
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from compatgate.cli import serve
+from compatgate.cli import serve, serve_access
 from compatgate.cli.serve_options import commit_of
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import Parser
+from compatgate.kit.http.rate import Rate
+from compatgate.service.tokens.service import SessionLimits
 from compatgate.service.web.server import is_loopback, listen, url_of
 
 
@@ -122,3 +125,33 @@ def test_another_word_for_committing_is_refused(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(BadInput, match="one of sync, async") as caught:
         commit_of(parse())
     assert caught.value.field == "COMPATGATE_DECISION_COMMIT"
+
+
+def test_failed_authentications_are_limited_and_requests_are_not_unless_asked() -> None:
+    assert serve_access.failed_rate(parse()) == Rate(30, 60.0)
+    assert serve_access.request_rate(parse()) is None
+    assert serve_access.request_rate(parse("--rate", "50/s")) == Rate(50, 1.0)
+    assert serve_access.failed_rate(parse("--failed-auth-rate", "none")) is None
+    with pytest.raises(BadInput) as caught:
+        serve_access.request_rate(parse("--rate", "fast"))
+    assert caught.value.field == "--rate"
+
+
+def test_only_named_proxies_state_addresses_of_clients() -> None:
+    assert serve_access.trusted_proxies(parse()) == ("127.0.0.1", "::1")
+    given = parse("--trusted-proxy", "10.0.0.0/24,10.1.0.7", "--trusted-proxy", "fd00::/8")
+    assert serve_access.trusted_proxies(given) == ("10.0.0.0/24", "10.1.0.7", "fd00::/8")
+    assert serve_access.trusted_proxies(parse("--trusted-proxy", "none")) == ()
+    for wrong in ("*", "0.0.0.0/0", "::/0", "10.0.0.1/24", "proxy.example"):
+        with pytest.raises(BadInput) as caught:
+            serve_access.trusted_proxies(parse("--trusted-proxy", wrong))
+        assert caught.value.field == "--trusted-proxy"
+
+
+def test_a_session_has_two_ends() -> None:
+    hours = timedelta(hours=1)
+    assert serve_access.session_limits(parse()) == SessionLimits(12 * hours, 2 * hours)
+    given = parse("--session-lifetime", "1h", "--session-idle", "3h")
+    assert serve_access.session_limits(given) == SessionLimits(hours, hours)
+    with pytest.raises(BadInput, match="too short"):
+        serve_access.session_limits(parse("--session-idle", "5s"))

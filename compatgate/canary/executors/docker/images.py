@@ -1,16 +1,18 @@
 """Prepare the image of a job: pull it, or build the workload's own image.
 
-Nothing is ever built on the image under test.
+Nothing is ever built on the image under test. What was built stays on the engine, and is built
+again only if the Dockerfile's folder, a base image or the limits change.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from compatgate.canary.executors.docker.engine import RUN, explain_error, missing_image_error
+from compatgate.canary.executors.docker.engine import explain_error, missing_image_error
 from compatgate.canary.executors.jobs import Job, PreparedJob, Progress
 from compatgate.canary.hosts import Host
 from compatgate.canary.workload import Limits, Workload
@@ -21,6 +23,12 @@ from compatgate.errors import BadInput, InfrastructureError, NotFound
 
 MAX_BUILD_S = 3600.0
 """For the steps of a build; base images are pulled before."""
+MAX_BUILT_BYTES = 16 << 30
+"""Bytes that a build may add to its largest base image."""
+BUILT = "dev.compatgate.built"
+"""Label of a built image: the digest of what it was built from."""
+BUILT_FOR = "dev.compatgate.workload"
+"""Label of a built image: the workload."""
 
 
 def prepare_images(api: Any, host: Host, job: Job, progress: Progress) -> PreparedJob:
@@ -56,11 +64,11 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
     """Build a workload's context on the images that its Dockerfile names, and on no other.
 
     Returns:
-        The id of the image.
+        The id of the image, perhaps of an earlier build from the same files and base images.
 
     Raises:
         BadInput: the Dockerfile uses the image under test, ONBUILD triggers or a network that the
-            build does not have; a step fails, or the build takes too long.
+            build does not have; a step fails, or the build takes too long or becomes too large.
         NotFound: a base image does not exist.
         Infrastructure: registry or engine fail in a way that may pass.
     """
@@ -69,8 +77,36 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
     if job.image and contents.BASE_ARGUMENT in contents.find_arguments(text):
         raise _under_test_error(workload)
     _check_network(workload, text, host)
-    for base in contents.find_base_images(text):
-        _check_triggers(api, workload, ensure_image(api, base, progress), base)
+    bases = {base: ensure_image(api, base, progress) for base in contents.find_base_images(text)}
+    for base, image in bases.items():
+        _check_triggers(api, workload, image, base)
+    limits = _build_limits(workload.limits, api.info())
+    key = _build_key(content, sorted(bases.values()), workload, limits)
+    if found := _built_here(api, f"{BUILT}={key}"):
+        return found[0]
+    image = _run_build(
+        api, workload, content, {BUILT: key, BUILT_FOR: workload.name}, limits, progress
+    )
+    _check_size(api, workload, image, list(bases.values()))
+    _remove_earlier(api, workload, image)
+    return image
+
+
+def _build_key(content: bytes, bases: list[str], workload: Workload, limits: dict[str, Any]) -> str:
+    """Return the digest of everything that decides what a build makes."""
+    rest = repr((bases, workload.image.network, limits, workload.limits.shm))
+    return hashlib.sha256(hashlib.sha256(content).digest() + rest.encode()).hexdigest()
+
+
+def _run_build(
+    api: Any,
+    workload: Workload,
+    content: bytes,
+    labels: dict[str, str],
+    limits: dict[str, Any],
+    progress: Progress,
+) -> str:
+    """Run the steps of a Dockerfile, and return the id of the image."""
     doing = f"building {workload.name}"
     progress(doing, None)
     image, until = "", time.monotonic() + MAX_BUILD_S
@@ -78,9 +114,9 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
         for event in api.build(
             fileobj=io.BytesIO(content),
             custom_context=True,
-            labels={RUN: job.run},
+            labels=labels,
             network_mode=None if workload.image.network else "none",
-            container_limits=_build_limits(workload.limits, api.info()),
+            container_limits=limits,
             shmsize=workload.limits.shm,
             rm=True,
             forcerm=True,
@@ -101,6 +137,47 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
     if not image:
         raise InfrastructureError(f"the engine ended the build of {workload.name} without an image")
     return image
+
+
+def _built_here(api: Any, label: str) -> list[str]:
+    """Return the ids of images with a label that were built here.
+
+    An image that was pulled may carry any label; it has a repository, and no built image has one.
+    """
+    found = api.images(filters={"label": label})
+    return [str(image["Id"]) for image in found if not _has_repository(image)]
+
+
+def _has_repository(image: dict[str, Any]) -> bool:
+    names = [*(image.get("RepoTags") or ()), *(image.get("RepoDigests") or ())]
+    return any(not name.startswith("<none>") for name in names)
+
+
+def _check_size(api: Any, workload: Workload, image: str, bases: list[str]) -> None:
+    """Refuse and remove a built image that is far larger than its base."""
+    largest = max((int(api.inspect_image(base)["Size"]) for base in bases), default=0)
+    added = int(api.inspect_image(image)["Size"]) - largest
+    if added > MAX_BUILT_BYTES:
+        api.remove_image(image, force=True)
+        raise BadInput(
+            f"the build of {workload.name} adds {added} bytes to its base image",
+            field="image.context",
+            value=added,
+            hint=f"at most {MAX_BUILT_BYTES}; build it elsewhere and set image.reference",
+        )
+
+
+def _remove_earlier(api: Any, workload: Workload, image: str) -> None:
+    """Remove images of earlier builds of a workload that no container uses."""
+    from docker.errors import APIError
+
+    for old in _built_here(api, f"{BUILT_FOR}={workload.name}"):
+        if old != image:
+            try:
+                api.remove_image(old)
+            except APIError as error:
+                if error.status_code not in (404, 409):
+                    raise
 
 
 def _make_context(workload: Workload) -> tuple[bytes, str]:

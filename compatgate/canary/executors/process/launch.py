@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _LOOK_S = 0.1
 _PAGE = resource.getpagesize()
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -67,6 +67,7 @@ class Launcher:
 
     def _limit(self) -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (self._order["file"],) * 2)
 

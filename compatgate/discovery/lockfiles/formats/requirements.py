@@ -26,12 +26,16 @@ from compatgate.discovery.lockfiles.interface import (
     Selection,
 )
 from compatgate.discovery.lockfiles.platform import Markers, Platform
-from compatgate.discovery.lockfiles.text import MOST_PACKAGES, decode_text, refuse_variable
+from compatgate.discovery.lockfiles.text import decode_text, refuse_variable
 from compatgate.discovery.lockfiles.wheel_builds import LockedWheel, select_wheels
 from compatgate.errors import BadInput
 
 _MOST_INCLUDE_LEVELS = 8
 _MOST_FILES = 32
+_MOST_REQUIREMENTS = 5_000
+"""Requirements and options of a file and its includes."""
+_MOST_LINES = 1_000_000
+"""Lines of a file; each hash of a wheel has one."""
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTION = re.compile(
     r"(?P<name>--?[A-Za-z][A-Za-z\-]*)(?:\s*=\s*|\s+|(?<=^-[rcife])|$)(?P<value>.*)"
@@ -137,7 +141,7 @@ def _join_lines(text: str) -> Iterator[tuple[int, str]]:
     pending: list[str] = []
     first = 1
     for number, raw in enumerate(text.splitlines(), 1):
-        if number > MOST_PACKAGES * 20:
+        if number > _MOST_LINES:
             raise BadInput("has too many lines", field=str(number))
         if not pending:
             first = number
@@ -202,7 +206,10 @@ class RequirementsTxt:
         indexes: list[str] = []
         default, more = "", list[str]()
         constraints: dict[str, list[ListedPackage]] = {}
-        for line in lines:
+        for number, line in enumerate(lines, 1):
+            if number > _MOST_REQUIREMENTS:
+                what = f"has more than {_MOST_REQUIREMENTS} requirements"
+                raise BadInput(what, field=file.name)
             if line.option in INDEX:
                 indexes.append(refuse_variable(line.text, line.origin))
                 if line.option in FIRST_INDEX:
@@ -217,8 +224,6 @@ class RequirementsTxt:
                 constraints.setdefault(canonicalize_name(package.name), []).append(package)
             else:
                 packages.append(package)
-            if len(packages) > MOST_PACKAGES:
-                raise BadInput(f"has more than {MOST_PACKAGES} requirements", field=file.name)
         if not packages:
             packages = [package for bound in constraints.values() for package in bound]
         else:

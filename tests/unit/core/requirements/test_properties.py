@@ -124,10 +124,17 @@ def test_several_requirements_hold_together_exactly_if_each_holds(
 def test_a_requirement_is_read_once_and_a_huge_one_is_not_kept(impl: Impl) -> None:
     from compatgate.core import requirements
 
-    requirements._compile_cached.cache_clear()
+    requirements._compiled.clear()
     for _ in range(3):
         check(["cuda>=12.4", "cuda>=12.4 " * 5000], Properties(cuda="12.4"), impl)
-    assert (
-        requirements._compile_cached.cache_info().misses,
-        requirements._compile_cached.cache_info().hits,
-    ) == (1, 2)
+    assert len(requirements._compiled) == 1
+    assert requirements._compiled.peek((impl, "cuda>=12.4"))
+
+
+def test_many_long_requirements_take_bounded_memory() -> None:
+    from compatgate.core import requirements
+
+    for number in range(500):
+        check([f"cuda>=1.{number} " * 300], Properties(cuda="12.4"))
+    assert 0 < len(requirements._compiled) < 100
+    assert requirements._compiled.size <= 16 * 1024 * 1024

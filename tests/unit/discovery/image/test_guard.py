@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 import pytest
 
+from compatgate.discovery.registry import addresses
+from compatgate.discovery.registry.addresses import AddressGuard
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
-from compatgate.discovery.registry.transport import AddressGuard, Transport
+from compatgate.discovery.registry.transport import Transport
 from compatgate.errors import Unavailable
 from compatgate.service.gate.images import parse_networks
 
@@ -43,6 +46,21 @@ def guard() -> AddressGuard:
         "http://198.18.0.7/",
         "http://224.0.0.7/",
         "http://240.0.0.7/",
+        "http://255.255.255.255/",
+        "http://192.0.0.8/",
+        "http://192.88.99.1/",
+        "http://203.0.113.9/",
+        "https://[::ffff:0:10.0.0.7]/",
+        "https://[64:ff9b:1::a00:7]/",
+        "https://[2606:4700::5efe:10.0.0.7]/",
+        "https://[2606:4700::200:5efe:a00:7]/",
+        "https://[2001::1]/",
+        "https://[2001:db8::1]/",
+        "https://[3fff::1]/",
+        "https://[5f00::1]/",
+        "https://[100::1]/",
+        "https://[ff02::1]/",
+        "https://[fe80::1%25eth0]/",
     ],
 )
 def test_what_is_not_public_is_refused(guard, url):
@@ -109,3 +127,49 @@ def test_a_network_that_the_operator_allows_is_not_refused(networks, url, allowe
 
 def test_without_others_choosing_the_references_nothing_is_refused():
     AddressGuard(ImageOptions()).check_name("http://localhost/")
+
+
+def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name that turns into another address between check and connection gains nothing."""
+    resolved: list[str] = []
+
+    def rebinding(host: str, port: int, *args: object, **more: object) -> list[object]:
+        resolved.append(host)
+        address = host if host.startswith("127.") else f"127.0.0.{min(len(resolved), 2)}"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    allowed = parse_networks(["127.0.0.1"], "--registry-network")
+    options = ImageOptions(internal=False, registries=REGISTRIES, networks=allowed)
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+    with socket.create_server(("127.0.0.1", 0)) as server, Deadline(10) as deadline:
+        port = server.getsockname()[1]
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                heard.append(connection.recv(65536))
+                connection.sendall(answer)
+
+        heard: list[bytes] = []
+        thread = threading.Thread(target=serve)
+        thread.start()
+        monkeypatch.setattr(socket, "getaddrinfo", rebinding)
+        with Transport(options, deadline) as transport:
+            assert transport.open(f"http://blobs.example:{port}/x", {}).read_all(10) == b"ok"
+            thread.join()
+            assert resolved.count("blobs.example") == 1
+            with pytest.raises(Unavailable, match=r"redirects to blobs\.example"):
+                transport.open(f"http://blobs.example:{port}/x", {})
+    assert f"Host: blobs.example:{port}\r\n".encode() in heard[0]
+    assert heard[0].startswith(b"GET /x HTTP/1.1")
+
+
+def test_a_redirect_to_a_private_address_is_refused_whichever_range() -> None:
+    """IANA's registries list them; Python's own table differs between its releases."""
+    for network in addresses._SPECIAL:
+        text = str(network.network_address + (1 if network.num_addresses > 1 else 0))
+        found = addresses.read_address(text)
+        assert found is not None
+        assert not addresses.is_public(found), network

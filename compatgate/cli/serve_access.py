@@ -1,0 +1,129 @@
+"""Add and read options of ``compatgate serve`` about callers: limits, proxies and sessions."""
+
+from __future__ import annotations
+
+import ipaddress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.kit.http.rate import Rate
+    from compatgate.service.tokens.service import SessionLimits
+
+LOCAL_PROXIES = ("127.0.0.1", "::1")
+_NONE = "none"
+_SHORTEST_S = 60
+
+
+def add_access(group: argparse._ArgumentGroup) -> None:
+    """Add the options."""
+    add: Any = group.add_argument
+    add(
+        "--rate",
+        metavar="N/s|N/m|N/h",
+        help="requests of each token or anonymous address, in each process, before 429; not for"
+        " health and Kubernetes admission (default: no limit)",
+    )
+    add(
+        "--failed-auth-rate",
+        default="30/m",
+        metavar="N/s|N/m|N/h",
+        help="failed authentications of each address, in each process, before 429, or none"
+        " (default: 30/m)",
+    )
+    add(
+        "--trusted-proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS|CIDR",
+        help="proxy whose X-Forwarded-For and X-Forwarded-Proto count, or none; may be repeated"
+        f" (default: {', '.join(LOCAL_PROXIES)})",
+    )
+    add(
+        "--session-lifetime",
+        default="12h",
+        metavar="DURATION",
+        help="end of a browser session, however it is used (default: 12h)",
+    )
+    add(
+        "--session-idle",
+        default="2h",
+        metavar="DURATION",
+        help="end of a browser session without a request (default: 2h)",
+    )
+
+
+def request_rate(args: argparse.Namespace) -> Rate | None:
+    """Return the limit of requests; None: no limit.
+
+    Raises:
+        BadInput: not a rate.
+    """
+    from compatgate.kit.http.rate import parse_rate
+
+    given = args.rate
+    return None if given in (None, _NONE) else parse_rate(given, field="--rate")
+
+
+def failed_rate(args: argparse.Namespace) -> Rate | None:
+    """Return the limit of failed authentications; None: no limit.
+
+    Raises:
+        BadInput: not a rate.
+    """
+    from compatgate.kit.http.rate import parse_rate
+
+    given = args.failed_auth_rate
+    return None if given == _NONE else parse_rate(given, field="--failed-auth-rate")
+
+
+def trusted_proxies(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the addresses and networks of trusted proxies.
+
+    Raises:
+        BadInput: neither an address nor a network, or every address.
+    """
+    given = [item.strip() for text in args.trusted_proxy for item in text.split(",")]
+    if not given:
+        return LOCAL_PROXIES
+    if given == [_NONE]:
+        return ()
+    return tuple(_check_network(text) for text in given)
+
+
+def _check_network(text: str) -> str:
+    hint = "an address or a network, like 10.0.0.7 or 10.0.0.0/24"
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as error:
+        what = f"{text!r} is not a network: {error}"
+        raise BadInput(what, field="--trusted-proxy", value=text, hint=hint) from None
+    if network.prefixlen == 0:
+        what = "every client could then state its own address"
+        raise BadInput(what, field="--trusted-proxy", value=text, hint=hint)
+    return text
+
+
+def session_limits(args: argparse.Namespace) -> SessionLimits:
+    """Return the ends of browser sessions.
+
+    Raises:
+        BadInput: not a duration, or shorter than a minute.
+    """
+    from compatgate.service.tokens.service import SessionLimits
+
+    lifetime = _duration(args.session_lifetime, "--session-lifetime")
+    return SessionLimits(lifetime, min(lifetime, _duration(args.session_idle, "--session-idle")))
+
+
+def _duration(text: str, field: str) -> timedelta:
+    from compatgate.documents.quantities import parse_duration
+
+    found = parse_duration(text, field=field)
+    if found.total_seconds() < _SHORTEST_S:
+        raise BadInput("is too short", field=field, value=text, hint="at least 60s")
+    return found

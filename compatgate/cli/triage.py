@@ -1,0 +1,128 @@
+"""Run ``compatgate triage``: name the causes of a pasted error, and check a stack for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatgate.check.cli import (
+    add_decider_options,
+    add_place_options,
+    add_stack_options,
+    complete_decider,
+)
+from compatgate.errors import BadInput
+from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.output import print_json, read_text
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from compatgate.check.deciders import Decider
+
+EXIT_NOT_RECOGNISED = 3
+_EXAMPLES = """\
+exit status:
+  0  something was recognised      2  bad input      3  nothing was recognised, or no gate answers
+
+examples:
+  the output of a program that failed
+    python train.py 2>&1 | tee run.log; compatgate triage run.log
+  what a container engine said
+    docker run --gpus all IMAGE 2>&1 | compatgate triage -
+  also: does the cause hold for this stack on this pool, and which change helps
+    compatgate triage run.log --stack torch=2.4.1+cu121 --pool driver=535.104.05,gpu=A100-SXM4-80GB
+    compatgate triage run.log --stack torch=2.4.1+cu121 --target prod-a100 --format json
+
+"likely" means that other causes print the same words: the command after "settle:" tells them apart.
+Nothing of the text leaves this machine; --server gets the stack alone. Signatures are facts:
+compatgate facts show error_signatures; overlays may add some. Xid lines: compatgate health.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options: a text; a stack, and where it runs."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument("file", metavar="FILE|-", help='error or log to read ("-": standard input)')
+    add_place_options(parser.add_argument_group("target or pool"))
+    add_stack_options(parser.add_argument_group("stack"))
+    add_decider_options(
+        parser.add_argument_group("decider (default: the facts; for --target the database)")
+    )
+    add_format(parser)
+    parser.set_defaults(lock=[], sbom=None, image=None, read_wheels=False, cached_wheels=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the causes; return 0 when there is one, else 3.
+
+    Raises:
+        BadInput: the text cannot be read or is too large, or an option is malformed.
+        NotFound: the target does not exist.
+    """
+    from compatgate.check.deciders import choose_decider
+    from compatgate.core.triage import MAX_TEXT, compare_verdict, find_causes
+
+    places = (args.file, args.probe, args.nvidia_smi, args.node_labels)
+    if places.count("-") > 1:
+        raise BadInput("standard input can be read once", field="FILE")
+    complete_decider(args)
+    text = read_text(args.file, "FILE", MAX_TEXT)
+    decider = choose_decider(args, recorded=False)
+    try:
+        causes = find_causes(text, decider.facts().error_signatures)
+        if _asks_about_a_stack(args):
+            causes = compare_verdict(causes, _decide(args, decider))
+    finally:
+        decider.close()
+    found = [cause.to_json() for cause in causes]
+    if args.format == "json":
+        print_json({"causes": found})
+    else:
+        print(_text(found))
+    return 0 if found else EXIT_NOT_RECOGNISED
+
+
+def _asks_about_a_stack(args: argparse.Namespace) -> bool:
+    options = (args.stack, args.set, args.target, args.pool)
+    return any((*options, args.probe, args.nvidia_smi, args.node_labels))
+
+
+def _decide(args: argparse.Namespace, decider: Decider) -> dict[str, Any]:
+    """Return the verdict on the stack; refuse a wrong stack even if no cause was found."""
+    from compatgate.check.question import read_questions
+
+    return decider.decide(read_questions(args, decider.facts).questions[0].bodies)
+
+
+# --- text -----------------------------------------------------------------------------------
+
+_HERE = {
+    "fails": "fails here",
+    "warns": "warns here",
+    "unknown": "cannot tell here",
+    "holds": "holds for this stack here: look for another cause",
+    "not-applicable": "says nothing about this stack",
+}
+
+
+def _text(causes: Sequence[Mapping[str, Any]]) -> str:
+    if not causes:
+        return "nothing was recognised; compatgate knows errors of the GPU stack alone"
+    return "\n\n".join("\n".join(_cause(cause)) for cause in causes)
+
+
+def _cause(cause: Mapping[str, Any]) -> list[str]:
+    from compatgate.kit.cli.terminal import strip_controls
+
+    lines = [f"{cause['id']} ({cause['confidence']})", f"  {cause['message']}"]
+    lines.append(f"  seen:   {strip_controls(cause['seen'])}")
+    if cause["rule"]:
+        here = cause.get("here")
+        lines.append(f"  rule:   {cause['rule']}{' ' + _HERE[here['outcome']] if here else ''}")
+        lines += [f"          {one['message']}" for one in here["findings"]] if here else []
+    lines.append(f"  settle: {cause['next']}")
+    for fix in cause["fixes"]:
+        mark = "verified: " if fix.get("verified") else ""
+        lines.append(f"  fix:    {mark}{fix['message']}")
+    return lines

@@ -1,0 +1,255 @@
+"""Name the causes of a pasted error, and say whether a stack explains them.
+
+`find_causes` matches a text with the signatures of ``error_signatures.yaml``. They are literal
+pieces with bounded gaps, not regular expressions, so the time grows with the text alone.
+`compare_verdict` adds what a verdict on a stack and its pools says about the rules behind a cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.facts.errors import Cause, Certainty, ErrorTable, Pattern, Signature
+
+MAX_TEXT = 4 << 20
+"""Characters of a text that are read. Callers refuse longer texts."""
+_NEARBY = 160
+_FOREIGN_REACH = 400
+_EXCERPT = 240
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_NOISE = re.compile(r"NVRM:|#012|\*\*|%20|\[\s*\d+\.\d+\]")
+"""What kernel logs and Markdown put between the words of one message."""
+_BLANKS = re.compile(r"\s+")
+_QUOTES = '\u2018\u2019\u201c\u201d"`'
+_ALIKE = str.maketrans({**dict.fromkeys(_QUOTES, "'"), "\uff0c": ",", "\uff1a": ":", "\\": None})
+_NUMBER_AT_END = re.compile(r"(?<![a-z0-9_])\d+$")
+"""A number that is not a part of a name, such as ``_zn3c10``."""
+_LOWER = str.maketrans({chr(n): chr(n + 32) for n in range(ord("A"), ord("Z") + 1)})
+
+Here = Literal["fails", "warns", "unknown", "holds", "not-applicable"]
+"""What the rules behind a cause say of a stack on its pools."""
+
+
+class FoundCause(Struct, frozen=True):
+    """A cause that a text shows.
+
+    Attributes:
+        confidence: ``certain`` only where the text alone names the cause.
+        signature: id of the signature that matched best.
+        seen: the matched words.
+        here: what the rules say of the stack in question; None: no stack was given, or no rule
+            finds this cause.
+        findings: findings of these rules, in JSON form.
+    """
+
+    cause: Cause
+    confidence: Certainty
+    signature: str
+    seen: str
+    here: Here | None = None
+    findings: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def rule(self) -> str | None:
+        """Return the rule behind the cause: one that fails here, else the closest."""
+        if self.findings:
+            return str(self.findings[0]["rule"])
+        return self.cause.rules[0] if self.cause.rules else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that answers carry.
+
+        Fixes of the rules come first: they were evaluated on the same stack and pools.
+        """
+        verified = {
+            fix["message"]: {**fix, "verified": True} if fix.get("set") else fix
+            for finding in self.findings
+            for fix in finding["fixes"]
+        }
+        advice = [{"message": text} for text in self.cause.fixes if text not in verified]
+        found: dict[str, Any] = {
+            "id": self.cause.id,
+            "rule": self.rule,
+            "confidence": self.confidence,
+            "message": self.cause.means,
+            "next": self.cause.next,
+            "fixes": [*verified.values(), *advice],
+            "signature": self.signature,
+            "seen": self.seen,
+        }
+        if self.here is not None:
+            found["here"] = {
+                "outcome": self.here,
+                "findings": [
+                    {name: finding[name] for name in ("rule", "outcome", "pools", "message")}
+                    for finding in self.findings
+                ],
+            }
+        return found
+
+
+class _Match(Struct, frozen=True):
+    signature: Signature
+    start: int
+    end: int
+    weight: int
+
+
+def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
+    """Return the causes that a text shows: certain ones first, then as the text has them.
+
+    Nothing is returned for a text that no signature knows. Where signatures of several causes
+    match the same words, the longest wins. Symptoms count only where nothing else is found.
+
+    Args:
+        text: an error or a log; beyond `MAX_TEXT` characters it is not read.
+        table: causes and signatures.
+    """
+    clean = clean_text(text[:MAX_TEXT])
+    plain = clean.translate(_LOWER)
+    found = [m for s in table.signatures if (m := _match(s, plain))]
+    found = [match for match in found if not _is_foreign(match, plain, table)]
+    found = _drop_covered(found)
+    strong = [match for match in found if not match.signature.symptom] or found
+    best: dict[str, _Match] = {}
+    for match in strong:
+        kept = best.get(match.signature.cause)
+        if kept is None or _rank(match) < _rank(kept):
+            best[match.signature.cause] = match
+    return tuple(
+        FoundCause(
+            table.by_id[match.signature.cause],
+            match.signature.certainty,
+            match.signature.id,
+            clean[match.start : min(match.end, match.start + _EXCERPT)],
+        )
+        for match in sorted(best.values(), key=_rank)
+    )
+
+
+def clean_text(text: str) -> str:
+    """Join the lines of a text, and remove what stands between the words of one message."""
+    text = _ESCAPES.sub("", text).translate(_ALIKE)
+    return _BLANKS.sub(" ", _NOISE.sub(" ", text))
+
+
+def _rank(match: _Match) -> tuple[bool, int]:
+    return match.signature.certainty != "certain", match.start
+
+
+def _match(signature: Signature, text: str) -> _Match | None:
+    """Return the first match of the heaviest pattern."""
+    found: _Match | None = None
+    for pattern in signature.patterns:
+        weight = sum(len(piece.text) for piece in pattern)
+        if found and found.weight >= weight:
+            continue
+        for start, end in _occurrences(pattern, text):
+            if _has_near(signature.near, text, start, end):
+                found = _Match(signature, start, end, weight)
+                break
+    return found
+
+
+def _occurrences(pattern: Pattern, text: str) -> Iterable[tuple[int, int]]:
+    """Yield the places of a pattern, at most one for each place of its first piece."""
+    first = pattern[0].text
+    start = text.find(first)
+    while start >= 0:
+        end = start + len(first)
+        if _bounded(first, text, start, end):
+            last = _follow(pattern, text, end)
+            if last >= 0:
+                yield start, last
+        start = text.find(first, start + 1)
+
+
+def _follow(pattern: Pattern, text: str, end: int) -> int:
+    """Return the end of the later pieces; -1 where one is missing."""
+    for piece in pattern[1:]:
+        place = text.find(piece.text, end, end + piece.gap + len(piece.text))
+        if place < 0 or (piece.unbroken and " " in text[end:place]):
+            return -1
+        last = place + len(piece.text)
+        if not _bounded(piece.text, text, place, last):
+            return -1
+        end = last
+    return end
+
+
+def _bounded(piece: str, text: str, start: int, end: int) -> bool:
+    """Tell whether a number at an end of the piece is whole in the text."""
+    if piece[0].isdigit() and start and text[start - 1].isdigit():
+        return False
+    return not (text[end : end + 1].isdigit() and _NUMBER_AT_END.search(piece))
+
+
+def _has_near(words: Sequence[str], text: str, start: int, end: int) -> bool:
+    if not words:
+        return True
+    around = text[max(0, start - _NEARBY) : end + _NEARBY]
+    return any(word in around for word in words)
+
+
+def _is_foreign(match: _Match, text: str, table: ErrorTable) -> bool:
+    """Tell whether words of another vendor stand near the match of an NVIDIA cause."""
+    if table.by_id[match.signature.cause].foreign:
+        return False
+    before = text[max(0, match.start - _FOREIGN_REACH) : match.start]
+    after = text[match.end : match.end + _FOREIGN_REACH]
+    return any(word in before or word in after for word in table.foreign_words)
+
+
+def _drop_covered(found: Sequence[_Match]) -> list[_Match]:
+    """Drop matches whose words are part of a longer match of another cause."""
+    return [
+        match
+        for match in found
+        if not any(
+            other.weight > match.weight
+            and other.signature.cause != match.signature.cause
+            and other.start < match.end
+            and match.start < other.end
+            for other in found
+        )
+    ]
+
+
+# --- with a stack -------------------------------------------------------------------------------
+
+_WORST: tuple[tuple[str, Here], ...] = (
+    ("fail", "fails"),
+    ("unknown", "unknown"),
+    ("warn", "warns"),
+)
+
+
+def compare_verdict(
+    causes: Sequence[FoundCause], verdict: Mapping[str, Any]
+) -> tuple[FoundCause, ...]:
+    """Add to each cause what its rules say of the stack; causes that fail here come first.
+
+    Args:
+        causes: of the text.
+        verdict: the answer about the stack on its target or pools, in JSON form.
+    """
+    compared = [_compare(found, verdict) for found in causes]
+    return tuple(sorted(compared, key=lambda found: found.here != "fails"))
+
+
+def _compare(found: FoundCause, verdict: Mapping[str, Any]) -> FoundCause:
+    rules = found.cause.rules
+    if not rules:
+        return found
+    mine = [finding for finding in verdict["findings"] if finding["rule"] in rules]
+    for outcome, here in _WORST:
+        named = [finding for finding in mine if finding["outcome"] == outcome]
+        if named:
+            return replace(found, here=here, findings=tuple(named))
+    passed = any(rule in verdict["checked"]["passed"] for rule in rules)
+    return replace(found, here="holds" if passed else "not-applicable")

@@ -1,0 +1,158 @@
+"""Say which changes of a target weaken what the gate enforces.
+
+`FIELDS` classifies every field of a target. A field that it lacks fails a test, and counts as
+weakening: nobody adds a field to the documents without deciding this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import UNSET, Struct
+from msgspec.structs import fields
+
+from compatgate.documents.checks import is_within_limit
+from compatgate.documents.quantities import parse_duration
+from compatgate.documents.specs import (
+    Document,
+    EntryDoc,
+    EntrySpec,
+    PoolSpec,
+    TargetDoc,
+    WaiverDoc,
+    WaiverPolicySpec,
+)
+
+Weakens = Callable[[Any, Any], bool]
+"""Return whether the second value enforces less than the first, which differs."""
+
+
+def _always(before: object, after: object) -> bool:
+    return True
+
+
+def _never(before: object, after: object) -> bool:
+    return False
+
+
+def _below(*order: object) -> Weakens:
+    """Compare by a list of values, the strictest first."""
+    return lambda before, after: order.index(after) > order.index(before)
+
+
+def _loses_any(before: Sequence[str], after: Sequence[str]) -> bool:
+    return not set(before) <= set(after)
+
+
+def _longer(before: str, after: str) -> bool:
+    return parse_duration(after) > parse_duration(before)
+
+
+def _waivers_last_longer(before: Any, after: Any) -> bool:
+    usual = WaiverPolicySpec()
+    old, new = (usual if one is UNSET else one for one in (before, after))
+    return _longer(old.max_duration, new.max_duration)
+
+
+def _fewer_people(before: Any, after: Any) -> bool:
+    old, new = (1 if one is UNSET else one for one in (before, after))
+    return bool(new < old)
+
+
+_STRICT_FLAG = _below(True, False)
+_LAX_FLAG = _below(False, True)
+FIELDS: Final[Mapping[str, Weakens]] = {
+    "apiVersion": _never,
+    "metadata.name": _always,
+    "metadata.labels": _never,
+    "spec.pools.name": _always,
+    "spec.pools.gpu": _always,
+    "spec.pools.driver": _always,
+    "spec.pools.os": _always,
+    "spec.pools.cpu": _always,
+    "spec.pools.count": _never,
+    "spec.match.namespaces": _always,
+    "spec.match.nodeLabels": _always,
+    "spec.policy.mode": _below("enforce", "warn", "audit"),
+    "spec.policy.requireEntry": _STRICT_FLAG,
+    "spec.policy.canary.require": _STRICT_FLAG,
+    "spec.policy.canary.maxAge": _longer,
+    "spec.policy.canary.suites": _loses_any,
+    "spec.policy.canary.acceptDevelopment": _LAX_FLAG,
+    "spec.policy.canary.soak": _loses_any,
+    "spec.policy.canary.promote": _below("approval", "automatic"),
+    "spec.policy.canary.onFailure": _below("revoke", "warn"),
+    "spec.policy.onUnknown": _below("fail", "warn", "allow"),
+    "spec.policy.packages": _below("enforce", "audit"),
+    "spec.policy.entries": _below("strict", "lenient"),
+    "spec.policy.waivers": _waivers_last_longer,
+    "spec.policy.approvals": _fewer_people,
+}
+"""Whether a change of a field weakens, by its path; pools compare by their names."""
+
+
+def loosens(before: Document | None, after: Document | None) -> bool:
+    """Return whether an edit lets the gate allow more; where two people are asked for, they agree.
+
+    Ending a waiver, and deprecating or revoking an entry, need no second person: in an emergency
+    one is enough.
+    """
+    if isinstance(before, WaiverDoc) or isinstance(after, WaiverDoc):
+        return isinstance(after, WaiverDoc) and not is_within_limit(before, after)
+    if isinstance(before, EntryDoc) or isinstance(after, EntryDoc):
+        old, new = (one.spec if isinstance(one, EntryDoc) else None for one in (before, after))
+        return _entry_loosens(old, new)
+    if isinstance(before, TargetDoc) and isinstance(after, TargetDoc):
+        return bool(find_weakened(before, after))
+    return before is not None
+
+
+def _entry_loosens(before: EntrySpec | None, after: EntrySpec | None) -> bool:
+    """Judge an entry: a blessed or deprecated one allows stacks, a revoked one denies them."""
+    if after is None:
+        return before is not None and before.status == "revoked"
+    if before is None:
+        return after.status in ("blessed", "deprecated")
+    same = _scope(before) == _scope(after)
+    if before.status == "revoked":
+        return not (same and after.status == "revoked")
+    if after.status in ("candidate", "revoked"):
+        return False
+    allowed_before = ("blessed",) if after.status == "blessed" else ("blessed", "deprecated")
+    return not (same and before.status in allowed_before)
+
+
+def _scope(entry: EntrySpec) -> tuple[object, ...]:
+    return entry.targets, entry.components, entry.gpus
+
+
+def find_weakened(before: TargetDoc, after: TargetDoc) -> list[str]:
+    """Return the paths of fields whose change weakens the target, in the order of the document.
+
+    Pools that come or go weaken it: workloads may then run where nothing was checked, or are
+    judged by other pools.
+    """
+    return list(dict.fromkeys(_walk("", before, after)))
+
+
+def _walk(path: str, before: Any, after: Any) -> Iterator[str]:
+    for field in fields(before):
+        place = f"{path}.{field.encode_name}" if path else field.encode_name
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if old == new:
+            continue
+        if place == "spec.pools":
+            yield from _walk_pools(place, old, new)
+        elif isinstance(old, Struct) and isinstance(new, Struct) and place not in FIELDS:
+            yield from _walk(place, old, new)
+        elif FIELDS.get(place, _always)(old, new):
+            yield place
+
+
+def _walk_pools(path: str, before: Sequence[PoolSpec], after: Sequence[PoolSpec]) -> Iterator[str]:
+    old, new = ({pool.name: pool for pool in pools} for pools in (before, after))
+    if old.keys() != new.keys():
+        yield path
+    for name in old.keys() & new.keys():
+        yield from _walk(path, old[name], new[name])

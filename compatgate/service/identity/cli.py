@@ -1,0 +1,157 @@
+"""Run ``compatgate login``, ``logout`` and ``whoami``: a person's session at a gate."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from compatgate.errors import BadInput, CompatgateError, NotFound
+from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.output import format_json_time, print_json
+from compatgate.kit.cli.parser import add_server, server_of
+from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.clock import iso
+from compatgate.service.gate_client import ask, make_client
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.service.identity.device_flow import DeviceCode
+
+_LOGIN = """\
+The gate names its issuer. This command shows an address and a code: open the address with any
+browser, on any machine, and enter the code. The session is kept in a file that only you can read,
+and commands use it for this gate when no token is given.
+
+examples:
+  compatgate login --server https://gate.example
+  COMPATGATE_SERVER=https://gate.example compatgate login
+"""
+_LOGOUT = """\
+The session ends at the gate, too. Your session at the issuer stays open.
+
+examples:
+  compatgate logout --server https://gate.example
+"""
+_WHOAMI = """\
+examples:
+  compatgate whoami --server https://gate.example
+  compatgate whoami --server https://gate.example --token "$TOKEN" --format json
+"""
+
+
+def add_login_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``login``."""
+    parser.epilog = _LOGIN
+    _add_gate(parser)
+
+
+def add_logout_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``logout``."""
+    parser.epilog = _LOGOUT
+    _add_gate(parser)
+
+
+def add_whoami_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``whoami``."""
+    parser.epilog = _WHOAMI
+    add_server(parser)
+    add_format(parser)
+
+
+def _add_gate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--server", metavar="URL", help="URL of the gate (default: $COMPATGATE_SERVER)"
+    )
+
+
+def _gate_url(args: argparse.Namespace) -> str:
+    from compatgate.client.settings import base_of
+
+    url = server_of(args)
+    if not url:
+        hint = "give --server URL, or set COMPATGATE_SERVER"
+        raise BadInput("no gate is named", field="--server", hint=hint)
+    return base_of(url)
+
+
+def run_login(args: argparse.Namespace) -> int:
+    """Sign a person in, and keep the session.
+
+    Raises:
+        BadInput: no gate is named, or the session cannot be kept.
+        NotFound: the gate signs nobody in.
+        Unauthorized: the person refused, or did not sign in in time.
+        Forbidden: the person has no scope at the gate.
+        Unavailable: the gate or the issuer does not answer.
+    """
+    url = _gate_url(args)
+    with make_client(url, stored=False) as gate:
+        from compatgate.client.credentials import Credential, store
+        from compatgate.client.operations import Operations
+        from compatgate.service.identity.device_flow import sign_in
+
+        described = gate.send(Operations.describe_sign_in.request())
+        tokens = sign_in(described, _show)
+        access_token = tokens.access_token if described.access_token else None
+        made = gate.send(Operations.open_session.request(tokens.id_token, access_token or None))
+    name = made.session.email or made.session.name or made.session.subject
+    kept = store(Credential(url, made.secret, made.session.id, name, made.session.expires_at))
+    end = format_json_time(iso(made.session.expires_at))
+    print(f"signed in to {url} as {strip_controls(name)} until {end}")
+    print(f"the session is kept in {kept}", file=sys.stderr)
+    return 0
+
+
+def _show(code: DeviceCode) -> None:
+    print(f"open    {strip_controls(code.verification_uri)}")
+    print(f"enter   {strip_controls(code.user_code)}")
+    if code.verification_uri_complete:
+        print(f"or open {strip_controls(code.verification_uri_complete)}")
+    print("waiting for the sign-in ...", flush=True)
+
+
+def run_logout(args: argparse.Namespace) -> int:
+    """End the session at the gate, and remove its file.
+
+    Raises:
+        BadInput: no gate is named.
+        NotFound: nobody is signed in.
+    """
+    from compatgate.client.credentials import load, remove
+
+    url = _gate_url(args)
+    credential = load(url)
+    if credential is None:
+        remove(url)
+        raise NotFound(f"nobody is signed in to {url}", hint="compatgate login signs in")
+    try:
+        with make_client(url, credential.secret) as gate:
+            from compatgate.client.operations import Operations
+
+            ask(gate, Operations.end_own_session)
+    except CompatgateError as error:
+        print(f"warning: the gate did not end the session: {error.detail}", file=sys.stderr)
+    remove(url)
+    print(f"signed out of {url}")
+    return 0
+
+
+def run_whoami(args: argparse.Namespace) -> int:
+    """Show who the gate takes this user for.
+
+    Raises:
+        BadInput: no gate is named.
+        Unauthorized: the token or the session is not valid.
+        Unavailable: the gate does not answer.
+    """
+    with make_client(_gate_url(args), args.token) as gate:
+        from compatgate.client.operations import Operations
+
+        caller = ask(gate, Operations.show_caller)
+    if args.format == "json":
+        print_json(caller)
+    else:
+        scopes = ", ".join(caller["scopes"]) or "none"
+        print(f"{caller['name']} ({caller['kind']}), scopes: {scopes}")
+    return 0

@@ -1,0 +1,66 @@
+"""Define sign-in and sessions of people as REST carries them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from compatgate.service.tokens.schemas import ScopeName
+
+
+class SignInBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """How the command line signs people in: the device flow of an issuer."""
+
+    name: Annotated[str, Meta(description="of the issuer, for people")]
+    issuer: str
+    client_id: Annotated[str, Meta(description="public client of the command line")]
+    device_authorization_endpoint: str
+    token_endpoint: str
+    scopes: list[str]
+    access_token: Annotated[
+        bool, Meta(description="whether the gate also needs the access token, for userinfo")
+    ]
+
+
+class SessionRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A request for a session."""
+
+    id_token: Annotated[str, Meta(min_length=1, max_length=16384)]
+    access_token: Annotated[str, Meta(max_length=16384)] | None = None
+
+
+class SessionBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A session of a person, without its secret."""
+
+    id: str
+    kind: Literal["browser", "command-line"]
+    issuer: str
+    subject: str
+    name: str
+    email: str
+    groups: Annotated[list[str], Meta(description="those that the operator's file names")]
+    created_at: datetime
+    last_used_at: datetime
+    expires_at: Annotated[datetime, Meta(description="absolute end; idle sessions end earlier")]
+    ended_at: datetime | None
+
+
+class NewSessionBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A new session with its secret."""
+
+    secret: Annotated[str, Meta(description="shown only once; only its hash is stored")]
+    session: SessionBody
+
+
+class CallerBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The caller of a request, as logs name it."""
+
+    name: str
+    kind: Literal["anonymous", "token", "person", "job", "hook", "local"]
+    scopes: list[ScopeName]
+    targets: Annotated[
+        list[str] | None, Meta(description="patterns of the only targets; null: every target")
+    ]
+    id: Annotated[str | None, Meta(description="of the token or the session")]

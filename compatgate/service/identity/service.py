@@ -1,0 +1,130 @@
+"""Recognise callers that an OpenID Connect issuer vouches for: people and CI jobs.
+
+Authlib is imported where the operator's file names an issuer, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from compatgate.errors import CompatgateError, NotFound, Unauthorized
+from compatgate.service.identity.sessions import SECRET_PREFIX, IdentitySessions
+from compatgate.service.identity.settings import IdentitySettings
+
+if TYPE_CHECKING:
+    from compatgate.kit.database.database import Database
+    from compatgate.service.identity.issuers import Issuer
+    from compatgate.service.identity.jobs import Jobs
+    from compatgate.service.identity.people import People
+    from compatgate.service.tokens.principal import Principal
+
+_JWT_BEGINS = "eyJ"
+"""The beginning of every JSON object in base64url, so of every token's header."""
+_JWT_DOTS = 2
+_LONGEST_JWT = 16 * 1024
+
+
+class Identity:
+    """Callers with sessions of people and with job tokens.
+
+    Args:
+        database: with the schema.
+        settings: of the operator's file.
+
+    Attributes:
+        people: None: people cannot sign in.
+        sessions: of people.
+    """
+
+    def __init__(self, database: Database, settings: IdentitySettings) -> None:
+        self.sessions = IdentitySessions(database, settings.people)
+        self.people: People | None = None
+        self._jobs: Jobs | None = None
+        if settings.is_empty:
+            return
+        from compatgate.service.identity.issuers import Issuer
+        from compatgate.service.identity.jobs import Jobs
+        from compatgate.service.identity.people import People
+
+        issuers = []
+        if settings.people:
+            self.people = People(settings.people, self.sessions, Issuer(settings.people.issuer))
+            issuers.append(self.people.issuer)
+        trusted = [(jobs, Issuer(jobs.issuer)) for jobs in settings.jobs]
+        self._jobs = Jobs(trusted)
+        issuers += [issuer for _, issuer in trusted]
+        threading.Thread(target=_read_ahead, args=(issuers,), daemon=True).start()
+
+    def knows(self, secret: str) -> bool:
+        """Return whether a secret has the shape of a session or of a job token."""
+        return secret.startswith(SECRET_PREFIX) or _is_jwt(secret)
+
+    def verify(self, secret: str) -> Principal:
+        """Return the holder of a bearer token that `knows` recognises.
+
+        Raises:
+            Unauthorized: it is not valid, or its issuer is not trusted.
+            Forbidden: no rule matches the job.
+            Unavailable: the issuer's keys cannot be read.
+        """
+        if not _is_jwt(secret):
+            return self.sessions.verify(secret, "command-line")
+        if self._jobs is None:
+            raise Unauthorized("this gate trusts no job tokens", hint="serve --oidc FILE")
+        return self._jobs.verify(secret)
+
+    def at_hand(self, secret: str) -> Principal | None:
+        """Return the holder from memory; None: `verify` must look it up.
+
+        Raises:
+            Unauthorized: the session has ended.
+        """
+        if not _is_jwt(secret):
+            return self.sessions.at_hand(secret)
+        return self._jobs.at_hand(secret) if self._jobs else None
+
+    def was_valid(self, secret: str) -> bool:
+        """Return whether this process has found a secret valid before."""
+        if not _is_jwt(secret):
+            return self.sessions.was_valid(secret)
+        return self._jobs is not None and self._jobs.at_hand(secret) is not None
+
+    def offer(self) -> dict[str, str] | None:
+        """Return the issuer for the sign-in page, and why it cannot be used; None: there is none.
+
+        Members are ``name`` and ``problem``, which is empty while the issuer answers.
+        """
+        if self.people is None:
+            return None
+        problem = ""
+        try:
+            self.people.issuer.metadata()
+        except CompatgateError as error:
+            problem = f"{error.problem}."
+        return {"name": self.people.settings.label, "problem": problem}
+
+    def require_people(self) -> People:
+        """Return the issuer at which people sign in.
+
+        Raises:
+            NotFound: the operator names none.
+        """
+        if self.people is None:
+            what = "people cannot sign in here: this gate has tokens only"
+            raise NotFound(what, hint="the operator names an issuer with serve --oidc FILE")
+        return self.people
+
+
+def _is_jwt(secret: str) -> bool:
+    begins = secret.startswith(_JWT_BEGINS) and len(secret) <= _LONGEST_JWT
+    return begins and secret.count(".") == _JWT_DOTS
+
+
+def _read_ahead(issuers: list[Issuer]) -> None:
+    """Read keys before the first request needs them; an issuer that is away is asked again."""
+    for issuer in issuers:
+        try:
+            issuer.key(None)
+        except CompatgateError:
+            continue

@@ -1,0 +1,1 @@
+"""Name the causes of a pasted error, and check a stack for them."""

@@ -1,0 +1,33 @@
+"""Serve ``POST /triage``: the causes of a pasted error."""
+
+from __future__ import annotations
+
+from compatgate.kit.http.replies import Reply
+from compatgate.kit.http.requests import to_struct
+from compatgate.service.triage.schemas import EXAMPLES, TriageBody, TriageRequest
+from compatgate.service.triage.service import name_causes
+from compatgate.service.web.call import Call
+from compatgate.service.web.route import Body, NoQuery, Returns, route
+
+
+@route(
+    "POST",
+    "/triage",
+    scope="gate",
+    tag="gate",
+    body=Body(TriageRequest, examples=EXAMPLES),
+    returns=Returns(TriageBody, "The causes; a text that is not recognised also returns 200"),
+    errors=(404, 502, 503, 504),
+)
+def triage(call: Call[NoQuery]) -> Reply:
+    """Name the causes of an error text.
+
+    With a stack on a target or pool, the answer also says whether the rules behind a cause fail
+    there, with fixes that were evaluated there. The text is neither stored nor logged, and no
+    decision is logged.
+    """
+    document = call.document()
+    asked = to_struct(document, TriageRequest)
+    question = {name: value for name, value in document.items() if name != "text"}
+    causes = name_causes(call.gate, asked.text, question)
+    return Reply({"causes": [cause.to_json() for cause in causes]})

@@ -1,0 +1,92 @@
+"""Define questions about an error, and their answers, as REST carries them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from compatgate.core.facts.errors import Certainty
+from compatgate.core.rule import FindingOutcome
+from compatgate.core.triage import Here
+from compatgate.service.gate.schemas import GateRequest
+
+MAX_PASTE = 256 * 1024
+"""Characters of a text at most."""
+
+
+class TriageRequest(GateRequest, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An error or a log; beside it, a question of `POST /gate` about where it was printed."""
+
+    text: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=MAX_PASTE,
+            description="error or log; it is neither stored nor logged",
+            examples=["RuntimeError: CUDA error: no kernel image is available"],
+        ),
+    ]
+
+
+class TriageFixBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that helps; `verified`: the gate evaluated the change `set` on the same pools."""
+
+    message: str
+    set: dict[str, Any] | None = None
+    verified: bool = False
+
+
+class TriageFindingBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a rule behind the cause found."""
+
+    rule: Annotated[str, Meta(pattern="^CG[0-9]{3}$")]
+    outcome: FindingOutcome
+    pools: list[str]
+    message: str
+
+
+class TriageHereBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the rules behind the cause say of the stack.
+
+    `holds`: they find nothing, so look for another cause. `not-applicable`: they say nothing about
+    this stack.
+    """
+
+    outcome: Here
+    findings: list[TriageFindingBody]
+
+
+class TriageCauseBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A cause that the text shows."""
+
+    id: str
+    rule: Annotated[str | None, Meta(description="rule behind the cause; null: no rule finds it")]
+    confidence: Annotated[
+        Certainty,
+        Meta(description="certain: the text names it; likely: other causes print the same words"),
+    ]
+    message: str
+    next: Annotated[str, Meta(description="the one command that settles it, and what it shows")]
+    fixes: Annotated[list[TriageFixBody], Meta(description="verified ones first")]
+    signature: Annotated[str, Meta(description="id of the signature that matched")]
+    seen: Annotated[str, Meta(description="words of the text that matched")]
+    here: Annotated[TriageHereBody | None, Meta(description="only for a question with a stack")] = (
+        None
+    )
+
+
+class TriageBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Causes, those that fail on the stack first; empty: nothing was recognised."""
+
+    causes: list[TriageCauseBody]
+
+
+EXAMPLES: dict[str, Any] = {
+    "text": {"text": "CUDA error: no kernel image is available for execution on the device"},
+    "stack": {
+        "text": "CUDA driver version is insufficient for CUDA runtime version",
+        "pool": {"driver": "450.80.02", "gpu": "A100-SXM4-80GB"},
+        "stack": {"cuda": "12.4"},
+    },
+}

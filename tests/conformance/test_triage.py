@@ -1,0 +1,115 @@
+"""Error texts of public threads get the cause that a reader gave them; unrelated errors get none.
+
+The threads are split by a hash of their addresses. Signatures were tuned on one half alone; the
+other half says how well they do on texts that they were not written for. Threads that the notes
+behind the signatures name count as tuned. ``pytest -s`` shows the figures.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import read_source
+from tables import read_table
+
+from compatgate.catalog.build.errors import error_signatures
+from compatgate.core.facts.errors import ErrorTable
+from compatgate.core.triage import FoundCause, find_causes
+
+HERE = Path(__file__).parent / "triage"
+THREADS = read_table(HERE / "threads.yaml")
+UNRELATED = read_table(HERE / "unrelated.yaml")
+UNKNOWN = "unknown"
+WITHOUT_SIGNATURE = {"driver-library-broken"}
+"""Labels that the untouched half alone has: nothing was written for them."""
+LEAST_RIGHT = 0.85
+
+
+@cache
+def table() -> ErrorTable:
+    return error_signatures(read_source("error_signatures"))
+
+
+def is_untouched(thread: dict[str, Any]) -> bool:
+    odd = int(sha256(thread["thread"].encode()).hexdigest(), 16) % 2
+    return bool(odd) and not thread.get("noted")
+
+
+def is_right(label: str, found: tuple[FoundCause, ...]) -> bool:
+    """Tell whether the first cause is the labelled one; of an unknown text nothing may be said."""
+    return (found[0].cause.id if found else UNKNOWN) == label
+
+
+def is_wrong_with_certainty(label: str, found: tuple[FoundCause, ...]) -> bool:
+    """Tell whether any cause is named with certainty that is not the labelled one."""
+    return any(one.confidence == "certain" and one.cause.id != label for one in found)
+
+
+def judge(threads: list[dict[str, Any]], half: str) -> tuple[float, list[str]]:
+    """Print the figures of a half; return the share named right, and the wrong ones."""
+    found = [(one, find_causes(one["text"], table())) for one in threads]
+    right = sum(is_right(one["cause"], causes) for one, causes in found)
+    silent = sum(not causes and one["cause"] != UNKNOWN for one, causes in found)
+    wrong = [
+        one["thread"] for one, causes in found if is_wrong_with_certainty(one["cause"], causes)
+    ]
+    print(
+        f"\n{half} half: {right} of {len(found)} named right ({right / len(found):.1%}),"
+        f" {len(wrong)} named wrong with certainty, {silent} not recognised"
+    )
+    return right / len(found), wrong
+
+
+def test_the_corpus_is_as_large_as_promised() -> None:
+    assert len({one["thread"] for one in THREADS}) == len(THREADS) >= 240
+    assert len({one["text"] for one in UNRELATED}) == len(UNRELATED) >= 200
+    assert len(table().signatures) >= 120
+    labels = {one["cause"] for one in THREADS} - {UNKNOWN}
+    assert labels - set(table().by_id) <= WITHOUT_SIGNATURE
+
+
+def test_the_untouched_half_is_named_right() -> None:
+    share, wrong = judge([one for one in THREADS if is_untouched(one)], "untouched")
+    assert share >= LEAST_RIGHT
+    assert wrong == []
+
+
+def test_the_tuned_half_is_named_right() -> None:
+    share, wrong = judge([one for one in THREADS if not is_untouched(one)], "tuned")
+    assert share >= LEAST_RIGHT
+    assert wrong == []
+
+
+def test_no_unrelated_error_is_claimed() -> None:
+    claimed = [one["text"] for one in UNRELATED if find_causes(one["text"], table())]
+    print(f"\nunrelated errors: {len(claimed)} of {len(UNRELATED)} claimed")
+    assert claimed == []
+
+
+@pytest.mark.parametrize("name", [signature.id for signature in table().signatures])
+def test_a_signature_matches_its_sample(name: str) -> None:
+    signature = next(one for one in table().signatures if one.id == name)
+    found = find_causes(signature.sample, table())
+    assert found[0].cause.id == signature.cause
+    alone = ErrorTable(table().causes, (signature,), table().foreign_words)
+    assert [one.signature for one in find_causes(signature.sample, alone)] == [name]
+    assert find_causes("", alone) == ()
+
+
+def test_a_hostile_text_costs_no_more_than_its_length() -> None:
+    """Each text repeats the beginning of patterns, so that matching starts everywhere."""
+    starts = " ".join({s.patterns[0][0].text for s in table().signatures})
+    short, long = (min(timed(starts * times) for _ in range(3)) for times in (10, 80))
+    assert long < 8 * short * 3
+
+
+def timed(text: str) -> float:
+    from time import perf_counter
+
+    begin = perf_counter()
+    find_causes(text, table())
+    return perf_counter() - begin

@@ -1,0 +1,64 @@
+"""Refused attempts are in the audit chain, few links for many attempts."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from compatgate.service.audit import refusals
+from compatgate.service.audit.refusals import RefusalLog
+from compatgate.service.gate.service import Gate
+
+
+def links(gate: Gate) -> list[tuple[str, int]]:
+    found = gate.history.list_audit(action="access.refused").items
+    return [(one.actor, one.detail["attempts"]) for one in reversed(found)]
+
+
+def wait_for(gate: Gate, count: int) -> list[tuple[str, int]]:
+    end = time.monotonic() + 20
+    while len(found := links(gate)) < count and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
+
+
+def test_the_first_attempt_is_written_at_once_and_the_rest_of_the_minute_together(
+    gate: Gate,
+) -> None:
+    log = RefusalLog(gate.database, window_s=0.5)
+    log.note("token:ci", "ci", "DELETE /targets/prod", "the token ci lacks the scope bless")
+    assert wait_for(gate, 1) == [("ci", 1)]
+    for _ in range(500):
+        log.note("token:ci", "ci", "DELETE /targets/prod", "the token ci lacks the scope bless")
+    found = wait_for(gate, 2)
+    log.close()
+    assert sum(count for _, count in links(gate)) == 501
+    assert len(found) <= 3
+    (first, *_) = gate.history.list_audit(action="access.refused", limit=1).items
+    assert first.subject == "DELETE /targets/prod"
+    assert first.detail["caller"] == "token:ci"
+    assert "lacks the scope bless" in first.detail["reason"]
+    assert gate.history.verify().ok
+
+
+def test_callers_beyond_the_limit_are_counted_together(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "MOST_CALLERS", 3)
+    log = RefusalLog(gate.database)
+    for number in range(10):
+        log.note(f"token:t{number}", f"t{number}", "POST /targets", "no")
+    log.close()
+    found = links(gate)
+    assert sum(count for _, count in found) == 10
+    assert {name for name, _ in found} == {"t0", "t1", "t2", "others"}
+
+
+def test_a_closed_log_writes_what_waited(gate: Gate) -> None:
+    log = RefusalLog(gate.database)
+    for _ in range(3):
+        log.note("token:ci", "ci", "POST /targets", "no")
+    log.close()
+    log.note("token:ci", "ci", "POST /targets", "after the end")
+    assert sum(count for _, count in links(gate)) == 3

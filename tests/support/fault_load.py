@@ -1,0 +1,236 @@
+"""Clients that ask a running gate all the time, and note what it answered and how soon."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from serving import Server
+from sqlalchemy import text
+
+from compatgate.service.gate.service import Gate
+
+ADMISSION_DEADLINE = 5.0
+_HOOK = f"/hooks/kubernetes/validate?timeout={ADMISSION_DEADLINE:.0f}s"
+_QUESTION_NAME = re.compile(r"load/\d+-\d+:\d+")
+_PAUSE = 0.01
+_PROBE_PAUSE = 0.2
+_PATIENCE = 90.0
+_loads = count(1)
+
+STACKS: dict[str, dict[str, Any]] = {
+    "allowed": {"cuda": "12.4.1", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "python": "3.11"},
+    "denied": {"cuda": "12.4", "arch": ["sm_90"]},
+}
+"""Stacks that the examples' first target allows and denies."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer with a verdict.
+
+    Attributes:
+        name: of the question: its image, which is a label that nobody reads.
+        stack: key of `STACKS`.
+    """
+
+    name: str
+    stack: str
+    verdict: str
+    allowed: bool
+    degraded: bool
+    seconds: float
+
+
+@dataclass
+class Seen:
+    """What the clients saw."""
+
+    answers: list[Answered] = field(default_factory=list)
+    refusals: Counter[str] = field(default_factory=Counter)
+    health_seconds: list[float] = field(default_factory=list)
+    admission_seconds: list[float] = field(default_factory=list)
+    admissions: Counter[bool] = field(default_factory=Counter)
+
+
+class Load:
+    """Threads that ask, probe health, and send admission reviews.
+
+    Args:
+        servers: asked in turn; one that is gone is asked again once it is back.
+        threads: that ask the gate.
+    """
+
+    def __init__(self, servers: list[Server], threads: int = 4) -> None:
+        self.seen = Seen()
+        self._number = next(_loads)
+        self._servers = servers
+        self._over = threading.Event()
+        jobs: list[Callable[[], None]] = [self._probe_health, self._admit]
+        jobs += [lambda number=number: self._ask(number) for number in range(threads)]
+        self._threads = [threading.Thread(target=job, daemon=True) for job in jobs]
+        for thread in self._threads:
+            thread.start()
+
+    def wait_for_answers(self, count: int = 30, *, degraded: bool | None = None) -> None:
+        """Wait until some more questions were answered."""
+
+        def number() -> int:
+            answers = list(self.seen.answers)
+            return sum(degraded is None or one.degraded == degraded for one in answers)
+
+        enough = number() + count
+        deadline = time.monotonic() + _PATIENCE
+        while number() < enough:
+            assert time.monotonic() < deadline, f"nothing is answered: {self.seen.refusals}"
+            time.sleep(0.02)
+
+    def end(self) -> Seen:
+        """Ask no more, and return what was seen."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join(_PATIENCE)
+        return self.seen
+
+    def _ask(self, thread: int) -> None:
+        server = self._servers[thread % len(self._servers)]
+        for number, stack in self._questions():
+            name = f"load/{self._number}-{thread}:{number}"
+            body = {"target": "prod-a100", "stack": STACKS[stack], "image": name}
+            began = time.monotonic()
+            answer = self._post(server, "/api/v1/gate", body)
+            if answer is None:
+                continue
+            seconds = time.monotonic() - began
+            self.seen.answers.append(
+                Answered(
+                    name,
+                    stack,
+                    answer["verdict"],
+                    answer["allowed"],
+                    "degraded" in answer,
+                    seconds,
+                )
+            )
+
+    def _questions(self) -> Iterator[tuple[int, str]]:
+        number = 0
+        while not self._over.wait(_PAUSE):
+            number += 1
+            yield number, tuple(STACKS)[number % len(STACKS)]
+
+    def _admit(self) -> None:
+        while not self._over.wait(_PROBE_PAUSE):
+            began = time.monotonic()
+            answer = self._post(self._servers[0], _HOOK, _review())
+            if answer is not None:
+                self.seen.admission_seconds.append(time.monotonic() - began)
+                self.seen.admissions[answer["response"]["allowed"]] += 1
+
+    def _probe_health(self) -> None:
+        while not self._over.wait(_PROBE_PAUSE):
+            began = time.monotonic()
+            with suppress(OSError, http.client.HTTPException):
+                self._servers[0].ask("GET", "/healthz")
+                self.seen.health_seconds.append(time.monotonic() - began)
+
+    def _post(self, server: Server, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
+        """The body of a 200; what else comes is counted."""
+        try:
+            answer = server.ask("POST", path, body)
+        except (OSError, http.client.HTTPException) as error:
+            self.seen.refusals[type(error).__name__] += 1
+            time.sleep(0.05)
+            return None
+        if answer.status != 200:
+            self.seen.refusals[str(answer.status)] += 1
+            time.sleep(0.05)
+            return None
+        found: dict[str, Any] = json.loads(answer.body)
+        return found
+
+
+@contextmanager
+def load_on(servers: list[Server], threads: int = 4) -> Iterator[Load]:
+    """A load that ends with the block."""
+    load = Load(servers, threads)
+    try:
+        load.wait_for_answers()
+        yield load
+    finally:
+        load.end()
+
+
+def _review() -> dict[str, Any]:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "train",
+            "namespace": "ml-train",
+            "annotations": {
+                "compatgate.dev/target": "prod-a100",
+                "compatgate.dev/stack": "cuda=12.4,arch=sm_90",
+            },
+        },
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "load/admission:1",
+                    "resources": {"limits": {"nvidia.com/gpu": "1"}},
+                }
+            ]
+        },
+    }
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "name": "train",
+            "namespace": "ml-train",
+            "operation": "CREATE",
+            "userInfo": {"username": "ci"},
+            "object": pod,
+        },
+    }
+
+
+def missing_decisions(url: str, seen: Seen) -> set[str]:
+    """Return the answered questions that the log does not have; the chain must be intact."""
+    gate = Gate.open(url, overlays=[])
+    try:
+        with gate.database.reading() as session:
+            logged = session.execute(text("SELECT image FROM decisions")).scalars().all()
+        report = gate.history.verify()
+    finally:
+        gate.close()
+    assert report.ok, report.problems
+    names = [
+        name for name in logged if name and name.startswith("load/") and "admission" not in name
+    ]
+    assert len(names) == len(set(names)), "a decision was logged twice"
+    return {answer.name for answer in seen.answers} - set(names)
+
+
+def wrong_answers(seen: Seen) -> list[str]:
+    """Return the answers that differ from the true verdict."""
+    true = {"allowed": ("warn", True), "denied": ("fail", False)}
+    assert set(true) == set(STACKS)
+    return [
+        f"{answer.name}: {answer.verdict}"
+        for answer in seen.answers
+        if (answer.verdict, answer.allowed) != true[answer.stack]
+    ] + [f"{count} admitted" for allowed, count in seen.admissions.items() if allowed]

@@ -1,0 +1,199 @@
+"""Causes are named from the words of a text alone, and compared with what the rules say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compatgate.catalog.build.errors import error_signatures
+from compatgate.core.facts.errors import ErrorTable
+from compatgate.core.triage import MAX_TEXT, FoundCause, compare_verdict, find_causes
+from compatgate.errors import BadInput
+
+REST = {"source": "https://example.com/thread", "confidence": "derived", "sample": "x"}
+
+
+def cause(name: str, **more: Any) -> dict[str, Any]:
+    return {"id": name, "means": "m", "next": "n", "fixes": ["an advice"], **more}
+
+
+def signature(name: str, to: str, *text: str, **more: Any) -> dict[str, Any]:
+    return {"id": name, "cause": to, "certainty": "certain", "text": list(text), **REST, **more}
+
+
+def make(*signatures: dict[str, Any], causes: tuple[dict[str, Any], ...] = ()) -> ErrorTable:
+    known = {one["id"] for one in causes}
+    named = {one["cause"] for one in signatures} - known
+    return error_signatures(
+        {
+            "foreign": ["hip error"],
+            "causes": [*causes, *map(cause, sorted(named))],
+            "signatures": list(signatures),
+        }
+    )
+
+
+def names(text: str, *signatures: dict[str, Any], **more: Any) -> list[str]:
+    return [one.cause.id for one in find_causes(text, make(*signatures, **more))]
+
+
+WORDS = signature("w", "gone", "the gpu ... is gone")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The GPU 0000:3b:00.0 is gone",
+        "\x1b[31mthe gpu\x1b[0m 1 is gone",
+        "the\nGPU with a line\n   break is\tgone",
+        "NVRM: The GPU 3\n[  12.345678] NVRM: is gone",
+    ],
+)
+def test_words_are_found_however_they_are_printed(text: str) -> None:
+    assert names(text, WORDS) == ["gone"]
+
+
+@pytest.mark.parametrize("text", ["", "is gone: the gpu", "the gpu " + "x" * 300 + " is gone"])
+def test_words_in_another_order_or_too_far_apart_are_not_found(text: str) -> None:
+    assert names(text, WORDS) == []
+
+
+def test_every_quotation_mark_is_the_same() -> None:
+    quoted = signature("q", "option", "value 'sm_")
+    for text in (
+        "Value 'sm_1'",
+        'Value "sm_1"',
+        "Value `sm_1`",
+        "Value ‘sm_1’",
+        'Value \\"sm_1\\"',
+    ):
+        assert names(text, quoted) == ["option"]
+
+
+def test_a_number_is_whole() -> None:
+    xid = signature("x", "lost", "xid (<>): 79")
+    assert names("Xid (PCI:0000:06:00): 79, GPU", xid) == ["lost"]
+    assert names("Xid (PCI:0000:06:00): 790, GPU", xid) == []
+    assert names("Xid (two words): 79, GPU", xid) == []
+    mangled = signature("m", "abi", "undefined symbol: _zn3c10")
+    assert names("undefined symbol: _ZN3c105ErrorC2E", mangled) == ["abi"]
+
+
+def test_a_word_nearby_may_be_asked_for() -> None:
+    memory = signature("m", "full", "out of memory", near=["cuda"])
+    assert names("CUDA: out of memory", memory) == ["full"]
+    assert names("kernel: Out of memory" + " x" * 200 + " cuda", memory) == []
+
+
+def test_of_the_same_words_the_longest_signature_wins() -> None:
+    general = signature("g", "library", "cannot open shared object")
+    special = signature("s", "cudnn", "libcudnn<>: cannot open shared object")
+    assert names("libcudnn.so.9: cannot open shared object", general, special) == ["cudnn"]
+    assert names("libfoo.so.9: cannot open shared object", general, special) == ["library"]
+
+
+def test_a_symptom_counts_only_alone() -> None:
+    symptom = signature("s", "nccl", "unhandled cuda error", symptom=True)
+    real = signature("r", "driver", "driver is too old")
+    assert names("unhandled cuda error", symptom, real) == ["nccl"]
+    assert names("unhandled cuda error: driver is too old", symptom, real) == ["driver"]
+
+
+def test_certain_causes_come_first_then_the_first_in_the_text() -> None:
+    likely = signature("l", "a", "alpha", certainty="likely")
+    sure = (signature("s", "b", "beta"), signature("t", "c", "gamma"))
+    assert names("alpha gamma beta", likely, *sure) == ["c", "b", "a"]
+
+
+def test_words_of_another_vendor_outweigh() -> None:
+    cuda = signature("c", "code", "invalid device function")
+    hip = signature("h", "other", "hip error: invalid device function")
+    other = cause("other", foreign=True)
+    assert names("HIP error: invalid device function", cuda, hip, causes=(other,)) == ["other"]
+    assert names("hip error. Later: invalid device function", cuda) == []
+    assert names("CUDA error: invalid device function", cuda) == ["code"]
+
+
+def test_a_text_is_read_up_to_a_limit() -> None:
+    assert names("x" * MAX_TEXT + " the gpu 1 is gone", WORDS) == []
+
+
+@pytest.mark.parametrize("text", ["a", "the gpu ... ", "<>"])
+def test_a_piece_that_is_everywhere_is_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        make(signature("w", "gone", text))
+
+
+def test_a_signature_of_no_cause_is_refused() -> None:
+    with pytest.raises(BadInput):
+        error_signatures({"foreign": [], "causes": [], "signatures": [WORDS]})
+
+
+# --- with a stack -------------------------------------------------------------------------------
+
+FIX = {"set": {"driver": ">=525"}, "message": "use a newer driver"}
+
+
+def found(name: str, *rules: str) -> FoundCause:
+    table = make(signature("w", name, "word"), causes=(cause(name, rules=list(rules)),))
+    return find_causes("word", table)[0]
+
+
+def finding(rule: str, outcome: str, *fixes: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "rule": rule,
+        "outcome": outcome,
+        "pools": ["a"],
+        "message": f"{rule} says",
+        "fixes": list(fixes),
+    }
+
+
+def verdict(*findings: dict[str, Any], passed: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"findings": list(findings), "checked": {"passed": list(passed)}}
+
+
+def test_a_rule_that_fails_brings_its_fixes() -> None:
+    known = verdict(finding("CG202", "fail", FIX), finding("CG101", "warn"))
+    (one,) = compare_verdict([found("a", "CG101", "CG202")], known)
+    body = one.to_json()
+    assert (body["rule"], body["here"]["outcome"]) == ("CG202", "fails")
+    assert body["fixes"] == [{**FIX, "verified": True}, {"message": "an advice"}]
+    assert body["here"]["findings"][0]["message"] == "CG202 says"
+
+
+@pytest.mark.parametrize(
+    ("known", "here"),
+    [
+        (verdict(finding("CG101", "unknown")), "unknown"),
+        (verdict(finding("CG101", "warn")), "warns"),
+        (verdict(passed=("CG101",)), "holds"),
+        (verdict(finding("CG401", "fail")), "not-applicable"),
+    ],
+)
+def test_what_a_rule_says_of_the_stack_is_told(known: dict[str, Any], here: str) -> None:
+    (one,) = compare_verdict([found("a", "CG101")], known)
+    assert one.to_json()["here"]["outcome"] == here
+    assert one.rule == "CG101"
+
+
+def test_a_cause_that_no_rule_finds_stays_as_it_is() -> None:
+    (one,) = compare_verdict([found("a")], verdict(finding("CG101", "fail")))
+    body = one.to_json()
+    assert body["rule"] is None
+    assert "here" not in body
+
+
+def test_causes_that_fail_here_come_first() -> None:
+    causes = [found("a", "CG101"), found("b", "CG202")]
+    assert [one.cause.id for one in compare_verdict(causes, verdict(finding("CG202", "fail")))] == [
+        "b",
+        "a",
+    ]
+
+
+def test_the_same_fix_is_told_once() -> None:
+    known = verdict(finding("CG101", "fail", FIX), finding("CG202", "fail", FIX))
+    (one,) = compare_verdict([found("a", "CG101", "CG202")], known)
+    assert len(one.to_json()["fixes"]) == 2
