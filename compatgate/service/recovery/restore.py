@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
@@ -198,8 +198,7 @@ class _Loading:
                 raise DamagedBackup(what, field="backup")
             return into(session, table)
 
-        with _without_triggers(database, session, known):
-            read_backup(self._file, self.path, start)
+        read_backup(self._file, self.path, start)
         if database.is_sqlite:
             self._check_references(session)
         else:
@@ -215,24 +214,6 @@ class _Loading:
         if found.ok or self._unverified:
             return found
         raise _broken_chain(self.path, found)
-
-
-@contextmanager
-def _without_triggers(database: Database, session: Session, names: Iterable[str]) -> Iterator[None]:
-    """Load rows that triggers refuse to new writers, such as links of older schemas."""
-    if database.is_sqlite:
-        found = text("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
-        triggers = session.execute(found).all()
-        before = [f'DROP TRIGGER "{one.name}"' for one in triggers]
-        after = [one.sql for one in triggers]
-    else:
-        before = [f'ALTER TABLE "{name}" DISABLE TRIGGER USER' for name in names]
-        after = [f'ALTER TABLE "{name}" ENABLE TRIGGER USER' for name in names]
-    for statement in before:
-        session.connection().exec_driver_sql(statement)
-    yield
-    for statement in after:
-        session.connection().exec_driver_sql(statement)
 
 
 def _sqlite_loader(session: Session, table: TableHeader) -> Callable[[list[list[Any]]], None]:

@@ -11,17 +11,14 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from attest_keys import new_key, private_pem, public_pem
-from serving import Server
+from serving import Server, start, wait_for_url, with_examples
 
 Command = Callable[..., tuple[int, str, str]]
-ENTRY = {
-    "metadata": {"name": "made"},
-    "spec": {"targets": ["*"], "components": {"cuda": "12.4.*"}, "status": "blessed"},
-    "reason": "to see",
-}
+SPEC = {"targets": ["*"], "components": {"cuda": "12.4.*"}, "status": "candidate"}
 ASK = ("--target", "prod-a100", "--stack", "cuda=12.1,cudnn=9.1.0,torch=2.4.1,nccl=2.20.5")
 
 
@@ -37,11 +34,20 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def gate(serve: Any, keys: Path) -> Server:
-    """A running gate that signs."""
-    server: Server = serve("--signing-key", str(keys / "gate.pem"))
-    return server
+@pytest.fixture(scope="module")
+def gate_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the gate keeps its database."""
+    return tmp_path_factory.mktemp("gate")
+
+
+@pytest.fixture(scope="module")
+def gate(gate_folder: Path, keys: Path) -> Iterator[Server]:
+    """A running gate that signs, for all tests of this file."""
+    options = ["--signing-key", str(keys / "gate.pem")]
+    server = start(gate_folder, with_examples(gate_folder, options), False, {})
+    wait_for_url(server)
+    yield server
+    server.kill()
 
 
 class _Far:
@@ -65,21 +71,25 @@ def far(command: Command, keys: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     return _Far(command, keys, tmp_path)
 
 
-def _change(gate: Server) -> None:
-    answer = gate.ask("POST", "/api/v1/entries", ENTRY, gate.bearer)
+def _change(gate: Server) -> int:
+    """Make a revision of the matrix, and return its number."""
+    entry = {"metadata": {"name": f"made-{uuid4().hex}"}, "spec": SPEC, "reason": "to see"}
+    answer = gate.ask("POST", "/api/v1/entries", entry, gate.bearer)
     assert answer.status == 201, answer.body
+    return int(answer.json()["revision"])
 
 
 def test_a_new_bundle_is_applied_and_an_old_one_is_confirmed(gate: Server, far: _Far) -> None:
-    assert far.pull(gate)[:2] == (0, {"revision": 1, "evidence": 0, "changed": True})
+    number = _change(gate)
+    assert far.pull(gate)[:2] == (0, {"revision": number, "evidence": 0, "changed": True})
     assert far.file.stat().st_mode & 0o777 == 0o600
     first = far.file.read_bytes()
     confirmed = far.file.stat().st_mtime_ns
-    assert far.pull(gate)[1] == {"revision": 1, "evidence": 0, "changed": False}
+    assert far.pull(gate)[1] == {"revision": number, "evidence": 0, "changed": False}
     assert far.file.stat().st_mtime_ns > confirmed
     assert far.file.read_bytes() == first
-    _change(gate)
-    assert far.pull(gate)[1] == {"revision": 2, "evidence": 0, "changed": True}
+    assert _change(gate) == number + 1
+    assert far.pull(gate)[1] == {"revision": number + 1, "evidence": 0, "changed": True}
     assert [path.name for path in far.file.parent.glob(".far*")] == []
 
 
@@ -157,7 +167,7 @@ def _tampered(content: bytes) -> bytes:
     import hashlib
 
     envelope = json.loads(content)
-    payload = base64.b64decode(envelope["payload"]).replace(b"blessed", b"revoked")
+    payload = base64.b64decode(envelope["payload"]).replace(b"candidate", b"blessed  ")
     envelope["payload"] = base64.b64encode(payload).decode()
     envelope["sha256"] = hashlib.sha256(payload).hexdigest()
     return json.dumps(envelope).encode()
@@ -197,13 +207,15 @@ def test_an_untrusted_bundle_is_refused_and_the_file_stays(
 def test_an_older_bundle_is_refused_until_the_operator_allows_it(
     gate: Server, far: _Far, stand: _Stand
 ) -> None:
+    number = _change(gate)
     stand.body = gate.ask("GET", "/api/v1/bundle").body
     _change(gate)
-    assert far.pull(gate)[1]["revision"] == 2
+    assert far.pull(gate)[1]["revision"] == number + 1
     status, _, err = far.pull(stand)
     assert status == 2
-    assert "is older (revision 1, evidence 0) than the present one (revision 2" in err
-    assert far.pull(stand, "--allow-older")[1] == {"revision": 1, "evidence": 0, "changed": True}
+    assert f"is older (revision {number}, evidence 0) than the present one (revision" in err
+    allowed = far.pull(stand, "--allow-older")[1]
+    assert allowed == {"revision": number, "evidence": 0, "changed": True}
 
 
 def test_check_and_show_refuse_what_another_key_signed(
@@ -240,9 +252,9 @@ def test_a_bundle_that_nobody_confirmed_for_long_decides_nothing(
 
 
 def test_an_exported_bundle_is_signed_and_verified(
-    gate: Server, command: Command, keys: Path, tmp_path: Path
+    gate: Server, gate_folder: Path, command: Command, keys: Path, tmp_path: Path
 ) -> None:
-    database, file = str(tmp_path / "gate.db"), str(tmp_path / "own.bundle")
+    database, file = str(gate_folder / "gate.db"), str(tmp_path / "own.bundle")
     export = ("bundle", "export", "--database", database, "-o", file)
     assert command(*export)[0] == 0
     status, _, err = command("bundle", "show", file, "--key", str(keys / "gate.pub"))
