@@ -19,6 +19,7 @@ GROUPS = {
         "e2e",
         "integration/web",
     ),
+    "faults": ("faults",),  # databases and servers that are broken for seconds
     "engines": (  # dockerd
         "integration/canary",
         "integration/diagnostics",

@@ -259,9 +259,8 @@ class DecisionLog:
         mine = threading.current_thread()
         while self._leader is mine:
             batch = self._queue.get()
-            if batch is None:
+            if batch is None or not self._lead(batch):
                 return
-            self._lead(batch)
 
     def _lead_queued(self) -> None:
         while True:
@@ -269,16 +268,21 @@ class DecisionLog:
                 batch = self._queue.get_nowait()
             except queue.Empty:
                 return
-            if batch is not None:
-                self._lead(batch)
+            if batch is not None and not self._lead(batch):
+                return
 
-    def _lead(self, batch: _Batch) -> None:
-        """Store a batch in the database or in the spool, and tell those who wait for it."""
+    def _lead(self, batch: _Batch) -> bool:
+        """Store a batch in the database or in the spool, and tell those who wait for it.
+
+        Returns:
+            False: another thread took the batch, and goes on with the next ones once it has stored
+            this one. Until then the chain ends before it, so nobody may add to the chain.
+        """
         while True:
             if self._away is not None and self._courier is not None:
                 self._courier.wait_if_nearly_done(_JOIN_SECONDS)
                 if self._place(batch):
-                    return
+                    return True
             self._gather(batch)
             route, attempt = self._route, _Attempt(batch)
             self._attempt = attempt
@@ -286,23 +290,23 @@ class DecisionLog:
             with self._settling:
                 if attempt.is_taken:
                     route.close()
-                    return
+                    return False
                 self._attempt = None
             self._sizes.append(len(batch.rows))
             if error is None:
                 self._finish(batch, None)
                 self._anchors.stored(self._chain)
-                return
+                return True
             in_doubt = attempt.made if route.writer.in_doubt else None
             if self._spool is not None:
                 self._place(batch, in_doubt, error)
-                return
+                return True
             if in_doubt is not None:
                 self._chain.begin()
             self._finish(batch, error)
             if not isinstance(error, Exception):
                 raise error
-            return
+            return True
 
     def _gather(self, batch: _Batch) -> None:
         """Wait a moment for the callers of the batches before, if they were many.

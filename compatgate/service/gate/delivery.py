@@ -49,6 +49,7 @@ class Courier:
         self._is_nearly_done = False
         self._ending = False
         self._pause = _RETRY_SECONDS
+        self._told = ""
         self._thread = threading.Thread(target=self._run, name="decisions-delivery", daemon=True)
         self._thread.start()
 
@@ -87,13 +88,21 @@ class Courier:
                         self._is_nearly_done = self._spool.batches < _NEARLY
                     self._write(writer, [])  # an empty spool shows nothing of the database
                     if self._resume():
+                        self._told = ""
                         self._settled.set()
                         return
         except Exception as error:
             self._pause = min(2 * self._pause, _LONGEST_RETRY_SECONDS)
-            _log.info("no delivery yet: %s", unavailable(self._database, error).problem)
+            self._tell("decisions wait in the spool", error)
         finally:
             self._is_nearly_done = False
+
+    def _tell(self, what: str, error: Exception) -> None:
+        """Log why nothing is delivered, once for each reason."""
+        told = f"{what}: {unavailable(self._database, error).problem}"
+        if told != self._told:
+            self._told = told
+            _log.warning("%s", told)
 
     def _write(self, writer: DecisionWriter, found: Sequence[Delivery]) -> None:
         turn = WriterTurn(self._database)
@@ -109,7 +118,7 @@ class Courier:
             try:
                 is_done = self._deliver_file(file)
             except Exception as error:
-                _log.info("%s waits: %s", file.path, unavailable(self._database, error).problem)
+                self._tell(f"{file.path} waits", error)
             finally:
                 file.close(remove=is_done)
             if not is_done or self._ending:

@@ -6,17 +6,21 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from compatgate.errors import Unavailable
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, WriterTurn
+from compatgate.service.audit.service import History
 from compatgate.service.gate import decision_log
 from compatgate.service.gate.batch_store import Delivery
 from compatgate.service.gate.batches import DecisionBatch
 from compatgate.service.gate.decider import NewDecision
 from compatgate.service.gate.decision_log import DecisionLog
+from compatgate.service.gate.spool import SpoolOptions
 
 
 def _decision(who: str, verdict: str = "vd_1") -> NewDecision:
@@ -336,3 +340,44 @@ def test_a_long_batch_is_divided(log: DecisionLog, writer: _Writer) -> None:
     for batch in (first, *waiting):
         decision_log.wait_until_committed(batch, 10)
     assert [len(batch) for batch in writer.batches] == [1, 600, 600, 600]
+
+
+class _Stuck(_Writer):
+    """A writer that hangs until its connection is cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_write.clear()
+        self.error = OSError("the connection was cut")
+
+    def interrupt(self) -> None:
+        self.may_write.set()
+
+
+def test_a_thread_whose_batch_was_taken_adds_nothing_to_the_chain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database.open(f"{tmp_path}/gate.db")
+    tables.prepare_schema(database)
+    log = DecisionLog(database, "sync", SpoolOptions(tmp_path / "spool", 1 << 20))
+    log._route.writer = _Stuck()  # type: ignore[assignment]
+    place = log._place
+
+    def place_late(*arguments: Any) -> bool:
+        time.sleep(0.3)
+        return place(*arguments)
+
+    monkeypatch.setattr(log, "_place", place_late)
+    first = log.submit([(_decision("first"), "{}")])
+    time.sleep(0.2)
+    second = log.submit([(_decision("second"), "{}")])
+    first.result(10)
+    second.result(10)
+    deadline = time.monotonic() + 10
+    while log.state.degraded:
+        assert time.monotonic() < deadline, "what is in the spool is not delivered"
+        time.sleep(0.05)
+    log.close()
+    report = History(database).verify()
+    assert (report.ok, report.decisions) == (True, 2), report.problems
+    database.close()
