@@ -24,6 +24,11 @@ def begin_budget(comparisons: int = MAX_COMPARISONS) -> None:
     _left.set(comparisons)
 
 
+def end_budget() -> None:
+    """End the budget of a request in this thread."""
+    _left.set(None)
+
+
 def near_names(
     name: str, known: Collection[str], *, most: int = 1, cutoff: float = 0.6
 ) -> list[str]:

@@ -275,6 +275,5 @@ def check(body: dict[str, Any]) -> None:
 
 
 def _logged(client: FlaskClient) -> int:
-    """How many decisions of the hook are in the log; ids count up."""
-    items = client.get("/api/v1/decisions?limit=1").get_json()["items"]
-    return int(items[0]["id"]) if items else 0
+    """How many decisions of the hook are in the log."""
+    return len(client.get("/api/v1/decisions?limit=1000").get_json()["items"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from compatgate.catalog import read_source, source_names
@@ -202,7 +204,7 @@ class TestAllFiles:
 
     @pytest.mark.parametrize("name", source_names())
     def test_a_file_speaks_to_everybody(self, name: str) -> None:
-        text = str(read_source(name, overlays=[]))
+        text = str(_without_samples(read_source(name, overlays=[])))
         for private in ("find_string", "read_file", "stored", "/work/", "/home/", "/tmp/"):
             assert private not in text
 
@@ -211,3 +213,10 @@ class TestAllFiles:
             for found in releases(facts, name):
                 assert found.source.title
                 assert all(b.source.confidence for b in found.builds)
+
+
+def _without_samples(content: Any) -> Any:
+    """The content without texts that are quoted as others wrote them."""
+    if isinstance(content, dict):
+        return {key: _without_samples(one) for key, one in content.items() if key != "sample"}
+    return [_without_samples(one) for one in content] if isinstance(content, list) else content

@@ -99,7 +99,7 @@ def test_what_is_remembered_of_other_images_never_changes_an_answer(snapshot, as
 def clock():
     """It stays ``NOW``: what is remembered is so until the hour ends."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decider, "time", SimpleNamespace(time=NOW.timestamp))
+        patch.setattr(decider, "clock", SimpleNamespace(now=lambda: NOW))
         yield
 
 

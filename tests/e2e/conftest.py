@@ -71,7 +71,7 @@ def starting(folder: Path) -> Iterator[Callable[..., Server]]:
 
     def start(*options: str, **variables: str) -> Server:
         environment.update(variables)
-        database = f"sqlite:///{folder / 'gate.db'}"
+        database = f"sqlite:///{folder / f'gate{len(processes)}.db'}"
         fixed = ["--port", "0", "--workers", "1", "--database", database]
         process = subprocess.Popen(
             [*COMPATGATE, "serve", *fixed, *options],

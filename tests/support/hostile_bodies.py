@@ -76,8 +76,11 @@ def of_bodies(step: int = 1) -> Iterator[Attack]:
 FORMS: dict[str, tuple[str, ...]] = {
     "/ask/paste": ("pasted", "target", "driver", "gpu", "stack", "image"),
     "/ask/keep": ("target", "driver", "gpu", "stack", "image", "set"),
-    "/tokens/new": ("name", "scopes", "expires"),
+    "/triage/causes": ("text", "target", "driver", "gpu", "stack"),
+    "/tokens/new": ("name", "scopes", "expires", "targets"),
     "/tokens/revoke": ("name", "confirmed"),
+    "/tokens/rotate": ("name", "overlap"),
+    "/approvals/decide": ("id", "what"),
     "/entries/torch24-cu124/status": ("status", "replacement", "reason", "revision"),
     "/new-waiver": ("name", "rules", "targets", "image", "components", "owner", "why", "expires"),
     "/waivers/legacy-ocr/end": ("reason", "revision", "how"),

@@ -25,7 +25,7 @@ from msgspec import Meta, Struct
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.routing import RequestRedirect
 
-from compatgate.core.near_names import begin_budget
+from compatgate.core.near_names import begin_budget, end_budget
 from compatgate.documents.sources import DocumentProblem
 from compatgate.errors import (
     BadInput,
@@ -75,7 +75,10 @@ class Envelope:
         ) -> Callable[[bytes], object]:
             return start_response(status, complete_headers(headers, number), exc_info)
 
-        return self._inner(environ, start)
+        try:
+            return self._inner(environ, start)
+        finally:
+            end_budget()
 
 
 def complete_headers(headers: Headers, number: str) -> Headers:

@@ -44,7 +44,7 @@ STACK_ANNOTATION = "compatgate.dev/stack"
 """Annotation: the stack of the images, ``cuda=12.4,cudnn=9.1.0``."""
 WAIVER_ANNOTATION = "compatgate.dev/waiver"
 """Annotation: the waiver that exempts the object."""
-MAX_CONTAINERS = 1000
+MAX_CONTAINERS = 2000
 """Containers of one object; a pod that Kubernetes stores has some thousand at the very most."""
 MAX_STATED = 1024
 """Components in the stated stacks of all pods of one object."""

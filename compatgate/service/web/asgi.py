@@ -19,6 +19,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from compatgate.core.near_names import begin_budget
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import logs, tracing
 from compatgate.kit.http import connection, replies
@@ -307,6 +308,7 @@ class QuestionApp:
 
     def _evaluate(self, header: str | None, question: bytes, peer: str) -> AnswerRecord:
         """Evaluate in a thread of the lane; logging needs none."""
+        begin_budget()
         sender = authenticate(header, self._service, peer)
         self._service.limits.take(sender, peer)
         authorize(sender, "gate")

@@ -156,7 +156,8 @@ def test_the_audit_log_is_listed_and_verified(stocked: Run) -> None:
     status, out, _ = stocked("audit", "verify", "--head", "0123")
     assert status == 1
     assert out.startswith("NOT INTACT")
-    (link,) = _json(stocked("audit", "list", "--format", "json"))
+    *seals, link = _json(stocked("audit", "list", "--format", "json"))
+    assert {seal["action"] for seal in seals} == {"audit.seal"}
     assert link["action"] == "matrix.import"
     assert stocked("audit", "list", "--since", "2999-01-01")[1] == "nothing yet\n"
 
