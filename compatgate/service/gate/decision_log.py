@@ -275,7 +275,7 @@ class DecisionLog:
         """Store a batch in the database or in the spool, and tell those who wait for it.
 
         Returns:
-            False: another thread took the batch, and goes on with the next ones once it has stored
+            False: another thread took the batch, and continues with the next ones once it has stored
             this one. Until then the chain ends before it, so nobody may add to the chain.
         """
         while True:
