@@ -275,8 +275,8 @@ class DecisionLog:
         """Store a batch in the database or in the spool, and tell those who wait for it.
 
         Returns:
-            False: another thread took the batch, and continues with the next ones once it has stored
-            this one. Until then the chain ends before it, so nobody may add to the chain.
+            False: another thread took the batch, stores it, and leads the next ones. Until it is
+            stored the chain ends before it, so nobody may add to the chain.
         """
         while True:
             if self._away is not None and self._courier is not None:
