@@ -67,5 +67,6 @@ def open_state_folder(url: URL, given: str | None = None) -> Path:
         hint = f"name another with {OPTION}, or in {ENVIRONMENT}"
         if given or os.environ.get(ENVIRONMENT):
             raise Unavailable(what, field=OPTION, value=str(folder), hint=hint) from None
-        _log.warning("%s; without one, nothing is decided while the database is away", what)
+        if url.drivername != "sqlite" or folder.parent.is_dir():  # else the database says it
+            _log.warning("%s; without one, nothing is decided while the database is away", what)
     return folder
