@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from attest_keys import payload_of, signer_of
+from sqlalchemy import select
 
 from compatgate.errors import Conflict, NotFound
 from compatgate.service.attestations.service import Attestations, SigningOptions
+from compatgate.service.gate.batches import StoredBatch, decode_claims
 from compatgate.service.gate.service import Gate
 
 QUESTION = {
@@ -34,10 +36,13 @@ def test_a_verdict_is_attested_as_it_is_stored_and_as_the_audit_log_vouches_for_
     verdict = stocked.decide(QUESTION, asked_by="ci", source="rest")
     found = predicate(attestations, verdict.id)
     assert (found["id"], found["decidedAt"]) == (verdict.id, verdict.decided_at)
-    (link,) = stocked.history.list_audit(action="decisions").items
     digests = {one["name"]: one["digest"]["sha256"] for one in found["inputs"]}
-    assert link.detail["verdicts"] == {verdict.id: digests["verdict"]}
     assert stocked.history.verify().ok
+    with stocked.database.reading() as session:
+        (batch,) = session.execute(select(StoredBatch.__table__)).all()
+    assert decode_claims(batch.verdicts) == {verdict.id: digests["verdict"]}
+    anchor = stocked.history.list_audit(action="decisions.anchor").items[0]
+    assert anchor.detail["writers"] == {batch.writer: [1, bytes(batch.hash).hex()]}
 
 
 def test_the_last_of_its_decisions_confirms_it(stocked: Gate, attestations: Attestations) -> None:

@@ -13,6 +13,7 @@ import pytest
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database import tables
+from compatgate.service.gate.batches import NUMBERS
 from compatgate.service.gate.decider import decide
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import open_bundle
@@ -85,10 +86,10 @@ def test_the_same_question_has_the_same_id_and_is_logged_each_time(stocked: Gate
     assert body["decided_at"] >= msgspec.json.decode(first.body)["decided_at"]
     rows = stocked.history.list_decisions().items
     assert [(r.id, r.asked_by, r.source) for r in rows] == [
-        (2, "b", "hook:kubernetes"),
-        (1, "a", "rest"),
+        (2000, "b", "hook:kubernetes"),
+        (1000, "a", "rest"),
     ]
-    row = stocked.history.show_decision(1)
+    row = stocked.history.show_decision(1000)
     assert (row.target, row.outcome, row.allowed, row.matrix_revision) == (
         "prod-a100",
         first.verdict.verdict,
@@ -206,7 +207,8 @@ def test_decisions_are_filtered_by_what_was_asked_and_answered(stocked: Gate) ->
                    asked_by="bob", source="cli")  # fmt: skip
 
     def ids(**filters: Any) -> list[int]:
-        return [row.id for row in stocked.history.list_decisions(**filters).items]
+        """The numbers of the batches, one for each decision."""
+        return [row.id // NUMBERS for row in stocked.history.list_decisions(**filters).items]
 
     assert ids() == [3, 2, 1]
     assert ids(target="prod-a100") == [2, 1]
@@ -217,7 +219,7 @@ def test_decisions_are_filtered_by_what_was_asked_and_answered(stocked: Gate) ->
     assert ids(since=clock.now()) == []
     assert ids(until=clock.now()) == [3, 2, 1]
     page = stocked.history.list_decisions(limit=2)
-    assert [row.id for row in stocked.history.list_decisions(cursor=page.next).items] == [1]
+    assert ids(cursor=page.next) == [1]
     with pytest.raises(NotFound):
         stocked.history.show_decision(99)
 
