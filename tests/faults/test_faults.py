@@ -31,9 +31,9 @@ from sqlalchemy import create_engine, text
 
 from compatgate.kit.database.database import resolve_url
 
-OUTAGE_SECONDS = float(os.environ.get("COMPATGATE_FAULT_SECONDS", "6"))
+OUTAGE_SECONDS = float(os.environ.get("COMPATGATE_FAULT_SECONDS", "3"))
 """How long an outage lasts."""
-BACKEND_KILLS = int(os.environ.get("COMPATGATE_FAULT_KILLS", "5"))
+BACKEND_KILLS = int(os.environ.get("COMPATGATE_FAULT_KILLS", "3"))
 StartServer = Callable[..., Server]
 _HEALTH_SECONDS = 1.0
 _DELIVERY_SECONDS = 40.0

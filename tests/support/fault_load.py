@@ -22,7 +22,7 @@ from compatgate.service.gate.service import Gate
 ADMISSION_DEADLINE = 5.0
 _HOOK = f"/hooks/kubernetes/validate?timeout={ADMISSION_DEADLINE:.0f}s"
 _QUESTION_NAME = re.compile(r"load/\d+-\d+:\d+")
-_PAUSE = 0.01
+_PAUSE = 0.02
 _PROBE_PAUSE = 0.2
 _PATIENCE = 90.0
 _loads = count(1)
@@ -70,7 +70,7 @@ class Load:
         threads: that ask the gate.
     """
 
-    def __init__(self, servers: list[Server], threads: int = 4) -> None:
+    def __init__(self, servers: list[Server], threads: int = 2) -> None:
         self.seen = Seen()
         self._number = next(_loads)
         self._servers = servers
@@ -160,7 +160,7 @@ class Load:
 
 
 @contextmanager
-def load_on(servers: list[Server], threads: int = 4) -> Iterator[Load]:
+def load_on(servers: list[Server], threads: int = 2) -> Iterator[Load]:
     """A load that ends with the block."""
     load = Load(servers, threads)
     try:

@@ -39,7 +39,7 @@ def open_gate(url: str, folder: Path, size: int = SIZE) -> Gate:
     tables.prepare_schema(database)
     gate = Gate(database, load_facts([]), overlays=[], spool=SpoolOptions(folder, size))
     gate.snapshot()
-    state = open_state_folder(folder.parent / "state")
+    state = open_state_folder(database.url, str(folder.parent / "state"))
     gate.keep_through_outages(OutageOptions(state, file=database.expect_file()), clock.now())
     return gate
 
