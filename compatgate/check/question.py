@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from compatgate.check.reports import Place
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.request import POOL_CHANGES, parse_changes_text
+from compatgate.core.node import NODE_COMPONENTS
+from compatgate.core.request import NEEDED_OF_POOL, parse_changes_text
 from compatgate.core.stack import canonical_key, parse_stack_text
 from compatgate.errors import BadInput
 from compatgate.kit.cli.output import read_text
@@ -187,7 +188,7 @@ def read_changes(texts: Iterable[str]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for text in texts:
         for name, value in parse_changes_text(text).items():
-            if value is None and name in POOL_CHANGES:
+            if value is None and name in NEEDED_OF_POOL:
                 raise BadInput("a property of the pool cannot be removed", field=f"set.{name}")
             if name in changes:
                 raise BadInput(f"{name} is stated twice", field=f"set.{name}")
@@ -206,7 +207,8 @@ def read_pool(text: str) -> dict[str, Any]:
         raise BadInput("is empty", field="pool", hint="like driver=535.104.05,gpu=A100-SXM4-80GB")
     if isinstance(pool.get("count"), str) and pool["count"].isdecimal():
         pool["count"] = int(pool["count"])
-    return pool
+    node = {name: pool.pop(name) for name in NODE_COMPONENTS if name in pool}
+    return {**pool, "node": node} if node else pool
 
 
 def _parse_field(field: str, text: str) -> dict[str, Any]:
@@ -273,7 +275,9 @@ class Host(Struct, frozen=True):
                 field="--nvidia-smi or --node-labels",
                 hint="with --target, choose one with --set driver=..,gpu=.. instead",
             )
-        return {key: value for key, value in self.pools[0].items() if key not in ("name", "count")}
+        pool = self.pools[0]
+        changes = {key: pool[key] for key in pool if key not in ("name", "count", "node")}
+        return {**changes, **pool.get("node", {})}
 
     def _sku(self, pool: dict[str, Any]) -> str | None:
         try:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from compatgate.core.components import COMPONENTS, is_package_name
 from compatgate.core.facts.nvidia import Source
+from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.stack import canonical_key
 from compatgate.core.stack_values import SPECIAL_KEYS
 
@@ -194,7 +195,7 @@ def worst_exit(*statuses: int) -> int:
 
 
 Part = Literal[
-    "driver", "cuda-compat", "arch", "cuda", "cudnn", "nccl", "python", "builds", "packages"
+    "driver", "cuda-compat", "arch", "cuda", "cudnn", "nccl", "python", "builds", "packages", "node"
 ]
 Parts = frozenset[Part]
 DRIVER: Parts = frozenset(("driver",))
@@ -211,7 +212,9 @@ PACKAGES: Parts = STACK_VERSIONS | {"packages"}
 """Packages require other packages and components."""
 VERSIONS: Parts = PACKAGES | DRIVER
 NOTHING: Parts = frozenset()
-EVERYTHING: Parts = VERSIONS | {"cuda-compat", "arch"}
+NODE: Parts = frozenset(("node",))
+"""The pool's platform, how its GPUs are shared, and the parts of its nodes."""
+EVERYTHING: Parts = VERSIONS | NODE | {"cuda-compat", "arch"}
 _PARTS_OF_KEYS: dict[str, Parts] = {
     "driver": DRIVER,
     "cuda-compat": frozenset(("cuda-compat",)),
@@ -221,6 +224,7 @@ _PARTS_OF_KEYS: dict[str, Parts] = {
     "cudnn": frozenset(("cudnn",)),
     "nccl": frozenset(("nccl",)),
     "python": frozenset(("python",)),
+    **dict.fromkeys(("platform", "sharing", *NODE_COMPONENTS), NODE),
 }
 _NO_PACKAGES = frozenset(("gpu", "os", "cpu", *SPECIAL_KEYS))
 _ONE_PACKAGE: Parts = frozenset(("packages",))

@@ -11,6 +11,7 @@ from compatgate.documents.specs import (
     CanarySpec,
     MatchSpec,
     PolicySpec,
+    PoolSpec,
     TargetDoc,
     WaiverPolicySpec,
     decode,
@@ -251,6 +252,7 @@ def _pool_table(document: TargetDoc, snapshot: Snapshot) -> Table:
                 compute,
                 pool.driver,
                 f"{pool.os}, {pool.cpu}",
+                _describe_node(pool),
                 pool.count,
             )
         )
@@ -260,9 +262,16 @@ def _pool_table(document: TargetDoc, snapshot: Snapshot) -> Table:
         Column("compute", "Compute"),
         Column("driver", "Driver", "code"),
         Column("os", "OS"),
+        Column("node", "Node"),
         Column("nodes", "Nodes", "number"),
     )
     return make_table("pools", columns, lines, EmptyNotice("No pools."), label="pools")
+
+
+def _describe_node(pool: PoolSpec) -> str:
+    """Return the platform, the sharing and the parts of a pool's nodes that are stated."""
+    stated = {"platform": pool.platform, "sharing": pool.sharing, **(pool.node or {})}
+    return ", ".join(f"{name} {value}" for name, value in stated.items() if value)
 
 
 def _entry_table(pairs: list[Pair], sort: str | None) -> Table:
