@@ -34,6 +34,7 @@ TABLES: dict[str, Table] = {
     "known_issues": Table("known_issues", "framework.known_issues"),
     "cuda_components": Table("cuda_components", "packages.cuda_components"),
     "components": Table("components", "packages.components"),
+    "compilers": Table("compilers", "compilers.compilers"),
     "xid": Table("xid", "nvidia.xid"),
     "gpu_peaks": Table("gpu_peaks", "nvidia.gpu_peaks"),
     "error_signatures": Table("error_signatures", "errors.error_signatures"),

@@ -44,6 +44,7 @@ from compatgate.core.facts.nvidia import (
 from compatgate.core.versions import Version, parse_version
 
 if TYPE_CHECKING:
+    from compatgate.core.facts.compilers import Compilers
     from compatgate.core.facts.errors import ErrorTable
     from compatgate.core.facts.packages import CudaComponents, Packages
     from compatgate.core.facts.records import PackageRecords, Record, Statement
@@ -206,6 +207,13 @@ class Facts:
     def known_issues(self) -> KnownIssues:
         """Return known issues."""
         return self._table("known_issues", KnownIssues)
+
+    @cached_property
+    def compilers(self) -> Compilers:
+        """Return what nvcc builds with; imported when a stack says what it is built with."""
+        from compatgate.core.facts.compilers import Compilers
+
+        return self._table("compilers", Compilers)
 
     @cached_property
     def cuda_components(self) -> CudaComponents:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compatgate.core.rule import Rule
 from compatgate.core.rules import (
+    building,
     caveats,
     driver,
     framework_builds,
@@ -17,6 +18,7 @@ from compatgate.core.rules import (
 _FAMILIES = (
     driver,
     gpu,
+    building,
     libraries,
     framework_builds,
     framework_pins,

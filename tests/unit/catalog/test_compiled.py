@@ -10,6 +10,7 @@ import pytest
 from compatgate.catalog import build, compiled, load_facts
 from compatgate.catalog.library import Library, compile_all, read_document, table_names
 from compatgate.core import facts as tables
+from compatgate.core.facts.compilers import Compilers
 from compatgate.core.facts.errors import ErrorTable
 from compatgate.core.facts.nvidia import Peaks
 from compatgate.core.facts.packages import CudaComponents, Packages
@@ -30,6 +31,7 @@ KINDS = {
     "cuda_components": CudaComponents,
     "gpu_peaks": Peaks,
     "error_signatures": ErrorTable,
+    "compilers": Compilers,
 }
 
 
