@@ -12,6 +12,7 @@ from compatgate.core.rules import (
     libraries,
     matrix,
     packages,
+    vgpu,
 )
 
 _FAMILIES = (
@@ -23,6 +24,7 @@ _FAMILIES = (
     packages,
     matrix,
     caveats,
+    vgpu,
 )
 
 RULES: tuple[Rule, ...] = tuple(

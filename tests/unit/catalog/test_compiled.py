@@ -13,6 +13,7 @@ from compatgate.core import facts as tables
 from compatgate.core.facts.errors import ErrorTable
 from compatgate.core.facts.nvidia import Peaks
 from compatgate.core.facts.packages import CudaComponents, Packages
+from compatgate.core.facts.vgpu import Vgpu, VgpuTypes
 from compatgate.core.facts.xid import XidTable
 from compatgate.errors import CatalogError
 
@@ -30,6 +31,8 @@ KINDS = {
     "cuda_components": CudaComponents,
     "gpu_peaks": Peaks,
     "error_signatures": ErrorTable,
+    "vgpu": Vgpu,
+    "vgpu_types": VgpuTypes,
 }
 
 
