@@ -37,6 +37,8 @@ TABLES: dict[str, Table] = {
     "compilers": Table("compilers", "compilers.compilers"),
     "xid": Table("xid", "nvidia.xid"),
     "gpu_peaks": Table("gpu_peaks", "nvidia.gpu_peaks"),
+    "vgpu": Table("vgpu", "vgpu.vgpu"),
+    "vgpu_types": Table("vgpu", "vgpu.vgpu_types"),
     "error_signatures": Table("error_signatures", "errors.error_signatures"),
 }
 """Typed tables of single files. Each file of a folder also has a typed table, and every fact file

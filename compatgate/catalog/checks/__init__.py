@@ -249,7 +249,7 @@ Check = Callable[[Context], Iterator[Problem]]
 
 def all_checks() -> tuple[Check, ...]:
     """Return every check, in the order in which problems are reported."""
-    from compatgate.catalog.checks import compilers, drivers, errors, frameworks, gpus
+    from compatgate.catalog.checks import compilers, drivers, errors, frameworks, gpus, vgpu
 
     return (
         *FILE_CHECKS,
@@ -262,6 +262,7 @@ def all_checks() -> tuple[Check, ...]:
         *gpus.XID_CHECKS,
         *gpus.PEAK_CHECKS,
         *errors.ERROR_CHECKS,
+        *vgpu.VGPU_CHECKS,
     )
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
 from compatgate.core.components import COMPONENTS, FRAMEWORKS, is_framework
 from compatgate.core.facts.frameworks import Build, Framework, KnownIssue, KnownIssues, Pin, Release
 from compatgate.core.facts.nvidia import (
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts.errors import ErrorTable
     from compatgate.core.facts.packages import CudaComponents, Packages
     from compatgate.core.facts.records import PackageRecords, Record, Statement
+    from compatgate.core.facts.vgpu import Vgpu
     from compatgate.core.facts.xid import XidTable
     from compatgate.core.package_finder import PackageFinder
 
@@ -165,8 +168,21 @@ class Facts:
 
     @cached_property
     def gpus(self) -> Gpus:
-        """Return GPU products."""
-        return self._table("gpus", Gpus)
+        """Return GPU products, and types of vGPUs where the facts have them."""
+        from compatgate.core.facts.vgpu import VgpuTypes
+
+        table = self._table("gpus", Gpus)
+        try:
+            return replace(table, vgpus=self._table("vgpu_types", VgpuTypes).types)
+        except KeyError:  # facts of a release that had no vGPUs
+            return table
+
+    @cached_property
+    def vgpu(self) -> Vgpu:
+        """Return releases of vGPU software; imported when a pool has vGPUs or shares GPUs."""
+        from compatgate.core.facts.vgpu import Vgpu
+
+        return self._table("vgpu", Vgpu)
 
     @cached_property
     def arch(self) -> CudaArch:

@@ -13,6 +13,7 @@ from compatgate.core.rules import (
     libraries,
     matrix,
     packages,
+    vgpu,
 )
 
 _FAMILIES = (
@@ -25,6 +26,7 @@ _FAMILIES = (
     packages,
     matrix,
     caveats,
+    vgpu,
 )
 
 RULES: tuple[Rule, ...] = tuple(
