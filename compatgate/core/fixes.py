@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.performance import lazy_property
+from compatgate.core.request import POOL_CHANGES, change_pool
 from compatgate.core.rule import OUTCOME_RANK, Fix, Parts, Problem, Rule, RuleAnswer, parts_of
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules import RULES
@@ -170,6 +171,9 @@ def apply_changes(
         pool = replace(pool, driver=parse_version("driver", driver))
     if gpu := ours.pop("gpu", None):
         pool = replace(pool, gpu=resolve_gpu(gpu, context.facts.gpus))
+    node = {name: ours.pop(name) for name in POOL_CHANGES if name in ours}
+    if node:
+        pool = change_pool(pool, node, context.facts.gpus)
     if ours:
         stack = assume_default_wheels(
             complete_stack(update_stack(stack, ours), context.facts.frameworks),

@@ -225,6 +225,7 @@ _PARTS_OF_KEYS: dict[str, Parts] = {
     "nccl": frozenset(("nccl",)),
     "python": frozenset(("python",)),
     **dict.fromkeys(("platform", "sharing", *NODE_COMPONENTS), NODE),
+    **dict.fromkeys(("l4t", "jetpack"), NODE | DRIVER),
 }
 _NO_PACKAGES = frozenset(("gpu", "os", "cpu", *SPECIAL_KEYS))
 _ONE_PACKAGE: Parts = frozenset(("packages",))

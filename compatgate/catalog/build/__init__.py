@@ -37,6 +37,8 @@ TABLES: dict[str, Table] = {
     "xid": Table("xid", "nvidia.xid"),
     "gpu_peaks": Table("gpu_peaks", "nvidia.gpu_peaks"),
     "error_signatures": Table("error_signatures", "errors.error_signatures"),
+    "platforms": Table("platforms", "platforms.platforms"),
+    "jetson": Table("jetson", "platforms.jetson"),
 }
 """Typed tables of single files. Each file of a folder also has a typed table, and every fact file
 has a table ``source/NAME`` with its parsed content."""

@@ -9,14 +9,18 @@ from compatgate.core.rules import (
     framework_builds,
     framework_pins,
     gpu,
+    jetson,
     libraries,
     matrix,
     packages,
+    platform,
 )
 
 _FAMILIES = (
     driver,
     gpu,
+    platform,
+    jetson,
     libraries,
     framework_builds,
     framework_pins,
