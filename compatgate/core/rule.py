@@ -241,6 +241,7 @@ _PARTS_OF_KEYS: dict[str, Parts] = {
     **dict.fromkeys(("platform", "sharing", *NODE_COMPONENTS), NODE),
     "needs": NEEDS,
     **dict.fromkeys(OF_BUILDS, frozenset[Part](("compilers",))),
+    **dict.fromkeys(("l4t", "jetpack"), NODE | DRIVER),
 }
 _NO_PACKAGES = frozenset(("gpu", "os", "cpu", *SPECIAL_KEYS))
 _ONE_PACKAGE: Parts = frozenset(("packages",))

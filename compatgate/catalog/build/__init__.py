@@ -40,6 +40,8 @@ TABLES: dict[str, Table] = {
     "vgpu": Table("vgpu", "vgpu.vgpu"),
     "vgpu_types": Table("vgpu", "vgpu.vgpu_types"),
     "error_signatures": Table("error_signatures", "errors.error_signatures"),
+    "platforms": Table("platforms", "platforms.platforms"),
+    "jetson": Table("jetson", "platforms.jetson"),
 }
 """Typed tables of single files. Each file of a folder also has a typed table, and every fact file
 has a table ``source/NAME`` with its parsed content."""

@@ -48,7 +48,9 @@ from compatgate.core.versions import Version, parse_version
 if TYPE_CHECKING:
     from compatgate.core.facts.compilers import Compilers
     from compatgate.core.facts.errors import ErrorTable
+    from compatgate.core.facts.jetson import Jetson
     from compatgate.core.facts.packages import CudaComponents, Packages
+    from compatgate.core.facts.platforms import Platforms
     from compatgate.core.facts.records import PackageRecords, Record, Statement
     from compatgate.core.facts.vgpu import Vgpu
     from compatgate.core.facts.xid import XidTable
@@ -258,6 +260,20 @@ class Facts:
         from compatgate.core.facts.errors import ErrorTable
 
         return self._table("error_signatures", ErrorTable)
+
+    @cached_property
+    def platforms(self) -> Platforms:
+        """Return platforms; imported when a pool states one."""
+        from compatgate.core.facts.platforms import Platforms
+
+        return self._table("platforms", Platforms)
+
+    @cached_property
+    def jetson(self) -> Jetson:
+        """Return JetPack and L4T releases; imported when a pool has a Jetson."""
+        from compatgate.core.facts.jetson import Jetson
+
+        return self._table("jetson", Jetson)
 
     @cached_property
     def gpu_peaks(self) -> Peaks:

@@ -10,9 +10,11 @@ from compatgate.core.rules import (
     framework_builds,
     framework_pins,
     gpu,
+    jetson,
     libraries,
     matrix,
     packages,
+    platform,
     vgpu,
 )
 
@@ -20,6 +22,8 @@ _FAMILIES = (
     driver,
     gpu,
     building,
+    platform,
+    jetson,
     libraries,
     framework_builds,
     framework_pins,
