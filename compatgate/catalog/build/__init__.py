@@ -37,6 +37,9 @@ TABLES: dict[str, Table] = {
     "xid": Table("xid", "nvidia.xid"),
     "gpu_peaks": Table("gpu_peaks", "nvidia.gpu_peaks"),
     "error_signatures": Table("error_signatures", "errors.error_signatures"),
+    "kernel_modules": Table("kernel_modules", "node.kernel_modules"),
+    "node_components": Table("node_components", "node.node_components"),
+    "kernel_support": Table("kernel_support", "node.kernel_support"),
 }
 """Typed tables of single files. Each file of a folder also has a typed table, and every fact file
 has a table ``source/NAME`` with its parsed content."""

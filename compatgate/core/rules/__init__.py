@@ -11,12 +11,18 @@ from compatgate.core.rules import (
     gpu,
     libraries,
     matrix,
+    node,
+    node_host,
+    node_tools,
     packages,
 )
 
 _FAMILIES = (
     driver,
     gpu,
+    node,
+    node_tools,
+    node_host,
     libraries,
     framework_builds,
     framework_pins,
