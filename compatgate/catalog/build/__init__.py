@@ -42,6 +42,9 @@ TABLES: dict[str, Table] = {
     "error_signatures": Table("error_signatures", "errors.error_signatures"),
     "platforms": Table("platforms", "platforms.platforms"),
     "jetson": Table("jetson", "platforms.jetson"),
+    "kernel_modules": Table("kernel_modules", "node.kernel_modules"),
+    "node_components": Table("node_components", "node.node_components"),
+    "kernel_support": Table("kernel_support", "node.kernel_support"),
 }
 """Typed tables of single files. Each file of a folder also has a typed table, and every fact file
 has a table ``source/NAME`` with its parsed content."""

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts.compilers import Compilers
     from compatgate.core.facts.errors import ErrorTable
     from compatgate.core.facts.jetson import Jetson
+    from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
     from compatgate.core.facts.packages import CudaComponents, Packages
     from compatgate.core.facts.platforms import Platforms
     from compatgate.core.facts.records import PackageRecords, Record, Statement
@@ -274,6 +275,27 @@ class Facts:
         from compatgate.core.facts.jetson import Jetson
 
         return self._table("jetson", Jetson)
+
+    @cached_property
+    def kernel_modules(self) -> KernelModules:
+        """Return the flavours of kernel modules; imported when a pool states its nodes."""
+        from compatgate.core.facts.node import KernelModules
+
+        return self._table("kernel_modules", KernelModules)
+
+    @cached_property
+    def node_parts(self) -> NodeParts:
+        """Return the parts of a node; imported when a pool states its nodes."""
+        from compatgate.core.facts.node import NodeParts
+
+        return self._table("node_components", NodeParts)
+
+    @cached_property
+    def kernel_support(self) -> KernelSupport:
+        """Return kernels and distributions; imported when a pool states its nodes."""
+        from compatgate.core.facts.node import KernelSupport
+
+        return self._table("kernel_support", KernelSupport)
 
     @cached_property
     def gpu_peaks(self) -> Peaks:

@@ -12,6 +12,7 @@ from compatgate.catalog.library import Library, compile_all, read_document, tabl
 from compatgate.core import facts as tables
 from compatgate.core.facts.compilers import Compilers
 from compatgate.core.facts.errors import ErrorTable
+from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
 from compatgate.core.facts.nvidia import Peaks
 from compatgate.core.facts.packages import CudaComponents, Packages
 from compatgate.core.facts.vgpu import Vgpu, VgpuTypes
@@ -35,6 +36,9 @@ KINDS = {
     "compilers": Compilers,
     "vgpu": Vgpu,
     "vgpu_types": VgpuTypes,
+    "kernel_modules": KernelModules,
+    "node_components": NodeParts,
+    "kernel_support": KernelSupport,
 }
 
 
