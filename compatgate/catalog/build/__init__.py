@@ -36,6 +36,7 @@ TABLES: dict[str, Table] = {
     "components": Table("components", "packages.components"),
     "xid": Table("xid", "nvidia.xid"),
     "gpu_peaks": Table("gpu_peaks", "nvidia.gpu_peaks"),
+    "platform_machines": Table("platform_machines", "machines.platform_machines"),
     "error_signatures": Table("error_signatures", "errors.error_signatures"),
 }
 """Typed tables of single files. Each file of a folder also has a typed table, and every fact file

@@ -45,6 +45,7 @@ from compatgate.core.versions import Version, parse_version
 
 if TYPE_CHECKING:
     from compatgate.core.facts.errors import ErrorTable
+    from compatgate.core.facts.machines import PlatformMachines
     from compatgate.core.facts.packages import CudaComponents, Packages
     from compatgate.core.facts.records import PackageRecords, Record, Statement
     from compatgate.core.facts.xid import XidTable
@@ -234,6 +235,13 @@ class Facts:
         from compatgate.core.facts.errors import ErrorTable
 
         return self._table("error_signatures", ErrorTable)
+
+    @cached_property
+    def platform_machines(self) -> PlatformMachines:
+        """Return machines by what they print of themselves; no rule reads them."""
+        from compatgate.core.facts.machines import PlatformMachines
+
+        return self._table("platform_machines", PlatformMachines)
 
     @cached_property
     def gpu_peaks(self) -> Peaks:
