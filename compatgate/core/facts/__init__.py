@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts.compilers import Compilers
     from compatgate.core.facts.errors import ErrorTable
     from compatgate.core.facts.jetson import Jetson
+    from compatgate.core.facts.machines import PlatformMachines
     from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
     from compatgate.core.facts.packages import CudaComponents, Packages
     from compatgate.core.facts.platforms import Platforms
@@ -296,6 +297,13 @@ class Facts:
         from compatgate.core.facts.node import KernelSupport
 
         return self._table("kernel_support", KernelSupport)
+
+    @cached_property
+    def platform_machines(self) -> PlatformMachines:
+        """Return machines by what they print of themselves; no rule reads them."""
+        from compatgate.core.facts.machines import PlatformMachines
+
+        return self._table("platform_machines", PlatformMachines)
 
     @cached_property
     def gpu_peaks(self) -> Peaks:

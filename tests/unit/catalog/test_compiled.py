@@ -12,6 +12,7 @@ from compatgate.catalog.library import Library, compile_all, read_document, tabl
 from compatgate.core import facts as tables
 from compatgate.core.facts.compilers import Compilers
 from compatgate.core.facts.errors import ErrorTable
+from compatgate.core.facts.machines import PlatformMachines
 from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
 from compatgate.core.facts.nvidia import Peaks
 from compatgate.core.facts.packages import CudaComponents, Packages
@@ -39,6 +40,7 @@ KINDS = {
     "kernel_modules": KernelModules,
     "node_components": NodeParts,
     "kernel_support": KernelSupport,
+    "platform_machines": PlatformMachines,
 }
 
 
