@@ -20,7 +20,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case i
 def events_of(case: dict[str, Any], facts: Facts, ending: str = "\n") -> tuple[Event, ...]:
     driver = parse_version("driver", case["driver"]) if "driver" in case else None
     log = case["log"].replace("\n", ending)
-    errors, _ = read_log(io.BytesIO(log.encode()), facts.xid, driver)
+    errors, _ = read_log(io.BytesIO(log.encode()), facts.xid, driver, facts.error_signatures)
     return errors.events()
 
 

@@ -197,6 +197,12 @@ def describe_action(action: str | None, table: XidTable) -> str:
     return f"{action}: {known}" if known else action
 
 
+def describe_rma(code: int | None, table: XidTable) -> str | None:
+    """Return when NVIDIA replaces a GPU with an Xid; None where it publishes no threshold."""
+    rules = [rule for rule in table.rma if code in rule.xids]
+    return "; ".join(f"{r.applies}: {r.threshold} ({r.check})" for r in rules) or None
+
+
 def _rate_sxid(seen: Sighting, found: SXid | None) -> Rating:
     if found is None:
         severity: Severity = "fatal" if seen.says == "fatal" else "warning"
