@@ -231,6 +231,7 @@ def _event(event: dict[str, Any]) -> list[str]:
     rows = [
         ("do", event["action"]),
         ("repeated", event["investigate"]),
+        ("NVIDIA", event["guidance"]),
         ("replace", event["rma"]),
         ("settle", event["next"]),
         ("rules", ", ".join(event["rules"])),

@@ -52,6 +52,7 @@ class Event(Struct, frozen=True, omit_defaults=False):
         pid, process: of the first message.
         uuid, serial: of the GPU, if the log names them.
         source: publication of the severity and the action.
+        guidance: what NVIDIA says beyond its action.
         rma: when NVIDIA replaces a GPU with this error; None: it publishes no threshold.
         confidence: of a cause; ``likely``: other causes print the same words, and ``next`` has the
             command that settles it.
@@ -82,6 +83,7 @@ class Event(Struct, frozen=True, omit_defaults=False):
     driver: str | None = None
     origin: tuple[str, ...] = ()
     source: str | None = None
+    guidance: str | None = None
     rma: str | None = None
     confidence: Certainty | None = None
     next: str | None = None
@@ -287,6 +289,7 @@ class KernelErrors:
             driver=driver,
             origin=rating.origin,
             source=rating.source,
+            guidance=rating.guidance,
             rma=describe_rma(first.code, self._table) if first.kind == "xid" else None,
         )
 

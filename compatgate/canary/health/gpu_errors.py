@@ -171,6 +171,7 @@ class Rating(NamedTuple):
     mnemonic: str | None = None
     origin: tuple[str, ...] = ()
     source: str | None = None
+    guidance: str | None = None
 
 
 def rate_sighting(seen: Sighting, table: XidTable, driver: Version | None = None) -> Rating:
@@ -224,6 +225,7 @@ def _rate_xid(seen: Sighting, found: Xid, table: XidTable, driver: Version | Non
         mnemonic=found.mnemonic,
         origin=found.origin,
         source=found.source.url or found.source.title,
+        guidance=found.guidance,
     )
     if found.action is None and found.accompanies in table.by_xid:
         other = table.by_xid[found.accompanies]

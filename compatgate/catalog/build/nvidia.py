@@ -349,6 +349,7 @@ def _xid(record: Record, classes: dict[str, Severity]) -> Xid:
         action=record["nvidia_immediate_action"],
         investigate=record["nvidia_investigatory_action"],
         source=record_source(record),
+        guidance=record.get("guidance"),
         legacy=record.get("legacy_meaning_pre_ampere"),
         origin=tuple(record.get("origin") or ()),
         accompanies=record.get("accompanies"),

@@ -34,6 +34,7 @@ class Xid(Struct, frozen=True):
         unused: the current catalog calls the code unused (Ampere and newer).
         action, investigate: NVIDIA's immediate and investigatory action, by guidance class; None:
             the catalog names none.
+        guidance: what NVIDIA says beyond its action.
         legacy: what the code meant before Ampere.
         origin: possible causes, most likely first; derived.
     """
@@ -46,6 +47,7 @@ class Xid(Struct, frozen=True):
     action: str | None
     investigate: str | None
     source: Source
+    guidance: str | None = None
     legacy: str | None = None
     origin: tuple[str, ...] = ()
     accompanies: int | None = None

@@ -147,3 +147,43 @@ def test_a_log_that_may_not_be_read_is_no_clean_bill(
     assert json.loads(streams.out)["health"]["state"] == "healthy"
     gpus(monkeypatch, pci="0000:9b:00", lost=True)
     assert main(["health"]) == 1
+
+
+def test_the_first_five_checks_are_lines_and_json(
+    machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = machine.parent / "node.log"
+    log.write_text("[1.0] NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus.\n")
+    arguments = ["health", "--first-five", "--interval", "0.01", "--dmesg", str(log)]
+    assert main(arguments) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines] == [
+        *("visible GPUs", "recent errors", "utilisation and clocks", "input", "versions loaded"),
+    ]
+    assert "not ok" in lines[1]
+    assert "Xid 79" in lines[1]
+    assert all(line.endswith("]") for line in lines)
+    assert main([*arguments, "--format", "json"]) == 1
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert [set(check) for check in checks] == [{"id", "name", "state", "found", "more"}] * 5
+    assert checks[1]["state"] == "not-ok"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--interval", "2"), "add --first-five"),
+        (("--first-five", "--interval", "0"), "above 0, at most 60"),
+        (("--first-five", "--interval", "nan"), "above 0, at most 60"),
+        (("--first-five", "--dmesg", "no/such/file"), "cannot read 'no/such/file'"),
+    ],
+)
+def test_a_wrong_use_of_the_checks_is_told(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = main(["health", *arguments])
+    except SystemExit as end:
+        status = int(end.code or 0)
+    assert status == 2
+    assert said in capsys.readouterr().err
