@@ -209,7 +209,7 @@ class Gate:
         began = time.perf_counter_ns()
         now = clock.now()
         snapshot = self.snapshots.current()
-        found = self._answers.get(question, snapshot)
+        found = self._answers.get(question, snapshot, now)
         if found is not None:
             return _record_answer(found.at(format_moment(now)), now, began, asked_by, source)
         body, read, alone = self._complete(decider.decode_question(question), snapshot, image_s)
@@ -225,10 +225,10 @@ class Gate:
         """Return what `evaluate` would, where memory alone has it; never wait."""
         began = time.perf_counter_ns()
         snapshot = self.snapshots.at_hand()
-        found = self._answers.get(question, snapshot) if snapshot is not None else None
+        now = clock.now()
+        found = self._answers.get(question, snapshot, now) if snapshot is not None else None
         if found is None:
             return None
-        now = clock.now()
         return _record_answer(found.at(format_moment(now)), now, began, asked_by, source)
 
     def submit(self, decided: Sequence[AnswerRecord]) -> Future[None]:

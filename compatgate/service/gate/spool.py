@@ -31,6 +31,7 @@ from msgspec import Struct
 from compatgate.core.performance import sha256
 from compatgate.errors import Unavailable
 from compatgate.kit.clock import from_iso
+from compatgate.kit.files import sync_folder
 from compatgate.service.gate.batch_store import Delivery
 
 SPOOL_BYTES = 64 * 1024 * 1024
@@ -96,7 +97,7 @@ class SpoolFile:
             made.empty()
             os.fsync(descriptor)
             os.rename(unfinished, made.path)
-            _sync_folder(folder)
+            sync_folder(folder)
         except BaseException:
             with suppress(OSError):
                 os.unlink(unfinished)
@@ -333,10 +334,6 @@ class Spool:
             if found is not None:
                 yield found
 
-    def count_others(self) -> int:
-        """Return the number of files of other processes, living ones too."""
-        return len(self._paths())
-
     def _paths(self) -> list[Path]:
         own = self._file.path if self._file is not None else None
         try:
@@ -356,14 +353,6 @@ class Spool:
             if self._file is not None:
                 self._file.close(remove=not self._places)
             self._file = None
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _compress(content: bytes) -> bytes:
