@@ -41,7 +41,7 @@ _HEADER = struct.Struct("<8s8s16s")
 """Magic, random number, digest of the database's URL."""
 _RECORD = struct.Struct("<II")
 """Length of the record, checksum."""
-_ENDING, _UNFINISHED = ".spool", ".new"
+_ENDING, _UNFINISHED, _ASIDE = ".spool", ".new", ".aside"
 _LARGEST_RECORD = 256 * 1024 * 1024
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Delivery).decode
@@ -199,6 +199,13 @@ class SpoolFile:
             return False
         return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
 
+    def set_aside(self) -> Path:
+        """Rename the file, so that nobody tries to deliver it again, and return its path."""
+        place = self.path.with_name(self.path.name + _ASIDE)
+        os.rename(self.path, place)
+        _sync_folder(place.parent)
+        return place
+
     def close(self, *, remove: bool = False) -> None:
         """Close the file, and so unlock it.
 
@@ -323,6 +330,28 @@ class Spool:
             if not self._places and self._file is not None and self._file.used:
                 with suppress(OSError):  # delivered once more, they change nothing
                     self._file.empty()
+
+    def set_aside(self) -> Path:
+        """Set the file aside for the operator, and begin another one with the next batch.
+
+        Raises:
+            OSError: the file cannot be renamed; it stays.
+        """
+        with self._lock:
+            if self._file is None:
+                raise OSError("there is no file")
+            place = self._file.set_aside()
+            self._file.close()
+            self._file = None
+            self._places.clear()
+            return place
+
+    def count_aside(self) -> int:
+        """Return the number of files that were set aside, also by processes before this one."""
+        try:
+            return sum(1 for _ in self._options.folder.glob(f"*{_ENDING}{_ASIDE}"))
+        except OSError:
+            return 0
 
     def others(self) -> Iterator[SpoolFile]:
         """Yield the files of processes that are gone; close each."""
