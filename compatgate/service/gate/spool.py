@@ -203,7 +203,7 @@ class SpoolFile:
         """Rename the file, so that nobody tries to deliver it again, and return its path."""
         place = self.path.with_name(self.path.name + _ASIDE)
         os.rename(self.path, place)
-        _sync_folder(place.parent)
+        sync_folder(place.parent)
         return place
 
     def close(self, *, remove: bool = False) -> None:
