@@ -4,7 +4,7 @@ VENV    ?= .venv
 TORCH   ?= .venv-torch
 BIN     := $(VENV)/bin
 PORT    ?= 8080
-WORKERS ?= 3
+WORKERS ?= 4
 MEMORY  := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 8000000 2>/dev/null && echo /dev/shm)
 CACHED  := env --unset=PYTHONDONTWRITEBYTECODE
 SAMPLE  := facts_hold facts_tables gpu_names gpu_records judge lessons requirements threads vocabulary
