@@ -16,7 +16,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, timedelta
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fault_load import (
@@ -244,15 +246,23 @@ class TestSqlite:
         clock, environment = _movable_clock(tmp_path)
         clock.write_text(str(-10 * day))
         server = start_server(path, **environment)
-        waived = {"target": "prod-a100", "stack": STACKS["denied"], "image": "waived/app:1"}
+        numbers = count(1)
+        told: list[str] = []
+
+        def ask_anew() -> dict[str, Any]:
+            image = f"waived/app:{next(numbers)}"
+            body = {"target": "prod-a100", "stack": STACKS["denied"], "image": image}
+            answer: dict[str, Any] = server.ask("POST", "/api/v1/gate", body).json()
+            told.append(answer["decided_at"])
+            return answer
 
         def is_waived() -> bool:
-            answers = [server.ask("POST", "/api/v1/gate", waived) for _ in range(8)]
-            return any(answer.json()["allowed"] for answer in answers)
+            answers = [ask_anew() for _ in range(8)]
+            return any(answer["allowed"] for answer in answers)
 
         assert not is_waived()
-        answer = server.ask("POST", "/api/v1/gate", waived).json()
-        rules = sorted({one["rule"] for one in answer["findings"] if one["outcome"] == "fail"})
+        found = ask_anew()["findings"]
+        rules = sorted({one["rule"] for one in found if one["outcome"] == "fail"})
         spec = {"rules": rules, "targets": ["prod-a100"], "match": {"image": "waived/*"}}
         spec |= {"owner": "tests", "expires": str(date.today() - timedelta(days=3))}
         body = {"metadata": {"name": "short"}, "spec": {**spec, "reason": "for a week"}}
@@ -264,6 +274,7 @@ class TestSqlite:
                 clock.write_text(str(seconds))
                 load.wait_for_answers()
                 assert not is_waived(), seconds
+                assert min(told[-8:]) > max(told[:-8]), seconds
         _settle(path, load.seen)
 
 
