@@ -113,6 +113,10 @@ def _check_entry(raw: RawDocument, gpus: Gpus) -> Mistakes:
         )
     yield from _check_repeats(raw, ("spec", "targets"))
     yield from _check_repeats(raw, ("spec", "gpus"))
+    yield from _check_repeats(raw, ("spec", "needs", "precision"))
+    if _get(raw.value, "spec", "needs") == {}:
+        hint = "leave it out, or state precision or memory"
+        yield raw.problem(("spec", "needs"), "states nothing", hint=hint)
 
 
 def _check_product(name: str, gpus: Gpus) -> None:

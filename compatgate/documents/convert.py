@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from compatgate.core.facts.nvidia import Gpus
@@ -54,6 +55,7 @@ def to_entry(document: EntryDoc, gpus: Gpus, revision: int) -> Entry:
         gpus=tuple(dict.fromkeys(sku for name in spec.gpus for sku in _resolve_skus(name, gpus))),
         replacement=spec.replacement,
         revision=revision,
+        needs=None if spec.needs is UNSET else spec.needs.to_needs(),
     )
 
 

@@ -6,11 +6,12 @@ The structs have the shape of the JSON Schemas of both files.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.structured_files import make_file_error, read_toml
@@ -28,6 +29,7 @@ from compatgate.documents.specs import (
     TEXT_PATTERN,
     TOOL_PATTERN,
     VARIABLE_PATTERN,
+    NeedsSpec,
 )
 from compatgate.documents.text import RawDocument
 
@@ -109,6 +111,8 @@ def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProb
         what = "needs a context, and a workload that cannot run inside"
         hint = 'set context = ".", without inside and reference'
         found.append(raw.problem(("image", "tool"), what, value=image.tool, hint=hint))
+    if written.needs is not UNSET:
+        found += _find_need_problems(written, written.needs, raw)
     if twice := _find_duplicate(written.seeds):
         found.append(raw.problem(("seeds",), f"{twice} is named twice", value=twice))
     if not (written.metrics or written.checks):
@@ -119,6 +123,18 @@ def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProb
         for name, table in written.metrics.items()
         if (why := _find_peak_problem(table, written.gpus))
     ]
+
+
+def _find_need_problems(
+    written: WorkloadFile, needs: NeedsSpec, raw: RawDocument
+) -> Iterator[DocumentProblem]:
+    """Yield needs that state nothing, or of a GPU that the workload does not take."""
+    if not written.gpus:
+        yield raw.problem(("needs",), "are of GPUs, but the workload needs no GPU", hint="gpus = 1")
+    if not needs.precision and needs.memory is UNSET:
+        yield raw.problem(("needs",), "states nothing", hint='precision = ["fp8"]')
+    if twice := _find_duplicate(needs.precision):
+        yield raw.problem(("needs", "precision"), f"{twice} is named twice", value=twice)
 
 
 def _find_peak_problem(table: MetricTable, gpus: int) -> str:
@@ -154,6 +170,7 @@ def _make_workload(written: WorkloadFile, folder: Path) -> Workload:
         catches=written.catches,
         gpus=written.gpus,
         nodes=written.nodes,
+        needs=None if written.needs is UNSET else written.needs.to_needs(),
         timeout_s=int(parse_duration(written.timeout).total_seconds()),
         seeds=written.seeds,
         environment=written.environment,
@@ -237,6 +254,7 @@ class WorkloadFile(_Spec, frozen=True):
     catches: Annotated[tuple[_Line, ...], Meta(max_length=64)] = ()
     gpus: Annotated[int, Meta(ge=0, le=64)] = 0
     nodes: Annotated[int, Meta(ge=1, le=1024)] = 1
+    needs: NeedsSpec | UnsetType = UNSET
     timeout: _Duration = "10m"
     seeds: Annotated[tuple[_Seed, ...], Meta(min_length=1, max_length=32)] = (0,)
     adapter: _Slug = "jsonl"

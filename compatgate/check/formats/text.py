@@ -10,6 +10,7 @@ from string import ascii_letters, digits
 
 from compatgate.check.reports import Answer, Json, View
 from compatgate.core.components import label_of
+from compatgate.core.needs import parse_needs
 from compatgate.core.rule import OUTCOME_RANK, fix_value
 from compatgate.kit.cli.terminal import paint, strip_controls, wrap
 
@@ -53,6 +54,8 @@ def format_stack(stack: Json) -> str:
     if arch is not None:
         more = f" and {len(arch) - MOST_ARCHES} more" if len(arch) > MOST_ARCHES else ""
         parts.append("+".join(arch[:MOST_ARCHES]) + more if arch else "no GPU code")
+    if needs := stack.get("needs"):
+        parts.append(f"needs {parse_needs(needs).to_text()}")
     return ", ".join(parts) or "an empty stack"
 
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts.compilers import Compilers
     from compatgate.core.facts.errors import ErrorTable
     from compatgate.core.facts.packages import CudaComponents, Packages
+    from compatgate.core.facts.precision import PrecisionTable
     from compatgate.core.facts.records import PackageRecords, Record, Statement
     from compatgate.core.facts.xid import XidTable
     from compatgate.core.package_finder import PackageFinder
@@ -214,6 +215,13 @@ class Facts:
         from compatgate.core.facts.compilers import Compilers
 
         return self._table("compilers", Compilers)
+
+    @cached_property
+    def precision(self) -> PrecisionTable:
+        """Return number formats by capability; imported when a stack states its needs."""
+        from compatgate.core.facts.precision import PrecisionTable
+
+        return self._table("precision", PrecisionTable)
 
     @cached_property
     def cuda_components(self) -> CudaComponents:

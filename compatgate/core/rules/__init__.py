@@ -12,6 +12,7 @@ from compatgate.core.rules import (
     gpu,
     libraries,
     matrix,
+    needs,
     packages,
 )
 
@@ -19,6 +20,7 @@ _FAMILIES = (
     driver,
     gpu,
     building,
+    needs,
     libraries,
     framework_builds,
     framework_pins,
