@@ -18,6 +18,7 @@ from compatgate.core.components import MAX_KEYS, OF_BUILDS, resolve_component
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import ANY_TARGET, parse_constraint
+from compatgate.core.needs import parse_needs
 from compatgate.core.rules import BY_ID
 from compatgate.core.versions import parse_version
 from compatgate.documents.quantities import parse_duration
@@ -113,10 +114,10 @@ def _check_entry(raw: RawDocument, gpus: Gpus) -> Mistakes:
         )
     yield from _check_repeats(raw, ("spec", "targets"))
     yield from _check_repeats(raw, ("spec", "gpus"))
-    yield from _check_repeats(raw, ("spec", "needs", "precision"))
-    if _get(raw.value, "spec", "needs") == {}:
-        hint = "leave it out, or state precision or memory"
-        yield raw.problem(("spec", "needs"), "states nothing", hint=hint)
+    needs = _get(raw.value, "spec", "needs")
+    if isinstance(needs, list) and needs:
+        yield from _check_value(raw, ("spec", "needs"), "+".join(map(str, needs)), parse_needs)
+    yield from _check_repeats(raw, ("spec", "needs"))
 
 
 def _check_product(name: str, gpus: Gpus) -> None:

@@ -13,7 +13,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from compatgate.core.matrix import EntryStatus
-from compatgate.core.needs import Needs, parse_needs
 from compatgate.core.request import (
     Cpu,
     EntriesMode,
@@ -51,21 +50,11 @@ MOMENT_PATTERN = (
     r"^20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
     r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$(?!\n)"
 )
-MEMORY_PATTERN = r"^[1-9][0-9]{0,6}(\.[0-9]{1,3})?(MB|GB|TB|MiB|GiB|TiB)$(?!\n)"
-PrecisionName = Literal[
-    "fp16",
-    "bf16",
-    "tf32",
-    "fp8",
-    "fp6",
-    "fp4",
-    "mxfp8",
-    "mxfp4",
-    "nvfp4",
-    "int8",
-    "int4",
-    "fp64-tensor",
-]
+NEED_PATTERN = (
+    r"^([a-z][a-z0-9-]{1,15}|[1-9][0-9]{0,6}(\.[0-9]{1,3})?(MB|GB|TB|MiB|GiB|TiB))$(?!\n)"
+)
+Need = Annotated[str, Meta(pattern=NEED_PATTERN)]
+"""A number format, or memory of one GPU."""
 Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 TargetRef = Annotated[str, Meta(pattern=REF_PATTERN)]
 Line = Annotated[str, Meta(pattern=LINE_PATTERN)]
@@ -145,24 +134,6 @@ class TargetSpec(_Spec, frozen=True):
     policy: PolicySpec = PolicySpec()
 
 
-class NeedsSpec(_Spec, frozen=True):
-    """What a workload needs of each GPU; it states at least one."""
-
-    precision: tuple[PrecisionName, ...] = ()
-    memory: Annotated[str, Meta(pattern=MEMORY_PATTERN)] | UnsetType = UNSET
-
-    def to_needs(self) -> Needs:
-        """Return the needs as the rules read them.
-
-        Raises:
-            BadInput: nothing is stated.
-        """
-        stated: dict[str, Any] = {"precision": self.precision}
-        if self.memory is not UNSET:
-            stated["memory"] = self.memory
-        return parse_needs(stated)
-
-
 class EntrySpec(_Spec, frozen=True):
     """A row of the matrix; ``components`` maps canonical names to constraints as written."""
 
@@ -172,7 +143,7 @@ class EntrySpec(_Spec, frozen=True):
     reason: Text = ""
     gpus: tuple[Line, ...] = ()
     replacement: Line | None = None
-    needs: NeedsSpec | UnsetType = UNSET
+    needs: tuple[Need, ...] = ()
 
 
 class WaiverMatch(_Spec, frozen=True):

@@ -6,18 +6,18 @@ The structs have the shape of the JSON Schemas of both files.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.structured_files import make_file_error, read_toml
 from compatgate.canary.workload import Better, ImageSpec, Limits, MetricSpec, Suite, Workload
 from compatgate.canary.workloads.contents import compute_digest
 from compatgate.core.facts.nvidia import PeakKind, unit_of
+from compatgate.core.needs import parse_needs
 from compatgate.documents.quantities import DURATION_PATTERN as DURATION
 from compatgate.documents.quantities import SIZE_PATTERN as SIZE
 from compatgate.documents.quantities import parse_duration, parse_size
@@ -25,13 +25,14 @@ from compatgate.documents.sources import DocumentProblem
 from compatgate.documents.specs import (
     LINE_PATTERN,
     NAME_PATTERN,
+    NEED_PATTERN,
     SLUG_PATTERN,
     TEXT_PATTERN,
     TOOL_PATTERN,
     VARIABLE_PATTERN,
-    NeedsSpec,
 )
 from compatgate.documents.text import RawDocument
+from compatgate.errors import BadInput
 
 MANIFEST = "workload.toml"
 SUITES = "suites.toml"
@@ -111,8 +112,8 @@ def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProb
         what = "needs a context, and a workload that cannot run inside"
         hint = 'set context = ".", without inside and reference'
         found.append(raw.problem(("image", "tool"), what, value=image.tool, hint=hint))
-    if written.needs is not UNSET:
-        found += _find_need_problems(written, written.needs, raw)
+    if why := _find_need_problem(written):
+        found.append(raw.problem(("needs",), why, value=list(written.needs)))
     if twice := _find_duplicate(written.seeds):
         found.append(raw.problem(("seeds",), f"{twice} is named twice", value=twice))
     if not (written.metrics or written.checks):
@@ -125,16 +126,18 @@ def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProb
     ]
 
 
-def _find_need_problems(
-    written: WorkloadFile, needs: NeedsSpec, raw: RawDocument
-) -> Iterator[DocumentProblem]:
-    """Yield needs that state nothing, or of a GPU that the workload does not take."""
+def _find_need_problem(written: WorkloadFile) -> str:
+    """Return why a workload cannot need that of a GPU; "" if it can."""
+    if not written.needs:
+        return ""
     if not written.gpus:
-        yield raw.problem(("needs",), "are of GPUs, but the workload needs no GPU", hint="gpus = 1")
-    if not needs.precision and needs.memory is UNSET:
-        yield raw.problem(("needs",), "states nothing", hint='precision = ["fp8"]')
-    if twice := _find_duplicate(needs.precision):
-        yield raw.problem(("needs", "precision"), f"{twice} is named twice", value=twice)
+        return "are of GPUs, but the workload takes no GPU"
+    try:
+        parse_needs(written.needs)
+    except BadInput as error:
+        return f"{error.problem} ({error.hint})"
+    twice = _find_duplicate(written.needs)
+    return f"{twice} is named twice" if twice else ""
 
 
 def _find_peak_problem(table: MetricTable, gpus: int) -> str:
@@ -170,7 +173,7 @@ def _make_workload(written: WorkloadFile, folder: Path) -> Workload:
         catches=written.catches,
         gpus=written.gpus,
         nodes=written.nodes,
-        needs=None if written.needs is UNSET else written.needs.to_needs(),
+        needs=parse_needs(written.needs) if written.needs else None,
         timeout_s=int(parse_duration(written.timeout).total_seconds()),
         seeds=written.seeds,
         environment=written.environment,
@@ -254,7 +257,7 @@ class WorkloadFile(_Spec, frozen=True):
     catches: Annotated[tuple[_Line, ...], Meta(max_length=64)] = ()
     gpus: Annotated[int, Meta(ge=0, le=64)] = 0
     nodes: Annotated[int, Meta(ge=1, le=1024)] = 1
-    needs: NeedsSpec | UnsetType = UNSET
+    needs: tuple[Annotated[str, Meta(pattern=NEED_PATTERN)], ...] = ()
     timeout: _Duration = "10m"
     seeds: Annotated[tuple[_Seed, ...], Meta(min_length=1, max_length=32)] = (0,)
     adapter: _Slug = "jsonl"

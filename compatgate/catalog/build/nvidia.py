@@ -278,9 +278,9 @@ def _memory(record: Record) -> Memory | None:
     """Build the memory of a product; a figure that was not read in a source is derived."""
     if known := record.get("memory_range_gb"):
         return Memory(float(known["least"]), float(known["most"]), record_source(known))
-    size = record["memory_gb"]
-    if size is None:
+    if record["memory_gb"] is None:
         return None
+    size = float(record["memory_gb"])
     if stated := record.get("memory_source"):
         return Memory(size, size, source(stated, confidence="metadata"))
     if record.get("memory_verified"):

@@ -10,7 +10,6 @@ from string import ascii_letters, digits
 
 from compatgate.check.reports import Answer, Json, View
 from compatgate.core.components import label_of
-from compatgate.core.needs import parse_needs
 from compatgate.core.rule import OUTCOME_RANK, fix_value
 from compatgate.kit.cli.terminal import paint, strip_controls, wrap
 
@@ -55,7 +54,7 @@ def format_stack(stack: Json) -> str:
         more = f" and {len(arch) - MOST_ARCHES} more" if len(arch) > MOST_ARCHES else ""
         parts.append("+".join(arch[:MOST_ARCHES]) + more if arch else "no GPU code")
     if needs := stack.get("needs"):
-        parts.append(f"needs {parse_needs(needs).to_text()}")
+        parts.append(f"needs {'+'.join(needs)}")
     return ", ".join(parts) or "an empty stack"
 
 

@@ -10,7 +10,6 @@ import msgspec
 from markupsafe import Markup
 
 from compatgate.core.components import COMPONENTS
-from compatgate.core.needs import parse_needs
 from compatgate.discovery.stated_stack import describe_contents
 from compatgate.documents.text import to_yaml
 from compatgate.kit import clock
@@ -180,11 +179,6 @@ def format_value(value: Any) -> str:
     return format_yaml(value) if isinstance(value, list | dict) else str(value)
 
 
-def format_needs(value: dict[str, Any]) -> str:
-    """Format what a workload needs of a GPU as text, ``fp8+60GiB``."""
-    return parse_needs(value).to_text()
-
-
 def format_yaml(value: Any) -> str:
     """Format a document as YAML, as in files."""
     return to_yaml([value]).rstrip()
@@ -202,7 +196,6 @@ def day_start_seconds(day: date) -> int:
 
 FILTERS = {
     "said": format_value,
-    "needed": format_needs,
     "carried": describe_contents,
     "yaml": format_yaml,
     "field": format_field,

@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.core.entry_evidence import EntryStacks, represent
-from compatgate.core.needs import parse_needs
 from compatgate.core.request import POOL_CHANGES, parse_changes_text
 from compatgate.core.rule import Verdict, fix_value
 from compatgate.core.stack import parse_stack_text
@@ -122,21 +121,13 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 def format_stack(values: Mapping[str, Any]) -> str:
     """Return versions as text, ``cuda=12.4,arch=sm_80+sm_90``; as JSON if text cannot hold them."""
-    plain = {name: _plain_value(name, value) for name, value in values.items()}
+    plain = {
+        n: "+".join(v) if isinstance(v, list) and n in ("arch", "needs") else v
+        for n, v in values.items()
+    }
     if all(v is None or (isinstance(v, str) and "," not in v) for v in plain.values()):
         return ",".join(f"{name}={value or ''}" for name, value in plain.items())
     return msgspec.json.encode(values).decode()
-
-
-def _plain_value(name: str, value: Any) -> Any:
-    if name == "arch" and isinstance(value, list):
-        return "+".join(value)
-    if name == "needs" and isinstance(value, dict):
-        try:
-            return parse_needs(value).to_text()
-        except BadInput:
-            return value  # as it was asked
-    return value
 
 
 def format_curl(body: dict[str, Any], base: str) -> str:

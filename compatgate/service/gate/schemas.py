@@ -22,10 +22,10 @@ from compatgate.core.whatif_result import Cause, Change
 from compatgate.service.attestations.schemas import SignatureBody
 
 Text = Annotated[str, Meta(min_length=1)]
-StackValue = str | int | bool | list[str] | dict[str, dict[str, Any] | list[str] | str] | None
+StackValue = str | int | bool | list[str] | dict[str, dict[str, Any] | str] | None
 _STACK_VALUES = (
     "version as text; `arch` and `require` are lists; `needs` is what it needs of each GPU, "
-    '`{"precision": ["fp8"], "memory": "60GiB"}`; `disable-require` is true or false; '
+    '`["fp8", "60GiB"]`; `disable-require` is true or false; '
     "`cuda-compat-use` is always, newer or tried; `open`, `conflicts` and `unread` are sentences; "
     "`wheels` has `file`, `sha256` and `index` by name; `measured` is the content of a package's "
     "files, as `inspect` prints it for images and folders; `unmeasured` says by release why a "

@@ -14,6 +14,7 @@ from compatgate.core.facts.compilers import Compilers
 from compatgate.core.facts.errors import ErrorTable
 from compatgate.core.facts.nvidia import Peaks
 from compatgate.core.facts.packages import CudaComponents, Packages
+from compatgate.core.facts.precision import PrecisionTable
 from compatgate.core.facts.xid import XidTable
 from compatgate.errors import CatalogError
 
@@ -32,6 +33,7 @@ KINDS = {
     "gpu_peaks": Peaks,
     "error_signatures": ErrorTable,
     "compilers": Compilers,
+    "precision": PrecisionTable,
 }
 
 

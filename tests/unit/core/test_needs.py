@@ -10,11 +10,11 @@ from compatgate.errors import BadInput
 @pytest.mark.parametrize(
     ("text", "body"),
     [
-        ("fp8", {"precision": ["fp8"]}),
-        ("FP8+bf16", {"precision": ["bf16", "fp8"]}),
-        ("60GiB", {"memory": "60GiB"}),
-        ("nvfp4+1.5TB", {"precision": ["nvfp4"], "memory": "1.5TB"}),
-        ("fp64_tensor+80gb", {"precision": ["fp64-tensor"], "memory": "80GB"}),
+        ("fp8", ["fp8"]),
+        ("FP8+bf16", ["bf16", "fp8"]),
+        ("60GiB", ["60GiB"]),
+        ("nvfp4+1.5TB", ["nvfp4", "1.5TB"]),
+        ("fp64_tensor+80gb", ["fp64-tensor", "80GB"]),
     ],
 )
 def test_the_text_and_the_json_form_say_the_same(text, body):
@@ -32,34 +32,29 @@ def test_decimal_and_binary_units_are_told_apart(text, size):
 
 
 @pytest.mark.parametrize(
-    ("value", "field", "hint"),
+    ("value", "hint"),
     [
-        ("fp9", "needs.precision", "did you mean fp8"),
-        ("60", "needs.memory", "GiB"),
-        ("60G", "needs.memory", "GiB is 2**30"),
-        ("0GiB", "needs.memory", "60GiB"),
-        ("40GB+60GB", "needs", "one GPU"),
-        ("fp8+", "needs.precision", "one of"),
-        ("", "needs.precision", "one of"),
-        ({}, "needs", "fp8+60GiB"),
-        ({"precision": "fp8"}, "needs.precision", '["fp8"]'),
-        ({"precision": [8]}, "needs.precision", "one of"),
-        ({"memory": 60}, "needs.memory", "unit"),
-        ({"memory": "-60GiB"}, "needs.memory", "GiB"),
-        ({"vram": "60GiB"}, "needs.vram", "precision, memory"),
-        (["fp8"], "needs", "fp8+60GiB"),
-        (True, "needs", "fp8+60GiB"),
-        ("9" * 400 + "GiB", "needs.memory", "GiB"),
-        ("fp8\n", None, ""),
+        ("fp9", "did you mean fp8"),
+        ("60", "GiB is 2**30"),
+        ("60G", "GiB is 2**30"),
+        ("0GiB", "60GiB"),
+        ("40GB+60GB", "one GPU"),
+        ("fp8+", "one of"),
+        ("", "one of"),
+        ([], "fp8+60GiB"),
+        ([8], "fp8+60GiB"),
+        ({"precision": ["fp8"]}, "fp8+60GiB"),
+        (60, "fp8+60GiB"),
+        (True, "fp8+60GiB"),
+        ("-60GiB", "60GiB"),
+        ("9" * 400 + "GiB", "GiB"),
+        (["fp8"] * 40, "at most"),
     ],
 )
-def test_what_cannot_be_read_names_its_field_and_a_right_value(value, field, hint):
-    if field is None:
-        assert parse_needs(value).precision == ("fp8",)
-        return
+def test_what_cannot_be_read_names_its_field_and_a_right_value(value, hint):
     with pytest.raises(BadInput) as raised:
         parse_stack({"cuda": "12.4", "needs": value})
-    assert raised.value.field == field
+    assert raised.value.field == "needs"
     assert hint in raised.value.hint
 
 
