@@ -307,9 +307,11 @@ def _find_vgpu(name: VgpuName, table: Gpus) -> Gpu | None:
         return None
     board = table.gpus.get(kind.product or "")
     if board is None:
+        if kind.capability is None:
+            return None
         known = (gpu for gpu in table.gpus.values() if gpu.capability == kind.capability)
         architecture = next((gpu.architecture for gpu in known), None)
-        board = Gpu(kind.prefix, kind.capability or (0, 0), architecture, source=kind.source)
+        board = Gpu(kind.prefix, kind.capability, architecture, source=kind.source)
     return replace(
         board,
         brands=(),

@@ -26,6 +26,7 @@ from compatgate.discovery.nvidia_smi.report import (
     group_pools,
 )
 from compatgate.discovery.observations import Conflict, ObservedPool
+from compatgate.discovery.vgpu_labels import add_vgpu_labels
 from compatgate.errors import BadInput
 
 LARGEST = 512 * 1024 * 1024
@@ -219,7 +220,7 @@ def describe_node(labels: Mapping[str, str]) -> NodeDescription:
         os="windows" if system == "windows" else "linux",
         devices=devices,
     )
-    return NodeDescription(report, cpu, note)
+    return NodeDescription(add_vgpu_labels(report, labels), cpu, note)
 
 
 def _devices(labels: Mapping[str, str]) -> tuple[tuple[Device, ...], str]:

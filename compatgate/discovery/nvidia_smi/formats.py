@@ -98,6 +98,8 @@ class _XmlReader:
             self._change(uuid=read_value(value))
         elif path == ("fb_memory_usage", "total"):
             self._change(memory_mib=parse_mib(value))
+        elif path == ("gpu_virtualization_mode", "virtualization_mode"):
+            self._change(virtualization=read_value(value))
         elif path == ("mig_mode", "current_mig"):
             self._change(mig=value == "Enabled")
         elif path == ("driver_model", "current_dm"):
@@ -187,6 +189,8 @@ def _report_property(device: Device, names: tuple[str, ...], value: str) -> Devi
         return replace(device, memory_mib=parse_mib(value))
     if names == ("MIG Mode", "Current"):
         return replace(device, mig=value == "Enabled")
+    if names == ("GPU Virtualization Mode", "Virtualization Mode"):
+        return replace(device, virtualization=read_value(value))
     return device
 
 
