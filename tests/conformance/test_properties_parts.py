@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 from tables import read_table
 
+from compatgate.check.question import read_pool
 from compatgate.core import fixes
 from compatgate.core.components import COMPONENTS
 from compatgate.core.fixes import FixFinder, apply_changes
@@ -80,13 +81,16 @@ def blind(case, reads):
         case.stack, hidden, components=shown, packages=packages, versions=versions, get=versions.get
     )  # fmt: skip
     sees = "driver" in reads
-    pool = case.pool if sees else Without(case.pool, {"driver"}, driver=None)
+    below = set() if "node" in reads else {"platform", "sharing", "node", "node_version"}
+    pool = Without(case.pool, below if sees else {*below, "driver"})
+    if not sees:
+        pool.driver = None
     made = (RuleContext if sees else Driverless)(
         stack, pool, case.target, case.facts, case.matrix,
         today=case.today, now=case.now, brief=case.brief,
     )  # fmt: skip
     if not sees:
-        made.pool = Without(case.pool, {"driver"})
+        made.pool = Without(case.pool, {*below, "driver"})
     return made
 
 
@@ -104,7 +108,7 @@ def lessons():
     for row in LESSONS:
         if not isinstance(row.get("pool"), str) or not isinstance(row.get("stack"), str):
             continue
-        pool = dict(item.split("=", 1) for item in row["pool"].split(","))
+        pool = read_pool(row["pool"])
         if {"driver", "gpu"} <= pool.keys() and "banana" not in row["stack"]:
             found.append(case_of(parse_stack_text(row["stack"]), {"name": "pool", **pool}))
     return found

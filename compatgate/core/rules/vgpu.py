@@ -341,7 +341,7 @@ def vgpu_host(context: RuleContext) -> RuleAnswer:
     return (Problem("unknown", "driver", message, have=driver.text),)
 
 
-@rule("CG142", "vgpu-cuda", reads=NODE, pool_only=True)
+@rule("CG142", "vgpu-cuda", pool_only=True)
 def vgpu_cuda(context: RuleContext) -> RuleAnswer:
     """The type of vGPU does not run CUDA.
 
