@@ -285,7 +285,7 @@ def find_framework(
     without_cuda = version.local.startswith(("cpu", "rocm", "xpu"))
     if is_conda(version):
         return FrameworkMatch(name, version, table, None, _conda_build(table, version), False)
-    own_build = bool(version.local) and version.cuda is None
+    own_build = bool(version.local) and (version.cuda is None or is_jetson(version))
     prerelease = version.key[1] == 0
     if without_cuda or own_build or prerelease:
         return FrameworkMatch(name, version, table, None, None, False, without_cuda)
@@ -381,6 +381,11 @@ def is_index_wheel_cpu_only(table: Framework, release: Release, pool: Pool) -> b
 def is_conda(version: Version) -> bool:
     """Return whether a version is that of a build by one of conda's channels."""
     return _label_parts(version)[0] == CONDA
+
+
+def is_jetson(version: Version) -> bool:
+    """Return whether the label names an index for Jetson: ``torch=2.5.0+jp6.cu126``."""
+    return re.fullmatch(r"jp\d+", _label_parts(version)[0]) is not None
 
 
 def conda_channel(version: Version) -> str:

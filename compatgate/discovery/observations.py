@@ -29,7 +29,7 @@ class Observation(Struct, frozen=True):
     """The version of a component, as one witness reports it.
 
     Attributes:
-        component: canonical name of a component, or ``driver-cuda``.
+        component: canonical name of a component, ``driver-cuda``, or a part of a node.
         version: as the witness writes it.
         origin: source of the observation: a file, a command, an environment variable.
     """

@@ -12,6 +12,7 @@ import re
 from msgspec.structs import replace
 
 from compatgate.discovery.nvidia_smi import formats, vgpus
+from compatgate.discovery.nvidia_smi.node_parts import find_kernel_modules
 from compatgate.discovery.nvidia_smi.report import Report
 from compatgate.errors import BadInput, CompatgateError
 
@@ -51,7 +52,8 @@ def parse_nvidia_smi(text: str, *, origin: str = "nvidia-smi") -> Report:
     if not any(report.devices or report.guests for report in reports):
         raise _nothing_found(text, origin, reports)
     joined = Report.joined(reports)
-    return replace(joined, host=joined.host or vgpus.is_host(text))
+    node = {**joined.node, **find_kernel_modules(text)}
+    return replace(joined, node=node, host=joined.host or vgpus.is_host(text))
 
 
 def _nothing_found(text: str, origin: str, reports: list[Report]) -> CompatgateError:

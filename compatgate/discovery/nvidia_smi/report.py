@@ -14,7 +14,8 @@ from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpu, Gpus
 from compatgate.core.gpus import mig_profiles, normalise, resolve_gpu
 from compatgate.core.versions import format_parts, parse_version
-from compatgate.discovery.observations import DRIVER_CUDA, Conflict, ObservedPool
+from compatgate.discovery.nvidia_smi.node_parts import join_parts, note_fabric
+from compatgate.discovery.observations import DRIVER_CUDA, Conflict, NodeParts, ObservedPool
 from compatgate.errors import BadInput
 
 NODE_LABELS = "node labels"
@@ -49,6 +50,8 @@ class Device(Struct, frozen=True):
         mig: MIG mode is on now.
         uuid: ``GPU-...``.
         virtualization: virtualization mode, like ``VGPU`` or ``Host VGPU``.
+        node: what the output says of the node, by name of `NODE_COMPONENTS`: VBIOS, GSP firmware.
+        fabric: state of its registration with the NVLink fabric, like ``In Progress``.
     """
 
     name: str
@@ -59,6 +62,8 @@ class Device(Struct, frozen=True):
     slices: tuple[Slice, ...] = ()
     uuid: str | None = None
     virtualization: str | None = None
+    node: dict[str, str] = {}
+    fabric: str | None = None
 
     @property
     def cut_off(self) -> bool:
@@ -89,6 +94,8 @@ class Report(Struct, frozen=True):
         guest: a vGPU guest printed it.
         manager: vGPU manager of the guest's host.
         sharing: how containers share the GPUs; None: not stated.
+        platform: kind of machine; None where the text does not tell.
+        node: what the text says of the host, by name of `NODE_COMPONENTS`.
     """
 
     form: str
@@ -103,6 +110,8 @@ class Report(Struct, frozen=True):
     guest: bool = False
     manager: str | None = None
     sharing: str | None = None
+    platform: str | None = None
+    node: dict[str, str] = {}
 
     @staticmethod
     def joined(reports: Sequence[Report]) -> Report:
@@ -123,6 +132,7 @@ class Report(Struct, frozen=True):
             devices=devices,
             guests=max((report.guests for report in reports), key=_known_guests),
             host=any(report.host for report in reports),
+            node={name: value for r in reversed(reports) for name, value in r.node.items()},
         )
 
 
@@ -141,6 +151,8 @@ def _complete_device(device: Device, other: Device) -> Device:
         slices=_complete_slices(device.slices, other.slices),
         uuid=device.uuid or other.uuid,
         virtualization=device.virtualization or other.virtualization,
+        node={**other.node, **device.node},
+        fabric=device.fabric or other.fabric,
     )
 
 
@@ -272,7 +284,7 @@ def group_pools(report: Report, table: Gpus) -> Pools:
 
     if report.guests:
         return group_guests(report)
-    counts: dict[str, int] = {}
+    kinds: dict[str, list[Device]] = {}
     notes: list[str] = []
     if report.attached and report.attached > len(report.devices):
         notes.append(f"{report.attached} GPUs are attached, {len(report.devices)} shown")
@@ -281,13 +293,30 @@ def group_pools(report: Report, table: Gpus) -> Pools:
         if product.note:
             notes.append(product.note)
         for gpu in _kinds(device, product, table, notes):
-            counts[gpu] = counts.get(gpu, 0) + 1
+            kinds.setdefault(gpu, []).append(device)
+    notes += note_fabric(device.fabric for device in report.devices)
     pools = tuple(
-        ObservedPool(_short_name(gpu, table), gpu, report.driver, report.os, devices=count)
-        for gpu, count in counts.items()
+        ObservedPool(
+            _short_name(gpu, table),
+            gpu,
+            report.driver,
+            report.os,
+            devices=len(devices),
+            platform=report.platform,
+            node=_node_of(report, gpu, devices, notes),
+        )
+        for gpu, devices in kinds.items()
     )
     pools = mark_vgpus(pools, report, table, notes)
     return Pools(pools, tuple(dict.fromkeys(notes)))
+
+
+def _node_of(report: Report, gpu: str, devices: list[Device], notes: list[str]) -> NodeParts:
+    """Return the parts of the node below a pool; what the host states decides over its GPUs."""
+    stated = [{**device.node, **report.node} for device in devices]
+    if report.os != "linux":  # the host of WSL, and Windows, have other modules and firmware modes
+        stated = [{name: one[name] for name in one if name == "vbios"} for one in stated]
+    return join_parts(stated, gpu, notes)
 
 
 def _kinds(device: Device, product: Product, table: Gpus, notes: list[str]) -> list[str]:
