@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 from tables import read_table
 
-from compatgate.check.question import read_pool
 from compatgate.core import fixes
 from compatgate.core.components import COMPONENTS
 from compatgate.core.fixes import FixFinder, apply_changes
@@ -81,16 +80,15 @@ def blind(case, reads):
         case.stack, hidden, components=shown, packages=packages, versions=versions, get=versions.get
     )  # fmt: skip
     sees = "driver" in reads
-    below = set() if "node" in reads else {"platform", "sharing", "node", "node_version"}
-    pool = Without(case.pool, below if sees else {*below, "driver"})
-    if not sees:
-        pool.driver = None
+    unseen = set() if "node" in reads else {"node", "node_version", "platform", "sharing"}
+    pool = case.pool if sees else Without(case.pool, {"driver"}, driver=None)
     made = (RuleContext if sees else Driverless)(
         stack, pool, case.target, case.facts, case.matrix,
         today=case.today, now=case.now, brief=case.brief,
     )  # fmt: skip
-    if not sees:
-        made.pool = Without(case.pool, {*below, "driver"})
+    unseen |= set() if sees else {"driver"}
+    if unseen:
+        made.pool = Without(case.pool, unseen)
     return made
 
 
@@ -106,9 +104,10 @@ def lessons():
     """The cases of the lessons whose pool states a driver and a GPU."""
     found = []
     for row in LESSONS:
-        if not isinstance(row.get("pool"), str) or not isinstance(row.get("stack"), str):
+        pool = row.get("pool")
+        if not isinstance(pool, str | dict) or not isinstance(row.get("stack"), str):
             continue
-        pool = read_pool(row["pool"])
+        pool = parse_stack_text(pool) if isinstance(pool, str) else pool
         if {"driver", "gpu"} <= pool.keys() and "banana" not in row["stack"]:
             found.append(case_of(parse_stack_text(row["stack"]), {"name": "pool", **pool}))
     return found

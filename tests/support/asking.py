@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from compatgate.catalog import load_facts
-from compatgate.check.question import read_pool
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
@@ -69,10 +68,7 @@ def pool_of(gpus: Gpus) -> Callable[..., Pool]:
     """Read a pool from its JSON or its text form."""
 
     def read(described: Described | Pool) -> Pool:
-        if isinstance(described, Pool):
-            return described
-        stated = read_pool(described) if isinstance(described, str) else described
-        return parse_pool(stated, gpus)
+        return described if isinstance(described, Pool) else parse_pool(_mapping(described), gpus)
 
     return read
 
