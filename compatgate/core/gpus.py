@@ -262,9 +262,10 @@ def _resolve(text: str, index: GpuIndex) -> Gpu:
         raise _gpu_error(text, "is not the name of a GPU", "like A100-SXM4-80GB, L4 or sm_90")
     if match := _CAPABILITY.fullmatch(clean):
         return _gpu_of_capability(text, match, index.table)
-    if (vgpu := parse_vgpu_name(clean)) and (found := _find_vgpu(vgpu, index.table)):
-        return found
     profile, rest = split_profile(clean)
+    # A slice that a guest sees on a MIG-backed vGPU is that vGPU: GRID A100D-1-20C MIG 1g.20gb.
+    if (vgpu := parse_vgpu_name(rest)) and (found := _find_vgpu(vgpu, index.table)):
+        return found
     parts = dict.fromkeys(normalise(rest).split("-"))
     words = [word for word in parts if word not in ("", "shared")]
     if profile is None and "mig" in words:
@@ -307,9 +308,11 @@ def _find_vgpu(name: VgpuName, table: Gpus) -> Gpu | None:
         return None
     board = table.gpus.get(kind.product or "")
     if board is None:
+        if kind.capability is None:
+            return None
         known = (gpu for gpu in table.gpus.values() if gpu.capability == kind.capability)
         architecture = next((gpu.architecture for gpu in known), None)
-        board = Gpu(kind.prefix, kind.capability or (0, 0), architecture, source=kind.source)
+        board = Gpu(kind.prefix, kind.capability, architecture, source=kind.source)
     return replace(
         board,
         brands=(),

@@ -190,6 +190,7 @@ class VgpuType(Struct, frozen=True):
         capability: compute capability where no product tells it.
         memory: sizes in GB by series; 0 stands for 512 MB.
         mig_backed: endings of the types on MIG instances: ``1-10C``.
+        cuda_only: endings of the only types that run CUDA; empty: all of C- and Q-series.
         branches: driver branches that name the type, with the first driver where that is not the
             branch's first release of vGPU.
     """
@@ -201,6 +202,7 @@ class VgpuType(Struct, frozen=True):
     mig_backed: tuple[str, ...]
     branches: dict[int, Version | None]
     source: Source
+    cuda_only: tuple[str, ...] = ()
 
 
 class Gpus(Struct, frozen=True):
