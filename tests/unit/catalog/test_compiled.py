@@ -11,8 +11,10 @@ from compatgate.catalog import build, compiled, load_facts
 from compatgate.catalog.library import Library, compile_all, read_document, table_names
 from compatgate.core import facts as tables
 from compatgate.core.facts.errors import ErrorTable
+from compatgate.core.facts.jetson import Jetson
 from compatgate.core.facts.nvidia import Peaks
 from compatgate.core.facts.packages import CudaComponents, Packages
+from compatgate.core.facts.platforms import Platforms
 from compatgate.core.facts.xid import XidTable
 from compatgate.errors import CatalogError
 
@@ -30,6 +32,8 @@ KINDS = {
     "cuda_components": CudaComponents,
     "gpu_peaks": Peaks,
     "error_signatures": ErrorTable,
+    "platforms": Platforms,
+    "jetson": Jetson,
 }
 
 
