@@ -79,7 +79,7 @@ NODE_COMPONENTS: Mapping[str, NodeComponent] = {
 }
 """The parts of a node that can be stated, by name."""
 
-_VERSION = re.compile(r"[vVrR]?(\d+(?:[.\-+_~]\w+)*)")
+_VERSION = re.compile(r"[vVrR]?(\d+(?:[.\-+_~]\w+)*)\+?")
 _VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:+~/-]*")
 _PLATFORM = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)?")
 

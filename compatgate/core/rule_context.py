@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from compatgate.core.components import OF_BUILDS
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import KnownIssue, KnownIssues
 from compatgate.core.facts.nvidia import Branch, CudnnRelease, Pair, Source, Toolkit
@@ -15,6 +16,7 @@ from compatgate.core.matrix import Entry, Matrix, parse_constraint
 from compatgate.core.performance import lazy_property
 from compatgate.core.request import Policy, Pool, Target
 from compatgate.core.rule import (
+    BUILD,
     CODE,
     CUDA,
     DRIVER,
@@ -61,6 +63,7 @@ DERIVED_VALUES: dict[str, Parts] = {
     "code": CODE | RECORDS,
     "runs": CODE,
     "ptx_cuda": CODE,
+    "of_build": BUILD,
     "package_set": RECORDS,
     "cudnn_release": frozenset(("cudnn",)),
     "issues": PACKAGES | {"arch"},
@@ -267,6 +270,17 @@ class RuleContext:
         """Return the user-mode driver: that of a usable forward-compatibility package, if any."""
         package = self.forward.brings if self.forward and not self.jetson else None
         return driver_of(package) if package else self.driver
+
+    @property
+    def build_cuda(self) -> Version | None:
+        """Return the toolkit that a build compiles with: the stated one, else the frameworks'."""
+        return self.stack.get("cuda")
+
+    @lazy_property
+    def of_build(self) -> dict[str, Version]:
+        """Return compilers, C library and C++ standard that the stack states."""
+        have = self.stack.components
+        return {name: have[name] for name in have if name in OF_BUILDS}
 
     # --- GPU code --------------------------------------------------------------------------
 

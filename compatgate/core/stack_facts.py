@@ -141,6 +141,7 @@ def check_forward_compat(stack: Stack, pool: Pool, table: ForwardCompat) -> Forw
         or _check_system(pool, table, package)
         or _check_hardware(pool, table, package)
         or _check_host(pool, package)
+        or _check_brand(pool, table, package)
     )
     if verdict is None:
         return ForwardCompatUse(True, source=package.source, package=package)
@@ -190,6 +191,16 @@ def _check_hardware(
         "the program stops with error 804"
     )
     return ForwardCompatUse(False, why, need, table.hardware, package)
+
+
+def _check_brand(
+    pool: Pool, table: ForwardCompat, package: CompatPackage
+) -> ForwardCompatUse | None:
+    """Leave vGPUs open: they report brands of their own, of which the library takes some."""
+    if pool.gpu is None or not pool.gpu.vgpu:
+        return None
+    why = f"the brand that the vGPU {pool.gpu.sku} reports, on which it depends, is not known"
+    return ForwardCompatUse(None, why, "", table.hardware, package)
 
 
 def _check_host(pool: Pool, package: CompatPackage) -> ForwardCompatUse | None:

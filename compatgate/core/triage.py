@@ -21,6 +21,8 @@ MAX_TEXT = 4 << 20
 _NEARBY = 160
 _FOREIGN_REACH = 400
 _EXCERPT = 240
+_SPLIT_WORDS = 80
+"""Characters of a line before that the words of a new line may begin in."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NOISE = re.compile(r"NVRM:|#012|\*\*|%20|\[\s*\d+\.\d+\]")
 """What kernel logs and Markdown put between the words of one message."""
@@ -132,6 +134,36 @@ def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
     )
 
 
+def find_signatures(
+    text: str, table: ErrorTable, signatures: Iterable[Signature], since: int = 0
+) -> tuple[tuple[Signature, int], ...]:
+    """Return the signatures whose words end after a place of a text, and where they begin.
+
+    Of several signatures of a cause, the surest and longest counts. This serves a log that is read
+    line by line: the text is the new line and a few before it.
+
+    Args:
+        text: from `clean_text`.
+        table: causes, and words of other vendors.
+        signatures: those to look for.
+        since: where the new line begins.
+    """
+    plain = text.translate(_LOWER)
+    tail = plain[max(0, since - _SPLIT_WORDS) :]
+    found = []
+    for signature in signatures:
+        if any(pattern[-1].text in tail for pattern in signature.patterns):
+            match = _match(signature, plain, since)
+            if match and not _is_foreign(match, plain, table):
+                found.append(match)
+    best: dict[str, _Match] = {}
+    for match in _drop_covered(found):
+        kept = best.get(match.signature.cause)
+        if kept is None or (_rank(match)[0], -match.weight) < (_rank(kept)[0], -kept.weight):
+            best[match.signature.cause] = match
+    return tuple((match.signature, match.start) for match in best.values())
+
+
 def clean_text(text: str) -> str:
     """Join the lines of a text, and remove what stands between the words of one message."""
     text = _ESCAPES.sub("", text).translate(_ALIKE)
@@ -142,15 +174,15 @@ def _rank(match: _Match) -> tuple[bool, int]:
     return match.signature.certainty != "certain", match.start
 
 
-def _match(signature: Signature, text: str) -> _Match | None:
-    """Return the first match of the heaviest pattern."""
+def _match(signature: Signature, text: str, since: int = 0) -> _Match | None:
+    """Return the first match of the heaviest pattern that ends after a place."""
     found: _Match | None = None
     for pattern in signature.patterns:
         weight = sum(len(piece.text) for piece in pattern)
         if found and found.weight >= weight:
             continue
         for start, end in _occurrences(pattern, text):
-            if _has_near(signature.near, text, start, end):
+            if end > since and _has_near(signature.near, text, start, end):
                 found = _Match(signature, start, end, weight)
                 break
     return found

@@ -20,7 +20,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case i
 def events_of(case: dict[str, Any], facts: Facts, ending: str = "\n") -> tuple[Event, ...]:
     driver = parse_version("driver", case["driver"]) if "driver" in case else None
     log = case["log"].replace("\n", ending)
-    errors, _ = read_log(io.BytesIO(log.encode()), facts.xid, driver)
+    errors, _ = read_log(io.BytesIO(log.encode()), facts.xid, driver, facts.error_signatures)
     return errors.events()
 
 
@@ -59,3 +59,24 @@ def test_every_code_of_the_table_has_a_severity_a_meaning_and_something_to_do(
     events = errors.events()
     assert len(events) == len(facts.xid.xids) + len(facts.xid.sxids)
     assert all(event.known and event.action and event.meaning for event in events)
+
+
+ACTIONS: list[dict[str, Any]] = read_table(Path(__file__).parent / "xid_actions.yaml")
+
+
+@pytest.mark.parametrize("case", ACTIONS, ids=[str(case["xid"]) for case in ACTIONS])
+def test_the_codes_of_a_runbook_have_the_vendors_actions(
+    case: dict[str, Any], facts: Facts
+) -> None:
+    known = facts.xid.by_xid[case["xid"]]
+    assert [known.action, known.investigate, known.severity] == case["says"]
+    log = f"NVRM: Xid (PCI:0000:01:00): {case['xid']}, {case['message']}\n"
+    errors, _ = read_log(io.BytesIO(log.encode()), facts.xid, None, facts.error_signatures)
+    (event,) = errors.events()
+    rules = [rule for rule in facts.xid.rma if case["xid"] in rule.xids]
+    assert [rule.id for rule in rules] == case.get("rma", [])
+    assert all(rule.threshold in (event.rma or "") for rule in rules)
+    assert (event.rma is None) is (not rules)
+    assert event.guidance
+    assert event.source
+    assert event.source.startswith("https://docs.nvidia.com/")

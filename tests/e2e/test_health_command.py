@@ -123,4 +123,4 @@ def test_terminal_sequences_in_a_log_do_not_reach_the_terminal() -> None:
 
 
 def test_help_names_the_exit_statuses() -> None:
-    assert b"Exit status: 0 no fatal error" in health("--help").stdout
+    assert b"0  no fatal error" in health("--help").stdout

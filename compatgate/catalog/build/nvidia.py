@@ -46,6 +46,7 @@ from compatgate.core.facts.xid import (
     NvlinkCase,
     NvlinkUnit,
     Recovery,
+    RmaRule,
     Severity,
     SXid,
     Xid,
@@ -319,6 +320,20 @@ def xid(document: Record) -> XidTable:
         ),
         tuple(_unit(record) for record in document["nvlink5"]),
         {row["bucket"]: row["advice"] for row in document["resolutions"]},
+        tuple(_rma(row) for row in document.get("rma") or ()),
+    )
+
+
+def _rma(row: Record) -> RmaRule:
+    return RmaRule(
+        row["id"],
+        row["measure"],
+        tuple(row["xids"]),
+        row["applies"],
+        row["threshold"],
+        row["check"],
+        record_source(row),
+        row.get("limit"),
     )
 
 
@@ -334,6 +349,7 @@ def _xid(record: Record, classes: dict[str, Severity]) -> Xid:
         action=record["nvidia_immediate_action"],
         investigate=record["nvidia_investigatory_action"],
         source=record_source(record),
+        guidance=record.get("guidance"),
         legacy=record.get("legacy_meaning_pre_ampere"),
         origin=tuple(record.get("origin") or ()),
         accompanies=record.get("accompanies"),
