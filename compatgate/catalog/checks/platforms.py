@@ -10,7 +10,6 @@ from compatgate.core.components import COMPONENTS
 from compatgate.core.facts.jetson import Jetson, in_series
 from compatgate.core.facts.platforms import Limit
 from compatgate.core.node import NODE_COMPONENTS, parse_node_version
-from compatgate.core.platforms import recognise_platform
 from compatgate.core.versions import format_parts, parse_version
 
 
@@ -27,15 +26,13 @@ def platform_gpus(context: Context) -> Iterator[Problem]:
                 yield Problem("platform-gpus", subject, f"{name} goes with {gpu.cpu}")
 
 
-def platform_recognition(context: Context) -> Iterator[Problem]:
-    """Check that what recognises a platform recognises that one, and no other."""
-    table = context.facts.platforms
-    for platform in table.platforms.values():
-        for pattern in platform.recognise.instance_types:
-            found = recognise_platform(table, instance_type=pattern.replace("*", "8"))
-            if found != platform.name:
-                what = f"instance type {pattern} is recognised as {found}"
-                yield Problem("platform-recognition", f"platforms {platform.name}", what)
+def platform_names(context: Context) -> Iterator[Problem]:
+    """Check that machines are recognised as platforms that the facts know."""
+    known = context.facts.platforms.platforms
+    for machine in context.facts.platform_machines.machines:
+        if machine.platform not in known:
+            subject = f"platform_machines {machine.platform}"
+            yield Problem("platform-names", subject, "is not in platforms")
 
 
 def platform_limits(context: Context) -> Iterator[Problem]:
@@ -152,7 +149,7 @@ def _libcudas(table: Jetson, series: str) -> set[tuple[int, int]]:
 
 PLATFORM_CHECKS: tuple[Check, ...] = (
     platform_gpus,
-    platform_recognition,
+    platform_names,
     platform_limits,
     platform_images,
     jetson_devices,
