@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from compatgate.core import changes
-from compatgate.core.facts.jetson import JetsonRelease, Sbsa, Wheels
 from compatgate.core.facts.nvidia import Pair
-from compatgate.core.jetson import JetsonHost, driver_of_release, match_toolkit
 from compatgate.core.rule import (
     CUDA,
     DRIVER,
@@ -29,6 +28,10 @@ from compatgate.core.rule import (
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.stack_facts import is_jetson
 from compatgate.core.versions import Version, format_parts, parse_version
+
+if TYPE_CHECKING:  # imported by the first question about a Jetson
+    from compatgate.core.facts.jetson import JetsonRelease, Sbsa, Wheels
+    from compatgate.core.jetson import JetsonHost
 
 
 @rule("CG130", "jetson-release", reads=NODE | DRIVER, pool_only=True)
@@ -134,6 +137,8 @@ def _propose_releases(
 
 def _move_to(context: RuleContext, release: JetsonRelease) -> dict[str, str | None]:
     """Return the changes of a pool that moves to a release: every key that it states."""
+    from compatgate.core.jetson import driver_of_release
+
     change: dict[str, str | None] = {"l4t": release.l4t.text}
     if "jetpack" in context.pool.node:
         change["jetpack"] = release.jetpack.text
@@ -166,6 +171,8 @@ def jetson_cuda(context: RuleContext) -> RuleAnswer:
     libcuda = context.usable_cuda
     if libcuda is None:
         return NOT_APPLICABLE  # CG130 asks for the L4T release
+    from compatgate.core.jetson import match_toolkit
+
     found, source = match_toolkit(host, libcuda, cuda.major_minor)
     if found in ("same", "older"):
         return PASS

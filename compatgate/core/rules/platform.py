@@ -6,8 +6,8 @@ A pool that states no platform is not judged here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from compatgate.core.facts.platforms import Limit, Platform
 from compatgate.core.near_names import near_names
 from compatgate.core.node import NODE_COMPONENTS, parse_node_version
 from compatgate.core.platforms import find_platforms, has_gpu
@@ -25,6 +25,9 @@ from compatgate.core.rule import (
 )
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version
+
+if TYPE_CHECKING:  # imported by the first question about a platform
+    from compatgate.core.facts.platforms import Limit, Platform
 
 
 def _platform_of(context: RuleContext) -> Platform | None:
