@@ -212,7 +212,14 @@ def _build_runs(pool: Pool, build: Build, facts: Facts) -> bool:
         return False
     stack = Stack({"cuda": parse_version("cuda", format_parts(build.cuda))})
     context = _make_context(pool, facts, stack)
-    if context.floor is None or pool.driver < context.floor[0]:
+    if context.jetson:
+        from compatgate.core.jetson import match_toolkit
+
+        libcuda = context.driver_cuda
+        ways = ("same", "older", "minor")
+        if libcuda is None or match_toolkit(context.jetson, libcuda, build.cuda)[0] not in ways:
+            return False
+    elif context.floor is None or pool.driver < context.floor[0]:
         return False
     if build.sass is None:
         toolkit = facts.arch.toolkits.get(format_parts(build.cuda))

@@ -33,7 +33,7 @@ from compatgate.errors import BadInput
 MAX_FIXES = {"fail": 3, "unknown": 3, "warn": 1}
 MAX_CANDIDATES = 16
 """Candidates for each finding; a candidate further away is not a small change."""
-_NODE_KEYS = ("platform", "sharing", *NODE_COMPONENTS)
+_NODE_KEYS = ("os", "cpu", "platform", "sharing", *NODE_COMPONENTS)
 _SAME_VERSION = {"fabric-manager": "Fabric Manager", "imex": "IMEX"}
 """Parts of a node that must have the driver's version; a fix changes them with it."""
 

@@ -43,7 +43,10 @@ def format_place(verdict: Json) -> str:
 def format_pool(pool: Json) -> str:
     """Return a pool as text, ``A100-SXM4-80GB, driver 535.104.05``."""
     system = "" if pool["os"] == "linux" else f", {pool['os']}"
-    return f"{pool['gpu'] or 'unknown GPU'}, driver {pool['driver'] or 'unknown'}{system}"
+    node = pool.get("node") or {}
+    release = next((f"{name} {node[name]}" for name in ("l4t", "jetpack") if name in node), "")
+    driver = f"driver {pool['driver'] or 'unknown'}" if pool["driver"] or not release else release
+    return f"{pool['gpu'] or 'unknown GPU'}, {driver}{system}"
 
 
 def format_stack(stack: Json) -> str:
