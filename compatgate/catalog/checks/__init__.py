@@ -249,7 +249,7 @@ Check = Callable[[Context], Iterator[Problem]]
 
 def all_checks() -> tuple[Check, ...]:
     """Return every check, in the order in which problems are reported."""
-    from compatgate.catalog.checks import drivers, errors, frameworks, gpus
+    from compatgate.catalog.checks import drivers, errors, frameworks, gpus, node
 
     return (
         *FILE_CHECKS,
@@ -261,6 +261,7 @@ def all_checks() -> tuple[Check, ...]:
         *gpus.XID_CHECKS,
         *gpus.PEAK_CHECKS,
         *errors.ERROR_CHECKS,
+        *node.NODE_CHECKS,
     )
 
 

@@ -158,7 +158,7 @@ def _propose_flavours(context: RuleContext, flavour: Flavour) -> Iterator[Candid
         yield Candidate({**supported.set, **other.set}, f"{supported.message}, and {other.message}")
 
 
-@rule("CG111", "gsp-firmware", reads=NODE | DRIVER, pool_only=True)
+@rule("CG111", "gsp-firmware", reads=NODE, pool_only=True)
 def gsp_firmware(context: RuleContext) -> RuleAnswer:
     """GSP firmware is off where the kernel modules cannot do without, or on where there is no GSP.
 

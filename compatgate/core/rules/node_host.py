@@ -180,7 +180,7 @@ def _is_listed(name: str, listed: tuple[str, ...]) -> bool:
     )
 
 
-@rule("CG120", "secure-boot", reads=NODE | DRIVER, pool_only=True)
+@rule("CG120", "secure-boot", reads=NODE, pool_only=True)
 def secure_boot(context: RuleContext) -> RuleAnswer:
     """Secure Boot is on, and something on the nodes brings kernel modules that nobody signs.
 
