@@ -134,11 +134,14 @@ class FixFinder:
         """Return the candidate with the parts of the nodes that must have the driver's version."""
         if "driver" not in candidate.set or not self._case.pool.node:
             return candidate
-        moved = [name for name in _SAME_VERSION if name in self._case.pool.node]
-        moved = [name for name in moved if name not in candidate.set]
+        driver, node = candidate.set["driver"], self._case.pool.node
+        moved = [
+            name
+            for name in _SAME_VERSION
+            if name in node and name not in candidate.set and node[name] != driver
+        ]
         if not moved:
             return candidate
-        driver = candidate.set["driver"]
         titles = " and ".join(_SAME_VERSION[name] for name in moved)
         message = f"{candidate.message}, and {titles} to the same version"
         return Candidate({**candidate.set, **dict.fromkeys(moved, driver)}, message)

@@ -180,7 +180,8 @@ def test_a_kernel_is_known_up_to_the_newest_that_the_source_names(walk):
     table = walk.read("kernel_support")
     failed = {one["id"]: one for one in table["build_failures"]}
     listed = {
-        (row["branch"], ".".join(row["kernel"].split(".")[:2])) for row in table["validated_kernels"]
+        (row["branch"], ".".join(row["kernel"].split(".")[:2]))
+        for row in table["validated_kernels"]
     }
     assert len(table["named_kernels"]) + len(table["validated_kernels"]) >= 40
     for row in table["named_kernels"]:
@@ -198,9 +199,7 @@ def test_a_kernel_is_known_up_to_the_newest_that_the_source_names(walk):
     for row in table["validated_kernels"]:
         driver = f"{row['branch']}.999.01"
         node = {"kernel": row["kernel"], "distribution": row["distribution"]}
-        walk.expect(
-            "pass", "CG118", STACK, driver=driver, gpu="T4", cpu=row["cpu"], node=node
-        )
+        walk.expect("pass", "CG118", STACK, driver=driver, gpu="T4", cpu=row["cpu"], node=node)
     walk.done(at_least=300)
 
 

@@ -76,9 +76,7 @@ def operator_drivers(context: Context) -> Iterator[Problem]:
             yield from _known_driver(context, "operator-drivers", subject, driver)
 
 
-def _known_driver(
-    context: Context, check: str, subject: str, driver: Version
-) -> Iterator[Problem]:
+def _known_driver(context: Context, check: str, subject: str, driver: Version) -> Iterator[Problem]:
     """Yield a driver whose branch is not known, or that is newer than its branch's newest."""
     branch = context.facts.driver_branches.branches.get(driver.major)
     if branch is None:
@@ -91,17 +89,19 @@ def _known_driver(
 def node_references(context: Context) -> Iterator[Problem]:
     """Check that GPUs, parts of nodes and their values that a record names exist."""
     parts, modules = context.facts.node_parts, context.facts.kernel_modules
+    conditions = [(one.id, one.when) for one in parts.needs]
+    conditions += [(one.id, one.when) for one in parts.defects]
     named = [
         *((f"kernel_modules {row.architecture}", row.gpus) for row in modules.architectures),
         *((f"node_components {one.system}", one.gpus) for one in parts.fabric_systems),
-        *((f"node_components {one.id}", one.when.gpus) for one in (*parts.needs, *parts.defects)),
+        *((f"node_components {name}", when.gpus) for name, when in conditions),
     ]
     for subject, gpus in named:
         for name in gpus:
             if name not in context.facts.gpus.gpus:
                 yield Problem("node-references", subject, f"there is no GPU {name}")
-    for record in (*parts.needs, *parts.defects):
-        yield from _node_values(f"node_components {record.id}", record.when)
+    for name, when in conditions:
+        yield from _node_values(f"node_components {name}", when)
 
 
 def _node_values(subject: str, when: When) -> Iterator[Problem]:
