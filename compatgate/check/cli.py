@@ -112,7 +112,8 @@ def add_place_options(group: argparse._ArgumentGroup) -> None:
         metavar="driver=V,gpu=G[,os=O]",
         action="append",
         default=[],
-        help="pool description (gpu: product or compute capability; os: linux, windows or wsl);"
+        help="pool description (gpu: product or compute capability; os: linux, windows or wsl;"
+        " parts of its nodes, like kernel-modules=open);"
         " overrides or selects the pools of --probe, --nvidia-smi or --node-labels",
     )
     group.add_argument(
