@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "examples:\n"
         "  compatgate k8s nodes --report --cluster prod-eu\n"
         "  compatgate nodes report --cluster prod-eu\n"
+        "  compatgate nodes import fleet.json\n"
         "  compatgate nodes list --target prod-a100 --driver-state not-blessed\n"
         "  compatgate nodes drift"
     )
@@ -80,9 +81,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     report.add_argument(
         "--every", metavar="DURATION", help="repeat at this interval, for example 10m"
     )
+    imported = actions.add_parser("import", help="report the nodes of a file")
+    imported.add_argument(
+        "file", metavar="FILE", help='JSON, the body of POST /nodes ("-": standard input)'
+    )
+    imported.add_argument(
+        "--dry-run", action="store_true", help="print the result without storing it"
+    )
     for each in (listed, drift):
         add_limit(each)
-    for each in (listed, drift, show, remove, report):
+    for each in (listed, drift, show, remove, report, imported):
         add_place(each)
         add_format(each)
 
@@ -100,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
         "show": _show_node,
         "remove": _remove_node,
         "report": _report,
+        "import": _import,
     }
     return actions[args.action](args)
 
@@ -172,6 +181,48 @@ def _report_once(args: argparse.Namespace) -> int:
     if not _as_json(args, found):
         print_node(found)
     return 0
+
+
+def _import(args: argparse.Namespace) -> int:
+    """Report the nodes of a file, in as many reports as their number needs."""
+    from compatgate.client.operations import Operations
+    from compatgate.service.nodes.schemas import CLUSTER, MOST_NODES
+
+    document = _read_report(args.file)
+    nodes, cluster = document["nodes"], document.get("cluster", CLUSTER)
+    found: list[dict[str, Any]] = []
+    with gate_of(args) as gate:
+        for start in range(0, len(nodes), MOST_NODES):
+            part = nodes[start : start + MOST_NODES]
+            answer = ask(gate, Operations.report_nodes, part, cluster=cluster, dry_run=args.dry_run)
+            found += answer["nodes"]
+    if not _as_json(args, found):
+        print_nodes(found, _NONE)
+    return 0
+
+
+def _read_report(path: str) -> dict[str, Any]:
+    """Read a report of nodes; the gate checks its nodes.
+
+    Raises:
+        BadInput: the file cannot be read, or is no report.
+    """
+    import msgspec
+
+    from compatgate.kit.cli.output import read_text
+    from compatgate.strict_json import DECODE_ERRORS
+
+    hint = 'like {"cluster": "prod-eu", "nodes": [{"name": "gpu-17", "probe": {...}}]}'
+    try:
+        document = msgspec.json.decode(read_text(path, "FILE"))
+    except DECODE_ERRORS as error:
+        raise BadInput(f"is not JSON: {error}", field=path, hint=hint) from None
+    nodes = document.get("nodes") if isinstance(document, dict) else None
+    if not isinstance(nodes, list) or not nodes:
+        raise BadInput("lists no nodes", field=path, hint=hint)
+    if unknown := sorted(set(document) - {"cluster", "nodes"}):
+        raise BadInput("unknown key", field=f"{path}: {unknown[0]}", hint=hint)
+    return dict(document)
 
 
 def _where(args: argparse.Namespace) -> dict[str, Any]:
