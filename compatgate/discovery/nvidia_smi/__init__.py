@@ -11,7 +11,7 @@ import re
 from msgspec.structs import replace
 
 from compatgate.discovery.nvidia_smi import formats
-from compatgate.discovery.nvidia_smi.node_parts import find_kernel_modules
+from compatgate.discovery.nvidia_smi.node_parts import find_host_parts
 from compatgate.discovery.nvidia_smi.report import Report
 from compatgate.errors import BadInput, CompatgateError
 
@@ -49,7 +49,7 @@ def parse_nvidia_smi(text: str, *, origin: str = "nvidia-smi") -> Report:
     if not any(report.devices for report in reports):
         raise _nothing_found(text, origin, reports)
     joined = Report.joined(reports)
-    return replace(joined, node={**joined.node, **find_kernel_modules(text)})
+    return replace(joined, node={**joined.node, **find_host_parts(text)})
 
 
 def _nothing_found(text: str, origin: str, reports: list[Report]) -> CompatgateError:
