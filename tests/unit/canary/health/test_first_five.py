@@ -244,3 +244,26 @@ def test_without_nvml_and_nvidia_smi_the_driver_cannot_be_asked(
         "versions": "ok",
     }
     assert "No such file" in found["recent-errors"][1]
+
+
+def test_gpus_of_others_are_not_missed(machine: Machine, facts: Facts) -> None:
+    """Virtual machines have some GPUs, and a container is given a part of the rest."""
+    machine.good()
+    machine.pci("0000:c1:00.0", driver="vfio-pci")
+    assert machine.checks(facts)["visible-gpus"][0] == "ok"
+    machine.pci("0000:d1:00.0", "0000:d2:00.0")
+    assert machine.checks(facts)["visible-gpus"][0] == "not-ok"
+    machine.write("dev/nvidia0", "")
+    machine.write("dev/nvidia3", "")
+    machine.write("dev/nvidiactl", "")
+    state, found = machine.checks(facts)["visible-gpus"]
+    assert (state, "2 given to this container" in found) == ("ok", True)
+
+
+def test_a_gpu_without_utilisation_is_not_called_idle(machine: Machine, facts: Facts) -> None:
+    machine.good()
+    mig = xml("9b").replace("0 %", "N/A")
+    machine.smi(mig)
+    assert machine.checks(facts)["work"][0] == "could-not-look"
+    machine.smi(mig.replace("gpu_idle", "hw_slowdown"))
+    assert machine.checks(facts)["work"][0] == "not-ok"
