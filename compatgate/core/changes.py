@@ -113,7 +113,12 @@ def add_forward_compat(context: RuleContext) -> Iterator[Candidate]:
     """Add the forward-compatibility package of the stack's CUDA."""
     if context.cuda and context.stack.cuda_compat is None and context.pool.os == "linux":
         series = format_parts(context.cuda.major_minor)
-        if series in context.facts.forward_compat.packages:
+        if context.jetson:
+            upgrade = context.jetson.upgrade
+            if upgrade and context.cuda.major_minor in upgrade.compatible:
+                name = upgrade.package_of(context.cuda.major_minor, context.jetson.device_name)
+                yield Candidate({"cuda-compat": series}, f"add the upgrade package {name}")
+        elif series in context.facts.forward_compat.packages:
             yield Candidate(
                 {"cuda-compat": series},
                 f"add the forward-compatibility package cuda-compat-{series.replace('.', '-')}",
@@ -326,6 +331,53 @@ def add_sass(context: RuleContext) -> Iterator[Candidate]:
     for change in cuda_for_gpu(context):
         both = {**change.set, "arch": codes}
         yield Candidate(both, describe_change(both))
+
+
+def toolkit_version(pair: Pair) -> Version:
+    """Return a toolkit series as a version."""
+    return parse_version("cuda", format_parts(pair))
+
+
+def newest_allowed(constraint: Constraint) -> str | None:
+    """Return the last major before a range ends, MSVC's last minor; None for an open range."""
+    below = [c.version for c in constraint.clauses if c.operator == "<"]
+    return _before(min(below)) if below else None
+
+
+def nearest_allowed(constraint: Constraint, have: Version) -> str | None:
+    """Return the version of a range that is nearest to another: its last major, or its first.
+
+    Compilers are told apart by their first number, MSVC by its first two. A range without an end
+    has only its first.
+    """
+    least = [c.version for c in constraint.clauses if c.operator == ">="]
+    below = [c.version for c in constraint.clauses if c.operator == "<"]
+    if below and have >= min(below):
+        return _before(min(below))
+    return max(least).text if least and have < max(least) else None
+
+
+def nearest_outside(constraint: Constraint) -> str | None:
+    """Return the version just before a range begins; None where it has no beginning."""
+    least = [c.version for c in constraint.clauses if c.operator == ">="]
+    if least:
+        return _before(max(least))
+    below = [c.version for c in constraint.clauses if c.operator == "<"]
+    return min(below).text if below else None
+
+
+def describe_range(constraint: Constraint) -> str:
+    """Describe a range of compilers as people write it: ``3.3 to 17``, ``up to 13``."""
+    least = [c.version.text for c in constraint.clauses if c.operator == ">="]
+    below = [_before(c.version) for c in constraint.clauses if c.operator == "<"]
+    if least and below:
+        return f"{least[0]} to {below[0]}"
+    return f"up to {below[0]}" if below else f"{least[0]} and newer" if least else constraint.text
+
+
+def _before(end: Version) -> str:
+    *start, last = end.parts
+    return format_parts((*start, last - 1)) if last else format_parts((start[0] - 1,))
 
 
 def other_cudnn(context: RuleContext) -> Iterator[Candidate]:

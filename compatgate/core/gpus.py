@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from compatgate.core.facts.nvidia import Gpu, Gpus
 from compatgate.core.near_names import near_names
 from compatgate.core.performance import lazy_property
+from compatgate.core.vgpus import VgpuName, compact, parse_vgpu_name
 from compatgate.errors import BadInput
 
 _NOISE = frozenset({"nvidia", "tesla", "generation", "gpu", "nvgpu", "tm", "r"})
@@ -245,7 +246,7 @@ def resolve_gpu(text: str, table: Gpus) -> Gpu:
 
 def covers_gpu(declared: Gpu, seen: Gpu, table: Gpus) -> bool:
     """Return whether a declared GPU covers a real one: same SKU, its family or bare capability."""
-    if declared.mig != seen.mig:
+    if declared.mig != seen.mig or declared.vgpu != seen.vgpu:
         return False
     if not declared.product:
         return declared.capability == seen.capability
@@ -261,6 +262,8 @@ def _resolve(text: str, index: GpuIndex) -> Gpu:
         raise _gpu_error(text, "is not the name of a GPU", "like A100-SXM4-80GB, L4 or sm_90")
     if match := _CAPABILITY.fullmatch(clean):
         return _gpu_of_capability(text, match, index.table)
+    if (vgpu := parse_vgpu_name(clean)) and (found := _find_vgpu(vgpu, index.table)):
+        return found
     profile, rest = split_profile(clean)
     parts = dict.fromkeys(normalise(rest).split("-"))
     words = [word for word in parts if word not in ("", "shared")]
@@ -294,6 +297,26 @@ def _gpu_of_capability(text: str, match: re.Match[str], table: Gpus) -> Gpu:
         architecture=known.pop() if len(known) == 1 else None,
         cpu=cpus.pop() if len(cpus) == 1 else None,
         product=False,
+    )
+
+
+def _find_vgpu(name: VgpuName, table: Gpus) -> Gpu | None:
+    """Return the vGPU of a type that the facts know, whether they know its size or not."""
+    kind = table.vgpus.get(compact(name.prefix))
+    if kind is None:
+        return None
+    board = table.gpus.get(kind.product or "")
+    if board is None:
+        known = (gpu for gpu in table.gpus.values() if gpu.capability == kind.capability)
+        architecture = next((gpu.architecture for gpu in known), None)
+        board = Gpu(kind.prefix, kind.capability or (0, 0), architecture, source=kind.source)
+    return replace(
+        board,
+        brands=(),
+        memory_gb=name.memory or None,
+        mig_capable=False,
+        mig_driver=None,
+        vgpu=f"{kind.prefix.replace(' ', '-')}-{name.ending}",
     )
 
 

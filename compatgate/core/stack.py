@@ -17,6 +17,7 @@ from compatgate.core.components import (
     sort_components,
 )
 from compatgate.core.gpu_code import Arch
+from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.performance import lazy_property
 from compatgate.core.stack_values import (
     SPECIAL_KEYS,
@@ -182,6 +183,13 @@ def _read_version(parts: _Parts, key: str, value: Any) -> None:
             field=key,
             value=value,
             hint='give it as pool.driver, or as set.driver for "what if"',
+        )
+    if component.name in NODE_COMPONENTS:
+        raise BadInput(
+            "is a part of the nodes and belongs to the pool, not to the stack",
+            field=key,
+            value=value,
+            hint=f'give it as pool.node.{component.name}, or as set.{component.name} for "what if"',
         )
     of_kind = parts.packages if component.kind == "package" else parts.components
     _refuse_repetition(of_kind, component.name, key)

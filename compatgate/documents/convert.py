@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import normalise, resolve_gpu
 from compatgate.core.matrix import Constraint, Entry, Waiver, parse_constraint
+from compatgate.core.node import read_node, read_platform
 from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.versions import parse_version
 from compatgate.documents.quantities import parse_duration
@@ -110,6 +111,9 @@ def _pool(spec: PoolSpec, gpus: Gpus) -> Pool:
         os=spec.os,
         cpu=spec.cpu,
         count=spec.count,
+        platform=read_platform(spec.platform, "platform") if spec.platform else None,
+        sharing=spec.sharing or None,
+        node=read_node(spec.node, "node") if spec.node else {},
     )
 
 

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from compatgate.core.matrix import EntryStatus
+from compatgate.core.node import Sharing
 from compatgate.core.request import (
     Cpu,
     EntriesMode,
@@ -76,6 +77,9 @@ class PoolSpec(_Spec, frozen=True):
     os: Os = "linux"
     cpu: Cpu = "x86_64"
     count: Annotated[int, Meta(ge=0, le=10_000_000)] = 1
+    platform: Line | UnsetType = UNSET
+    sharing: Sharing | UnsetType = UNSET
+    node: dict[Name, Line] | UnsetType = UNSET
 
 
 class MatchSpec(_Spec, frozen=True):

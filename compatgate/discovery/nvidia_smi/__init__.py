@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from compatgate.discovery.nvidia_smi import formats
+from compatgate.discovery.nvidia_smi.node_parts import find_kernel_modules
 from compatgate.discovery.nvidia_smi.report import Report
 from compatgate.errors import BadInput, CompatgateError
 
@@ -45,7 +48,8 @@ def parse_nvidia_smi(text: str, *, origin: str = "nvidia-smi") -> Report:
     reports = [report for parse in _PARSERS if (report := parse(text)) is not None]
     if not any(report.devices for report in reports):
         raise _nothing_found(text, origin, reports)
-    return Report.joined(reports)
+    joined = Report.joined(reports)
+    return replace(joined, node={**joined.node, **find_kernel_modules(text)})
 
 
 def _nothing_found(text: str, origin: str, reports: list[Report]) -> CompatgateError:

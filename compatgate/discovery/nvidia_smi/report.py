@@ -14,7 +14,8 @@ from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpu, Gpus
 from compatgate.core.gpus import mig_profiles, normalise, resolve_gpu
 from compatgate.core.versions import format_parts, parse_version
-from compatgate.discovery.observations import DRIVER_CUDA, Conflict, ObservedPool
+from compatgate.discovery.nvidia_smi.node_parts import join_parts, note_fabric
+from compatgate.discovery.observations import DRIVER_CUDA, Conflict, NodeParts, ObservedPool
 from compatgate.errors import BadInput
 
 NODE_LABELS = "node labels"
@@ -48,6 +49,8 @@ class Device(Struct, frozen=True):
         capability: compute capability where the query has it (``compute_cap``).
         mig: MIG mode is on now.
         uuid: ``GPU-...``.
+        node: what the output says of the node, by name of `NODE_COMPONENTS`: VBIOS, GSP firmware.
+        fabric: state of its registration with the NVLink fabric, like ``In Progress``.
     """
 
     name: str
@@ -57,6 +60,8 @@ class Device(Struct, frozen=True):
     mig: bool = False
     slices: tuple[Slice, ...] = ()
     uuid: str | None = None
+    node: dict[str, str] = {}
+    fabric: str | None = None
 
     @property
     def cut_off(self) -> bool:
@@ -74,6 +79,8 @@ class Report(Struct, frozen=True):
         tool: version of nvidia-smi; under WSL it differs from the driver.
         os: ``linux``, ``windows`` or ``wsl``.
         attached: number of GPUs of the host, where the output has it.
+        platform: kind of machine; None where the text does not tell.
+        node: what the text says of the host, by name of `NODE_COMPONENTS`.
     """
 
     form: str
@@ -83,6 +90,8 @@ class Report(Struct, frozen=True):
     os: str = "linux"
     attached: int | None = None
     devices: tuple[Device, ...] = ()
+    platform: str | None = None
+    node: dict[str, str] = {}
 
     @staticmethod
     def joined(reports: Sequence[Report]) -> Report:
@@ -101,6 +110,7 @@ class Report(Struct, frozen=True):
             tool=_first(report.tool for report in reports),
             os=_first(r.os for r in reports if r.os != "linux") or "linux",
             devices=devices,
+            node={name: value for r in reversed(reports) for name, value in r.node.items()},
         )
 
 
@@ -114,6 +124,8 @@ def _complete_device(device: Device, other: Device) -> Device:
         mig=device.mig or other.mig,
         slices=_complete_slices(device.slices, other.slices),
         uuid=device.uuid or other.uuid,
+        node={**other.node, **device.node},
+        fabric=device.fabric or other.fabric,
     )
 
 
@@ -241,7 +253,7 @@ def group_pools(report: Report, table: Gpus) -> Pools:
     Raises:
         BadInput: a product name is truncated and fits different products.
     """
-    counts: dict[str, int] = {}
+    kinds: dict[str, list[Device]] = {}
     notes: list[str] = []
     if report.attached and report.attached > len(report.devices):
         notes.append(f"{report.attached} GPUs are attached, {len(report.devices)} shown")
@@ -250,12 +262,29 @@ def group_pools(report: Report, table: Gpus) -> Pools:
         if product.note:
             notes.append(product.note)
         for gpu in _kinds(device, product, table, notes):
-            counts[gpu] = counts.get(gpu, 0) + 1
+            kinds.setdefault(gpu, []).append(device)
+    notes += note_fabric(device.fabric for device in report.devices)
     pools = tuple(
-        ObservedPool(_short_name(gpu, table), gpu, report.driver, report.os, devices=count)
-        for gpu, count in counts.items()
+        ObservedPool(
+            _short_name(gpu, table),
+            gpu,
+            report.driver,
+            report.os,
+            devices=len(devices),
+            platform=report.platform,
+            node=_node_of(report, gpu, devices, notes),
+        )
+        for gpu, devices in kinds.items()
     )
     return Pools(pools, tuple(dict.fromkeys(notes)))
+
+
+def _node_of(report: Report, gpu: str, devices: list[Device], notes: list[str]) -> NodeParts:
+    """Return the parts of the node below a pool; what the host states decides over its GPUs."""
+    stated = [{**device.node, **report.node} for device in devices]
+    if report.os != "linux":  # the host of WSL, and Windows, have other modules and firmware modes
+        stated = [{name: one[name] for name in one if name == "vbios"} for one in stated]
+    return join_parts(stated, gpu, notes)
 
 
 def _kinds(device: Device, product: Product, table: Gpus, notes: list[str]) -> list[str]:

@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.performance import sha256
 from compatgate.documents.specs import KINDS, encode, key_of
+from compatgate.errors import DamagedContent
 from compatgate.kit import clock
 from compatgate.service.audit import repository as audit
 from compatgate.service.audit.repository import AuditRecord
@@ -520,7 +521,7 @@ def _digest_bodies(
 def _digest_body(row: Any) -> str:
     try:
         return sha256(read_body(row.body, row.packed).encode())
-    except Exception:  # of the library: the packed body is damaged
+    except DamagedContent:
         return ""
 
 

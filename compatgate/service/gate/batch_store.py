@@ -241,10 +241,13 @@ class DecisionWriter:
         Raises:
             ForkedChain: it has another.
         """
-        key = (batch.writer, batch.sequence)
-        found = cursor.execute(self._sql(_SELECT_HASH), key).fetchone()
-        if found is None or bytes(found[0]).hex() != batch.hash:
+        if self.find_hash(cursor, batch.writer, batch.sequence) != batch.hash:
             raise ForkedChain(f"batch {batch.sequence} of writer {batch.writer} differs")
+
+    def find_hash(self, cursor: Any, writer: str, sequence: int) -> str | None:
+        """Return the hash of a stored batch, hex; None: it is not stored."""
+        found = cursor.execute(self._sql(_SELECT_HASH), (writer, sequence)).fetchone()
+        return None if found is None else bytes(found[0]).hex()
 
     def _store_verdicts(self, cursor: Any, number: int, bodies: Mapping[str, str]) -> None:
         """Store new verdicts; in the order of ids, so that two writers never wait in a circle."""

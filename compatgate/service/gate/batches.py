@@ -83,7 +83,7 @@ class DecisionBatch(Struct, frozen=True, gc=False):
     """Decisions of one transaction, as a value.
 
     Attributes:
-        writer: random id of the process.
+        writer: random id of the process, after the name of its far gate and a colon.
         sequence: number among the writer's batches, from 1.
         previous: hash of the writer's batch before.
         count: number of decisions.
@@ -137,14 +137,19 @@ def encode_values(rows: Sequence[Sequence[Any]]) -> bytes:
 
 
 class WriterChain:
-    """The chain of one writer in memory; not for use by two threads at a time."""
+    """The chain of one writer in memory; not for use by two threads at a time.
 
-    def __init__(self) -> None:
+    Args:
+        owner: far gate that the writer is called after; empty: a process of the gate itself.
+    """
+
+    def __init__(self, owner: str = "") -> None:
+        self._owner = owner
         self.begin()
 
     def begin(self) -> None:
         """Begin a new chain: another process shares the old one, or its last batch is in doubt."""
-        self.writer = secrets.token_hex(8)
+        self.writer = (f"{self._owner}:" if self._owner else "") + secrets.token_hex(8)
         self.sequence = 0
         self.head = FIRST_PREVIOUS
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.core.entry_evidence import EntryStacks, represent
-from compatgate.core.request import POOL_CHANGES, parse_changes_text
+from compatgate.core.request import NEEDED_OF_POOL, POOL_CHANGES, parse_changes_text
 from compatgate.core.rule import Verdict, fix_value
 from compatgate.core.stack import parse_stack_text
 from compatgate.errors import BadInput
@@ -107,7 +107,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         more: dict[str, Any] = parse_changes_text(self.set)
         for name, value in changes.items():
             shown = fix_value(value)
-            if name in POOL_CHANGES and not self.target and value is not None:
+            if name in NEEDED_OF_POOL and not self.target and value is not None:
                 fields[name] = shown
             elif name not in POOL_CHANGES and stack is not None and not self.image:
                 stack = {k: v for k, v in stack.items() if k != name}

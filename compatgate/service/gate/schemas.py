@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from compatgate.core.components import (
     MAX_ALTERNATIVES,
@@ -16,6 +16,7 @@ from compatgate.core.components import (
     MAX_REMARKS,
     MAX_REQUIRE_LENGTH,
 )
+from compatgate.core.node import NODE_COMPONENTS, Sharing
 from compatgate.core.request import Mode
 from compatgate.core.rule import Basis, FindingOutcome, Outcome
 from compatgate.core.whatif_result import Cause, Change
@@ -66,6 +67,18 @@ class PoolQuestion(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     name: str | None = None
     count: Annotated[int, Meta(ge=0)] | None = None
+    platform: Annotated[
+        Text | None,
+        Meta(description="kind of machine", examples=["bare-metal", "aws/p6e-gb200"]),
+    ] = None
+    sharing: Annotated[Sharing | None, Meta(description="how containers share a GPU")] = None
+    node: Annotated[
+        dict[str, str] | None,
+        Meta(
+            description=f"parts and settings of the nodes: {', '.join(NODE_COMPONENTS)}",
+            examples=[{"kernel-modules": "open", "fabric-manager": "580.95.05"}],
+        ),
+    ] = None
 
 
 class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,6 +171,9 @@ class PoolBody(Struct, frozen=True, forbid_unknown_fields=True):
     os: Literal["linux", "windows", "wsl"]
     cpu: Literal["x86_64", "aarch64"]
     count: int
+    platform: str | UnsetType = UNSET
+    sharing: Sharing | UnsetType = UNSET
+    node: dict[str, str] | UnsetType = UNSET
 
 
 class DegradedBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,7 +17,14 @@ from msgspec.structs import replace
 
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
-from compatgate.core.request import POOL_CHANGES, Pool, Target, parse_changes, parse_pool
+from compatgate.core.request import (
+    NEEDED_OF_POOL,
+    POOL_CHANGES,
+    Pool,
+    Target,
+    parse_changes,
+    parse_pool,
+)
 from compatgate.core.rule import OUTCOME_RANK, Verdict
 from compatgate.core.stack import canonical_key, parse_stack
 from compatgate.core.whatif import Side, compare_facts
@@ -196,7 +203,7 @@ def _parse_changes(body: Any) -> dict[str, Any]:
     if not changes:
         hint = 'like {"driver": "580.95.05"}'
         raise BadInput("states no change", field="set", hint=hint)
-    for name in POOL_CHANGES:
+    for name in NEEDED_OF_POOL:
         if name in changes and changes[name] is None:
             raise BadInput("cannot be removed", field=f"set.{name}", hint="leave it out")
     stated = {n: v for n, v in changes.items() if n not in POOL_CHANGES and v is not None}
@@ -238,7 +245,7 @@ def _parse_node(body: Any) -> Node:
     return Node(name if isinstance(name, str) else "", dict(labels))
 
 
-_POOL_FIELDS = ("name", "driver", "gpu", "os", "cpu", "count")
+_POOL_FIELDS = ("name", "driver", "gpu", "os", "cpu", "count", "platform", "sharing", "node")
 
 
 class DecisionChange(Struct, frozen=True):

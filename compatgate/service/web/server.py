@@ -46,6 +46,7 @@ from compatgate.service.gate.outages import MAX_STALE, OutageOptions
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.gate.spool import SPOOL_BYTES, SpoolOptions
+from compatgate.service.gate.verdict_bodies import load_newest
 from compatgate.service.gate.wheels import WheelSettings
 from compatgate.service.matrix.revisions import ImportResult
 from compatgate.service.matrix.service import Authorship
@@ -310,6 +311,7 @@ def _preload(facts: Facts) -> None:
         getattr(facts, name)
     for name in facts.framework_names:
         facts.framework(name)
+    load_newest()
 
 
 STOP_SECONDS = 30

@@ -50,6 +50,7 @@ def test_a_node_as_yaml_is_a_pool(facts: Facts) -> None:
             "driver": "550.54.15",
             "os": "linux",
             "count": 1,
+            "platform": "dgx/a100",
             "cpu": "x86_64",
         }
     ]

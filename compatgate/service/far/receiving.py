@@ -1,0 +1,284 @@
+"""Receive the decisions of far gates: verify each writer's hash chain, store each batch once.
+
+The writer of a far gate is called after the token that delivers, ``cluster-7:0123456789abcdef``. So
+nobody continues the chain of another gate or of a process of this one, and every anchor in the
+audit log names the far gate.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.core.performance import sha256
+from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database, WriterTurn, unavailable
+from compatgate.service.far.schemas import (
+    DeliveredBatch,
+    DeliveredDecision,
+    DeliveryBody,
+    DeliveryRequest,
+)
+from compatgate.service.gate.anchors import Anchors
+from compatgate.service.gate.batch_store import CommitMode, DecisionWriter, Delivery, ForkedChain
+from compatgate.service.gate.batches import (
+    FIRST_PREVIOUS,
+    DecisionBatch,
+    decision_values,
+    encode_values,
+    hash_batch,
+)
+from compatgate.service.gate.decider import NewDecision
+from compatgate.service.tokens.principal import AccessRefused, Principal
+
+PATIENCE_SECONDS = 5.0
+"""How long a delivery waits for those before it."""
+_LATEST = timedelta(days=1)
+"""How far the clock of a far gate may be ahead."""
+
+
+class ChainForked(Conflict):
+    """Another batch of this writer and sequence is stored: the far gate's chain is forked."""
+
+    slug = "chain-forked"
+
+
+class ChainGap(Conflict):
+    """The batch before is not stored here: this gate was restored from a backup."""
+
+    slug = "chain-gap"
+
+
+class _Statement(Struct, frozen=True):
+    """What a verdict says; the other members do not matter here."""
+
+    id: str
+    verdict: str
+    allowed: bool
+    target: str | None
+    matrix_revision: int
+
+
+class DeliveryDesk:
+    """Stores the batches of far gates, one request at a time.
+
+    Args:
+        database: of the central gate.
+        commit: as of `DecisionWriter`.
+    """
+
+    def __init__(self, database: Database, commit: CommitMode = "sync") -> None:
+        self._database = database
+        self._commit: CommitMode = commit
+        self._turn = threading.Lock()
+        self._writer: _ChainWriter | None = None
+        self._anchors = Anchors(database)
+
+    def receive(self, request: DeliveryRequest, caller: Principal) -> DeliveryBody:
+        """Store the batches that are new; return once they are on disk.
+
+        Args:
+            request: batches of one writer, in order.
+            caller: whose chain it is.
+
+        Raises:
+            AccessRefused: the caller is no token, the writer belongs to another one, or a target is
+                outside the token's limit.
+            BadInput: a batch contradicts itself, or its hash is not that of its content.
+            ChainForked: another batch of this writer and sequence is stored.
+            ChainGap: the batch before is not stored.
+            Unavailable: the database does not answer, or too many deliveries wait.
+        """
+        _require_owner(request.writer, caller)
+        caller.require_targets(
+            {one.target for batch in request.batches for one in batch.decisions if one.target}
+        )
+        deliveries = [_read_batch(request, place) for place in range(len(request.batches))]
+        if (refusal := self._database.outage()) is not None:
+            raise refusal
+        if not self._turn.acquire(timeout=PATIENCE_SECONDS):
+            raise Unavailable("other deliveries are being stored", hint="try again")
+        try:
+            stored = self._store(deliveries)
+        finally:
+            self._turn.release()
+        last = deliveries[-1].batch
+        if stored:
+            self._anchors.note(last.writer, last.sequence, last.hash)
+        known = len(deliveries) - stored
+        return DeliveryBody(request.writer, last.sequence, stored, known)
+
+    def _store(self, deliveries: Sequence[Delivery]) -> int:
+        writer = self._writer = self._writer or _ChainWriter(self._database, self._commit)
+        turn = WriterTurn(self._database)
+        writer.stored = 0
+        try:
+            with turn:
+                writer.write(deliveries)
+        except ForkedChain as error:
+            hint = "the far gate sets this chain aside, and begins another one"
+            raise ChainForked(str(error), field="batches", hint=hint) from None
+        except CompatgateError:
+            raise
+        except Exception as error:
+            if _is_missing_verdict(error):
+                what = "a decision has a verdict that neither the request nor this gate has"
+                raise ChainGap(what, field="verdicts", hint="begin another chain") from error
+            raise unavailable(self._database, error) from error
+        finally:
+            turn.close()
+        return writer.stored
+
+    def close(self) -> None:
+        """Anchor what is not anchored, and close the connection."""
+        self._anchors.close()
+        with self._turn:
+            if self._writer is not None:
+                self._writer.close()
+
+
+class _ChainWriter(DecisionWriter):
+    """A writer that stores a batch only after the one before.
+
+    Attributes:
+        stored: number of batches that were new in the last `write`.
+    """
+
+    stored = 0
+
+    def __init__(self, database: Database, commit: CommitMode) -> None:
+        super().__init__(database, commit, is_hasty=True)
+
+    def _store(self, cursor: Any, delivery: Delivery) -> int:
+        rows = super()._store(cursor, delivery)
+        if rows:
+            self._check_previous(cursor, delivery.batch)
+            self.stored += 1
+        return rows
+
+    def _check_previous(self, cursor: Any, batch: DecisionBatch) -> None:
+        if batch.sequence == 1:
+            return
+        found = self.find_hash(cursor, batch.writer, batch.sequence - 1)
+        if found is None:
+            raise ChainGap(
+                f"batch {batch.sequence - 1} of writer {batch.writer} is not stored here",
+                field="batches",
+                value=batch.sequence,
+                hint="this gate was restored from a backup: begin another chain",
+            )
+        if found != batch.previous:
+            raise ForkedChain(
+                f"batch {batch.sequence} of writer {batch.writer} continues another batch"
+            )
+
+
+def _is_missing_verdict(error: Exception) -> bool:
+    """Return whether a driver's error says that a decision has no verdict."""
+    return "FOREIGN KEY" in str(error).upper()
+
+
+def _require_owner(writer: str, caller: Principal) -> None:
+    """Require that a writer is called after the token.
+
+    Raises:
+        AccessRefused: it is not, or the caller is no token.
+    """
+    name = writer.rpartition(":")[0]
+    if caller.kind not in ("token", "local"):
+        what = "only a token delivers decisions: its name is part of the log"
+        raise AccessRefused(what, principal=caller, field="writer")
+    if name != caller.name:
+        raise AccessRefused(
+            f"the writer {writer} belongs to the token {name}",
+            principal=caller,
+            field="writer",
+            value=writer,
+            hint=f"this token is {caller.name}; deliver with the token {name}",
+        )
+
+
+def _read_batch(request: DeliveryRequest, place: int) -> Delivery:
+    """Return a batch as a value.
+
+    Raises:
+        BadInput: names what is wrong.
+    """
+    sent, field = request.batches[place], f"batches[{place}]"
+    if place and sent.sequence != request.batches[place - 1].sequence + 1:
+        what = "does not follow the batch before"
+        raise BadInput(what, field=f"{field}.sequence", value=sent.sequence)
+    if place and sent.previous != request.batches[place - 1].hash:
+        what = "is not the hash of the batch before"
+        raise BadInput(what, field=f"{field}.previous", value=sent.previous)
+    if sent.sequence == 1 and sent.previous != FIRST_PREVIOUS:
+        what = "the first batch continues none"
+        raise BadInput(what, field=f"{field}.previous", value=sent.previous, hint="64 zeros")
+    _check_verdicts(sent, field)
+    lines = [decision_values(_to_decision(one, field)) for one in sent.decisions]
+    content = encode_values(lines)
+    claims = {key: sha256(body.encode()) for key, body in sent.verdicts.items()}
+    hashed = hash_batch(request.writer, sent.sequence, sent.previous, content, claims)
+    if hashed != sent.hash:
+        hint = "the decisions were changed on their way, or the far gate has another version"
+        raise BadInput(
+            "is not the hash of the batch", field=f"{field}.hash", value=sent.hash, hint=hint
+        )
+    at = lines[-1][1]
+    batch = DecisionBatch(
+        request.writer, sent.sequence, sent.previous, len(lines), at, content, claims, hashed
+    )
+    return Delivery(batch, sent.verdicts, late=True)
+
+
+def _to_decision(one: DeliveredDecision, field: str) -> NewDecision:
+    if one.decided_at > clock.now() + _LATEST:
+        hint = "set the clock of the far gate"
+        at = clock.iso(one.decided_at)
+        raise BadInput("is in the future", field=f"{field}.decided_at", value=at, hint=hint)
+    for name in ("target", "image", "asked_by", "source"):
+        text = getattr(one, name)
+        if text and not text.isprintable():
+            raise BadInput("has characters that no log keeps", field=f"{field}.{name}")
+    return NewDecision(**{name: getattr(one, name) for name in NewDecision.__struct_fields__})
+
+
+def _check_verdicts(sent: DeliveredBatch, field: str) -> None:
+    """Check that verdicts are JSON, and say what their decisions say.
+
+    Raises:
+        BadInput: one does not.
+    """
+    stated = {key: _read_verdict(key, body, field) for key, body in sent.verdicts.items()}
+    for one in sent.decisions:
+        verdict = stated.get(one.verdict_id)
+        if verdict is not None and not _agree(one, verdict):
+            what = "the decision contradicts its verdict"
+            raise BadInput(what, field=f"{field}.decisions", value=one.verdict_id)
+
+
+def _agree(one: DeliveredDecision, verdict: _Statement) -> bool:
+    said = (verdict.verdict, verdict.allowed, verdict.target, verdict.matrix_revision)
+    return said == (one.outcome, one.allowed, one.target, one.matrix_revision)
+
+
+def _read_verdict(key: str, body: str, field: str) -> _Statement:
+    place = f"{field}.verdicts.{key}"
+    try:
+        found = msgspec.json.decode(body, type=_Statement)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise BadInput(f"is not a verdict: {error}", field=place) from None
+    if found.id != key:
+        raise BadInput("is another verdict", field=place, value=found.id)
+    return found
+
+
+def far_gate_of(writer: str) -> str | None:
+    """Return the name of the far gate that a writer belongs to; None: a process of this gate."""
+    return writer.rpartition(":")[0] or None
