@@ -106,8 +106,8 @@ def test_each_signature_of_a_log_is_found_in_its_sample(facts: Facts) -> None:
     assert len(searched) >= 40
     for signature in searched:
         words = signature.sample
-        if signature.id == "cuda-802":  # everybody's words: a line of a log names CUDA, too
-            words = f"CUDA error: {words}"
+        if signature.id in ("cuda-802", "dso-version", "vgpu-guest-host"):  # a line has more
+            words = f"nvidia: {words}"
         log = io.BytesIO(words.encode())
         errors, _ = read_log(log, facts.xid, None, facts.error_signatures)
         found = {event.kind: event for event in errors.events()}

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.canary.health.events import KernelErrors
-from compatgate.canary.health.host import Host, InputCounters, Traffic, look_at_host
+from compatgate.canary.health.host import HERE, Host, InputCounters, Traffic, look_at_host
 from compatgate.canary.health.host import read_input_counters as read_counters
 from compatgate.canary.health.judge import SLOWDOWN_REASONS, judge_health
 from compatgate.canary.health.kernel_log import KMSG, read_kernel_log
@@ -23,6 +22,7 @@ from compatgate.canary.health.records import Record
 from compatgate.canary.health.smi import PROGRAM, SmiAnswer, ask_nvidia_smi
 from compatgate.canary.health.snapshot import Gpu, snapshot
 from compatgate.core.facts import Facts
+from compatgate.discovery.machine.root import Root
 from compatgate.errors import Unavailable
 
 State = Literal["ok", "not-ok", "could-not-look"]
@@ -96,7 +96,7 @@ def observe(
     facts: Facts,
     *,
     seconds: float = 1.0,
-    root: Path = Path("/"),
+    root: Root = HERE,
     program: str = PROGRAM,
     log: KernelErrors | None = None,
     sleep: Callable[[float], None] = time.sleep,
@@ -111,7 +111,7 @@ def observe(
         log: errors of another log; None: the kernel log of the host is read.
         sleep: waits for the interval.
     """
-    this_machine = root == Path("/")
+    this_machine = root.is_here
     first = ask_gpus(program, this_machine)
     before = read_counters(root)
     sleep(seconds)
@@ -124,7 +124,7 @@ def observe(
                 facts.xid,
                 None,
                 facts.error_signatures,
-                kmsg=str(root / KMSG[1:]),
+                kmsg=root.at(KMSG),
                 programs=this_machine,
             )
         except Unavailable as error:
@@ -380,6 +380,8 @@ def check_versions(seen: Observation) -> Check:
         )
     elif host.switches:
         found.append(f"Fabric Manager {'runs' if host.fabric_manager else 'not seen'}")
+    if host.fabric_manager_version not in (None, loaded):
+        bad.append(f"Fabric Manager {host.fabric_manager_version}, module {loaded}")
     return Check(*name, "not-ok" if bad else "ok", "; ".join([*bad, *found]), more)
 
 

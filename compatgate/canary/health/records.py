@@ -73,6 +73,7 @@ _WORDS = (
     b"fabricmanager",
     b"fabric manager",
     b"nouveau",
+    b"unsigned module",
     b"cuda",
     b"pcie bus err",
     b"fallen off",

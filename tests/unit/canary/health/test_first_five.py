@@ -6,10 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from compatgate.canary.health import first_five
 from compatgate.canary.health.first_five import check_all, observe
+from compatgate.canary.health.host import Host
 from compatgate.core.facts import Facts
+from compatgate.discovery.machine.root import Root
 
 STAT = "cpu  {user} 0 0 1000 {iowait} 0 0 0 0 0\ncpu0 1 0 0 1 0 0 0 0 0 0\n"
 NET = (
@@ -65,7 +69,7 @@ class Machine:
     def checks(self, facts: Facts, meanwhile: Callable[[], None] = lambda: None) -> dict[str, Any]:
         seen = observe(
             facts,
-            root=self.root,
+            root=Root(str(self.root)),
             program=str(self.root / "nvidia-smi"),
             sleep=lambda _: meanwhile(),
         )
@@ -267,3 +271,21 @@ def test_a_gpu_without_utilisation_is_not_called_idle(machine: Machine, facts: F
     assert machine.checks(facts)["work"][0] == "could-not-look"
     machine.smi(mig.replace("gpu_idle", "hw_slowdown"))
     assert machine.checks(facts)["work"][0] == "not-ok"
+
+
+def test_a_fabric_manager_of_another_version_is_told(
+    machine: Machine, facts: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.good()
+    machine.pci("0000:c3:00.0", driver="nvidia-nvswitch", kind="0x068000")
+    machine.write("proc/4711/comm", "nv-fabricmanage\n")
+    state, found = machine.checks(facts)["versions"]
+    assert (state, "Fabric Manager runs" in found) == ("ok", True)
+    look = first_five.look_at_host
+
+    def with_version(root: Root) -> Host:
+        return msgspec.structs.replace(look(root), fabric_manager_version="575.57.08")
+
+    monkeypatch.setattr(first_five, "look_at_host", with_version)
+    state, found = machine.checks(facts)["versions"]
+    assert (state, "Fabric Manager 575.57.08, module 575.51.02" in found) == ("not-ok", True)
