@@ -20,7 +20,7 @@ branch_labels = None
 depends_on = None
 
 _COMMENTS = (
-    ("decisions", "image", None, "Null: that of the verdict"),
+    ("decisions", "image", None, "Null: that of the verdict; empty: none"),
     (
         "decision_batches",
         "verdicts",
@@ -42,8 +42,9 @@ def downgrade() -> None:
     connection = op.get_bind()
     connection.execute(
         sa.text(
-            "UPDATE decisions SET image = (SELECT image FROM verdicts WHERE id = verdict_id)"
-            " WHERE image IS NULL"
+            "UPDATE decisions SET image = nullif(coalesce(image,"
+            " (SELECT image FROM verdicts WHERE id = verdict_id)), '')"
+            " WHERE coalesce(image, '') = ''"
         )
     )
     _pack_plainly(connection)

@@ -48,8 +48,10 @@ _INSERT_BATCH_SQLITE = (
 )
 _SELECT_HASH = "SELECT hash FROM decision_batches WHERE writer = ? AND sequence = ?"
 _VERDICT, _IMAGE = _COLUMNS.index("verdict_id"), _COLUMNS.index("image")
-_OWN_IMAGE = "nullif({image}, (SELECT image FROM verdicts WHERE id = {verdict}))"
-"""A decision has an image of its own only where the verdict's row has another or none."""
+_OWN_IMAGE = (
+    "nullif(coalesce({image}, ''), coalesce((SELECT image FROM verdicts WHERE id = {verdict}), ''))"
+)
+"""Null: the decision's image is that of the verdict's row; empty: it has none, unlike that row."""
 _INSERT_DECISION = (
     f"INSERT INTO decisions (id, {', '.join(_COLUMNS)}) VALUES (%s, "  # noqa: S608
     + ", ".join(

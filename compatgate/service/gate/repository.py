@@ -86,16 +86,18 @@ class Decision(Base):
     outcome: Mapped[str] = mapped_column(Text, comment="pass, warn, unknown or fail")
     allowed: Mapped[bool] = mapped_column(Boolean)
     matrix_revision: Mapped[int] = mapped_column(Integer)
-    image: Mapped[str | None] = mapped_column(Text, comment="Null: that of the verdict")
+    image: Mapped[str | None] = mapped_column(
+        Text, comment="Null: that of the verdict; empty: none"
+    )
     asked_by: Mapped[str] = mapped_column(Text, comment="Name of the token, or anonymous")
     source: Mapped[str] = mapped_column(Text, comment="rest, cli, hook:kubernetes, ...")
     duration_us: Mapped[int] = mapped_column(Integer, comment="Microseconds that deciding took")
 
 
-IMAGE = func.coalesce(
-    Decision.image,
-    select(Verdict.image).where(Verdict.id == Decision.verdict_id).scalar_subquery(),
-).label("image")
+_IMAGE_OF_VERDICT = select(Verdict.image).where(Verdict.id == Decision.verdict_id)
+IMAGE = func.nullif(func.coalesce(Decision.image, _IMAGE_OF_VERDICT.scalar_subquery()), "").label(
+    "image"
+)
 """The image of a decision; a verdict's id covers its image, so its decisions have the same one."""
 _ROW = [IMAGE if column.name == "image" else column for column in Decision.__table__.columns]
 

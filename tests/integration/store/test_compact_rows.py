@@ -147,6 +147,22 @@ def test_a_decision_has_its_image_wherever_it_is_stored(mixed: Database) -> None
     assert (report.ok, report.decisions, report.batches) == (True, 12, 4), report.problems
 
 
+def test_no_image_is_not_the_image_of_the_verdict(database: Database) -> None:
+    builds = ["r/app:1", None, "r/app:2", "r/app:1"]
+    made = [
+        NewDecision(id_of("x"), BEGAN, None, "pass", True, 1, build, "ci", "test", 5)
+        for build in builds
+    ]
+    bodies = {id_of("x"): body_of(id_of("x"))}
+    with closing(DecisionWriter(database)) as writer:
+        writer.write([Delivery(WriterChain().make(made, bodies), bodies)])
+    assert [line[7] for line in show(database)] == builds
+    assert History(database).verify().ok
+    tables.migrate_schema(database, "0009")
+    tables.migrate_schema(database)
+    assert [line[7] for line in show(database)] == builds
+
+
 def test_a_downgrade_writes_rows_that_0009_reads(mixed: Database) -> None:
     before = show(mixed)
     assert tables.migrate_schema(mixed, "0009") == "0009"
