@@ -164,6 +164,11 @@ def encode_values(rows: Sequence[Sequence[Any]]) -> bytes:
     return _encode(rows)
 
 
+def far_gate_of(writer: str) -> str | None:
+    """Return the name of the far gate that a writer belongs to; None: a process of this gate."""
+    return writer.rpartition(":")[0] or None
+
+
 class WriterChain:
     """The chain of one writer in memory; not for use by two threads at a time.
 

@@ -162,7 +162,7 @@ class DecisionLog:
         self._route = self._make_route()
         self._practice = self._make_route()
         self._known: set[str] = set()
-        self._spool = Spool(self._options, self._database.shown) if self._options else None
+        self._spool = Spool(self._options, self._spool_owner()) if self._options else None
         self._spooled: set[str] = set()
         self._joining = threading.Lock()
         self._settling = threading.Lock()
@@ -191,6 +191,10 @@ class DecisionLog:
         self._courier = self._make_courier(spool)
         watch = threading.Thread(target=self._watch, name="decisions-watch", daemon=True)
         watch.start()
+
+    def _spool_owner(self) -> str:
+        """Return whose spools this process delivers; it leaves those of others alone."""
+        return self._database.shown
 
     def _make_courier(self, spool: Spool) -> Courier:
         return Courier(

@@ -42,7 +42,7 @@ from compatgate.kit.database.tables import (
     page,
     to_plain,
 )
-from compatgate.service.gate.batches import NUMBERS, StoredBatch
+from compatgate.service.gate.batches import NUMBERS, StoredBatch, far_gate_of
 from compatgate.service.gate.decider import NewDecision
 from compatgate.service.gate.verdict_bodies import read_body
 from compatgate.service.tokens.principal import TargetPatterns, in_limit
@@ -144,6 +144,17 @@ def find_verdict(session: Session, verdict_id: str) -> str:
             f"there is no verdict {verdict_id!r}", field="id", value=verdict_id, hint=hint
         )
     return read_body(row.body, row.packed)
+
+
+def find_far_gate(session: Session, verdict_id: str) -> str | None:
+    """Return the name of the far gate that brought a verdict; None: this gate gave it first."""
+    query = (
+        select(StoredBatch.writer)
+        .join(Verdict, Verdict.batch == StoredBatch.id)
+        .where(Verdict.id == verdict_id)
+    )
+    writer: str | None = session.execute(query).scalar()
+    return far_gate_of(writer) if writer else None
 
 
 def last_given_at(session: Session, verdict_id: str) -> datetime | None:
