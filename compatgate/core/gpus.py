@@ -317,6 +317,7 @@ def _find_vgpu(name: VgpuName, table: Gpus) -> Gpu | None:
         board,
         brands=(),
         memory_gb=name.memory or None,
+        memory=Memory(name.memory, name.memory, kind.source) if name.memory else None,
         mig_capable=False,
         mig_driver=None,
         vgpu=f"{kind.prefix.replace(' ', '-')}-{name.ending}",
