@@ -142,7 +142,8 @@ def add_stack_options(group: argparse._ArgumentGroup) -> None:
         metavar="NAME=VERSION,...",
         action="append",
         default=[],
-        help="components, and GPU code as arch=sm_80+sm_90+compute_90; may be repeated",
+        help="components, GPU code as arch=sm_80+sm_90+compute_90, and what it needs of a GPU as"
+        " needs=fp8+60GiB; may be repeated",
     )
     group.add_argument(
         "--set",

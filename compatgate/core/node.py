@@ -79,7 +79,7 @@ NODE_COMPONENTS: Mapping[str, NodeComponent] = {
 }
 """The parts of a node that can be stated, by name."""
 
-_VERSION = re.compile(r"[vVrR]?(\d+(?:[.\-+_~]\w+)*)")
+_VERSION = re.compile(r"[vVrR]?(\d+(?:[.\-+_~]\w+)*)\+?")
 _VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:+~/-]*")
 _PLATFORM = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)?")
 
@@ -137,6 +137,23 @@ def read_platform(value: Any, path: str) -> str:
         hint = "like bare-metal, aws/p6e-gb200 or jetson/orin"
         raise BadInput("must be the name of a platform", field=path, value=value, hint=hint)
     return text
+
+
+def fits_declared(name: str, declared: str, seen: str) -> bool:
+    """Return whether a part of a node is what a pool declares.
+
+    A declaration may be shorter than what is seen: kernel 6.8 fits 6.8.0-45-generic, rhel-9 fits
+    rhel-9.4. Versions compare by their numbers.
+    """
+    if declared == seen:
+        return True
+    if NODE_COMPONENTS[name].versioned:
+        wanted, have = parse_node_version(declared), parse_node_version(seen)
+        is_early = wanted.key[1], have.key[1]
+        return have.parts[: len(wanted.parts)] == wanted.parts and is_early[0] == is_early[1]
+    if name == "distribution":
+        return seen.startswith((f"{declared}-", f"{declared}."))
+    return declared.lower() == seen.lower()
 
 
 @lru_cache(maxsize=4096)

@@ -21,6 +21,7 @@ from compatgate.core.components import (
 )
 from compatgate.core.facts.nvidia import Gpu, Gpus
 from compatgate.core.gpus import resolve_gpu
+from compatgate.core.near_names import near_names
 from compatgate.core.node import (
     NODE_COMPONENTS,
     Sharing,
@@ -135,8 +136,43 @@ class Target(Struct, frozen=True):
 
 DriverState = Literal["blessed", "not-blessed", "unknown"]
 """State of a node's driver: a blessed or deprecated entry of its targets allows it, or not."""
-DriftKind = Literal["driver", "gpu"]
-"""The property in which a node differs from its target's declaration."""
+DriftKind = Literal[
+    "driver",
+    "gpu",
+    "platform",
+    "kernel-modules",
+    "gsp-firmware",
+    "fabric-manager",
+    "imex",
+    "nvlsm",
+    "container-toolkit",
+    "container-mode",
+    "dcgm",
+    "gpu-operator",
+    "kernel",
+    "distribution",
+    "secure-boot",
+    "peer-memory",
+    "ofed",
+    "efa",
+    "vbios",
+    "persistence",
+    "iommu",
+    "acs",
+    "l4t",
+    "jetpack",
+    "vgpu-manager",
+]
+"""The property in which a node differs from its target's declaration: driver, GPUs, platform, or a
+part of `NODE_COMPONENTS`."""
+
+
+def drift_title(what: DriftKind) -> str:
+    """Return the property as sentences name it."""
+    if what == "gpu":
+        return "GPU"
+    component = NODE_COMPONENTS.get(what)
+    return component.title if component else what
 
 
 _REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "set")
@@ -332,7 +368,12 @@ def change_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
         BadInput: a malformed value or an unknown component.
     """
     ours = {key: value for key, value in changes.items() if _pool_key(key) is None}
-    return update_stack(stack, ours) if ours else stack
+    try:
+        return update_stack(stack, ours) if ours else stack
+    except BadInput as error:
+        if near := near_names(error.field or "", POOL_CHANGES, cutoff=0.8):
+            error.hint = f"did you mean {near[0]}?"
+        raise
 
 
 def _pool_key(key: str) -> str | None:
@@ -354,12 +395,17 @@ def _require_mapping(
             raise BadInput("a key must be text", field=field, value=key)
         if known and key not in known:
             path = f"{field}.{key}" if field else key
-            raise BadInput("unknown key", field=path, value=value[key], hint=_known_hint(known))
+            raise BadInput("unknown key", field=path, value=value[key], hint=_key_hint(key, known))
     return value
 
 
-def _known_hint(known: tuple[str, ...]) -> str:
-    return f"known: {', '.join(known)}"
+def _key_hint(key: str, known: tuple[str, ...]) -> str:
+    """Return the hint for a wrong key: the nearest one; a pool has parts of the node as well."""
+    parts = {f"node.{name}": name for name in NODE_COMPONENTS} if known is _POOL_KEYS else {}
+    spelled = key.lower().replace("_", "-")
+    near = near_names(spelled, (*known, *parts.values()), cutoff=0.75)
+    paths = {name: path for path, name in parts.items()}
+    return f"did you mean {paths.get(near[0], near[0])}?" if near else f"known: {', '.join(known)}"
 
 
 def _read_text(body: Mapping[str, Any], key: str) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.core.node import NODE_COMPONENTS, parse_node_version, read_node, read_platform
-from compatgate.core.request import change_pool, parse_pool
+from compatgate.core.request import change_pool, change_stack, parse_pool
 from compatgate.core.rule import NODE, parts_of
 from compatgate.core.stack import parse_stack
 from compatgate.errors import BadInput
@@ -88,3 +88,29 @@ def test_the_schema_of_targets_has_every_part():
     for name, component in NODE_COMPONENTS.items():
         values = [one for one in known[name].get("enum", ()) if isinstance(one, str)]
         assert tuple(values) == component.choices, name
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "says"),
+    [
+        ({"kernel-module": "open"}, "pool.kernel-module", "did you mean node.kernel-modules?"),
+        ({"diver": "580.95.05"}, "pool.diver", "did you mean driver?"),
+        ({"memory": 80}, "pool.memory", "known: name, driver"),
+    ],
+)
+def test_a_wrong_key_of_a_pool_names_the_right_one(facts, body, field, says):
+    with pytest.raises(BadInput) as caught:
+        parse_pool({"gpu": "B200", **body}, facts.gpus)
+    assert caught.value.field == field
+    assert says in caught.value.hint
+
+
+def test_a_misspelt_change_names_the_part_of_the_node():
+    with pytest.raises(BadInput) as caught:
+        change_stack(parse_stack({"cuda": "12.8"}), {"kernel-module": "open"})
+    assert caught.value.hint == "did you mean kernel-modules?"
+
+
+def test_a_kernel_may_end_in_a_plus():
+    assert read_node({"kernel": "6.1.58+"}, "node") == {"kernel": "6.1.58+"}
+    assert parse_node_version("6.1.58+").parts == (6, 1, 58)
