@@ -249,7 +249,7 @@ Check = Callable[[Context], Iterator[Problem]]
 
 def all_checks() -> tuple[Check, ...]:
     """Return every check, in the order in which problems are reported."""
-    from compatgate.catalog.checks import drivers, errors, frameworks, gpus
+    from compatgate.catalog.checks import drivers, errors, frameworks, gpus, machines
 
     return (
         *FILE_CHECKS,
@@ -260,6 +260,7 @@ def all_checks() -> tuple[Check, ...]:
         *frameworks.ISSUE_CHECKS,
         *gpus.XID_CHECKS,
         *gpus.PEAK_CHECKS,
+        *machines.MACHINE_CHECKS,
         *errors.ERROR_CHECKS,
     )
 
