@@ -80,14 +80,21 @@ def blind(case, reads):
         case.stack, hidden, components=shown, packages=packages, versions=versions, get=versions.get
     )  # fmt: skip
     sees = "driver" in reads
-    pool = case.pool if sees else Without(case.pool, {"driver"}, driver=None)
+    pool = case.pool if "node" in reads else without_node(case.pool)
+    pool = pool if sees else Without(pool, {"driver"}, driver=None)
     made = (RuleContext if sees else Driverless)(
         stack, pool, case.target, case.facts, case.matrix,
         today=case.today, now=case.now, brief=case.brief,
     )  # fmt: skip
     if not sees:
-        made.pool = Without(case.pool, {"driver"})
+        made.pool = Without(made.pool, {"driver"})
     return made
+
+
+def without_node(pool):
+    """The pool without its nodes, but for the release of a Jetson, which is that of its driver."""
+    release = {name: value for name, value in pool.node.items() if name in ("l4t", "jetpack")}
+    return Without(pool, {"platform", "sharing"}, node=release, node_version=lambda name: None)
 
 
 def said(answer):

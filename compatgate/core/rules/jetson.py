@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from compatgate.core import changes
 from compatgate.core.facts.nvidia import Pair
 from compatgate.core.rule import (
+    CODE,
     CUDA,
     DRIVER,
     FORWARD,
-    NODE,
     NOT_APPLICABLE,
     PASS,
     RECORDS,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # imported by the first question about a Jetson
     from compatgate.core.jetson import JetsonHost
 
 
-@rule("CG130", "jetson-release", reads=NODE | DRIVER, pool_only=True)
+@rule("CG130", "jetson-release", reads=DRIVER, pool_only=True)
 def jetson_release(context: RuleContext) -> RuleAnswer:
     """The L4T release of a Jetson is not known, contradicts itself, or does not support the module.
 
@@ -212,7 +212,7 @@ def _propose_cuda(context: RuleContext, host: JetsonHost, cuda: Version) -> Iter
     yield from _propose_releases(context, host, cuda.major_minor)
 
 
-@rule("CG132", "jetson-wheels", reads=CUDA | RECORDS | DRIVER)
+@rule("CG132", "jetson-wheels", reads=CODE | RECORDS | DRIVER)
 def jetson_wheels(context: RuleContext) -> RuleAnswer:
     """A wheel is built for Arm servers (SBSA), and this Jetson has another CUDA.
 
