@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from compatgate.core.changes import newest_allowed
+from compatgate.core.compiler_ranges import newest_allowed
 from compatgate.core.components import label_of
 from compatgate.core.facts import Facts
 from compatgate.core.facts.compilers import COMPILERS

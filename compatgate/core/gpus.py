@@ -14,7 +14,7 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.facts.nvidia import Gpu, Gpus
+from compatgate.core.facts.nvidia import Gpu, Gpus, Memory
 from compatgate.core.near_names import near_names
 from compatgate.core.performance import lazy_property
 from compatgate.core.vgpus import VgpuName, compact, parse_vgpu_name
@@ -262,9 +262,10 @@ def _resolve(text: str, index: GpuIndex) -> Gpu:
         raise _gpu_error(text, "is not the name of a GPU", "like A100-SXM4-80GB, L4 or sm_90")
     if match := _CAPABILITY.fullmatch(clean):
         return _gpu_of_capability(text, match, index.table)
-    if (vgpu := parse_vgpu_name(clean)) and (found := _find_vgpu(vgpu, index.table)):
-        return found
     profile, rest = split_profile(clean)
+    # A slice that a guest sees on a MIG-backed vGPU is that vGPU: GRID A100D-1-20C MIG 1g.20gb.
+    if (vgpu := parse_vgpu_name(rest)) and (found := _find_vgpu(vgpu, index.table)):
+        return found
     parts = dict.fromkeys(normalise(rest).split("-"))
     words = [word for word in parts if word not in ("", "shared")]
     if profile is None and "mig" in words:
@@ -307,9 +308,11 @@ def _find_vgpu(name: VgpuName, table: Gpus) -> Gpu | None:
         return None
     board = table.gpus.get(kind.product or "")
     if board is None:
+        if kind.capability is None:
+            return None
         known = (gpu for gpu in table.gpus.values() if gpu.capability == kind.capability)
         architecture = next((gpu.architecture for gpu in known), None)
-        board = Gpu(kind.prefix, kind.capability or (0, 0), architecture, source=kind.source)
+        board = Gpu(kind.prefix, kind.capability, architecture, source=kind.source)
     return replace(
         board,
         brands=(),
@@ -353,9 +356,20 @@ def _merge_family(words: list[str], members: list[Gpu]) -> Gpu:
         cpu=first.cpu if len({g.cpu for g in members}) == 1 else None,
         brands=tuple(dict.fromkeys(brand for gpu in members for brand in gpu.brands)),
         memory_gb=first.memory_gb if len(memory) == 1 else None,
+        memory=_merge_memory(members),
         mig_capable=all(gpu.mig_capable for gpu in members),
         mig_driver=first.mig_driver if len(minimum) == 1 else None,
     )
+
+
+def _merge_memory(members: list[Gpu]) -> Memory | None:
+    """Return the least and the most memory of a family; None where that of one is not known."""
+    known = [gpu.memory for gpu in members if gpu.memory]
+    if len(known) < len(members):
+        return None
+    weakest = next((one for one in known if one.source.confidence == "derived"), known[0])
+    least, most = min(one.least for one in known), max(one.most for one in known)
+    return Memory(least, most, weakest.source)
 
 
 def _filter_by_profile(

@@ -54,6 +54,24 @@ class Without:
         return getattr(self._whole, name)
 
 
+RELEASE = ("l4t", "jetpack")
+
+
+class ReleaseAlone(dict):
+    """Parts of a node of which only the release of a Jetson can be looked at."""
+
+    def __contains__(self, name):
+        return super().__contains__(name) if name in RELEASE else Hidden().part
+
+    def get(self, name, default=None):
+        return super().get(name, default) if name in RELEASE else Hidden().part
+
+    def __bool__(self):
+        raise Looked
+
+    __getitem__ = __iter__ = items = keys = values = lambda self, *_: Hidden().part
+
+
 class HiddenDriver:
     def __get__(self, case, owner):
         raise Looked("driver")
@@ -93,8 +111,14 @@ def blind(case, reads):
 
 def without_node(pool):
     """The pool without its nodes, but for the release of a Jetson, which is that of its driver."""
-    release = {name: value for name, value in pool.node.items() if name in ("l4t", "jetpack")}
-    return Without(pool, {"platform", "sharing"}, node=release, node_version=lambda name: None)
+    shown = {name: value for name, value in pool.node.items() if name in RELEASE}
+    seen = replace(pool, node=shown)
+
+    def node_version(name):
+        return seen.node_version(name) if name in RELEASE else Hidden().version
+
+    node = ReleaseAlone(shown)
+    return Without(seen, {"platform", "sharing"}, node=node, node_version=node_version)
 
 
 def said(answer):
@@ -109,9 +133,10 @@ def lessons():
     """The cases of the lessons whose pool states a driver and a GPU."""
     found = []
     for row in LESSONS:
-        if not isinstance(row.get("pool"), str) or not isinstance(row.get("stack"), str):
+        pool = row.get("pool")
+        if not isinstance(pool, str | dict) or not isinstance(row.get("stack"), str):
             continue
-        pool = dict(item.split("=", 1) for item in row["pool"].split(","))
+        pool = parse_stack_text(pool) if isinstance(pool, str) else pool
         if {"driver", "gpu"} <= pool.keys() and "banana" not in row["stack"]:
             found.append(case_of(parse_stack_text(row["stack"]), {"name": "pool", **pool}))
     return found

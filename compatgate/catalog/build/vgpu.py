@@ -106,4 +106,5 @@ def _type(row: Record) -> VgpuType:
         mig_backed=tuple(row.get("mig_backed", ())),
         branches={branch: since.get(branch) for branch in row["branches"]},
         source=record_source(row),
+        cuda_only=tuple(row.get("cuda_only", ())),
     )

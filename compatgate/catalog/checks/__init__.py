@@ -255,6 +255,7 @@ def all_checks() -> tuple[Check, ...]:
         errors,
         frameworks,
         gpus,
+        node,
         platforms,
         vgpu,
     )
@@ -272,6 +273,7 @@ def all_checks() -> tuple[Check, ...]:
         *errors.ERROR_CHECKS,
         *vgpu.VGPU_CHECKS,
         *platforms.PLATFORM_CHECKS,
+        *node.NODE_CHECKS,
     )
 
 

@@ -56,6 +56,8 @@ def format_stack(stack: Json) -> str:
     if arch is not None:
         more = f" and {len(arch) - MOST_ARCHES} more" if len(arch) > MOST_ARCHES else ""
         parts.append("+".join(arch[:MOST_ARCHES]) + more if arch else "no GPU code")
+    if needs := stack.get("needs"):
+        parts.append(f"needs {'+'.join(needs)}")
     return ", ".join(parts) or "an empty stack"
 
 

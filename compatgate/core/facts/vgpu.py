@@ -14,7 +14,7 @@ from msgspec import Struct
 from compatgate.core.facts.nvidia import Source, VgpuType
 from compatgate.core.versions import Version
 
-WorksOn = Literal["any", "whole", "whole-gpu", "whole-mig", "none"]
+WorksOn = Literal["any", "whole", "whole-gpu", "whole-mig", "mig", "none"]
 """Which vGPUs have a feature: ``whole`` owns all memory of a GPU or of a MIG instance."""
 SharingLimit = Literal["os", "least-capability", "isolating-capability", "mig", "vgpu", "dcgm"]
 

@@ -19,7 +19,6 @@ from compatgate.core.rule import (
     FORWARD,
     NOT_APPLICABLE,
     PASS,
-    RECORDS,
     Candidate,
     Problem,
     RuleAnswer,
@@ -212,7 +211,7 @@ def _propose_cuda(context: RuleContext, host: JetsonHost, cuda: Version) -> Iter
     yield from _propose_releases(context, host, cuda.major_minor)
 
 
-@rule("CG132", "jetson-wheels", reads=CODE | RECORDS | DRIVER)
+@rule("CG132", "jetson-wheels", reads=CODE | DRIVER)
 def jetson_wheels(context: RuleContext) -> RuleAnswer:
     """A wheel is built for Arm servers (SBSA), and this Jetson has another CUDA.
 

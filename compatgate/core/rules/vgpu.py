@@ -282,15 +282,14 @@ _SERVICES = ("dcgm", "fabric-manager", "nvlsm", "imex")
 def vgpu_service(context: RuleContext) -> RuleAnswer:
     """A service that the pool states for its nodes does not work in a vGPU guest.
 
-    NVIDIA supports DCGM on bare metal and with a whole GPU passed through; the driver container
-    leaves out Fabric Manager, NVLSM and IMEX where its driver is one of vGPU. All of them belong on
-    the host.
+    NVIDIA's driver container leaves out Fabric Manager, NVLSM and IMEX where its driver is one of
+    vGPU: they belong on the host. On DCGM NVIDIA's documents disagree, so that is not judged.
 
-    Example: a pool of ``A40-48Q`` that states ``node.dcgm`` is warned of.
+    Example: a pool of ``H100XM-80C`` that states ``node.fabric-manager`` is warned of.
 
     Fix: take the service out of the guests.
 
-    Source: DCGM user guide, "Supported Platforms"; NVIDIA's driver container.
+    Source: NVIDIA's driver container; DCGM user guide; vGPU user guide.
     """
     stated = [name for name in _SERVICES if name in context.pool.node]
     if not stated or not _is_guest(context):
@@ -299,12 +298,15 @@ def vgpu_service(context: RuleContext) -> RuleAnswer:
     return [
         _report_service(name, features[name], context.pool.node[name])
         for name in stated
-        if name in features and features[name].works_on == "none"
+        if name in features and features[name].works_on in ("none", None)
     ] or PASS
 
 
 def _report_service(name: str, feature: VgpuFeature, have: str) -> Problem:
     title = NODE_COMPONENTS[name].title
+    if feature.works_on is None:
+        message = f"whether {title} works in a vGPU guest: {feature.note}"
+        return Problem("not-checked", name, message, source=feature.source)
     reason = f": {feature.note}" if feature.note else ""
     return Problem(
         "warn",
@@ -337,6 +339,53 @@ def vgpu_host(context: RuleContext) -> RuleAnswer:
         "which have a driver and a GPU name of their own"
     )
     return (Problem("unknown", "driver", message, have=driver.text),)
+
+
+@rule("CG142", "vgpu-cuda", pool_only=True)
+def vgpu_cuda(context: RuleContext) -> RuleAnswer:
+    """The type of vGPU does not run CUDA.
+
+    CUDA and OpenCL run on vGPUs of the C- and Q-series. A-series (applications) and B-series
+    (desktops) do not run them, and of the M10 only the 8Q does.
+
+    Example: a pool of ``A40-24A`` fails, ``A40-24Q`` passes.
+
+    Fix: a type of the C- or Q-series of the same size.
+
+    Source: NVIDIA vGPU software user guide, "NVIDIA CUDA Toolkit and OpenCL Support on NVIDIA vGPU
+    Software".
+    """
+    gpu = context.pool.gpu
+    if gpu is None or gpu.vgpu is None:
+        return NOT_APPLICABLE
+    name = parse_vgpu_name(gpu.vgpu.lower())
+    kind = context.facts.gpus.vgpus.get(compact(name.prefix)) if name else None
+    feature = context.facts.vgpu.features.get("cuda")
+    if name is None or kind is None or feature is None:
+        return NOT_APPLICABLE
+    if name.series not in feature.series:
+        message = f"{gpu.vgpu} does not run CUDA: only C- and Q-series do"
+    elif kind.cuda_only and name.ending not in kind.cuda_only:
+        message = f"{gpu.vgpu} does not run CUDA: of {kind.prefix} only {kind.cuda_only[0]} does"
+    else:
+        return PASS
+    found = tuple(
+        Candidate({"gpu": other}, f"use {other}") for other in _types_with_cuda(name, kind, feature)
+    )
+    need = " or ".join(kind.cuda_only or (f"{one}-series" for one in sorted(feature.series)))
+    return (Problem("fail", "gpu", message, gpu.vgpu, need, feature.source, lambda: iter(found)),)
+
+
+def _types_with_cuda(name: VgpuName, kind: VgpuType, feature: VgpuFeature) -> Iterator[str]:
+    """Yield types of the same size that run CUDA."""
+    prefix = kind.prefix.replace(" ", "-")
+    if kind.cuda_only:
+        yield from (f"{prefix}-{ending}" for ending in kind.cuda_only)
+        return
+    for series in sorted(feature.series):
+        other = VgpuName(name.prefix, name.slices, name.memory, series, name.media)
+        if is_known_profile(other, kind):
+            yield f"{prefix}-{other.ending}"
 
 
 @rule("CG140", "mps-support", reads=NODE, pool_only=True)

@@ -18,6 +18,7 @@ from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
 from compatgate.core.facts.nvidia import Peaks
 from compatgate.core.facts.packages import CudaComponents, Packages
 from compatgate.core.facts.platforms import Platforms
+from compatgate.core.facts.precision import PrecisionTable
 from compatgate.core.facts.vgpu import Vgpu, VgpuTypes
 from compatgate.core.facts.xid import XidTable
 from compatgate.errors import CatalogError
@@ -45,6 +46,7 @@ KINDS = {
     "node_components": NodeParts,
     "kernel_support": KernelSupport,
     "platform_machines": PlatformMachines,
+    "precision": PrecisionTable,
 }
 
 
