@@ -220,7 +220,7 @@ def jetson_wheels(context: RuleContext) -> RuleAnswer:
     first kernel. Thor from JetPack 7.0 and Orin from JetPack 7.2 run SBSA builds. A stack names a
     wheel of NVIDIA's indexes for Jetson by its own label (``2.5.0a0+872d972e41.nv24.08``), or by
     the name of the index (``torch=2.5.0+jp6.cu126``). Code that the stack states (``arch``) is
-    taken for a build of one's own.
+    taken for your own build.
 
     Example: ``torch=2.8.0+cu128`` on an AGX Orin with JetPack 6.2 fails.
 
