@@ -54,8 +54,8 @@ def vgpu_host_guest(context: RuleContext) -> RuleAnswer:
 
     Fix: the newest guest driver of the host's release, or a newer vGPU manager on the host.
 
-    Source: release notes of NVIDIA vGPU software, "Supported combinations of vGPU Manager and guest
-    driver"; interface versions in the open kernel modules.
+    Source: release notes of NVIDIA vGPU software (R418, R525 and R580) on compatible releases;
+    interface versions in the open kernel modules.
     """
     manager, driver = context.pool.node_version(_HOST), context.driver
     if manager is None or driver is None or not _is_guest(context):
