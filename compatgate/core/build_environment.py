@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from compatgate.core.changes import newest_allowed
+from compatgate.core.compiler_ranges import newest_allowed
 from compatgate.core.components import label_of
 from compatgate.core.facts import Facts
 from compatgate.core.facts.compilers import COMPILERS
@@ -212,7 +212,14 @@ def _build_runs(pool: Pool, build: Build, facts: Facts) -> bool:
         return False
     stack = Stack({"cuda": parse_version("cuda", format_parts(build.cuda))})
     context = _make_context(pool, facts, stack)
-    if context.floor is None or pool.driver < context.floor[0]:
+    if context.jetson:
+        from compatgate.core.jetson import match_toolkit
+
+        libcuda = context.driver_cuda
+        ways = ("same", "older", "minor")
+        if libcuda is None or match_toolkit(context.jetson, libcuda, build.cuda)[0] not in ways:
+            return False
+    elif context.floor is None or pool.driver < context.floor[0]:
         return False
     if build.sass is None:
         toolkit = facts.arch.toolkits.get(format_parts(build.cuda))

@@ -10,9 +10,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.performance import lazy_property
-from compatgate.core.request import change_pool
+from compatgate.core.request import POOL_CHANGES, change_pool
 from compatgate.core.rule import (
     OUTCOME_RANK,
     Candidate,
@@ -33,7 +32,6 @@ from compatgate.errors import BadInput
 MAX_FIXES = {"fail": 3, "unknown": 3, "warn": 1}
 MAX_CANDIDATES = 16
 """Candidates for each finding; a candidate further away is not a small change."""
-_NODE_KEYS = ("platform", "sharing", *NODE_COMPONENTS)
 _SAME_VERSION = {"fabric-manager": "Fabric Manager", "imex": "IMEX"}
 """Parts of a node that must have the driver's version; a fix changes them with it."""
 
@@ -136,11 +134,14 @@ class FixFinder:
         """Return the candidate with the parts of the nodes that must have the driver's version."""
         if "driver" not in candidate.set or not self._case.pool.node:
             return candidate
-        moved = [name for name in _SAME_VERSION if name in self._case.pool.node]
-        moved = [name for name in moved if name not in candidate.set]
+        driver, node = candidate.set["driver"], self._case.pool.node
+        moved = [
+            name
+            for name in _SAME_VERSION
+            if name in node and name not in candidate.set and node[name] != driver
+        ]
         if not moved:
             return candidate
-        driver = candidate.set["driver"]
         titles = " and ".join(_SAME_VERSION[name] for name in moved)
         message = f"{candidate.message}, and {titles} to the same version"
         return Candidate({**candidate.set, **dict.fromkeys(moved, driver)}, message)
@@ -198,7 +199,8 @@ def apply_changes(
         pool = replace(pool, driver=parse_version("driver", driver))
     if gpu := ours.pop("gpu", None):
         pool = replace(pool, gpu=resolve_gpu(gpu, context.facts.gpus))
-    if node := {name: ours.pop(name) for name in _NODE_KEYS if name in ours}:
+    node = {name: ours.pop(name) for name in POOL_CHANGES if name in ours}
+    if node:
         pool = change_pool(pool, node, context.facts.gpus)
     if ours:
         stack = assume_default_wheels(

@@ -14,7 +14,7 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.facts.nvidia import Gpu, Gpus
+from compatgate.core.facts.nvidia import Gpu, Gpus, Memory
 from compatgate.core.near_names import near_names
 from compatgate.core.performance import lazy_property
 from compatgate.core.vgpus import VgpuName, compact, parse_vgpu_name
@@ -356,9 +356,20 @@ def _merge_family(words: list[str], members: list[Gpu]) -> Gpu:
         cpu=first.cpu if len({g.cpu for g in members}) == 1 else None,
         brands=tuple(dict.fromkeys(brand for gpu in members for brand in gpu.brands)),
         memory_gb=first.memory_gb if len(memory) == 1 else None,
+        memory=_merge_memory(members),
         mig_capable=all(gpu.mig_capable for gpu in members),
         mig_driver=first.mig_driver if len(minimum) == 1 else None,
     )
+
+
+def _merge_memory(members: list[Gpu]) -> Memory | None:
+    """Return the least and the most memory of a family; None where that of one is not known."""
+    known = [gpu.memory for gpu in members if gpu.memory]
+    if len(known) < len(members):
+        return None
+    weakest = next((one for one in known if one.source.confidence == "derived"), known[0])
+    least, most = min(one.least for one in known), max(one.most for one in known)
+    return Memory(least, most, weakest.source)
 
 
 def _filter_by_profile(

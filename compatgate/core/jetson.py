@@ -99,6 +99,17 @@ def driver_of_release(release: JetsonRelease) -> Version:
     return release.driver or release.l4t
 
 
+def has_index(host: JetsonHost, name: str, label: str) -> bool:
+    """Return whether the index that a label names has wheels with code for this device."""
+    release, device = host.release, host.device
+    if release is None or device is None:
+        return False
+    return any(
+        wheels.label == label and device.capability in wheels.code
+        for wheels in host.table.wheels_of(name, release.l4t, device.name)
+    )
+
+
 Match = Literal["same", "older", "minor", "refused", "not-published"]
 
 

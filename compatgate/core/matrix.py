@@ -14,6 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from compatgate.core.components import OF_BUILDS, resolve_component
+from compatgate.core.needs import Needs
 from compatgate.core.request import CanaryPolicy, Pool
 from compatgate.core.stack import Stack
 from compatgate.core.versions import Version, make_version, parse_version, same_release
@@ -192,6 +193,7 @@ class Entry(Struct, frozen=True, gc=False):
         gpus: SKUs that it is for, a MIG slice by its own name; empty: every pool of its targets.
         replacement: alternative to a deprecated or revoked entry, as text or entry name.
         revision: the matrix revision that made this version of the entry.
+        needs: what its workloads need of each GPU; None: nothing is stated.
     """
 
     name: str
@@ -202,6 +204,7 @@ class Entry(Struct, frozen=True, gc=False):
     gpus: tuple[str, ...] = ()
     replacement: str | None = None
     revision: int = 0
+    needs: Needs | None = None
 
     def matches(self, stack: Stack, pool: Pool) -> bool:
         """Return whether the entry matches the stack on this pool.

@@ -13,6 +13,7 @@ from compatgate.core.facts.frameworks import KnownIssue, KnownIssues
 from compatgate.core.facts.nvidia import Branch, CudnnRelease, Pair, Source, Toolkit
 from compatgate.core.gpu_code import Arch, Carrier, RunMode, carriers_of, find_run_mode
 from compatgate.core.matrix import Entry, Matrix, parse_constraint
+from compatgate.core.needs import Needs
 from compatgate.core.performance import lazy_property
 from compatgate.core.request import Policy, Pool, Target
 from compatgate.core.rule import (
@@ -22,6 +23,7 @@ from compatgate.core.rule import (
     DRIVER,
     EVERYTHING,
     FORWARD,
+    NEEDS,
     PACKAGES,
     RECORDS,
     VERSIONS,
@@ -68,6 +70,7 @@ DERIVED_VALUES: dict[str, Parts] = {
     "cudnn_release": frozenset(("cudnn",)),
     "issues": PACKAGES | {"arch"},
     "entries": VERSIONS,
+    "needs": VERSIONS | NEEDS,
     "to_be_named": PACKAGES,
     "deciding": VERSIONS,
     "nearest": VERSIONS,
@@ -281,6 +284,13 @@ class RuleContext:
         """Return compilers, C library and C++ standard that the stack states."""
         have = self.stack.components
         return {name: have[name] for name in have if name in OF_BUILDS}
+
+    @lazy_property
+    def needs(self) -> Needs | None:
+        """Return what the workload needs: what the stack states, and its deciding entry."""
+        stated = self.stack.needs
+        of_entry = self.deciding.needs if self.deciding else None
+        return of_entry.join(stated) if of_entry else stated
 
     # --- GPU code --------------------------------------------------------------------------
 

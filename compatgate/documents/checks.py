@@ -18,6 +18,7 @@ from compatgate.core.components import MAX_KEYS, OF_BUILDS, resolve_component
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import ANY_TARGET, parse_constraint
+from compatgate.core.needs import parse_needs
 from compatgate.core.node import read_node, read_node_value, read_platform
 from compatgate.core.rules import BY_ID
 from compatgate.core.versions import parse_version
@@ -126,6 +127,10 @@ def _check_entry(raw: RawDocument, gpus: Gpus) -> Mistakes:
         )
     yield from _check_repeats(raw, ("spec", "targets"))
     yield from _check_repeats(raw, ("spec", "gpus"))
+    needs = _get(raw.value, "spec", "needs")
+    if isinstance(needs, list) and needs:
+        yield from _check_value(raw, ("spec", "needs"), "+".join(map(str, needs)), parse_needs)
+    yield from _check_repeats(raw, ("spec", "needs"))
 
 
 def _check_product(name: str, gpus: Gpus) -> None:

@@ -35,6 +35,7 @@ TABLES: dict[str, Table] = {
     "cuda_components": Table("cuda_components", "packages.cuda_components"),
     "components": Table("components", "packages.components"),
     "compilers": Table("compilers", "compilers.compilers"),
+    "precision": Table("precision", "precision.precision"),
     "xid": Table("xid", "nvidia.xid"),
     "gpu_peaks": Table("gpu_peaks", "nvidia.gpu_peaks"),
     "vgpu": Table("vgpu", "vgpu.vgpu"),

@@ -133,6 +133,7 @@ def _defect(row: Record) -> Defect:
         fixed=parse_node_version(row["fixed"]) if row["fixed"] else None,
         source=record_source(row),
         cve=row.get("cve"),
+        where=row.get("where", ""),
     )
 
 

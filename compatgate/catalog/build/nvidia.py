@@ -33,6 +33,7 @@ from compatgate.core.facts.nvidia import (
     Gpu,
     GpuPeaks,
     Gpus,
+    Memory,
     MinorCompat,
     Peaks,
     Reference,
@@ -270,7 +271,22 @@ def _gpu(record: Record, brands: Record) -> Gpu:
         mig_capable=record["mig_capable"],
         mig_driver=driver(minimum) if minimum else None,
         source=record_source(record),
+        memory=_memory(record),
     )
+
+
+def _memory(record: Record) -> Memory | None:
+    """Build the memory of a product; a figure that was not read in a source is derived."""
+    if known := record.get("memory_range_gb"):
+        return Memory(float(known["least"]), float(known["most"]), record_source(known))
+    if record["memory_gb"] is None:
+        return None
+    size = float(record["memory_gb"])
+    if stated := record.get("memory_source"):
+        return Memory(size, size, source(stated, confidence="metadata"))
+    if record.get("memory_verified"):
+        return Memory(size, size, record_source(record))
+    return Memory(size, size, Source("the vendor's figure as commonly known", None, "derived"))
 
 
 def _aliases(records: list[Record]) -> dict[str, str]:

@@ -16,12 +16,10 @@ from compatgate.core.facts.jetson import (
     Wheels,
 )
 from compatgate.core.facts.platforms import (
-    Dmi,
     Image,
     Limit,
     Platform,
     Platforms,
-    Recognition,
     Told,
 )
 from compatgate.core.node import parse_node_version
@@ -39,7 +37,6 @@ def platforms(document: Record) -> Platforms:
 
 
 def _platform(record: Record) -> Platform:
-    how = record.get("recognise") or {}
     return Platform(
         name=record["name"],
         title=record["title"],
@@ -49,12 +46,6 @@ def _platform(record: Record) -> Platform:
         cpu=record.get("cpu", ""),
         os=tuple(record["os"]),
         network=record.get("network", ""),
-        recognise=Recognition(
-            dmi=tuple(Dmi(**fields) for fields in how.get("dmi", ())),
-            instance_types=tuple(how.get("instance_types", ())),
-            accelerators=tuple(how.get("accelerators", ())),
-            device_tree=tuple(how.get("device_tree", ())),
-        ),
         note=record.get("note", ""),
     )
 

@@ -249,7 +249,16 @@ Check = Callable[[Context], Iterator[Problem]]
 
 def all_checks() -> tuple[Check, ...]:
     """Return every check, in the order in which problems are reported."""
-    from compatgate.catalog.checks import compilers, drivers, errors, frameworks, gpus, vgpu
+    from compatgate.catalog.checks import (
+        compilers,
+        drivers,
+        errors,
+        frameworks,
+        gpus,
+        node,
+        platforms,
+        vgpu,
+    )
 
     return (
         *FILE_CHECKS,
@@ -263,6 +272,8 @@ def all_checks() -> tuple[Check, ...]:
         *gpus.PEAK_CHECKS,
         *errors.ERROR_CHECKS,
         *vgpu.VGPU_CHECKS,
+        *platforms.PLATFORM_CHECKS,
+        *node.NODE_CHECKS,
     )
 
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
     from compatgate.core.facts.packages import CudaComponents, Packages
     from compatgate.core.facts.platforms import Platforms
+    from compatgate.core.facts.precision import PrecisionTable
     from compatgate.core.facts.records import PackageRecords, Record, Statement
     from compatgate.core.facts.vgpu import Vgpu
     from compatgate.core.facts.xid import XidTable
@@ -234,6 +235,13 @@ class Facts:
         from compatgate.core.facts.compilers import Compilers
 
         return self._table("compilers", Compilers)
+
+    @cached_property
+    def precision(self) -> PrecisionTable:
+        """Return number formats by capability; imported when a stack states its needs."""
+        from compatgate.core.facts.precision import PrecisionTable
+
+        return self._table("precision", PrecisionTable)
 
     @cached_property
     def cuda_components(self) -> CudaComponents:

@@ -138,6 +138,7 @@ class Defect(Struct, frozen=True):
 
     Attributes:
         fixed: first version without the defect; None: none is known.
+        where: a condition in words that a pool cannot state; the defect is then only said.
     """
 
     id: str
@@ -149,6 +150,7 @@ class Defect(Struct, frozen=True):
     fixed: Version | None
     source: Source
     cve: str | None = None
+    where: str = ""
 
 
 class FabricRule(Struct, frozen=True):
@@ -226,6 +228,18 @@ class NodeParts(Struct, frozen=True, dict=True):
     operators: tuple[OperatorRelease, ...]
     series: dict[str, OperatorSeries]
     statements: dict[str, Statement]
+
+    @cached_property
+    def needs_of(self) -> dict[str, tuple[Need, ...]]:
+        """Return least versions by component."""
+        names = dict.fromkeys(one.component for one in self.needs)
+        return {name: tuple(n for n in self.needs if n.component == name) for name in names}
+
+    @cached_property
+    def defects_of(self) -> dict[str, tuple[Defect, ...]]:
+        """Return defects by component."""
+        names = dict.fromkeys(one.component for one in self.defects)
+        return {name: tuple(d for d in self.defects if d.component == name) for name in names}
 
     @cached_property
     def fabric_of(self) -> dict[str, FabricSystem]:
@@ -313,3 +327,22 @@ class KernelSupport(Struct, frozen=True, dict=True):
     rdma: dict[str, RdmaPath]
     ofed: tuple[OfedPair, ...]
     statements: dict[str, Statement]
+
+    @cached_property
+    def named_of(self) -> dict[int, tuple[NamedKernel, ...]]:
+        """Return the kernels that drivers name, by branch, in order of the drivers."""
+        rows: dict[int, list[NamedKernel]] = {}
+        for one in sorted(self.named, key=lambda one: one.driver.key):
+            rows.setdefault(one.driver.major, []).append(one)
+        return {branch: tuple(found) for branch, found in rows.items()}
+
+    @cached_property
+    def newest_named(self) -> NamedKernel:
+        """Return the row with the newest kernel of all drivers but Vulkan betas."""
+        rows = [one for one in self.named if not one.beta]
+        return max(rows, key=lambda one: (one.kernel.key, one.driver.key))
+
+    @cached_property
+    def validated_series(self) -> frozenset[tuple[int, str, Pair]]:
+        """Return branch, processor and kernel series of NVIDIA's tables."""
+        return frozenset((row.branch, row.cpu, row.kernel.major_minor) for row in self.validated)

@@ -133,6 +133,17 @@ class ForwardCompat(Struct, frozen=True):
     """NVML brands accepted by the library's ELF note."""
 
 
+class Memory(Struct, frozen=True):
+    """The memory of a whole GPU as it is sold, in GB; least and most differ where sources do.
+
+    A product sold as 80 GB has at least 80 * 10**9 bytes and at most 80 GiB.
+    """
+
+    least: float
+    most: float
+    source: Source
+
+
 class Gpu(Struct, frozen=True):
     """A GPU SKU, or a product family whose SKUs agree, or a bare compute capability.
 
@@ -160,6 +171,8 @@ class Gpu(Struct, frozen=True):
     source: Source | None = None
     vgpu: str | None = None
     """Type of a vGPU (``A100D-40C``): a SKU of its own; ``memory_gb`` is its memory."""
+    memory: Memory | None = None
+    """Of the whole GPU, also where ``mig`` names a slice."""
 
     @property
     def sku(self) -> str:

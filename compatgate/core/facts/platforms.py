@@ -19,29 +19,6 @@ class Told(Struct, frozen=True):
     source: Source
 
 
-class Dmi(Struct, frozen=True):
-    """Patterns of a machine's DMI fields; an empty one matches anything."""
-
-    vendor: str = ""
-    product: str = ""
-    asset_tag: str = ""
-
-
-class Recognition(Struct, frozen=True):
-    """How a machine of a platform is recognised; ``*`` stands for any text.
-
-    Attributes:
-        instance_types: values of the label ``node.kubernetes.io/instance-type``.
-        accelerators: values of the label ``cloud.google.com/gke-accelerator``.
-        device_tree: entries of ``/proc/device-tree/compatible``.
-    """
-
-    dmi: tuple[Dmi, ...] = ()
-    instance_types: tuple[str, ...] = ()
-    accelerators: tuple[str, ...] = ()
-    device_tree: tuple[str, ...] = ()
-
-
 class Platform(Struct, frozen=True):
     """A kind of machine.
 
@@ -62,7 +39,6 @@ class Platform(Struct, frozen=True):
     cpu: str = ""
     os: tuple[str, ...] = ("linux",)
     network: str = ""
-    recognise: Recognition = Recognition()
     note: str = ""
 
 

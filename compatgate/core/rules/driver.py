@@ -229,7 +229,8 @@ def forward_compat(context: RuleContext) -> RuleAnswer:
     images; ``tried``: a start script loads it where it works, as in NGC's images. What is not
     loaded does no harm. On a Jetson the upgrade packages of its L4T release count instead.
 
-    Example: an image with ``cuda-compat`` 12.8 on a GeForce host stops with error 804.
+    Example: an image with ``cuda-compat`` 12.8 on a GeForce host stops with error 804. (That error
+    also follows a driver that was updated without a restart; 803 tells of a second libcuda.)
 
     Fix: remove the package, or use a host driver that runs the toolkit by itself.
 

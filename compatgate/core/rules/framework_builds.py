@@ -235,6 +235,8 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     if not found.published and not found.without_cuda:
         if context.stack.arch is not None:
             return NOT_APPLICABLE  # CG201 judges it
+        if build is None and _is_for_jetson(context, found):
+            return PASS
         if build is None:
             return _report_unknown_code(
                 context, found, "conda's build" if found.conda else "this build"
@@ -248,6 +250,15 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     if build.minimum_capability is not None:
         return _check_minimum(context, found, build, device, build.minimum_capability)
     return _report_unknown_code(context, found, build.kind)
+
+
+def _is_for_jetson(context: RuleContext, found: FrameworkMatch) -> bool:
+    """Tell whether the label names an index whose wheels are for this Jetson."""
+    if context.jetson is None:
+        return False
+    from compatgate.core.jetson import has_index
+
+    return has_index(context.jetson, found.name, found.version.local)
 
 
 def _check_code(

@@ -7,11 +7,11 @@ of any other GPU is not judged here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
 from compatgate.core import changes
-from compatgate.core.facts.jetson import JetsonRelease, Sbsa, Wheels
 from compatgate.core.facts.nvidia import Pair
-from compatgate.core.jetson import JetsonHost, driver_of_release, match_toolkit
 from compatgate.core.rule import (
     CUDA,
     DRIVER,
@@ -26,7 +26,12 @@ from compatgate.core.rule import (
     rule,
 )
 from compatgate.core.rule_context import RuleContext
+from compatgate.core.stack_facts import is_jetson
 from compatgate.core.versions import Version, format_parts, parse_version
+
+if TYPE_CHECKING:  # imported by the first question about a Jetson
+    from compatgate.core.facts.jetson import JetsonRelease, Sbsa, Wheels
+    from compatgate.core.jetson import JetsonHost
 
 
 @rule("CG130", "jetson-release", reads=NODE | DRIVER, pool_only=True)
@@ -132,6 +137,8 @@ def _propose_releases(
 
 def _move_to(context: RuleContext, release: JetsonRelease) -> dict[str, str | None]:
     """Return the changes of a pool that moves to a release: every key that it states."""
+    from compatgate.core.jetson import driver_of_release
+
     change: dict[str, str | None] = {"l4t": release.l4t.text}
     if "jetpack" in context.pool.node:
         change["jetpack"] = release.jetpack.text
@@ -164,6 +171,8 @@ def jetson_cuda(context: RuleContext) -> RuleAnswer:
     libcuda = context.usable_cuda
     if libcuda is None:
         return NOT_APPLICABLE  # CG130 asks for the L4T release
+    from compatgate.core.jetson import match_toolkit
+
     found, source = match_toolkit(host, libcuda, cuda.major_minor)
     if found in ("same", "older"):
         return PASS
@@ -221,8 +230,11 @@ def jetson_wheels(context: RuleContext) -> RuleAnswer:
     Source: CUDA Features Archive, CUDA 13.0 (one Arm toolkit for servers and Thor, without Orin).
     """
     host = context.jetson
-    if host is None or host.device is None or context.stack.arch is not None:
+    if host is None or host.device is None:
         return NOT_APPLICABLE
+    others = [*_find_other_indexes(context, host)]
+    if others or context.stack.arch is not None:
+        return others or NOT_APPLICABLE
     found = next((one for one in host.table.sbsa if one.device == host.device.name), None)
     if found is None or not host.releases:
         return NOT_APPLICABLE
@@ -234,6 +246,26 @@ def jetson_wheels(context: RuleContext) -> RuleAnswer:
         if not one.conda and one.name not in context.stack.measured and one.version.cuda
     ]
     return [_report_wheel(context, host, name, found) for name in wheels] or PASS
+
+
+def _find_other_indexes(context: RuleContext, host: JetsonHost) -> Iterator[Problem]:
+    """Yield the wheels of an index for another JetPack, as their labels name it (``jp6``)."""
+    for found in context.frameworks:
+        if not host.releases or not is_jetson(found.version):
+            continue
+        major = int(found.version.local.partition(".")[0].removeprefix("jp"))
+        if all(release.jetpack.major != major for release in host.releases):
+            release = host.releases[-1]
+            fitting = host.table.wheels_of(found.name, release.l4t, host.device_name)
+            yield Problem(
+                "fail",
+                found.name,
+                f"{found.title} is of the index for JetPack {major}, and the pool has {host.title}",
+                have=found.version.text,
+                need=f"a wheel for JetPack {release.jetpack}",
+                source=release.source,
+                candidates=partial(_propose_wheels, context, host, found.name, fitting),
+            )
 
 
 def _report_wheel(context: RuleContext, host: JetsonHost, name: str, found: Sbsa) -> Problem:

@@ -158,7 +158,7 @@ def _propose_flavours(context: RuleContext, flavour: Flavour) -> Iterator[Candid
         yield Candidate({**supported.set, **other.set}, f"{supported.message}, and {other.message}")
 
 
-@rule("CG111", "gsp-firmware", reads=NODE | DRIVER, pool_only=True)
+@rule("CG111", "gsp-firmware", reads=NODE, pool_only=True)
 def gsp_firmware(context: RuleContext) -> RuleAnswer:
     """GSP firmware is off where the kernel modules cannot do without, or on where there is no GSP.
 
@@ -266,7 +266,7 @@ def _check_fabric(
     yield Problem(
         "fail",
         name,
-        f"{title} {text} is not of the driver's version {driver}: {said.fact}",
+        f"{title} {text} does not have the driver's version {driver}: {said.fact}",
         have=text,
         need=driver.text,
         source=said.source,
@@ -297,4 +297,4 @@ def _propose_one_version(
     name: str, title: str, have: Version, driver: Version
 ) -> Iterator[Candidate]:
     yield Candidate({name: driver.text}, f"install {title} {driver}")
-    yield Candidate({"driver": have.text}, f"install driver {have}, of {title}'s version")
+    yield Candidate({"driver": have.text}, f"install driver {have}, the version of {title}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compatgate.core import changes
-from compatgate.core.facts.node import BuildFailure, KernelSupport, RdmaPath
+from compatgate.core.facts.node import BuildFailure, KernelSupport, NamedKernel, RdmaPath
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.rule import (
     DRIVER,
@@ -58,7 +58,7 @@ def kernel_driver(context: RuleContext) -> RuleAnswer:
     ]
     if failed:
         return failed
-    if _is_validated(context, support, kernel):
+    if (driver.major, context.pool.cpu, kernel.major_minor) in support.validated_series:
         return PASS
     return _check_named(context, support, kernel, driver)
 
@@ -77,17 +77,6 @@ def _report_failure(context: RuleContext, failure: BuildFailure, kernel: Version
     )
 
 
-def _is_validated(context: RuleContext, support: KernelSupport, kernel: Version) -> bool:
-    """Tell whether NVIDIA's table of the branch has this kernel series."""
-    branch = context.driver.major if context.driver else 0
-    return any(
-        row.branch == branch
-        and row.cpu == context.pool.cpu
-        and row.kernel.major_minor == kernel.major_minor
-        for row in support.validated
-    )
-
-
 def _check_named(
     context: RuleContext, support: KernelSupport, kernel: Version, driver: Version
 ) -> RuleAnswer:
@@ -95,13 +84,16 @@ def _check_named(
 
     A branch after the newest of the table was released later: it names at least what they do.
     """
-    rows = [one for one in support.named if not one.beta or one.driver == driver]
-    if driver.major <= max(one.driver.major for one in rows):
-        rows = [one for one in rows if one.driver.major == driver.major and one.driver <= driver]
-    if not rows:
+    newest: NamedKernel | None = support.newest_named
+    if driver.major <= max(support.named_of):
+        rows = support.named_of.get(driver.major, ())
+        older = (
+            one for one in rows if one.driver == driver or (one.driver < driver and not one.beta)
+        )
+        newest = max(older, key=lambda one: (one.kernel.key, one.driver.key), default=None)
+    if newest is None:
         what = f"no source says which kernels driver {driver} is made for"
         return report_not_checked("kernel", what)
-    newest = max(rows, key=lambda one: (one.kernel.key, one.driver.key))
     if kernel.major_minor <= newest.kernel.major_minor:
         return PASS
     return [
@@ -180,7 +172,7 @@ def _is_listed(name: str, listed: tuple[str, ...]) -> bool:
     )
 
 
-@rule("CG120", "secure-boot", reads=NODE | DRIVER, pool_only=True)
+@rule("CG120", "secure-boot", reads=NODE, pool_only=True)
 def secure_boot(context: RuleContext) -> RuleAnswer:
     """Secure Boot is on, and something on the nodes brings kernel modules that nobody signs.
 

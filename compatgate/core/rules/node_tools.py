@@ -74,8 +74,10 @@ def node_tool_too_old(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     problems = [
         problem
-        for need in context.facts.node_parts.needs
-        if (have := context.pool.node_version(need.component)) and have < need.needs
+        for name, needs in context.facts.node_parts.needs_of.items()
+        if (have := context.pool.node_version(name))
+        for need in needs
+        if have < need.needs
         for problem in _report_need(context, need, have)
     ]
     return problems or PASS
@@ -157,11 +159,11 @@ def node_tool_defect(context: RuleContext) -> RuleAnswer:
     """A release of the container toolkit, DCGM, GPU Operator or driver has a known defect.
 
     The defects are data, each with a source: ``compatgate facts show node_components``. A security
-    flaw also warns where the mode that it concerns is not stated. A release that is newer than
-    every known one is said, without weight.
+    flaw also warns where the mode that it concerns is not stated. What breaks only with a product
+    that a pool cannot state (RKE2, GKE, SELinux) is said without weight, and so is a release that
+    is newer than every known one.
 
-    Example: container toolkit 1.17.7 warns: Enroot with Slurm fails, and images can run code on the
-    host (CVE-2025-23266).
+    Example: container toolkit 1.17.7 warns: images can run code on the host (CVE-2025-23266).
 
     Fix: the release that mends it.
 
@@ -197,13 +199,19 @@ def _report_defects(context: RuleContext, name: str, have: Version) -> Iterator[
     """Yield the defects of a release: one finding for its security flaws, one for each other."""
     found = [
         (defect, applies)
-        for defect in context.facts.node_parts.defects
-        if defect.component == name and defect.versions.contains(have)
+        for defect in context.facts.node_parts.defects_of.get(name, ())
+        if defect.versions.contains(have)
         if (applies := _applies(defect.when, context)) or (applies is None and defect.cve)
     ]
-    fixed = max((one.fixed for one, _ in found if one.fixed), default=None, key=lambda v: v.key)
-    others = [(defect.problem, [defect]) for defect, _ in found if not defect.cve]
-    if flaws := [defect for defect, _ in found if defect.cve]:
+    weighty = [one.fixed for one, _ in found if one.fixed and not one.where]
+    fixed = max(weighty, default=None, key=lambda v: v.key)
+    title = f"{_TITLES[name]} {have}"
+    for one, _ in found:
+        if one.where:
+            what = f"{title}, {one.where}, {one.problem}"
+            yield Problem("not-checked", name, what, have.text, source=one.source)
+    others = [(one.problem, [one]) for one, _ in found if not one.cve and not one.where]
+    if flaws := [one for one, _ in found if one.cve]:
         names = ", ".join(_name_flaw(one, applies) for one, applies in found if one.cve)
         others.append((f"has known security flaws: {names}", flaws))
     for what, defects in others:
@@ -211,7 +219,7 @@ def _report_defects(context: RuleContext, name: str, have: Version) -> Iterator[
         yield Problem(
             "fail" if any(one.outcome == "fail" for one in defects) else "warn",
             name,
-            f"{_TITLES[name]} {have} {what}",
+            f"{title} {what}",
             have=have.text,
             need=f">={least}" if least else None,
             source=defects[-1].source,

@@ -6,11 +6,11 @@ A pool that states no platform is not judged here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from compatgate.core.facts.platforms import Limit, Platform
 from compatgate.core.near_names import near_names
 from compatgate.core.node import NODE_COMPONENTS, parse_node_version
-from compatgate.core.platforms import has_gpu, recognise_platform
+from compatgate.core.platforms import find_platforms, has_gpu
 from compatgate.core.rule import (
     DRIVER,
     NODE,
@@ -25,6 +25,9 @@ from compatgate.core.rule import (
 )
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version
+
+if TYPE_CHECKING:  # imported by the first question about a platform
+    from compatgate.core.facts.platforms import Limit, Platform
 
 
 def _platform_of(context: RuleContext) -> Platform | None:
@@ -71,11 +74,10 @@ def platform_unknown(context: RuleContext) -> RuleAnswer:
 
 def _propose_names(context: RuleContext, name: str) -> list[str]:
     """Return the platforms that a name may mean: a cloud's own name of the shape, or a typo."""
-    table = context.facts.platforms
     _, _, shape = name.rpartition("/")
-    known = recognise_platform(table, instance_type=shape)
-    near = near_names(name, list(table.platforms))
-    return list(dict.fromkeys([*([known] if known else []), *near]))
+    named = find_platforms(context.facts.platform_machines, shape)
+    near = near_names(name, list(context.facts.platforms.platforms))
+    return list(dict.fromkeys([*named, *near]))
 
 
 @rule("CG126", "platform-gpu", reads=NODE, pool_only=True)

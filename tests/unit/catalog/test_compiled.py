@@ -12,10 +12,13 @@ from compatgate.catalog.library import Library, compile_all, read_document, tabl
 from compatgate.core import facts as tables
 from compatgate.core.facts.compilers import Compilers
 from compatgate.core.facts.errors import ErrorTable
+from compatgate.core.facts.jetson import Jetson
 from compatgate.core.facts.machines import PlatformMachines
 from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
 from compatgate.core.facts.nvidia import Peaks
 from compatgate.core.facts.packages import CudaComponents, Packages
+from compatgate.core.facts.platforms import Platforms
+from compatgate.core.facts.precision import PrecisionTable
 from compatgate.core.facts.vgpu import Vgpu, VgpuTypes
 from compatgate.core.facts.xid import XidTable
 from compatgate.errors import CatalogError
@@ -34,6 +37,8 @@ KINDS = {
     "cuda_components": CudaComponents,
     "gpu_peaks": Peaks,
     "error_signatures": ErrorTable,
+    "platforms": Platforms,
+    "jetson": Jetson,
     "compilers": Compilers,
     "vgpu": Vgpu,
     "vgpu_types": VgpuTypes,
@@ -41,6 +46,7 @@ KINDS = {
     "node_components": NodeParts,
     "kernel_support": KernelSupport,
     "platform_machines": PlatformMachines,
+    "precision": PrecisionTable,
 }
 
 
