@@ -11,8 +11,6 @@ from functools import partial
 from compatgate.core.facts.nvidia import VgpuType
 from compatgate.core.facts.vgpu import VgpuFeature
 from compatgate.core.rule import (
-    NEEDS,
-    NODE,
     NOT_APPLICABLE,
     PASS,
     Candidate,
@@ -145,7 +143,7 @@ def _types_with_cuda(name: VgpuName, kind: VgpuType, feature: VgpuFeature) -> It
             yield f"{prefix}-{other.ending}"
 
 
-@rule("CG143", "vgpu-feature", reads=NEEDS | NODE, pool_only=True)
+@rule("CG143", "vgpu-feature", pool_only=True)
 def vgpu_feature(context: RuleContext) -> RuleAnswer:
     """The type of vGPU cannot do what the workload needs.
 
