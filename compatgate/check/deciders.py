@@ -332,7 +332,7 @@ def _load_bundle(path: str, keys: Sequence[str]) -> Bundle:
     return load_bundle(path)
 
 
-_MEMBERS = ("name", "driver", "gpu", "os", "cpu")
+_MEMBERS = ("name", "driver", "gpu", "os", "cpu", "platform", "sharing", "node")
 
 
 def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -377,6 +377,9 @@ def _bodies(target: Target) -> list[dict[str, Any]]:
             "driver": pool.driver.text if pool.driver else None,
             "os": pool.os,
             "cpu": pool.cpu,
+            "platform": pool.platform,
+            "sharing": pool.sharing,
+            "node": pool.node,
         }
         for pool in target.pools
     ]

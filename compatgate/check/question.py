@@ -12,7 +12,9 @@ from msgspec import Struct
 
 from compatgate.check.reports import Place
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.request import POOL_CHANGES, parse_changes_text
+from compatgate.core.near_names import near_names
+from compatgate.core.node import NODE_COMPONENTS
+from compatgate.core.request import NEEDED_OF_POOL, POOL_CHANGES, parse_changes_text
 from compatgate.core.stack import canonical_key, parse_stack_text
 from compatgate.errors import BadInput
 from compatgate.kit.cli.output import read_text
@@ -187,7 +189,7 @@ def read_changes(texts: Iterable[str]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for text in texts:
         for name, value in parse_changes_text(text).items():
-            if value is None and name in POOL_CHANGES:
+            if value is None and name in NEEDED_OF_POOL:
                 raise BadInput("a property of the pool cannot be removed", field=f"set.{name}")
             if name in changes:
                 raise BadInput(f"{name} is stated twice", field=f"set.{name}")
@@ -206,7 +208,28 @@ def read_pool(text: str) -> dict[str, Any]:
         raise BadInput("is empty", field="pool", hint="like driver=535.104.05,gpu=A100-SXM4-80GB")
     if isinstance(pool.get("count"), str) and pool["count"].isdecimal():
         pool["count"] = int(pool["count"])
-    return pool
+    node: dict[str, Any] = {}
+    for key in list(pool):
+        if part := _node_part(key):
+            if part in node:
+                raise BadInput(f"{part} is stated twice", field=f"pool.{key}")
+            node[part] = pool.pop(key)
+    return {**pool, "node": node} if node else pool
+
+
+def _node_part(key: str) -> str | None:
+    """Return the part of a node that a key of ``--pool`` names; None: it is a key of the pool.
+
+    Raises:
+        BadInput: the key is neither, but near to a part of a node.
+    """
+    name = key.lower().replace("_", "-")
+    if name in NODE_COMPONENTS:
+        return name
+    near = near_names(name, POOL_CHANGES, cutoff=0.75)
+    if near and near[0] in NODE_COMPONENTS:
+        raise BadInput("unknown key", field=f"pool.{key}", hint=f"did you mean {near[0]}?")
+    return None
 
 
 def _parse_field(field: str, text: str) -> dict[str, Any]:
@@ -258,7 +281,7 @@ class Host(Struct, frozen=True):
         if "gpu" in changes and pools:
             wanted = resolve_gpu(str(changes["gpu"]), self.table).sku
             pools = [pool for pool in pools if self._sku(pool) == wanted] or pools[:1]
-        return [{**pool, **changes} for pool in pools or [{}]]
+        return [_override_pool(pool, changes) for pool in pools or [{}]]
 
     def as_changes(self) -> dict[str, Any]:
         """Return the observed pool as changes to a target's pools.
@@ -273,13 +296,21 @@ class Host(Struct, frozen=True):
                 field="--nvidia-smi or --node-labels",
                 hint="with --target, choose one with --set driver=..,gpu=.. instead",
             )
-        return {key: value for key, value in self.pools[0].items() if key not in ("name", "count")}
+        pool = self.pools[0]
+        changes = {key: pool[key] for key in pool if key not in ("name", "count", "node")}
+        return {**changes, **pool.get("node", {})}
 
     def _sku(self, pool: dict[str, Any]) -> str | None:
         try:
             return resolve_gpu(str(pool.get("gpu")), self.table).sku
         except BadInput:
             return None
+
+
+def _override_pool(pool: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return an observed pool with the stated values, part by part of the node."""
+    node = {**pool.get("node", {}), **changes.get("node", {})}
+    return {**pool, **changes, **({"node": node} if node else {})}
 
 
 def read_host(args: argparse.Namespace, facts: Facts) -> Host:

@@ -26,9 +26,13 @@ examples:
   compatgate check --probe node17.json --target prod-a100
 
 Reads NVML (pip install compatgate[nvml]) or nvidia-smi, /proc/driver/nvidia/version, the dynamic
-linker's cache, LD_LIBRARY_PATH and /usr/local/cuda*. --python also reads an interpreter's package
-metadata and torch; --pid the libraries loaded in a process (/proc/PID); --container the files and
-processes of a running container. Changes nothing and sends nothing.
+linker's cache, LD_LIBRARY_PATH and /usr/local/cuda*. Of the node it reads kernel, distribution,
+Secure Boot, IOMMU, ACS, DMI and the installed packages, and asks nv-fabricmanager, nvidia-imex,
+nvidia-ctk, dcgmi and ofed_info for their versions; what it does not see stays unstated. On a
+Jetson it reads /etc/nv_tegra_release and the device tree, also where there is no nvidia-smi.
+--python also reads an interpreter's package metadata and torch; --pid the libraries loaded in a
+process (/proc/PID); --container the files and processes of a running container. Changes nothing
+and sends nothing.
 exit status: 0 done, also without a GPU; 2 not found, or permission denied; 3 the container engine
 does not answer
 """
@@ -50,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--nvidia-smi",
         metavar="FILE",
-        help='output of nvidia-smi on another host ("-": standard input)',
+        help="output of nvidia-smi on another host, or of cat /etc/nv_tegra_release "
+        '/proc/device-tree/model on a Jetson ("-": standard input)',
     )
     one.add_argument(
         "--node-labels",
@@ -61,6 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--python",
         metavar="PATH",
         help="Python interpreter or environment to inspect for frameworks",
+    )
+    parser.add_argument(
+        "--root",
+        metavar="DIR",
+        default="/",
+        help="root folder of the node, if this runs in a container (default: /)",
     )
     add_format(parser)
     parser.add_argument(
@@ -115,7 +126,13 @@ def _look(args: argparse.Namespace) -> dict[str, Any]:
         return read_printed(args, facts).to_json()
     from compatgate.discovery.probe import probe_machine
 
-    return probe_machine(facts, python=args.python).to_json()
+    return probe_machine(facts, python=args.python, root=_folder(args.root)).to_json()
+
+
+def _folder(path: str) -> str:
+    if not os.path.isdir(path):
+        raise BadInput("is not a folder", field="--root", value=path)
+    return path
 
 
 def _pid(text: str) -> int:
@@ -129,7 +146,12 @@ def _pid(text: str) -> int:
 def render_probe(document: dict[str, Any]) -> str:
     """Return the document as text that fits the terminal."""
     width = width_of(sys.stdout)
-    lines = [*_host_lines(document), *_subject_lines(document), "", *_stack_lines(document, width)]
+    lines = [
+        *_host_lines(document, width),
+        *_subject_lines(document),
+        "",
+        *_stack_lines(document, width),
+    ]
     stack = document["stack"]
     for title, texts in (
         ("sources disagree", [c["message"] for c in document["conflicts"]]),
@@ -157,7 +179,7 @@ def _stack_lines(document: dict[str, Any], width: int) -> Iterator[str]:
         yield from (f"  {'':<18}  {line}" for line in rest)
 
 
-def _host_lines(document: dict[str, Any]) -> Iterator[str]:
+def _host_lines(document: dict[str, Any], width: int) -> Iterator[str]:
     host = document["host"]
     yield f"host    {', '.join(filter(None, (host['os'], host['cpu'])))}"
     drivers = {pool.get("driver") for pool in document["pools"]}
@@ -168,6 +190,13 @@ def _host_lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"driver  several: {', '.join(sorted(filter(None, drivers)))}"
     else:
         yield "driver  no NVIDIA driver is loaded"
+    if host.get("platform"):
+        yield f"platform  {host['platform']}"
+    if host.get("node"):
+        parts = [f"{name} {value}" for name, value in host["node"].items()]
+        first, *rest = wrap(strip_controls(", ".join(parts)), width - 8)
+        yield f"node    {first}"
+        yield from (f"        {line}" for line in rest)
     for pool, gpu in zip(document["pools"], host["gpus"], strict=False):
         if "nodes" in gpu:
             yield f"nodes   {gpu['nodes']} x {gpu['product']}, driver {pool.get('driver', '?')}"

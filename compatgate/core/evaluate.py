@@ -214,7 +214,7 @@ def _list_checked_rules(judged: Iterable[PoolResult]) -> CheckedRules:
 
 
 def _pool_json(pool: Pool) -> dict[str, Any]:
-    return {
+    body: dict[str, Any] = {
         "name": pool.name,
         "gpu": pool.gpu.sku if pool.gpu else None,
         "compute_capability": format_parts(pool.gpu.capability) if pool.gpu else None,
@@ -223,6 +223,13 @@ def _pool_json(pool: Pool) -> dict[str, Any]:
         "cpu": pool.cpu,
         "count": pool.count,
     }
+    if pool.platform:
+        body["platform"] = pool.platform
+    if pool.sharing:
+        body["sharing"] = pool.sharing
+    if pool.node:
+        body["node"] = pool.node
+    return body
 
 
 class PoolResult(Struct, frozen=True):

@@ -21,6 +21,15 @@ from compatgate.core.components import (
 )
 from compatgate.core.facts.nvidia import Gpu, Gpus
 from compatgate.core.gpus import resolve_gpu
+from compatgate.core.near_names import near_names
+from compatgate.core.node import (
+    NODE_COMPONENTS,
+    Sharing,
+    parse_node_version,
+    read_node,
+    read_node_value,
+    read_platform,
+)
 from compatgate.core.stack import Stack, canonical_key, parse_stack, parse_stack_text, update_stack
 from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
@@ -45,6 +54,9 @@ class Pool(Struct, frozen=True):
         driver: None only where a question leaves it open.
         os: ``wsl`` has the driver numbers of Windows.
         count: nodes.
+        platform: kind of machine, like ``aws/p6e-gb200``; None: not stated.
+        sharing: how containers share a GPU; None: not stated.
+        node: parts and settings of the nodes, by name of `NODE_COMPONENTS`.
     """
 
     name: str
@@ -53,11 +65,19 @@ class Pool(Struct, frozen=True):
     os: Os = "linux"
     cpu: Cpu = "x86_64"
     count: int = 1
+    platform: str | None = None
+    sharing: Sharing | None = None
+    node: dict[str, str] = {}
 
     @property
     def driver_os(self) -> DriverOs:
         """Return the system whose driver numbers this pool has."""
         return "linux" if self.os == "linux" else "windows"
+
+    def node_version(self, name: str) -> Version | None:
+        """Return the version of a part of the nodes; None when not stated."""
+        text = self.node.get(name)
+        return None if text is None else parse_node_version(text)
 
 
 class CanaryPolicy(Struct, frozen=True):
@@ -116,15 +136,52 @@ class Target(Struct, frozen=True):
 
 DriverState = Literal["blessed", "not-blessed", "unknown"]
 """State of a node's driver: a blessed or deprecated entry of its targets allows it, or not."""
-DriftKind = Literal["driver", "gpu"]
-"""The property in which a node differs from its target's declaration."""
+DriftKind = Literal[
+    "driver",
+    "gpu",
+    "platform",
+    "kernel-modules",
+    "gsp-firmware",
+    "fabric-manager",
+    "imex",
+    "nvlsm",
+    "container-toolkit",
+    "container-mode",
+    "dcgm",
+    "gpu-operator",
+    "kernel",
+    "distribution",
+    "secure-boot",
+    "peer-memory",
+    "ofed",
+    "efa",
+    "vbios",
+    "persistence",
+    "iommu",
+    "acs",
+    "l4t",
+    "jetpack",
+    "vgpu-manager",
+]
+"""The property in which a node differs from its target's declaration: driver, GPUs, platform, or a
+part of `NODE_COMPONENTS`."""
+
+
+def drift_title(what: DriftKind) -> str:
+    """Return the property as sentences name it."""
+    if what == "gpu":
+        return "GPU"
+    component = NODE_COMPONENTS.get(what)
+    return component.title if component else what
 
 
 _REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "set")
-_POOL_KEYS = ("name", "driver", "gpu", "os", "cpu", "count")
+_POOL_KEYS = ("name", "driver", "gpu", "os", "cpu", "count", "platform", "sharing", "node")
 _CPU_NAMES: dict[str, Cpu] = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
 """Other names of processors: those of containers, Windows and macOS."""
-POOL_CHANGES = ("driver", "gpu", "os", "cpu")
+NEEDED_OF_POOL = ("driver", "gpu", "os", "cpu")
+"""Keys of ``set`` that change a pool, and that cannot be removed."""
+POOL_CHANGES = (*NEEDED_OF_POOL, "platform", "sharing", *NODE_COMPONENTS)
 """Keys of ``set`` that change the pool; every other changes the stack."""
 
 
@@ -245,6 +302,8 @@ def parse_pool(body: Any, gpus: Gpus) -> Pool:
     if not any(body.get(key) for key in ("driver", "gpu")):
         raise BadInput("the pool is empty", field="pool", hint="state its driver and gpu")
     pool = Pool(name=_read_text(body, "name") or "pool", gpu=None, driver=None)
+    if body.get("node") is not None:
+        pool = replace(pool, node=read_node(body["node"], "pool.node"))
     return change_pool(pool, body, gpus, path="pool")
 
 
@@ -273,7 +332,27 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
             fields[key] = _read_choice(name, Os if key == "os" else Cpu, f"{path}.{key}")
     if "gpu" in fields and "cpu" not in fields:
         fields["cpu"] = _choose_cpu(fields["gpu"], pool)
-    return replace(pool, **fields)
+    return replace(pool, **fields, **_change_node(pool, changes, path))
+
+
+def _change_node(pool: Pool, changes: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return the changed fields of what lies below the containers; None removes."""
+    fields: dict[str, Any] = {}
+    if "platform" in changes:
+        value = changes["platform"]
+        fields["platform"] = None if value is None else read_platform(value, f"{path}.platform")
+    if "sharing" in changes:
+        value = changes["sharing"]
+        if value is not None and not isinstance(value, str):
+            raise BadInput("must be text", field=f"{path}.sharing", value=value)
+        fields["sharing"] = value and _read_choice(value, Sharing, f"{path}.sharing")
+    stated = {name: changes[name] for name in NODE_COMPONENTS if name in changes}
+    if stated:
+        node = {**pool.node, **stated}
+        kept = {name: value for name, value in node.items() if value is not None}
+        read = {n: read_node_value(n, value, f"{path}.{n}") for n, value in kept.items()}
+        fields["node"] = {name: read[name] for name in NODE_COMPONENTS if name in read}
+    return fields
 
 
 def _choose_cpu(gpu: Gpu, pool: Pool) -> Cpu:
@@ -289,12 +368,19 @@ def change_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
         BadInput: a malformed value or an unknown component.
     """
     ours = {key: value for key, value in changes.items() if _pool_key(key) is None}
-    return update_stack(stack, ours) if ours else stack
+    try:
+        return update_stack(stack, ours) if ours else stack
+    except BadInput as error:
+        if near := near_names(error.field or "", POOL_CHANGES, cutoff=0.8):
+            error.hint = f"did you mean {near[0]}?"
+        raise
 
 
 def _pool_key(key: str) -> str | None:
     if key in POOL_CHANGES:
         return key
+    if (name := canonical_key(key)) in POOL_CHANGES:
+        return name
     found = find_component(key)
     return "driver" if found and found.component.name == "driver" else None
 
@@ -309,12 +395,17 @@ def _require_mapping(
             raise BadInput("a key must be text", field=field, value=key)
         if known and key not in known:
             path = f"{field}.{key}" if field else key
-            raise BadInput("unknown key", field=path, value=value[key], hint=_known_hint(known))
+            raise BadInput("unknown key", field=path, value=value[key], hint=_key_hint(key, known))
     return value
 
 
-def _known_hint(known: tuple[str, ...]) -> str:
-    return f"known: {', '.join(known)}"
+def _key_hint(key: str, known: tuple[str, ...]) -> str:
+    """Return the hint for a wrong key: the nearest one; a pool has parts of the node as well."""
+    parts = {f"node.{name}": name for name in NODE_COMPONENTS} if known is _POOL_KEYS else {}
+    spelled = key.lower().replace("_", "-")
+    near = near_names(spelled, (*known, *parts.values()), cutoff=0.75)
+    paths = {name: path for path, name in parts.items()}
+    return f"did you mean {paths.get(near[0], near[0])}?" if near else f"known: {', '.join(known)}"
 
 
 def _read_text(body: Mapping[str, Any], key: str) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from compatgate.discovery.nvidia_smi.node_parts import keep_valid
 from compatgate.discovery.nvidia_smi.report import Device, Report, Slice
 
 PROC = "/proc/driver/nvidia/version"
@@ -152,7 +153,19 @@ def _device(nvml: Any, handle: Any) -> Device:
         mig=mig,
         slices=_mig_slices(nvml, handle) if mig else (),
         uuid=nvml_text(query_nvml(nvml, "nvmlDeviceGetUUID", handle)) or None,
+        node=_node_parts(nvml, handle),
     )
+
+
+def _node_parts(nvml: Any, handle: Any) -> dict[str, str]:
+    """Return VBIOS, persistence and GSP firmware, as far as this driver tells."""
+    persistence = query_nvml(nvml, "nvmlDeviceGetPersistenceMode", handle)
+    modes = query_nvml(nvml, "nvmlDeviceGetGspFirmwareMode", handle)
+    switches = {"persistence": persistence, "gsp-firmware": modes[0] if modes else None}
+    stated = {name: "on" if on else "off" for name, on in switches.items() if on in (0, 1)}
+    if vbios := nvml_text(query_nvml(nvml, "nvmlDeviceGetVbiosVersion", handle)):
+        stated["vbios"] = vbios
+    return keep_valid(stated)
 
 
 def _bus_id(nvml: Any, handle: Any) -> str:

@@ -1,7 +1,7 @@
 """Read the labels of Kubernetes nodes, and group the nodes into pools.
 
 GPU Feature Discovery (GFD) writes which GPUs and which driver a node has, Node Feature Discovery
-(NFD) whether a node has an NVIDIA device.
+(NFD) its kernel and distribution, and whether it has an NVIDIA device.
 
 Source: NVIDIA/k8s-device-plugin ``docs/gpu-feature-discovery`` and ``internal/lm`` (which labels
 exist, with and without MIG strategy and sharing).
@@ -18,6 +18,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
+from compatgate.discovery.machine.labels import read_label_parts, read_label_texts
+from compatgate.discovery.machine.platforms import recognise_platform
 from compatgate.discovery.nvidia_smi.report import (
     NODE_LABELS,
     Device,
@@ -26,6 +28,7 @@ from compatgate.discovery.nvidia_smi.report import (
     group_pools,
 )
 from compatgate.discovery.observations import Conflict, ObservedPool
+from compatgate.discovery.vgpu_labels import add_vgpu_labels
 from compatgate.errors import BadInput
 
 LARGEST = 512 * 1024 * 1024
@@ -218,8 +221,21 @@ def describe_node(labels: Mapping[str, str]) -> NodeDescription:
         cuda=_cuda(labels),
         os="windows" if system == "windows" else "linux",
         devices=devices,
+        node=read_label_parts(labels),
     )
-    return NodeDescription(report, cpu, note)
+    return NodeDescription(add_vgpu_labels(report, labels), cpu, note)
+
+
+def label_platform(labels: Mapping[str, str], report: Report | None, facts: Facts) -> str | None:
+    """Return the platform of a node by its labels; None where the facts do not know it.
+
+    Args:
+        labels: of the node.
+        report: its GPUs, which tell machine series of some clouds apart.
+        facts: the table of machines.
+    """
+    gpus = [device.name for device in report.devices] if report else []
+    return recognise_platform(read_label_texts(labels), gpus, facts)
 
 
 def _devices(labels: Mapping[str, str]) -> tuple[tuple[Device, ...], str]:
@@ -308,7 +324,7 @@ class NodePools(Struct, frozen=True):
     """Pools of nodes, with notes and conflicts.
 
     Attributes:
-        pools: one per GPU product, driver, system and kind of CPU.
+        pools: one per GPU product, driver, system, kind of CPU, platform, kernel and distribution.
         notes: sentences about nodes without a pool and about missing labels.
         conflicts: labels that contradict each other.
     """
@@ -319,7 +335,7 @@ class NodePools(Struct, frozen=True):
 
 
 def group_nodes(nodes: Iterable[Node], facts: Facts, *, origin: str = "node labels") -> NodePools:
-    """Group nodes by their GPUs, driver, system and CPU.
+    """Group nodes by their GPUs, driver, system, CPU, platform, kernel and distribution.
 
     Raises:
         BadInput: no node is labelled with a GPU.
@@ -334,7 +350,7 @@ def group_nodes(nodes: Iterable[Node], facts: Facts, *, origin: str = "node labe
             notes.setdefault(described.note, []).append(node.name)
         elif described.report is None:
             without.append(node.name)
-        for pool in _pools(described, facts, notes, node.name, conflicts):
+        for pool in _pools(node, described, facts, notes, conflicts):
             pools[pool] = pools.get(pool, 0) + 1
     if not pools:
         raise _no_gpu_error(origin, notes)
@@ -346,17 +362,18 @@ def group_nodes(nodes: Iterable[Node], facts: Facts, *, origin: str = "node labe
 
 
 def _pools(
+    node: Node,
     described: NodeDescription,
     facts: Facts,
     notes: dict[str, list[str]],
-    name: str,
     conflicts: dict[Conflict, None],
 ) -> list[ObservedPool]:
     if described.report is None:
         return []
-    found = group_pools(described.report, facts.gpus)
+    platform = label_platform(node.labels, described.report, facts)
+    found = group_pools(replace(described.report, platform=platform), facts.gpus)
     for note in found.notes:
-        notes.setdefault(note, []).append(name)
+        notes.setdefault(note, []).append(node.name)
     conflicts |= dict.fromkeys(find_disagreements(described.report, facts))
     # A pool may have 8 GPUs on one node and 4 on another.
     return [replace(pool, cpu=described.cpu, devices=1) for pool in found.pools]

@@ -21,13 +21,15 @@ Confidence = Literal["measured", "metadata", "derived"]
 a package's metadata or a file name; ``derived``: concluded from another observation."""
 DRIVER_CUDA = "driver-cuda"
 """Component name for the CUDA version that the driver reports."""
+NodeParts = tuple[tuple[str, str], ...]
+"""Parts of a node and their values, in the order of `NODE_COMPONENTS`."""
 
 
 class Observation(Struct, frozen=True):
     """The version of a component, as one witness reports it.
 
     Attributes:
-        component: canonical name of a component, or ``driver-cuda``.
+        component: canonical name of a component, ``driver-cuda``, or a part of a node.
         version: as the witness writes it.
         origin: source of the observation: a file, a command, an environment variable.
     """
@@ -74,6 +76,9 @@ class ObservedPool(Struct, frozen=True):
         driver: kernel driver; None where the witness does not say.
         devices: GPUs, or MIG slices, of this kind.
         nodes: number of nodes; None for a single host.
+        platform: kind of machine; None where no witness tells.
+        node: parts and settings of the nodes, in the order of `NODE_COMPONENTS`.
+        sharing: how containers share a GPU; None where they do not, or no witness tells.
     """
 
     name: str
@@ -83,11 +88,16 @@ class ObservedPool(Struct, frozen=True):
     cpu: str | None = None
     devices: int = 1
     nodes: int | None = None
+    platform: str | None = None
+    node: NodeParts = ()
+    sharing: str | None = None
 
     def to_body(self) -> dict[str, Any]:
         """Return the pool of a request; a property that is not known is left out."""
         body: dict[str, Any] = {"name": self.name, "gpu": self.gpu}
         body |= {"driver": self.driver, "os": self.os, "count": self.nodes}
+        body |= {"platform": self.platform, "node": dict(self.node) or None}
+        body |= {"sharing": self.sharing}
         if self.cpu:
             body["cpu"] = self.cpu
         return {key: value for key, value in body.items() if value is not None}

@@ -21,6 +21,8 @@ from compatgate.core.facts import Facts
 from compatgate.discovery.driver import KernelDriver, read_kernel_driver, read_nvml
 from compatgate.discovery.findings import select_records
 from compatgate.discovery.libraries import find_libraries, note_unused_compat
+from compatgate.discovery.machine.observe import add_machine, observe_machine
+from compatgate.discovery.machine.root import Root
 from compatgate.discovery.node_labels import group_nodes, read_nodes
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import Report, find_disagreements, group_pools
@@ -32,6 +34,14 @@ from compatgate.discovery.observations import (
     settle,
 )
 from compatgate.discovery.python_env import ask_python
+from compatgate.discovery.tegra import (
+    TegraBoard,
+    add_board,
+    explain_tegrastats,
+    observe_board,
+    parse_board,
+    read_board,
+)
 from compatgate.errors import BadInput
 from compatgate.strict_json import DECODE_ERRORS
 
@@ -46,7 +56,8 @@ class Probe(Struct, frozen=True):
     Attributes:
         pools: one per kind of GPU; empty without GPU.
         stack: components in the form of a request's stack.
-        host: ``os``, ``cpu``, ``driver``, ``kernel_modules``, ``gpus`` and ``notes``.
+        host: ``os``, ``cpu``, ``driver``, ``kernel_modules``, ``platform``, ``node``, ``gpus`` and
+            ``notes``.
     """
 
     pools: tuple[ObservedPool, ...] = ()
@@ -67,12 +78,13 @@ class Probe(Struct, frozen=True):
         }
 
 
-def probe_machine(facts: Facts, *, python: str | None = None) -> Probe:
+def probe_machine(facts: Facts, *, python: str | None = None, root: str = "/") -> Probe:
     """Probe this machine.
 
     Args:
         facts: to complete product names and to compare versions.
         python: an interpreter that is asked for its frameworks too.
+        root: root folder of the machine, where this process runs in a container.
 
     Raises:
         BadInput: the interpreter does not answer.
@@ -93,10 +105,18 @@ def probe_machine(facts: Facts, *, python: str | None = None) -> Probe:
     if report:
         pools = local_pools(report, kernel, facts, notes)
         conflicts += find_disagreements(report, facts)
+    board = read_board(Root(root))
+    if board:
+        pools = add_board(pools, board, facts)
+        observations += observe_board(board)
+    seen = observe_machine(facts, [pool.gpu for pool in pools], root=root)
+    pools = tuple(add_machine(pool, seen.node, seen.platform) for pool in pools)
+    notes += seen.notes
     notes += environment.notes if environment else ()
     notes += note_unused_compat(libraries)
     host = describe_host(pools, kernel, report, notes)
-    return Probe(pools, stack, tuple(observations), conflicts, host)
+    host |= {"platform": seen.platform, "node": common_parts(pools) or seen.node}
+    return Probe(pools, stack, (*observations, *seen.observations), conflicts, host)
 
 
 def probe_gpus(notes: list[str]) -> tuple[Report | None, KernelDriver | None]:
@@ -194,9 +214,17 @@ def describe_host(
         "cpu": _cpu(),
         "driver": kernel.version if kernel else (report.driver if report else None),
         "kernel_modules": {None: None, True: "open", False: "proprietary"}[modules],
+        "platform": None,
+        "node": common_parts(pools),
         "gpus": describe_gpus(pools),
         "notes": list(dict.fromkeys(notes)),
     }
+
+
+def common_parts(pools: tuple[ObservedPool, ...]) -> dict[str, str]:
+    """Return the parts that all pools of a host state alike."""
+    first, *others = [dict(pool.node) for pool in pools] or [{}]
+    return {name: v for name, v in first.items() if all(one.get(name) == v for one in others)}
 
 
 def describe_gpus(pools: tuple[ObservedPool, ...]) -> list[dict[str, Any]]:
@@ -237,8 +265,16 @@ def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Prob
     Raises:
         BadInput: as `parse_nvidia_smi`.
     """
-    report = parse_nvidia_smi(text, origin=origin)
+    board = parse_board(text)
+    try:
+        report = parse_nvidia_smi(text, origin=origin)
+    except BadInput as error:
+        if board and (pools := add_board((), board, facts)):
+            return _probe_board(pools, board)
+        raise explain_tegrastats(text, origin) or error from None
     found = group_pools(report, facts.gpus)
+    if board:
+        found = replace(found, pools=add_board(found.pools, board, facts))
     stated = (("driver", report.driver), (DRIVER_CUDA, report.cuda))
     return Probe(
         found.pools,
@@ -247,6 +283,12 @@ def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Prob
         find_disagreements(report, facts),
         _remote_host(found.pools, report.os, report.driver, found.notes),
     )
+
+
+def _probe_board(pools: tuple[ObservedPool, ...], board: TegraBoard) -> Probe:
+    """Return a probe of a Jetson without nvidia-smi."""
+    seen = tuple(observe_board(board))
+    return Probe(pools, {}, seen, (), _remote_host(pools, "linux", None, ()))
 
 
 def probe_labels(text: str, facts: Facts, *, origin: str = "node labels") -> Probe:
@@ -279,12 +321,15 @@ def probe_labels(text: str, facts: Facts, *, origin: str = "node labels") -> Pro
 def _remote_host(
     pools: tuple[ObservedPool, ...], system: str, driver: str | None, notes: tuple[str, ...]
 ) -> dict[str, object]:
-    cpus = {pool.cpu for pool in pools}
+    cpus, platforms = {pool.cpu for pool in pools}, {pool.platform for pool in pools}
+    node = common_parts(pools)
     return {
         "os": system,
         "cpu": cpus.pop() if len(cpus) == 1 else None,
         "driver": driver,
-        "kernel_modules": None,
+        "kernel_modules": node.get("kernel-modules"),
+        "platform": platforms.pop() if len(platforms) == 1 else None,
+        "node": node,
         "gpus": describe_gpus(pools),
         "notes": list(notes),
     }

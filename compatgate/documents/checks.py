@@ -14,10 +14,12 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from compatgate.core.components import MAX_KEYS, resolve_component
+from compatgate.core.components import MAX_KEYS, OF_BUILDS, resolve_component
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import ANY_TARGET, parse_constraint
+from compatgate.core.needs import parse_needs
+from compatgate.core.node import read_node, read_node_value, read_platform
 from compatgate.core.rules import BY_ID
 from compatgate.core.versions import parse_version
 from compatgate.documents.quantities import parse_duration
@@ -66,6 +68,10 @@ def _check_target(raw: RawDocument, gpus: Gpus) -> Mistakes:
         yield from _check_value(
             raw, (*path, "driver"), pool.get("driver"), lambda v: parse_version("driver", v)
         )
+        yield from _check_value(
+            raw, (*path, "platform"), pool.get("platform"), lambda v: read_platform(v, "platform")
+        )
+        yield from _check_node(raw, (*path, "node"), pool.get("node"))
         name = pool.get("name")
         if isinstance(name, str) and names.setdefault(name, index) != index:
             what = f"the pool {name!r} is stated twice"
@@ -78,6 +84,14 @@ def _check_target(raw: RawDocument, gpus: Gpus) -> Mistakes:
     yield from _check_value(raw, longest, _get(raw.value, *longest), parse_duration)
     yield from _check_repeats(raw, ("spec", "policy", "canary", "suites"))
     yield from _check_repeats(raw, ("spec", "policy", "canary", "soak"))
+
+
+def _check_node(raw: RawDocument, path: FieldPath, node: Any) -> Mistakes:
+    for name, value in node.items() if isinstance(node, dict) else ():
+        try:
+            read_node_value(name, value, name)
+        except BadInput as error:
+            yield raw.problem((*path, name), error.problem, value=value, hint=error.hint)
 
 
 def _check_strictness(raw: RawDocument) -> Mistakes:
@@ -106,13 +120,17 @@ def _check_namespaces(raw: RawDocument) -> Mistakes:
 
 
 def _check_entry(raw: RawDocument, gpus: Gpus) -> Mistakes:
-    yield from _check_components(raw, ("spec", "components"))
+    yield from _check_components(raw, _ENTRY_COMPONENTS)
     for index, name in _list_texts(raw.value, "spec", "gpus"):
         yield from _check_value(
             raw, ("spec", "gpus", index), name, lambda v: _check_product(v, gpus)
         )
     yield from _check_repeats(raw, ("spec", "targets"))
     yield from _check_repeats(raw, ("spec", "gpus"))
+    needs = _get(raw.value, "spec", "needs")
+    if isinstance(needs, list) and needs:
+        yield from _check_value(raw, ("spec", "needs"), "+".join(map(str, needs)), parse_needs)
+    yield from _check_repeats(raw, ("spec", "needs"))
 
 
 def _check_product(name: str, gpus: Gpus) -> None:
@@ -160,6 +178,9 @@ def _check_everything(raw: RawDocument) -> Mistakes:
             yield raw.problem(("spec", "match", "everything"), what, value=True, hint=hint)
 
 
+_ENTRY_COMPONENTS: FieldPath = ("spec", "components")
+
+
 def _check_components(raw: RawDocument, path: FieldPath) -> Mistakes:
     stated = _get(raw.value, *path)
     if isinstance(stated, dict) and len(stated) > MAX_KEYS:
@@ -173,6 +194,9 @@ def _check_components(raw: RawDocument, path: FieldPath) -> Mistakes:
             yield raw.problem((*path, key), error.problem, value=key, hint=error.hint)
             continue
         name = resolved.component.name
+        if name in OF_BUILDS and path == _ENTRY_COMPONENTS:
+            what = f"{key} is what a build is made with: no run measures it, so no entry names it"
+            yield raw.problem((*path, key), what, value=key, hint=f"leave {key} out")
         if resolved.cuda:
             tag = f"cu{''.join(map(str, resolved.cuda))}"
             hint = f"write {name}, and the build with the version, like ==9.1.0+{tag}"
@@ -196,7 +220,7 @@ def to_canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
     A pool that names no processor gets the processor of its GPU: GH200 has an Arm processor.
     """
     if kind == "Target":
-        return _add_processors(body, gpus)
+        return _write_nodes(_add_processors(body, gpus))
     path = {"Entry": ("spec",), "Waiver": ("spec", "match")}.get(kind)
     if path is None:
         return body
@@ -218,6 +242,25 @@ def _add_processor(pool: Any, gpus: Gpus) -> Any:
         return pool
     cpu = resolve_gpu(pool["gpu"], gpus).cpu
     return {**pool, "cpu": cpu} if cpu else pool
+
+
+def _write_nodes(body: dict[str, Any]) -> dict[str, Any]:
+    """Write what pools state of their nodes in canonical form: ``on`` is no boolean."""
+    pools = _get(body, "spec", "pools")
+    found = [_write_node(pool) for pool in pools] if isinstance(pools, list) else pools
+    return body if found == pools else _replace_at(body, ("spec", "pools"), found)
+
+
+def _write_node(pool: Any) -> Any:
+    if not isinstance(pool, dict):
+        return pool
+    node, platform = pool.get("node"), pool.get("platform")
+    changed = dict(pool)
+    if isinstance(node, dict):
+        changed["node"] = read_node(node, "node")
+    if isinstance(platform, str):
+        changed["platform"] = read_platform(platform, "platform")
+    return changed
 
 
 def _canonical_name(key: str) -> str | None:

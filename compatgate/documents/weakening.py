@@ -72,6 +72,9 @@ FIELDS: Final[Mapping[str, Weakens]] = {
     "spec.pools.os": _always,
     "spec.pools.cpu": _always,
     "spec.pools.count": _never,
+    "spec.pools.platform": _always,
+    "spec.pools.sharing": _always,
+    "spec.pools.node": _always,
     "spec.match.namespaces": _always,
     "spec.match.nodeLabels": _always,
     "spec.policy.mode": _below("enforce", "warn", "audit"),
@@ -124,7 +127,7 @@ def _entry_loosens(before: EntrySpec | None, after: EntrySpec | None) -> bool:
 
 
 def _scope(entry: EntrySpec) -> tuple[object, ...]:
-    return entry.targets, entry.components, entry.gpus
+    return entry.targets, entry.components, entry.gpus, entry.needs
 
 
 def find_weakened(before: TargetDoc, after: TargetDoc) -> list[str]:

@@ -43,7 +43,10 @@ def format_place(verdict: Json) -> str:
 def format_pool(pool: Json) -> str:
     """Return a pool as text, ``A100-SXM4-80GB, driver 535.104.05``."""
     system = "" if pool["os"] == "linux" else f", {pool['os']}"
-    return f"{pool['gpu'] or 'unknown GPU'}, driver {pool['driver'] or 'unknown'}{system}"
+    node = pool.get("node") or {}
+    release = next((f"{name} {node[name]}" for name in ("l4t", "jetpack") if name in node), "")
+    driver = f"driver {pool['driver'] or 'unknown'}" if pool["driver"] or not release else release
+    return f"{pool['gpu'] or 'unknown GPU'}, {driver}{system}"
 
 
 def format_stack(stack: Json) -> str:
@@ -53,6 +56,8 @@ def format_stack(stack: Json) -> str:
     if arch is not None:
         more = f" and {len(arch) - MOST_ARCHES} more" if len(arch) > MOST_ARCHES else ""
         parts.append("+".join(arch[:MOST_ARCHES]) + more if arch else "no GPU code")
+    if needs := stack.get("needs"):
+        parts.append(f"needs {'+'.join(needs)}")
     return ", ".join(parts) or "an empty stack"
 
 

@@ -16,6 +16,7 @@ from xml.parsers import expat
 
 from msgspec.structs import replace
 
+from compatgate.discovery.nvidia_smi.node_parts import read_part
 from compatgate.discovery.nvidia_smi.report import Device, Report, Slice, parse_mib, read_value
 from compatgate.errors import BadInput
 
@@ -98,6 +99,12 @@ class _XmlReader:
             self._change(uuid=read_value(value))
         elif path == ("fb_memory_usage", "total"):
             self._change(memory_mib=parse_mib(value))
+        elif path == ("gpu_virtualization_mode", "virtualization_mode"):
+            self._change(virtualization=read_value(value))
+        elif path == ("fabric", "state"):
+            self._change(fabric=read_value(value))
+        elif len(path) == 1 and (part := read_part(path[0], value)):
+            self._change(node={**self.devices[-1].node, **part})
         elif path == ("mig_mode", "current_mig"):
             self._change(mig=value == "Enabled")
         elif path == ("driver_model", "current_dm"):
@@ -187,6 +194,12 @@ def _report_property(device: Device, names: tuple[str, ...], value: str) -> Devi
         return replace(device, memory_mib=parse_mib(value))
     if names == ("MIG Mode", "Current"):
         return replace(device, mig=value == "Enabled")
+    if names == ("GPU Virtualization Mode", "Virtualization Mode"):
+        return replace(device, virtualization=read_value(value))
+    if names == ("Fabric", "State"):
+        return replace(device, fabric=read_value(value))
+    if len(names) == 1 and (part := read_part(names[0], value)):
+        return replace(device, node={**device.node, **part})
     return device
 
 
@@ -273,6 +286,8 @@ def _read_csv(header: list[str], lines: list[list[str]]) -> Report:
                 memory_mib=parse_mib(row.get("memory.total")),
                 capability=read_value(row.get("compute_cap")),
                 mig=row.get("mig.mode.current") == "Enabled",
+                node=_csv_node(row),
+                fabric=read_value(row.get("fabric.state")),
             )
         )
     return Report(
@@ -281,6 +296,10 @@ def _read_csv(header: list[str], lines: list[list[str]]) -> Report:
         os="windows" if windows else "linux",
         devices=tuple(devices),
     )
+
+
+def _csv_node(row: dict[str, str]) -> dict[str, str]:
+    return {part: text for name in row for part, text in read_part(name, row[name]).items()}
 
 
 # R610 writes "KMD Version" and "CUDA UMD Version"; before R410 no CUDA version is printed.
@@ -340,7 +359,8 @@ def _table_devices(rows: list[list[str]]) -> tuple[Device, ...]:
             and _TABLE_BUS.match(cells[1])
         ):
             indexes[match["index"]] = len(devices)
-            devices.append(_table_device(match["name"], cells, rows[position + 1 : position + 3]))
+            device = _table_device(match["name"], cells, rows[position + 1 : position + 3])
+            devices.append(replace(device, node=read_part("persistence_mode", match["mode"])))
         elif (
             len(cells) == 4
             and (match := _TABLE_SLICE.fullmatch(cells[0]))

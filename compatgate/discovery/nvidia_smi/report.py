@@ -14,7 +14,8 @@ from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpu, Gpus
 from compatgate.core.gpus import mig_profiles, normalise, resolve_gpu
 from compatgate.core.versions import format_parts, parse_version
-from compatgate.discovery.observations import DRIVER_CUDA, Conflict, ObservedPool
+from compatgate.discovery.nvidia_smi.node_parts import join_parts, note_fabric
+from compatgate.discovery.observations import DRIVER_CUDA, Conflict, NodeParts, ObservedPool
 from compatgate.errors import BadInput
 
 NODE_LABELS = "node labels"
@@ -48,6 +49,9 @@ class Device(Struct, frozen=True):
         capability: compute capability where the query has it (``compute_cap``).
         mig: MIG mode is on now.
         uuid: ``GPU-...``.
+        virtualization: virtualization mode, like ``VGPU`` or ``Host VGPU``.
+        node: what the output says of the node, by name of `NODE_COMPONENTS`: VBIOS, GSP firmware.
+        fabric: state of its registration with the NVLink fabric, like ``In Progress``.
     """
 
     name: str
@@ -57,6 +61,9 @@ class Device(Struct, frozen=True):
     mig: bool = False
     slices: tuple[Slice, ...] = ()
     uuid: str | None = None
+    virtualization: str | None = None
+    node: dict[str, str] = {}
+    fabric: str | None = None
 
     @property
     def cut_off(self) -> bool:
@@ -64,16 +71,31 @@ class Device(Struct, frozen=True):
         return self.name.endswith("...")
 
 
+class Guest(Struct, frozen=True):
+    """A vGPU that a host serves, and the driver of its virtual machine, where it is known."""
+
+    name: str
+    driver: str | None = None
+
+
 class Report(Struct, frozen=True):
     """One output of ``nvidia-smi``.
 
     Attributes:
-        form: ``table``, ``-q``, ``-q -x``, ``csv`` or ``-L``, joined with ``+``; `NODE_LABELS`.
+        form: ``table``, ``-q``, ``-q -x``, ``csv``, ``-L``, ``vgpu`` or ``vgpu -q``, joined with
+            ``+``; `NODE_LABELS`.
         driver: kernel driver.
         cuda: CUDA version that the loaded user-mode driver reports.
         tool: version of nvidia-smi; under WSL it differs from the driver.
         os: ``linux``, ``windows`` or ``wsl``.
         attached: number of GPUs of the host, where the output has it.
+        guests: vGPUs that this host serves.
+        host: a vGPU host printed it.
+        guest: a vGPU guest printed it.
+        manager: vGPU manager of the guest's host.
+        sharing: how containers share the GPUs; None: not stated.
+        platform: kind of machine; None where the text does not tell.
+        node: what the text says of the host, by name of `NODE_COMPONENTS`.
     """
 
     form: str
@@ -83,11 +105,18 @@ class Report(Struct, frozen=True):
     os: str = "linux"
     attached: int | None = None
     devices: tuple[Device, ...] = ()
+    guests: tuple[Guest, ...] = ()
+    host: bool = False
+    guest: bool = False
+    manager: str | None = None
+    sharing: str | None = None
+    platform: str | None = None
+    node: dict[str, str] = {}
 
     @staticmethod
     def joined(reports: Sequence[Report]) -> Report:
         """Join several outputs of one host; values of earlier ones decide."""
-        best = next(report for report in reports if report.devices)
+        best = next((report for report in reports if report.devices), reports[0])
         others = [report for report in reports if report is not best]
         devices = best.devices
         for other in others:
@@ -101,7 +130,14 @@ class Report(Struct, frozen=True):
             tool=_first(report.tool for report in reports),
             os=_first(r.os for r in reports if r.os != "linux") or "linux",
             devices=devices,
+            guests=max((report.guests for report in reports), key=_known_guests),
+            host=any(report.host for report in reports),
+            node={name: value for r in reversed(reports) for name, value in r.node.items()},
         )
+
+
+def _known_guests(guests: tuple[Guest, ...]) -> tuple[int, int]:
+    return len(guests), sum(not guest.name.endswith("...") for guest in guests)
 
 
 def _complete_device(device: Device, other: Device) -> Device:
@@ -114,6 +150,9 @@ def _complete_device(device: Device, other: Device) -> Device:
         mig=device.mig or other.mig,
         slices=_complete_slices(device.slices, other.slices),
         uuid=device.uuid or other.uuid,
+        virtualization=device.virtualization or other.virtualization,
+        node={**other.node, **device.node},
+        fabric=device.fabric or other.fabric,
     )
 
 
@@ -241,7 +280,11 @@ def group_pools(report: Report, table: Gpus) -> Pools:
     Raises:
         BadInput: a product name is truncated and fits different products.
     """
-    counts: dict[str, int] = {}
+    from compatgate.discovery.nvidia_smi.vgpus import group_guests, mark_vgpus
+
+    if report.guests:
+        return group_guests(report)
+    kinds: dict[str, list[Device]] = {}
     notes: list[str] = []
     if report.attached and report.attached > len(report.devices):
         notes.append(f"{report.attached} GPUs are attached, {len(report.devices)} shown")
@@ -250,12 +293,30 @@ def group_pools(report: Report, table: Gpus) -> Pools:
         if product.note:
             notes.append(product.note)
         for gpu in _kinds(device, product, table, notes):
-            counts[gpu] = counts.get(gpu, 0) + 1
+            kinds.setdefault(gpu, []).append(device)
+    notes += note_fabric(device.fabric for device in report.devices)
     pools = tuple(
-        ObservedPool(_short_name(gpu, table), gpu, report.driver, report.os, devices=count)
-        for gpu, count in counts.items()
+        ObservedPool(
+            _short_name(gpu, table),
+            gpu,
+            report.driver,
+            report.os,
+            devices=len(devices),
+            platform=report.platform,
+            node=_node_of(report, gpu, devices, notes),
+        )
+        for gpu, devices in kinds.items()
     )
+    pools = mark_vgpus(pools, report, table, notes)
     return Pools(pools, tuple(dict.fromkeys(notes)))
+
+
+def _node_of(report: Report, gpu: str, devices: list[Device], notes: list[str]) -> NodeParts:
+    """Return the parts of the node below a pool; what the host states decides over its GPUs."""
+    stated = [{**device.node, **report.node} for device in devices]
+    if report.os != "linux":  # the host of WSL, and Windows, have other modules and firmware modes
+        stated = [{name: one[name] for name in one if name == "vbios"} for one in stated]
+    return join_parts(stated, gpu, notes)
 
 
 def _kinds(device: Device, product: Product, table: Gpus, notes: list[str]) -> list[str]:
@@ -265,6 +326,8 @@ def _kinds(device: Device, product: Product, table: Gpus, notes: list[str]) -> l
             notes.append(f"{product.gpu} is in MIG mode and has no MIG device: nothing runs on it")
         return [product.gpu]
     gpu = _resolve(product.gpu, table)
+    if gpu and gpu.vgpu:  # the slice of a MIG-backed vGPU is the vGPU itself
+        return [product.gpu]
     kinds = []
     for part in device.slices:
         profile = find_profile(part, device, gpu) if gpu else part.profile

@@ -151,6 +151,7 @@ class OutageKeeper:
         self._writer = ThreadPoolExecutor(1, "state")
         self._writing: Future[None] | None = None
         database.outage = self.watch.refusal
+        database.is_silent = self.watch.is_silent
         snapshots.keeper = self
         tokens.keeper = self
 

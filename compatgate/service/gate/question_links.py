@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.core.entry_evidence import EntryStacks, represent
-from compatgate.core.request import POOL_CHANGES, parse_changes_text
+from compatgate.core.request import NEEDED_OF_POOL, POOL_CHANGES, parse_changes_text
 from compatgate.core.rule import Verdict, fix_value
 from compatgate.core.stack import parse_stack_text
 from compatgate.errors import BadInput
@@ -107,7 +107,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         more: dict[str, Any] = parse_changes_text(self.set)
         for name, value in changes.items():
             shown = fix_value(value)
-            if name in POOL_CHANGES and not self.target and value is not None:
+            if name in NEEDED_OF_POOL and not self.target and value is not None:
                 fields[name] = shown
             elif name not in POOL_CHANGES and stack is not None and not self.image:
                 stack = {k: v for k, v in stack.items() if k != name}
@@ -122,7 +122,8 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def format_stack(values: Mapping[str, Any]) -> str:
     """Return versions as text, ``cuda=12.4,arch=sm_80+sm_90``; as JSON if text cannot hold them."""
     plain = {
-        n: "+".join(v) if isinstance(v, list) and n == "arch" else v for n, v in values.items()
+        n: "+".join(v) if isinstance(v, list) and n in ("arch", "needs") else v
+        for n, v in values.items()
     }
     if all(v is None or (isinstance(v, str) and "," not in v) for v in plain.values()):
         return ",".join(f"{name}={value or ''}" for name, value in plain.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from compatgate.core.components import (
     MAX_ALTERNATIVES,
@@ -16,6 +16,7 @@ from compatgate.core.components import (
     MAX_REMARKS,
     MAX_REQUIRE_LENGTH,
 )
+from compatgate.core.node import NODE_COMPONENTS, Sharing
 from compatgate.core.request import Mode
 from compatgate.core.rule import Basis, FindingOutcome, Outcome
 from compatgate.core.whatif_result import Cause, Change
@@ -24,7 +25,8 @@ from compatgate.service.attestations.schemas import SignatureBody
 Text = Annotated[str, Meta(min_length=1)]
 StackValue = str | int | bool | list[str] | dict[str, dict[str, Any] | str] | None
 _STACK_VALUES = (
-    "version as text; `arch` and `require` are lists; `disable-require` is true or false; "
+    "version as text; `arch` and `require` are lists; `needs` is what it needs of each GPU, "
+    '`["fp8", "60GiB"]`; `disable-require` is true or false; '
     "`cuda-compat-use` is always, newer or tried; `open`, `conflicts` and `unread` are sentences; "
     "`wheels` has `file`, `sha256` and `index` by name; `measured` is the content of a package's "
     "files, as `inspect` prints it for images and folders; `unmeasured` says by release why a "
@@ -66,6 +68,18 @@ class PoolQuestion(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     name: str | None = None
     count: Annotated[int, Meta(ge=0)] | None = None
+    platform: Annotated[
+        Text | None,
+        Meta(description="kind of machine", examples=["bare-metal", "aws/p6e-gb200"]),
+    ] = None
+    sharing: Annotated[Sharing | None, Meta(description="how containers share a GPU")] = None
+    node: Annotated[
+        dict[str, str] | None,
+        Meta(
+            description=f"parts and settings of the nodes: {', '.join(NODE_COMPONENTS)}",
+            examples=[{"kernel-modules": "open", "fabric-manager": "580.95.05"}],
+        ),
+    ] = None
 
 
 class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,6 +172,9 @@ class PoolBody(Struct, frozen=True, forbid_unknown_fields=True):
     os: Literal["linux", "windows", "wsl"]
     cpu: Literal["x86_64", "aarch64"]
     count: int
+    platform: str | UnsetType = UNSET
+    sharing: Sharing | UnsetType = UNSET
+    node: dict[str, str] | UnsetType = UNSET
 
 
 class DegradedBody(Struct, frozen=True, forbid_unknown_fields=True):

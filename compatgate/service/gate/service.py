@@ -52,7 +52,8 @@ from compatgate.service.matrix.service import MatrixService
 from compatgate.service.nodes.service import Nodes
 from compatgate.service.runs import evidence
 from compatgate.service.runs.service import Runs, load_library
-from compatgate.service.tokens.service import BrowserSessions, Tokens
+from compatgate.service.tokens.browser_sessions import BrowserSessions
+from compatgate.service.tokens.service import Tokens
 
 if TYPE_CHECKING:
     from compatgate.service.gate.images import Images, ImageSettings
@@ -221,7 +222,7 @@ class Gate:
         began = time.perf_counter_ns()
         now = clock.now()
         snapshot = self.snapshots.current()
-        found = self._answers.get(question, snapshot)
+        found = self._answers.get(question, snapshot, now)
         if found is not None:
             return _record_answer(found.at(format_moment(now)), now, began, asked_by, source)
         body, read, alone = self._complete(decider.decode_question(question), snapshot, image_s)
@@ -237,10 +238,10 @@ class Gate:
         """Return what `evaluate` would, where memory alone has it; never wait."""
         began = time.perf_counter_ns()
         snapshot = self.snapshots.at_hand()
-        found = self._answers.get(question, snapshot) if snapshot is not None else None
+        now = clock.now()
+        found = self._answers.get(question, snapshot, now) if snapshot is not None else None
         if found is None:
             return None
-        now = clock.now()
         return _record_answer(found.at(format_moment(now)), now, began, asked_by, source)
 
     def submit(self, decided: Sequence[AnswerRecord]) -> Future[None]:

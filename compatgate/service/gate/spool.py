@@ -31,6 +31,7 @@ from msgspec import Struct
 from compatgate.core.performance import sha256
 from compatgate.errors import Unavailable
 from compatgate.kit.clock import from_iso
+from compatgate.kit.files import sync_folder
 from compatgate.service.gate.batch_store import Delivery
 
 SPOOL_BYTES = 64 * 1024 * 1024
@@ -96,7 +97,7 @@ class SpoolFile:
             made.empty()
             os.fsync(descriptor)
             os.rename(unfinished, made.path)
-            _sync_folder(folder)
+            sync_folder(folder)
         except BaseException:
             with suppress(OSError):
                 os.unlink(unfinished)
@@ -202,7 +203,7 @@ class SpoolFile:
         """Rename the file, so that nobody tries to deliver it again, and return its path."""
         place = self.path.with_name(self.path.name + _ASIDE)
         os.rename(self.path, place)
-        _sync_folder(place.parent)
+        sync_folder(place.parent)
         return place
 
     def close(self, *, remove: bool = False) -> None:
@@ -362,10 +363,6 @@ class Spool:
             if found is not None:
                 yield found
 
-    def count_others(self) -> int:
-        """Return the number of files of other processes, living ones too."""
-        return len(self._paths())
-
     def _paths(self) -> list[Path]:
         own = self._file.path if self._file is not None else None
         try:
@@ -385,14 +382,6 @@ class Spool:
             if self._file is not None:
                 self._file.close(remove=not self._places)
             self._file = None
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _compress(content: bytes) -> bytes:

@@ -17,7 +17,15 @@ from msgspec.structs import replace
 
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
-from compatgate.core.request import POOL_CHANGES, Pool, Target, parse_changes, parse_pool
+from compatgate.core.node import NODE_COMPONENTS, fits_declared
+from compatgate.core.request import (
+    NEEDED_OF_POOL,
+    POOL_CHANGES,
+    Pool,
+    Target,
+    parse_changes,
+    parse_pool,
+)
 from compatgate.core.rule import OUTCOME_RANK, Verdict
 from compatgate.core.stack import canonical_key, parse_stack
 from compatgate.core.whatif import Side, compare_facts
@@ -76,7 +84,12 @@ def find_node_place(node: Node, snapshot: Snapshot, target: str | None = None) -
     for seen in observed:
         same = [p for p in found.pools if p.gpu and seen.gpu and p.gpu.sku == seen.gpu.sku]
         for pool in same:
-            pools[pool.name] = replace(pool, driver=seen.driver or pool.driver)
+            pools[pool.name] = replace(
+                pool,
+                driver=seen.driver or pool.driver,
+                platform=seen.platform or pool.platform,
+                node={**pool.node, **seen.node},
+            )
             remarks += _list_drift(seen, pool)
         if not same:
             alone.append(seen)
@@ -96,9 +109,19 @@ def _join_skus(pools: Iterable[Pool]) -> str:
 
 
 def _list_drift(seen: Pool, pool: Pool) -> list[str]:
-    if seen.driver is None or pool.driver is None or seen.driver == pool.driver:
-        return []
-    return [f"the node has driver {seen.driver}, pool {pool.name} declares {pool.driver}"]
+    """Return sentences on what the node has and the pool declares otherwise."""
+    found = []
+    if seen.driver and pool.driver and seen.driver != pool.driver:
+        found.append(("driver", str(seen.driver), str(pool.driver)))
+    if seen.platform and pool.platform and seen.platform != pool.platform:
+        found.append(("platform", seen.platform, pool.platform))
+    for name, value in seen.node.items():
+        declared = pool.node.get(name)
+        if declared is not None and not fits_declared(name, declared, value):
+            found.append((NODE_COMPONENTS[name].title, value, declared))
+    return [
+        f"the node has {what} {has}, pool {pool.name} declares {is_}" for what, has, is_ in found
+    ]
 
 
 def _find_target(labels: Mapping[str, str], snapshot: Snapshot) -> str:
@@ -196,7 +219,7 @@ def _parse_changes(body: Any) -> dict[str, Any]:
     if not changes:
         hint = 'like {"driver": "580.95.05"}'
         raise BadInput("states no change", field="set", hint=hint)
-    for name in POOL_CHANGES:
+    for name in NEEDED_OF_POOL:
         if name in changes and changes[name] is None:
             raise BadInput("cannot be removed", field=f"set.{name}", hint="leave it out")
     stated = {n: v for n, v in changes.items() if n not in POOL_CHANGES and v is not None}
@@ -238,7 +261,7 @@ def _parse_node(body: Any) -> Node:
     return Node(name if isinstance(name, str) else "", dict(labels))
 
 
-_POOL_FIELDS = ("name", "driver", "gpu", "os", "cpu", "count")
+_POOL_FIELDS = ("name", "driver", "gpu", "os", "cpu", "count", "platform", "sharing", "node")
 
 
 class DecisionChange(Struct, frozen=True):

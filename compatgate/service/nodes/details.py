@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 from msgspec import Struct
 
+from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.request import Pool
 from compatgate.service.admission.matching import TARGET
 from compatgate.service.cluster.connection import ClusterNode
@@ -70,7 +71,7 @@ class SourceComparison(Struct, frozen=True):
 def compare_sources(row: NodeRow) -> SourceComparison:
     """Compare the reports of a node's sources."""
     heard = msgspec.convert(row.witnesses, dict[SourceKind, SourceReport])
-    lines = (_driver(heard), _gpus(heard), _cuda(heard), *_resources(heard))
+    lines = (_driver(heard), _gpus(heard), _cuda(heard), *_parts(heard), *_resources(heard))
     there = tuple(line for line in lines if line.said)
     return SourceComparison(
         tuple(heard[w] for w in ORDER if w in heard), there, tuple(_explain_sources(heard))
@@ -94,6 +95,17 @@ def _gpus(heard: Mapping[SourceKind, SourceReport]) -> SourceLine:
 def _cuda(heard: Mapping[SourceKind, SourceReport]) -> SourceLine:
     said = {who: one.cuda for who, one in heard.items() if one.cuda}
     return SourceLine("CUDA, at most", said)
+
+
+def _parts(heard: Mapping[SourceKind, SourceReport]) -> Iterator[SourceLine]:
+    """Compare the platform and the parts of the node."""
+    platforms = {who: one.platform for who, one in heard.items() if one.platform}
+    yield SourceLine(
+        "Platform", platforms, _first(heard, platforms), len(set(platforms.values())) > 1
+    )
+    for name, component in NODE_COMPONENTS.items():
+        said = {who: one.node[name] for who, one in heard.items() if name in one.node}
+        yield SourceLine(component.title, said, _first(heard, said), len(set(said.values())) > 1)
 
 
 def _resources(heard: Mapping[SourceKind, SourceReport]) -> Iterator[SourceLine]:
@@ -193,7 +205,7 @@ class GpuKind(Struct, frozen=True):
     """GPUs of one SKU on a node.
 
     Attributes:
-        product: without its MIG profile.
+        product: without its MIG profile; the type of a vGPU.
         profile: of MIG; None: whole GPUs.
         is_known: the facts know the GPU.
     """
@@ -256,7 +268,9 @@ def gpu_kinds(view: NodeView, snapshot: Snapshot) -> tuple[GpuKind, ...]:
 
 def _kind(text: str, count: int, snapshot: Snapshot) -> GpuKind:
     gpu = find_gpu(text, snapshot)
-    return GpuKind(gpu.name, gpu.mig, count, True) if gpu else GpuKind(text, None, count, False)
+    if gpu is None:
+        return GpuKind(text, None, count, False)
+    return GpuKind(gpu.vgpu or gpu.name, gpu.mig, count, True)
 
 
 def _skus(view: NodeView) -> list[str]:

@@ -11,6 +11,7 @@ from compatgate.documents.specs import (
     CanarySpec,
     MatchSpec,
     PolicySpec,
+    PoolSpec,
     TargetDoc,
     WaiverPolicySpec,
     decode,
@@ -240,7 +241,9 @@ def _pool_table(document: TargetDoc, snapshot: Snapshot) -> Table:
     target = snapshot.targets.get(document.metadata.name)
     resolved = {pool.name: pool.gpu for pool in target.pools} if target else {}
     lines = []
-    for pool in document.spec.pools:
+    nodes = [_describe_node(pool) for pool in document.spec.pools]
+    stated = any(nodes)
+    for pool, node in zip(document.spec.pools, nodes, strict=True):
         gpu = resolved.get(pool.name)
         compute = f"{gpu.capability[0]}.{gpu.capability[1]}" if gpu else None
         sku = gpu.sku if gpu and gpu.sku != pool.gpu else ""
@@ -251,6 +254,7 @@ def _pool_table(document: TargetDoc, snapshot: Snapshot) -> Table:
                 compute,
                 pool.driver,
                 f"{pool.os}, {pool.cpu}",
+                *([node] if stated else ()),
                 pool.count,
             )
         )
@@ -260,9 +264,16 @@ def _pool_table(document: TargetDoc, snapshot: Snapshot) -> Table:
         Column("compute", "Compute"),
         Column("driver", "Driver", "code"),
         Column("os", "OS"),
+        *([Column("node", "Node stack")] if stated else ()),
         Column("nodes", "Nodes", "number"),
     )
     return make_table("pools", columns, lines, EmptyNotice("No pools."), label="pools")
+
+
+def _describe_node(pool: PoolSpec) -> str:
+    """Return the platform, the sharing and the parts of a pool's nodes that are stated."""
+    stated = {"platform": pool.platform, "sharing": pool.sharing, **(pool.node or {})}
+    return ", ".join(f"{name} {value}" for name, value in stated.items() if value)
 
 
 def _entry_table(pairs: list[Pair], sort: str | None) -> Table:

@@ -177,3 +177,36 @@ def test_a_file_of_another_encoding_is_read(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named(option: str) -> None:
     with pytest.raises(BadInput, match="cannot read '/nowhere'"):
         ask(**{option: "/nowhere"})
+
+
+def test_a_stated_part_of_the_node_overrides_that_part_of_a_probe(tmp_path: Path) -> None:
+    node = '"node": {"kernel-modules": "open", "kernel": "6.8.0-45-generic"}, "platform": "aws/p4d"'
+    question = ask(
+        probe=probe(tmp_path, f"{A100[:-1]}, {node}}}"), stack=[], pool=["kernel_modules=nouveau"]
+    )
+    assert question.bodies[0]["pool"]["node"] == {
+        "kernel-modules": "nouveau",
+        "kernel": "6.8.0-45-generic",
+    }
+    assert question.bodies[0]["pool"]["platform"] == "aws/p4d"
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "says"),
+    [
+        (
+            {"pool": ["gpu=B200,kernel-module=open"]},
+            "pool.kernel-module",
+            "did you mean kernel-modules",
+        ),
+        ({"pool": ["gpu=B200,kernal=6.8.0"]}, "pool.kernal", "did you mean kernel?"),
+        ({"pool": ["gpu=B200,dcgm=4.2.3,DCGM=4.2.4"]}, "pool.DCGM", "dcgm is stated twice"),
+    ],
+)
+def test_a_misspelt_part_of_the_node_is_named_with_the_right_one(
+    options: dict[str, Any], field: str, says: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        ask(**options)
+    assert caught.value.field == field
+    assert says in f"{caught.value.problem} {caught.value.hint}"

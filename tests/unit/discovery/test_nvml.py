@@ -48,6 +48,9 @@ class FakeNvml:
             "nvmlDeviceGetMigMode": lambda h: (1, 1),
             "nvmlDeviceGetPciInfo": lambda h: SimpleNamespace(busId=b"00000000:01:00.0"),
             "nvmlDeviceGetMaxMigDeviceCount": lambda h: 7,
+            "nvmlDeviceGetPersistenceMode": lambda h: 1,
+            "nvmlDeviceGetGspFirmwareMode": lambda h: [0, 1],
+            "nvmlDeviceGetVbiosVersion": lambda h: b"92.00.36.00.02",
             "nvmlDeviceGetUUID": lambda h: f"{'MIG' if h.startswith('slice') else 'GPU'}-{h}",
         }
         return answers[name]
@@ -63,6 +66,7 @@ def test_devices_and_their_slices_are_reported() -> None:
     assert device.uuid == "GPU-gpu0"
     parts = (Slice("1g.10gb", 9728, uuid=f"MIG-slice{n}") for n in (0, 1))
     assert device.slices == tuple(parts)
+    assert device.node == {"gsp-firmware": "off", "vbios": "92.00.36.00.02", "persistence": "on"}
     assert nvml.closed
 
 

@@ -31,12 +31,13 @@ def look(
     report: Report | None,
     kernel: KernelDriver | None = None,
     libraries: tuple[Observation, ...] = (),
+    root: str = "/nonexistent",
 ) -> Probe:
     monkeypatch.setattr(module, "read_nvml", lambda: report)
     monkeypatch.setattr(module, "read_kernel_driver", lambda: kernel)
     monkeypatch.setattr(module, "find_libraries", lambda: list(libraries))
     monkeypatch.setattr(module, "_PATHS", ("nvidia-smi-that-does-not-exist",))
-    return probe_machine(facts)
+    return probe_machine(facts, root=root)
 
 
 def test_a_machine_without_gpu_says_so(monkeypatch: pytest.MonkeyPatch, facts: Facts) -> None:
@@ -74,6 +75,29 @@ def test_the_loaded_driver_decides_over_what_nvidia_smi_prints(
     assert found.pools[0].driver == "535.104.05"
     assert [conflict.component for conflict in found.conflicts] == ["driver", "driver-cuda"]
     assert "the driver version decides" in found.conflicts[1].message
+
+
+def test_the_node_below_the_gpus_is_in_each_pool(
+    monkeypatch: pytest.MonkeyPatch, facts: Facts, tmp_path: Path
+) -> None:
+    for name, content in {
+        "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  "
+        "550.163.01  Release Build\n",
+        "proc/sys/kernel/osrelease": "6.8.0-45-generic\n",
+        "sys/class/dmi/id/product_name": "p4d.24xlarge\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    report = parse_nvidia_smi((FOLDER / "table-r550-a100-mixed-mig.txt").read_text())
+    document = look(monkeypatch, facts, report, root=str(tmp_path)).to_json()
+    node = {"kernel-modules": "open", "kernel": "6.8.0-45-generic", "persistence": "off"}
+    assert [pool["node"] for pool in document["pools"]] == [node] * 3
+    assert {pool["platform"] for pool in document["pools"]} == {"aws/p4d"}
+    assert document["host"]["node"] == node
+    assert document["host"]["platform"] == "aws/p4d"
+    seen = {(one["component"], one["version"]) for one in document["observations"]}
+    assert {("kernel-modules", "open"), ("kernel", "6.8.0-45-generic")} <= seen
+    assert document["stack"] == {}
 
 
 @pytest.mark.parametrize(

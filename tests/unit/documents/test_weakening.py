@@ -56,6 +56,9 @@ ALWAYS: dict[str, tuple[Any, Any]] = {
     "spec.pools.driver": ("535.183.01", "580.95.05"),
     "spec.pools.os": ("linux", "windows"),
     "spec.pools.cpu": ("x86_64", "aarch64"),
+    "spec.pools.platform": (UNSET, "bare-metal"),
+    "spec.pools.sharing": ("exclusive", "mps"),
+    "spec.pools.node": ({"kernel-modules": "open"}, {"kernel-modules": "proprietary"}),
     "spec.match.namespaces": (("ml-*",), ("ml-*", "ai-*")),
     "spec.match.nodeLabels": ({"a": "b"}, {}),
 }

@@ -1,0 +1,1 @@
+"""Observe what a machine has below its containers: modules, services, settings, its platform."""

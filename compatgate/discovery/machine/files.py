@@ -1,0 +1,197 @@
+"""Read parts of a node from files: kernel, modules, distribution, Secure Boot, IOMMU, ACS, DMI.
+
+What a file does not say is not reported: a missing file never means "off".
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from compatgate.discovery.driver import PROC, parse_proc_version
+from compatgate.discovery.machine.platforms import MachineTexts
+from compatgate.discovery.machine.root import Root
+from compatgate.discovery.observations import Observation
+
+OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
+OS_KERNEL = "/proc/sys/kernel/osrelease"
+SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+EFA_INSTALLER = "/opt/amazon/efa_installed_packages"
+RUNTIME_CONFIG = "/etc/nvidia-container-runtime/config.toml"
+GPUS = "/proc/driver/nvidia/gpus"
+_MODULES = "/sys/module"
+_PEER_MODULES = ("nvidia_peermem", "nv_peer_mem")
+_CONTAINER_SIGNS = ("/.dockerenv", "/run/.containerenv", "/run/secrets/kubernetes.io")
+_OFED = re.compile(r"\d{2}\.\d{2}(?:\.\d+)?-\d+(?:\.\d+)*")
+_MODE = re.compile(r'^\s*mode\s*=\s*"(cdi|legacy|csv)"', re.MULTILINE)
+_EFA = re.compile(r"EFA installer version:\s*(\d[\w.]*)")
+_VIDEO_BIOS = re.compile(r"^Video BIOS:\s*([0-9a-fA-F][0-9a-fA-F.]+)\s*$", re.MULTILINE)
+
+
+def observe_files(root: Root, notes: list[str]) -> Iterator[Observation]:
+    """Yield the parts that files tell, the better witness of a part first.
+
+    Args:
+        root: of the machine.
+        notes: receives sentences about what cannot be told.
+    """
+    yield from _kernel_modules(root, notes)
+    yield from _texts(root)
+    yield from _distribution(root, notes)
+    yield from _secure_boot(root)
+    yield from _peer_memory(root)
+    yield from _vbios(root, notes)
+    yield from _iommu(root, notes)
+    yield from _acs(root)
+
+
+def read_machine_texts(root: Root) -> MachineTexts:
+    """Return what the firmware says of the machine: DMI, or the device tree."""
+    dmi = "/sys/class/dmi/id"
+    model = root.read("/proc/device-tree/model", 256)
+    return MachineTexts(
+        vendor=root.read(f"{dmi}/sys_vendor", 256),
+        product=root.read(f"{dmi}/product_name", 256) or model,
+        asset_tag=root.read(f"{dmi}/chassis_asset_tag", 256),
+    )
+
+
+def _kernel_modules(root: Root, notes: list[str]) -> Iterator[Observation]:
+    driver = parse_proc_version(root.read(PROC, 4096))
+    nouveau = root.has(f"{_MODULES}/nouveau")
+    if driver and driver.open is not None:
+        if nouveau:
+            notes.append("the kernel has loaded nouveau besides the NVIDIA modules")
+        flavour = "open" if driver.open else "proprietary"
+        yield Observation("kernel-modules", flavour, PROC)
+    elif nouveau and not root.has(f"{_MODULES}/nvidia"):
+        yield Observation("kernel-modules", "nouveau", f"{_MODULES}/nouveau")
+
+
+def _texts(root: Root) -> Iterator[Observation]:
+    """Yield the versions that a file holds as such."""
+    if kernel := root.read(OS_KERNEL, 256):
+        yield Observation("kernel", kernel, OS_KERNEL)
+    if match := _EFA.search(root.read(EFA_INSTALLER)):
+        yield Observation("efa", match[1], EFA_INSTALLER, "metadata")
+    if match := _MODE.search(root.read(RUNTIME_CONFIG)):  # "auto" is decided for each container
+        yield Observation("container-mode", match[1], RUNTIME_CONFIG, "metadata")
+    ofed = f"{_MODULES}/mlx5_core/version"  # the kernel's own module has no such version
+    if _OFED.fullmatch(version := root.read(ofed, 256)):
+        yield Observation("ofed", version, ofed)
+
+
+def is_container(root: Root) -> bool:
+    """Return whether the files below a root are of a container, not of the node."""
+    return any(root.has(sign) for sign in _CONTAINER_SIGNS)
+
+
+def _distribution(root: Root, notes: list[str]) -> Iterator[Observation]:
+    if is_container(root):
+        notes.append("this is a container: its distribution and packages are not the node's")
+        return
+    for path in OS_RELEASE:
+        stated = dict(_assignments(root.read(path)))
+        if name := stated.get("ID"):
+            text = "-".join(filter(None, (name, stated.get("VERSION_ID"))))
+            yield Observation("distribution", text, path, "metadata")
+            return
+
+
+def _assignments(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the variables of ``os-release``, which are written as in a shell."""
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        try:
+            words = shlex.split(value) if equals else []
+        except ValueError:
+            continue
+        if len(words) == 1:
+            yield name.strip(), words[0]
+
+
+def _secure_boot(root: Root) -> Iterator[Observation]:
+    """Yield Secure Boot: an EFI variable has four bytes of attributes and one of value."""
+    data = root.read_bytes(SECURE_BOOT, 16)
+    if len(data) == 5 and data[4] in (0, 1):
+        yield Observation("secure-boot", "on" if data[4] else "off", SECURE_BOOT)
+
+
+def _peer_memory(root: Root) -> Iterator[Observation]:
+    """Yield a loaded peer-memory module; without one, dma-buf may still do its work."""
+    for module in _PEER_MODULES:
+        if root.has(f"{_MODULES}/{module}"):
+            yield Observation("peer-memory", "nvidia-peermem", f"{_MODULES}/{module}")
+            return
+
+
+def _vbios(root: Root, notes: list[str]) -> Iterator[Observation]:
+    texts = [root.read(f"{GPUS}/{bus}/information", 4096) for bus in root.list(GPUS)]
+    found = {match[1] for text in texts if (match := _VIDEO_BIOS.search(text))}
+    if len(found) == 1:
+        yield Observation("vbios", found.pop(), f"{GPUS}/*/information")
+    elif found:
+        notes.append(f"the VBIOS differs among the GPUs: {', '.join(sorted(found))}")
+
+
+_PCI = "/sys/bus/pci/devices"
+_DISPLAY, _BRIDGE = "0x03", "0x0604"
+"""Starts of PCI classes: display controllers, bridges."""
+
+
+def _iommu(root: Root, notes: list[str]) -> Iterator[Observation]:
+    """Yield how the IOMMU treats the GPUs: their groups have a type."""
+    gpus = [
+        device
+        for device in root.list(_PCI)
+        if root.read(f"{_PCI}/{device}/vendor", 16) == "0x10de"
+        and root.read(f"{_PCI}/{device}/class", 16).startswith(_DISPLAY)
+    ]
+    found = {_iommu_mode(root.read(f"{_PCI}/{gpu}/iommu_group/type", 64)) for gpu in gpus}
+    if gpus and found == {""} and root.has("/sys/class/iommu"):
+        found = {"off"} if not root.list("/sys/class/iommu") else {""}
+    if len(found) == 1 and (mode := found.pop()):
+        yield Observation("iommu", mode, f"{_PCI}/*/iommu_group/type")
+    elif len(found) > 1:
+        notes.append("the IOMMU treats the GPUs of this machine in different ways")
+
+
+def _iommu_mode(kind: str) -> str:
+    """Return the mode of a type of group: ``identity`` passes through, ``DMA*`` translates."""
+    if kind == "identity":
+        return "passthrough"
+    return "on" if kind.startswith("DMA") else ""
+
+
+_FIRST_EXTENDED, _ACS_ID, _REDIRECTS = 0x100, 0x000D, 0b1101
+"""Offset of the extended capabilities; id of Access Control Services; its bits that keep peers
+apart: Source Validation, P2P Request Redirect, P2P Completion Redirect (PCIe 7.7.8.3)."""
+
+
+def _acs(root: Root) -> Iterator[Observation]:
+    """Yield whether a bridge redirects traffic between peers; only root may read what tells."""
+    controls = []
+    for device in root.list(_PCI):
+        if not root.read(f"{_PCI}/{device}/class", 16).startswith(_BRIDGE):
+            continue
+        config = root.read_bytes(f"{_PCI}/{device}/config", 4096)
+        if len(config) < 4096 and len(config) != 256:
+            return  # cut short: not root
+        controls.append(_acs_control(config))
+    if any(control is not None for control in controls):
+        on = any(control is not None and control & _REDIRECTS for control in controls)
+        yield Observation("acs", "on" if on else "off", f"{_PCI}/*/config")
+
+
+def _acs_control(config: bytes) -> int | None:
+    """Return the ACS control register of a bridge; None: it has none."""
+    at = _FIRST_EXTENDED
+    for _ in range(64):
+        if not _FIRST_EXTENDED <= at <= len(config) - 8:
+            return None
+        head = int.from_bytes(config[at : at + 4], "little")
+        if head & 0xFFFF == _ACS_ID:
+            return int.from_bytes(config[at + 6 : at + 8], "little")
+        at = head >> 20
+    return None
