@@ -99,7 +99,10 @@ class Site:
     def logged(self) -> Counter[str]:
         """Return the images of all decisions at the central gate."""
         with closing(sqlite3.connect(self.folder / "gate.db")) as database:
-            rows = database.execute("SELECT image FROM decisions WHERE image IS NOT NULL")
+            rows = database.execute(
+                "SELECT coalesce(decisions.image, verdicts.image) FROM decisions"
+                " JOIN verdicts ON verdicts.id = decisions.verdict_id"
+            )
             return Counter(image for (image,) in rows)
 
     def verify(self) -> dict[str, Any]:
