@@ -5,6 +5,9 @@ import json
 import msgspec
 import pytest
 
+from compatgate.core import evaluate
+from compatgate.core.rule import Finding
+
 PROMISED = [
     "id", "verdict", "allowed", "mode", "target", "findings", "stack", "matrix_revision", "facts",
     "evidence", "decided_at", "valid_until",
@@ -126,7 +129,9 @@ def test_an_answer_is_plain_json(denied):
     assert json.loads(msgspec.json.encode(denied)) == denied
 
 
-def test_a_finding_names_each_pool_once(ask):
-    stack = {"sgl-kernel": "0.3.17", "python": "3.10", "cupy": "12.0.0"}
-    answer = ask({"driver": "550.90.07", "gpu": "B200"}, stack)
-    assert [one.pools for one in answer.findings if len(set(one.pools)) != len(one.pools)] == []
+def test_a_finding_names_each_pool_once():
+    def said_on(pool: str) -> Finding:
+        return Finding("CG411", "package-links", "fail", "cuda", None, None, "the same", (pool,))
+
+    (merged,) = evaluate._merge_pools([said_on("a"), said_on("b"), said_on("a")])
+    assert merged.pools == ("a", "b")
