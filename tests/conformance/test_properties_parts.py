@@ -80,15 +80,19 @@ def blind(case, reads):
         case.stack, hidden, components=shown, packages=packages, versions=versions, get=versions.get
     )  # fmt: skip
     sees = "driver" in reads
-    unseen = set() if "node" in reads else {"node", "node_version", "platform", "sharing"}
-    pool = case.pool if sees else Without(case.pool, {"driver"}, driver=None)
+    whole, unseen = case.pool, set()
+    if "node" not in reads:
+        unseen = {"platform", "sharing", *(() if sees else ("node", "node_version"))}
+        driving = {k: v for k, v in whole.node.items() if "driver" in parts_of([k])}
+        whole = replace(whole, node=driving)
+    pool = whole if sees else Without(whole, {"driver"}, driver=None)
     made = (RuleContext if sees else Driverless)(
         stack, pool, case.target, case.facts, case.matrix,
         today=case.today, now=case.now, brief=case.brief,
     )  # fmt: skip
     unseen |= set() if sees else {"driver"}
     if unseen:
-        made.pool = Without(case.pool, unseen)
+        made.pool = Without(whole, unseen)
     return made
 
 
