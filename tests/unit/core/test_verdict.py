@@ -124,3 +124,9 @@ def test_every_finding_says_why_and_where_that_is_published(denied):
 def test_an_answer_is_plain_json(denied):
     assert json.loads(json.dumps(denied)) == denied
     assert json.loads(msgspec.json.encode(denied)) == denied
+
+
+def test_a_finding_names_each_pool_once(ask):
+    stack = {"sgl-kernel": "0.3.17", "python": "3.10", "cupy": "12.0.0"}
+    answer = ask({"driver": "550.90.07", "gpu": "B200"}, stack)
+    assert [one.pools for one in answer.findings if len(set(one.pools)) != len(one.pools)] == []
