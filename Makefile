@@ -4,10 +4,12 @@ VENV    ?= .venv
 TORCH   ?= .venv-torch
 BIN     := $(VENV)/bin
 PORT    ?= 8080
-WORKERS ?= 3
+WORKERS ?= 4
+MEMORY  := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 8000000 2>/dev/null && echo /dev/shm)
+CACHED  := env --unset=PYTHONDONTWRITEBYTECODE
 SAMPLE  := facts_hold facts_tables gpu_names gpu_records judge lessons requirements threads vocabulary
 
-.PHONY: serve check test lint style site types facts unit tests format bench system torch docs vocabulary clean
+.PHONY: serve check test lint style site types facts unit compiled tests format bench system torch docs vocabulary clean
 
 serve: $(VENV)/.installed  ## a running gate with the example matrix
 	$(BIN)/compatgate serve --port $(PORT) --matrix matrix/examples
@@ -16,7 +18,7 @@ check: style site  ## what needs neither root nor a server: lint, pages, types, 
 	$(MAKE) --no-print-directory --jobs=2 types unit
 
 test:  ## everything that CI runs; WORKERS processes share the tests
-	$(MAKE) --no-print-directory --jobs=3 system style site $(if $(CI),torch)
+	$(MAKE) --no-print-directory --jobs=3 system style site compiled $(if $(CI),torch)
 	$(MAKE) --no-print-directory --jobs=2 types tests
 
 lint: style types facts  ## format, lint, types, import directions, facts
@@ -41,8 +43,11 @@ unit: $(VENV)/.installed
 	$(BIN)/python -m pytest --numprocesses 2 --max-worker-restart 0 tests/unit \
 		$(SAMPLE:%=tests/conformance/test_%.py)
 
-tests: $(VENV)/.installed
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 0
+compiled: $(VENV)/.installed  # each process would compile every test for itself
+	$(CACHED) $(BIN)/python -m pytest --collect-only --quiet > /dev/null
+
+tests: $(VENV)/.installed  # databases of tests in memory, where there is room: each commit waits for the disk
+	$(CACHED) $(if $(MEMORY),PYTEST_DEBUG_TEMPROOT=$(MEMORY)) $(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 0
 
 format: $(VENV)/.installed  ## rewrite files in the house style
 	$(BIN)/ruff format .

@@ -115,7 +115,7 @@ def _make_share(metric: Metric, spec: MetricSpec | None, known: GpuPeaks) -> Sha
 
 
 def _product(devices: Sequence[Device], gpus: Gpus) -> str | None:
-    """Return the product of all devices; None if they differ, are unknown, or are slices."""
+    """Return the product of all devices; None if they differ, are unknown, slices or vGPUs."""
     if any(device.mig for device in devices):
         return None
     try:
@@ -123,5 +123,5 @@ def _product(devices: Sequence[Device], gpus: Gpus) -> str | None:
     except BadInput:
         return None
     names = {gpu.name for gpu in found}
-    whole = all(gpu.product and not gpu.mig for gpu in found)
+    whole = all(gpu.product and not gpu.mig and not gpu.vgpu for gpu in found)
     return names.pop() if len(names) == 1 and whole else None

@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from compatgate.core.facts.nvidia import PeakKind
+from compatgate.core.needs import Needs
 
 Better = Literal["lower", "higher", "either"]
 
@@ -83,6 +84,7 @@ class Workload(Struct, frozen=True):
         command: argument vector, called in the workload's folder; ``{seed}`` is replaced.
         gpus: GPUs needed on each node; a workload that needs none is never evidence about a GPU.
         nodes: number of nodes that run the same program at once.
+        needs: what it needs of each GPU; a run on a GPU that cannot is refused.
         timeout_s: seconds from start to end, after which the program is stopped.
         seeds: the workload runs once for each.
         environment: variables set in the container.
@@ -99,6 +101,7 @@ class Workload(Struct, frozen=True):
     catches: tuple[str, ...] = ()
     gpus: int = 0
     nodes: int = 1
+    needs: Needs | None = None
     timeout_s: int = 600
     seeds: tuple[int, ...] = (0,)
     environment: dict[str, str] = {}

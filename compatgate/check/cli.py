@@ -112,7 +112,8 @@ def add_place_options(group: argparse._ArgumentGroup) -> None:
         metavar="driver=V,gpu=G[,os=O]",
         action="append",
         default=[],
-        help="pool description (gpu: product or compute capability; os: linux, windows or wsl);"
+        help="pool description (gpu: product or compute capability; os: linux, windows or wsl;"
+        " parts of its nodes, like kernel-modules=open);"
         " overrides or selects the pools of --probe, --nvidia-smi or --node-labels",
     )
     group.add_argument(
@@ -141,7 +142,8 @@ def add_stack_options(group: argparse._ArgumentGroup) -> None:
         metavar="NAME=VERSION,...",
         action="append",
         default=[],
-        help="components, and GPU code as arch=sm_80+sm_90+compute_90; may be repeated",
+        help="components, GPU code as arch=sm_80+sm_90+compute_90, and what it needs of a GPU as"
+        " needs=fp8+60GiB; may be repeated",
     )
     group.add_argument(
         "--set",

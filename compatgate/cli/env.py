@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from compatgate.core.build_environment import MEANINGS, build_environment
+from compatgate.core.build_environment import MEANINGS, BuildEnvironment, build_environment
 from compatgate.core.request import parse_pool
+from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import add_overlays, add_server
 
@@ -26,7 +27,8 @@ examples:
   compatgate env --pool driver=550.54.15,gpu=L4 --pool driver=570.124.06,gpu=H100 --format json
 
 With several pools, versions are the lowest of all pools and GPU code covers all pools. Variables
-that cannot suit every pool are omitted and explained on standard error.
+that cannot suit every pool are omitted and explained on standard error. The newest host compilers
+that nvcc takes are a comment (on standard error where the format has none), in JSON host_compilers.
 exit status: 0 printed, 2 bad input, or no variable is known, 3 the gate does not answer
 
 """
@@ -51,8 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="pool description; may be repeated",
     )
     parser.add_argument(
+        "--toolkit",
+        metavar="V",
+        help="CUDA of the builder, whose nvcc takes the host compilers (default: the CUDA that the"
+        " drivers report)",
+    )
+    parser.add_argument(
         "--format",
-        choices=tuple(_WRITERS),
+        choices=(*_WRITERS, "json"),
         default="export",
         help="export: shell lines (default); dotenv: quoted lines; json: a JSON object; github:"
         " unquoted lines for $GITHUB_ENV, GitLab's dotenv report and docker run --env-file;"
@@ -79,13 +87,34 @@ def run(args: argparse.Namespace) -> int:
 
     facts = load_facts(args.facts)
     pools = _target_pools(args, facts) if args.target else _stated_pools(args.pool, facts)
-    result = build_environment(pools, facts)
+    toolkit = _read_toolkit(args.toolkit) if args.toolkit else None
+    result = build_environment(pools, facts, toolkit)
     for conflict in result.conflicts:
         print(f"note: {conflict}", file=sys.stderr)
     if not result.variables:
         raise BadInput("the pools give no variable", hint="state driver and gpu")
+    if args.format == "json":
+        print(_json(result))
+        return 0
     print(_WRITERS[args.format](result.variables))
+    if result.compilers:
+        mark = "# " if args.format in _COMMENTED else "note: "
+        where = sys.stdout if args.format in _COMMENTED else sys.stderr
+        print(f"{mark}{result.compilers.describe()}", file=where)
     return 0
+
+
+def _read_toolkit(text: str) -> Version:
+    """Read ``--toolkit``.
+
+    Raises:
+        BadInput: it is not a CUDA version.
+    """
+    try:
+        return parse_version("cuda", text)
+    except BadInput as error:
+        error.field = "--toolkit"
+        raise
 
 
 def _export(variables: dict[str, str]) -> str:
@@ -106,8 +135,11 @@ def _docker(variables: dict[str, str]) -> str:
     return "\n".join(f"--build-arg={name}={value}" for name, value in variables.items())
 
 
-def _json(variables: dict[str, str]) -> str:
-    return msgspec.json.format(msgspec.json.encode(variables), indent=2).decode()
+def _json(result: BuildEnvironment) -> str:
+    body: dict[str, Any] = dict(result.variables)
+    if result.compilers:
+        body["host_compilers"] = {"nvcc": result.compilers.toolkit, **result.compilers.newest}
+    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
 
 
 def _quote(value: str) -> str:
@@ -117,10 +149,11 @@ def _quote(value: str) -> str:
 _WRITERS = {
     "export": _export,
     "dotenv": _dotenv,
-    "json": _json,
     "github": _github,
     "docker": _docker,
 }
+_COMMENTED = ("export", "dotenv")
+"""Formats whose reader ignores a line that begins with ``#``."""
 
 
 def _stated_pools(texts: list[str], facts: Facts) -> list[Pool]:

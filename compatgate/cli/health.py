@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -10,30 +11,40 @@ from compatgate.errors import BadInput, Unavailable
 from compatgate.kit.cli.options import add_format
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Sequence
 
     from compatgate.canary.health import Health
     from compatgate.canary.health.events import KernelErrors
+    from compatgate.canary.health.first_five import Check
+    from compatgate.canary.health.smi import SmiAnswer
     from compatgate.core.versions import Version
 
 EXIT_FATAL = 1
-EXIT_NO_SOURCE = 3
+EXIT_UNSEEN = 3
+_LONGEST_INTERVAL = 60.0
 _EXAMPLES = """\
+exit status:
+  0  no fatal error; with --first-five: all checks are ok
+  1  a fatal error or an unhealthy GPU; with --first-five: a check is not ok
+  2  bad input
+  3  nothing could be seen: no readable log, or neither a GPU nor a driver on this machine;
+     with --first-five: a check could not look, and none is not ok
+
 examples:
   compatgate health
+  compatgate health --first-five
   sudo dmesg | compatgate health --dmesg -
   journalctl -k -b -1 -o json | compatgate health --dmesg - --format json
   compatgate health --dmesg kern.log --driver 570.124.06
 
-Without --dmesg: reads this machine's kernel log and, with pip install compatgate[nvml], its GPUs.
-Exit status: 0 no fatal error, 1 a fatal error or an unhealthy GPU, 2 bad input, 3 no log and no GPU
-to read. Codes are facts: compatgate facts show xid 119; overlays may add codes,
-see docs/how-to/health.md.
+Without --dmesg: reads this machine's kernel log, and its GPUs with pip install compatgate[nvml] or
+nvidia-smi. Codes and messages are facts: compatgate facts show xid 119, compatgate facts show
+error_signatures open-module-needed; overlays may add some, see docs/how-to/health.md.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: a log, and its driver version."""
+    """Add the options: a log, its driver version, and the five checks."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "--dmesg",
@@ -46,11 +57,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="VERSION",
         help="driver version (default: from the log)",
     )
+    parser.add_argument(
+        "--first-five",
+        action="store_true",
+        help="make the first five checks of a runbook on this machine: visible GPUs, recent errors,"
+        " utilisation and clocks, input, versions loaded",
+    )
+    parser.add_argument(
+        "--interval",
+        type=_interval,
+        metavar="SECONDS",
+        help="time between the two samples of --first-five (default: 1)",
+    )
     add_format(parser)
 
 
+def _interval(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= _LONGEST_INTERVAL:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds above 0, at most {_LONGEST_INTERVAL:.0f}"
+        )
+    return seconds
+
+
 def run(args: argparse.Namespace) -> int:
-    """Print errors; return 0 without fatal errors, 1 with, 3 without a log and a GPU.
+    """Print errors or checks; return 0 when all is well, 1 when not, 3 when nothing can be seen.
 
     Raises:
         BadInput: the log cannot be read, or the driver is not a version.
@@ -58,11 +93,15 @@ def run(args: argparse.Namespace) -> int:
     """
     from compatgate.core.versions import parse_version
 
+    if args.interval is not None and not args.first_five:
+        raise BadInput("belongs to --first-five", field="--interval", hint="add --first-five")
     try:
         driver = parse_version("driver", args.driver) if args.driver else None
     except BadInput as error:
         error.field = "--driver"
         raise
+    if args.first_five:
+        return _first_five(args, driver)
     document, health = _log(args.dmesg, driver) if args.dmesg else _host(driver)
     if args.format == "json":
         print(json.dumps(document))
@@ -73,50 +112,63 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_FATAL
     if document["problem"]:
         print(f"error: {document['problem']}", file=sys.stderr)
-        return EXIT_NO_SOURCE
+        return EXIT_UNSEEN
     return 0
 
 
 def _log(path: str, driver: Version | None) -> tuple[dict[str, Any], Health | None]:
-    from compatgate.canary.health import judge_health, read_log
-    from compatgate.catalog import load_facts
+    from compatgate.canary.health import judge_health
 
-    table = load_facts().xid
-    try:
-        if path == "-":
-            errors, problem = read_log(sys.stdin.buffer, table, driver)
-        else:
-            with open(path, "rb") as stream:
-                errors, problem = read_log(stream, table, driver)
-    except OSError as error:
-        raise BadInput(
-            f"cannot read '{path}'", field="--dmesg", value=path, hint=error.strerror or str(error)
-        ) from None
+    errors, problem = _read(path, driver)
     document = _document(errors, "standard input" if path == "-" else path)
     document["problem"] = problem
     return document, judge_health(None, (), None, errors.events())
 
 
+def _read(path: str, driver: Version | None) -> tuple[KernelErrors, str | None]:
+    from compatgate.canary.health import read_log
+    from compatgate.catalog import load_facts
+
+    facts = load_facts()
+    try:
+        if path == "-":
+            return read_log(sys.stdin.buffer, facts.xid, driver, facts.error_signatures)
+        with open(path, "rb") as stream:
+            return read_log(stream, facts.xid, driver, facts.error_signatures)
+    except OSError as error:
+        raise BadInput(
+            f"cannot read '{path}'", field="--dmesg", value=path, hint=error.strerror or str(error)
+        ) from None
+
+
 def _host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
-    from compatgate.canary.health import judge_health, snapshot
+    import msgspec
+
+    from compatgate.canary.health import judge_health
     from compatgate.canary.health.events import KernelErrors
+    from compatgate.canary.health.first_five import ask_gpus
+    from compatgate.canary.health.host import look_at_host
     from compatgate.canary.health.kernel_log import read_kernel_log
     from compatgate.catalog import load_facts
 
-    table = load_facts().xid
-    now = snapshot()
+    facts = load_facts()
+    answer = ask_gpus()
+    now = answer.snapshot
     try:
-        errors, where = read_kernel_log(table, driver or _loaded_driver())
-        document = _document(errors, where)
+        loaded = driver or _loaded_driver()
+        errors, where = read_kernel_log(facts.xid, loaded, facts.error_signatures)
+        document = _document(errors, where, answer)
     except Unavailable as error:
-        if now is None:
+        if now is None and answer.said is None:
             raise
-        errors = KernelErrors(table, driver)
-        document = _document(errors, "NVML alone")
+        errors = KernelErrors(facts.xid, driver, facts.error_signatures)
+        where = "NVML alone" if now else "nvidia-smi alone"
+        document = _document(errors, where, answer)
         document["problem"] = error.detail
-    health = judge_health(None, (now,) if now else (), None, errors.events())
-    import msgspec
-
+    events = errors.events()
+    if now is None and not document["problem"]:
+        document["problem"] = look_at_host().explain_absence(answer.said, bool(events))
+    health = judge_health(None, (now,) if now else (), None, events, rma=facts.xid.rma)
     document["gpus"] = msgspec.to_builtins(now.gpus) if now else []
     if health:
         judged = health.to_json()
@@ -132,7 +184,11 @@ def _loaded_driver() -> Version | None:
     return parse_version("driver", found.version) if found else None
 
 
-def _document(errors: KernelErrors, source: str) -> dict[str, Any]:
+def _document(errors: KernelErrors, source: str, answer: SmiAnswer | None = None) -> dict[str, Any]:
+    from compatgate.canary.health.first_five import add_answer
+
+    if answer:
+        add_answer(errors, answer)
     return {
         "events": [event.to_json() for event in errors.events()],
         "driver": errors.driver,
@@ -149,7 +205,7 @@ def _text(document: dict[str, Any], health: Health | None) -> str:
     fatal = sum(event["severity"] == "fatal" for event in events)
     lines = []
     if document["problem"] and not events:
-        lines.append(f"the log is unknown: {document['log']}")
+        lines.append(f"nothing can be judged: {document['log']} shows no error, and proves nothing")
     elif not events:
         lines.append(f"no GPU error in {document['log']}")
     else:
@@ -168,12 +224,17 @@ def _event(event: dict[str, Any]) -> list[str]:
     styles = {"fatal": ("bold", "red"), "warning": ("yellow",), "info": ("dim",)}
     severity = event["severity"]
     word = paint(f"{severity.upper():<7}", *styles[severity], colour=wants_colour(sys.stdout))
-    title = f"{word}  {event['device']}  {_code(event)}  {event['meaning']}"
+    doubt = " (likely)" if event["confidence"] == "likely" else ""
+    title = f"{word}  {event['device']}  {_code(event)}{doubt}  {event['meaning']}"
     gpu = " ".join(event[name] for name in ("uuid", "serial") if event[name])
     instance = event["gpu_instance"]
     rows = [
         ("do", event["action"]),
         ("repeated", event["investigate"]),
+        ("NVIDIA", event["guidance"]),
+        ("replace", event["rma"]),
+        ("settle", event["next"]),
+        ("rules", ", ".join(event["rules"])),
         ("seen", _occurrences(event)),
         ("GPU", gpu),
         ("MIG", f"GPU instance {instance}" if instance is not None else ""),
@@ -210,11 +271,52 @@ def _occurrences(event: dict[str, Any]) -> str:
 
 def _gpus(document: dict[str, Any], health: Health | None) -> list[str]:
     if not document["gpus"]:
-        return ["NVML found no GPU (it needs a driver, and compatgate[nvml])"]
-    lines = [f"{len(document['gpus'])} GPU(s) through NVML: {health.state if health else ''}"]
+        return ["NVML found no GPU (it needs a driver, and compatgate[nvml] or nvidia-smi)"]
+    lines = [f"{len(document['gpus'])} GPU(s): {health.state if health else ''}"]
     if health:
         for reason in health.reasons:
             lines += _row("why", reason)
         for action in health.actions:
             lines += _row("do", action)
     return lines
+
+
+# --- the first five checks ------------------------------------------------------------------
+
+_WORDS = {"ok": "ok", "not-ok": "not ok", "could-not-look": "could not look"}
+_STYLES = {"ok": ("green",), "not-ok": ("bold", "red"), "could-not-look": ("yellow",)}
+
+
+def _first_five(args: argparse.Namespace, driver: Version | None) -> int:
+    """Print the checks; return 0 when all are ok, 1 when one is not, else 3."""
+    from compatgate.canary.health.first_five import check_all, observe
+    from compatgate.catalog import load_facts
+
+    facts = load_facts()
+    errors = None
+    if args.dmesg:
+        errors, problem = _read(args.dmesg, driver)
+        if problem:
+            raise BadInput(problem, field="--dmesg")
+    checks = check_all(observe(facts, seconds=args.interval or 1.0, log=errors), facts)
+    if args.format == "json":
+        print(json.dumps(_first_five_json(checks)))
+    else:
+        print("\n".join(map(_check_line, checks)))
+    states = {check.state for check in checks}
+    return EXIT_FATAL if "not-ok" in states else EXIT_UNSEEN if states != {"ok"} else 0
+
+
+def _first_five_json(checks: Sequence[Check]) -> dict[str, Any]:
+    import msgspec
+
+    return {"checks": [msgspec.to_builtins(check) for check in checks]}
+
+
+def _check_line(check: Check) -> str:
+    from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
+
+    word = paint(
+        f"{_WORDS[check.state]:<14}", *_STYLES[check.state], colour=wants_colour(sys.stdout)
+    )
+    return strip_controls(f"{check.name:<22}  {word}  {check.found}  [{check.more}]")

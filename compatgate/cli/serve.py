@@ -9,7 +9,7 @@ import tempfile
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
-from compatgate.cli import serve_access, serve_options
+from compatgate.cli import serve_access, serve_far, serve_options
 from compatgate.cli.serve_options import add_images, add_wheels, image_settings, wheel_settings
 from compatgate.errors import BadInput, Unavailable
 from compatgate.kit import logs
@@ -19,9 +19,13 @@ from compatgate.service.attestations import cli as serve_signing
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from compatgate.canary.allowed_images import AllowedImages
+    from compatgate.service.gate.batch_store import CommitMode
+    from compatgate.service.gate.images import ImageSettings
+    from compatgate.service.gate.service import Gate
+    from compatgate.service.gate.wheels import WheelSettings
     from compatgate.service.web.server import Prepared
 
 _PEER_CONNECTIONS = 512
@@ -37,6 +41,7 @@ examples:
   compatgate serve --matrix matrix.yaml          the first start prints an admin token
   compatgate serve --port 0 --database /tmp/trial.db
   compatgate serve --host 0.0.0.0 --workers 4 --database postgresql://gate@db.example/gate
+  compatgate serve --bundle https://gate.example --bundle-key gate.pub --bundle-token token
 
 SIGTERM and Ctrl-C stop the service gracefully. exit status: 0 stopped, 2 the start failed
 """
@@ -84,6 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="reserved disk space of each process, in the folder of --state, for decisions that"
         " wait for the database; once it is full, there is no decision (default: 64m)",
     )
+    serve_far.add_far(parser.add_argument_group("far gate"))
     add(
         "--matrix",
         action="append",
@@ -157,10 +163,8 @@ def _serve(args: argparse.Namespace) -> int:
     from compatgate.service.web.call import Settings
     from compatgate.service.web.server import (
         ServerOptions,
-        StartOptions,
         is_loopback,
         listen,
-        prepare,
         serve,
         url_of,
     )
@@ -196,17 +200,7 @@ def _serve(args: argparse.Namespace) -> int:
     )
     proxies = serve_access.trusted_proxies(args)
     url = url_of(listener, args.host, secure=tls is not None)
-    prepared = prepare(
-        StartOptions(
-            args.database,
-            args.matrix,
-            overlays,
-            state=args.state,
-            max_stale=serve_options.max_stale(args),
-            start_empty=args.start_empty,
-        )
-    )
-    _report(prepared, args.matrix)
+    open_gate = _prepare(args, overlays, images, wheels, under_test, commit)
     _warn(settings.anonymous, url, local=is_loopback(listener))
 
     def announce() -> None:
@@ -222,11 +216,41 @@ def _serve(args: argparse.Namespace) -> int:
     )
     status = serve(
         options,
-        lambda: prepared.open_gate(images, under_test, commit, wheels, args.spool_size),
+        open_gate,
         lambda gate: create_front(gate, settings, args.threads, parent=parent),
         announce,
     )
     return BadInput.exit_code if status else 0
+
+
+def _prepare(
+    args: argparse.Namespace,
+    overlays: Sequence[str] | None,
+    images: ImageSettings,
+    wheels: WheelSettings,
+    under_test: AllowedImages,
+    commit: CommitMode,
+) -> Callable[[], Gate]:
+    """Prepare the gate, and return the function that opens it in each process."""
+    from compatgate.service.web.server import StartOptions, prepare
+
+    max_stale = serve_options.max_stale(args)
+    if serve_far.is_far(args):
+        callers = serve_far.callers(args)
+        far = serve_far.prepare(args, max_stale)
+        return lambda: far.open_gate(callers, images, wheels, args.spool_size)
+    prepared = prepare(
+        StartOptions(
+            args.database,
+            args.matrix,
+            overlays,
+            state=args.state,
+            max_stale=max_stale,
+            start_empty=args.start_empty,
+        )
+    )
+    _report(prepared, args.matrix)
+    return lambda: prepared.open_gate(images, under_test, commit, wheels, args.spool_size)
 
 
 def _canary_images(args: argparse.Namespace, *, local: bool) -> AllowedImages:

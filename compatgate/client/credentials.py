@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from msgspec import Struct
 
 from compatgate.errors import BadInput
 from compatgate.kit.clock import is_past
+from compatgate.kit.files import replacing
 
 
 class Credential(Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,10 +62,8 @@ def store(credential: Credential) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.parent.chmod(0o700)
-        handle, made = tempfile.mkstemp(dir=path.parent)  # with mode 0600
-        with os.fdopen(handle, "wb") as file:
+        with replacing(path) as file:  # with mode 0600
             file.write(msgspec.json.encode(credential))
-        Path(made).replace(path)
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror}", field="credentials") from None
     return path

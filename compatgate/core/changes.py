@@ -113,7 +113,12 @@ def add_forward_compat(context: RuleContext) -> Iterator[Candidate]:
     """Add the forward-compatibility package of the stack's CUDA."""
     if context.cuda and context.stack.cuda_compat is None and context.pool.os == "linux":
         series = format_parts(context.cuda.major_minor)
-        if series in context.facts.forward_compat.packages:
+        if context.jetson:
+            upgrade = context.jetson.upgrade
+            if upgrade and context.cuda.major_minor in upgrade.compatible:
+                name = upgrade.package_of(context.cuda.major_minor, context.jetson.device_name)
+                yield Candidate({"cuda-compat": series}, f"add the upgrade package {name}")
+        elif series in context.facts.forward_compat.packages:
             yield Candidate(
                 {"cuda-compat": series},
                 f"add the forward-compatibility package cuda-compat-{series.replace('.', '-')}",
@@ -326,6 +331,11 @@ def add_sass(context: RuleContext) -> Iterator[Candidate]:
     for change in cuda_for_gpu(context):
         both = {**change.set, "arch": codes}
         yield Candidate(both, describe_change(both))
+
+
+def toolkit_version(pair: Pair) -> Version:
+    """Return a toolkit series as a version."""
+    return parse_version("cuda", format_parts(pair))
 
 
 def other_cudnn(context: RuleContext) -> Iterator[Candidate]:

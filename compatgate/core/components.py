@@ -59,8 +59,8 @@ def check_length(text: str, most: int, field: str | None = None) -> None:
         raise BadInput(what, field=field, value=f"{text[:40]}...", hint=f"at most {most}")
 
 
-Scheme = Literal["driver", "cuda", "cudnn", "nccl", "python", "pep440"]
-Kind = Literal["driver", "library", "framework", "runtime", "package"]
+Scheme = Literal["driver", "cuda", "cudnn", "nccl", "python", "pep440", "compiler", "msvc", "cxx"]
+Kind = Literal["driver", "library", "framework", "runtime", "build", "package"]
 
 
 class Component(Struct, frozen=True):
@@ -69,8 +69,9 @@ class Component(Struct, frozen=True):
     Attributes:
         name: canonical name; frameworks carry their name on the package index.
         scheme: how its versions are spelled and compared.
-        kind: a framework brings GPU code of its own, a library comes from NVIDIA, a ``package`` is
-            any other distribution of the package index.
+        kind: a framework brings GPU code of its own, a library comes from NVIDIA, ``build`` is what
+            a build from source is made with, a ``package`` is any other distribution of the package
+            index.
         label: the name that people write.
     """
 
@@ -116,6 +117,9 @@ def is_framework(name: str) -> bool:
 
 
 FRAMEWORKS = frozenset(name for name in COMPONENTS if is_framework(name))
+OF_BUILDS = frozenset(name for name, one in COMPONENTS.items() if one.kind == "build")
+"""Compilers, the C library and the C++ standard of a build from source. They say nothing of what
+runs: no evidence measures them, and no lock, SBOM or image states them."""
 _ALIASES = vocabulary.ALIASES
 # Package names that carry the CUDA major (or major and minor) of the build:
 # nvidia-cudnn-cu12, cupy-cuda12x, tensorrt-cu12, libcudnn9-cuda-12, transformer-engine-cu12.

@@ -11,7 +11,17 @@ from msgspec.structs import replace
 
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.performance import lazy_property
-from compatgate.core.rule import OUTCOME_RANK, Fix, Parts, Problem, Rule, RuleAnswer, parts_of
+from compatgate.core.request import POOL_CHANGES, change_pool
+from compatgate.core.rule import (
+    OUTCOME_RANK,
+    Candidate,
+    Fix,
+    Parts,
+    Problem,
+    Rule,
+    RuleAnswer,
+    parts_of,
+)
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules import RULES
 from compatgate.core.stack import complete_stack, update_stack
@@ -22,6 +32,8 @@ from compatgate.errors import BadInput
 MAX_FIXES = {"fail": 3, "unknown": 3, "warn": 1}
 MAX_CANDIDATES = 16
 """Candidates for each finding; a candidate further away is not a small change."""
+_SAME_VERSION = {"fabric-manager": "Fabric Manager", "imex": "IMEX"}
+"""Parts of a node that must have the driver's version; a fix changes them with it."""
 
 
 @lru_cache(maxsize=256)
@@ -108,6 +120,7 @@ class FixFinder:
             return ()
         offered: list[Fix] = []
         for candidate in islice(problem.candidates(), MAX_CANDIDATES):
+            candidate = self._with_driver_parts(candidate)
             if not candidate.set or any(_includes(candidate.set, fix.set) for fix in offered):
                 continue  # less was enough
             remark = self._verify(candidate.set, problem, rule)
@@ -116,6 +129,22 @@ class FixFinder:
             if len(offered) >= MAX_FIXES.get(problem.outcome, 0):
                 break
         return tuple(offered)
+
+    def _with_driver_parts(self, candidate: Candidate) -> Candidate:
+        """Return the candidate with the parts of the nodes that must have the driver's version."""
+        if "driver" not in candidate.set or not self._case.pool.node:
+            return candidate
+        driver, node = candidate.set["driver"], self._case.pool.node
+        moved = [
+            name
+            for name in _SAME_VERSION
+            if name in node and name not in candidate.set and node[name] != driver
+        ]
+        if not moved:
+            return candidate
+        titles = " and ".join(_SAME_VERSION[name] for name in moved)
+        message = f"{candidate.message}, and {titles} to the same version"
+        return Candidate({**candidate.set, **dict.fromkeys(moved, driver)}, message)
 
     def _verify(self, changes: Mapping[str, Any], problem: Problem, rule: Rule) -> str | None:
         """Return a remark for the message of a change that holds; None if it does not hold."""
@@ -170,6 +199,9 @@ def apply_changes(
         pool = replace(pool, driver=parse_version("driver", driver))
     if gpu := ours.pop("gpu", None):
         pool = replace(pool, gpu=resolve_gpu(gpu, context.facts.gpus))
+    node = {name: ours.pop(name) for name in POOL_CHANGES if name in ours}
+    if node:
+        pool = change_pool(pool, node, context.facts.gpus)
     if ours:
         stack = assume_default_wheels(
             complete_stack(update_stack(stack, ours), context.facts.frameworks),

@@ -14,9 +14,10 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.facts.nvidia import Gpu, Gpus
+from compatgate.core.facts.nvidia import Gpu, Gpus, Memory
 from compatgate.core.near_names import near_names
 from compatgate.core.performance import lazy_property
+from compatgate.core.vgpus import VgpuName, compact, parse_vgpu_name
 from compatgate.errors import BadInput
 
 _NOISE = frozenset({"nvidia", "tesla", "generation", "gpu", "nvgpu", "tm", "r"})
@@ -245,7 +246,7 @@ def resolve_gpu(text: str, table: Gpus) -> Gpu:
 
 def covers_gpu(declared: Gpu, seen: Gpu, table: Gpus) -> bool:
     """Return whether a declared GPU covers a real one: same SKU, its family or bare capability."""
-    if declared.mig != seen.mig:
+    if declared.mig != seen.mig or declared.vgpu != seen.vgpu:
         return False
     if not declared.product:
         return declared.capability == seen.capability
@@ -262,6 +263,9 @@ def _resolve(text: str, index: GpuIndex) -> Gpu:
     if match := _CAPABILITY.fullmatch(clean):
         return _gpu_of_capability(text, match, index.table)
     profile, rest = split_profile(clean)
+    # A slice that a guest sees on a MIG-backed vGPU is that vGPU: GRID A100D-1-20C MIG 1g.20gb.
+    if (vgpu := parse_vgpu_name(rest)) and (found := _find_vgpu(vgpu, index.table)):
+        return found
     parts = dict.fromkeys(normalise(rest).split("-"))
     words = [word for word in parts if word not in ("", "shared")]
     if profile is None and "mig" in words:
@@ -294,6 +298,29 @@ def _gpu_of_capability(text: str, match: re.Match[str], table: Gpus) -> Gpu:
         architecture=known.pop() if len(known) == 1 else None,
         cpu=cpus.pop() if len(cpus) == 1 else None,
         product=False,
+    )
+
+
+def _find_vgpu(name: VgpuName, table: Gpus) -> Gpu | None:
+    """Return the vGPU of a type that the facts know, whether they know its size or not."""
+    kind = table.vgpus.get(compact(name.prefix))
+    if kind is None:
+        return None
+    board = table.gpus.get(kind.product or "")
+    if board is None:
+        if kind.capability is None:
+            return None
+        known = (gpu for gpu in table.gpus.values() if gpu.capability == kind.capability)
+        architecture = next((gpu.architecture for gpu in known), None)
+        board = Gpu(kind.prefix, kind.capability, architecture, source=kind.source)
+    return replace(
+        board,
+        brands=(),
+        memory_gb=name.memory or None,
+        memory=Memory(name.memory, name.memory, kind.source) if name.memory else None,
+        mig_capable=False,
+        mig_driver=None,
+        vgpu=f"{kind.prefix.replace(' ', '-')}-{name.ending}",
     )
 
 
@@ -330,9 +357,20 @@ def _merge_family(words: list[str], members: list[Gpu]) -> Gpu:
         cpu=first.cpu if len({g.cpu for g in members}) == 1 else None,
         brands=tuple(dict.fromkeys(brand for gpu in members for brand in gpu.brands)),
         memory_gb=first.memory_gb if len(memory) == 1 else None,
+        memory=_merge_memory(members),
         mig_capable=all(gpu.mig_capable for gpu in members),
         mig_driver=first.mig_driver if len(minimum) == 1 else None,
     )
+
+
+def _merge_memory(members: list[Gpu]) -> Memory | None:
+    """Return the least and the most memory of a family; None where that of one is not known."""
+    known = [gpu.memory for gpu in members if gpu.memory]
+    if len(known) < len(members):
+        return None
+    weakest = next((one for one in known if one.source.confidence == "derived"), known[0])
+    least, most = min(one.least for one in known), max(one.most for one in known)
+    return Memory(least, most, weakest.source)
 
 
 def _filter_by_profile(

@@ -13,7 +13,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.components import resolve_component
+from compatgate.core.components import OF_BUILDS, resolve_component
+from compatgate.core.needs import Needs
 from compatgate.core.request import CanaryPolicy, Pool
 from compatgate.core.stack import Stack
 from compatgate.core.versions import Version, make_version, parse_version, same_release
@@ -157,6 +158,8 @@ def _read_bound(component: str, scheme: str, literal: str, text: str) -> Version
     stem = literal[:-2] if literal.endswith((".*", ".x")) else literal
     shorter = stem != literal or scheme != "pep440"
     dotted = re.fullmatch(r"\d{1,4}(\.\d{1,4}){0,3}", stem)
+    if scheme == "msvc" and stem != "19":
+        shorter = False  # 14.38 and 1938 mean 19.38
     if shorter and dotted and (len(stem) < 4 or "." in stem or scheme == "driver"):
         parts = tuple(int(p) for p in stem.split("."))
         return make_version(literal, parts[:3] if scheme in ("cudnn", "nccl") else parts)
@@ -190,6 +193,7 @@ class Entry(Struct, frozen=True, gc=False):
         gpus: SKUs that it is for, a MIG slice by its own name; empty: every pool of its targets.
         replacement: alternative to a deprecated or revoked entry, as text or entry name.
         revision: the matrix revision that made this version of the entry.
+        needs: what its workloads need of each GPU; None: nothing is stated.
     """
 
     name: str
@@ -200,6 +204,7 @@ class Entry(Struct, frozen=True, gc=False):
     gpus: tuple[str, ...] = ()
     replacement: str | None = None
     revision: int = 0
+    needs: Needs | None = None
 
     def matches(self, stack: Stack, pool: Pool) -> bool:
         """Return whether the entry matches the stack on this pool.
@@ -297,11 +302,15 @@ class Evidence(Struct, frozen=True, gc=False):
         )
 
     def is_about(self, stack: Stack) -> bool:
-        """Return whether the run measured this stack, in every component that the stack states."""
+        """Return whether the run measured this stack, in every component that the stack states.
+
+        What a build was made with is not among what a run measures.
+        """
         return all(
             (measured := self.components.get(name)) is not None
             and same_release(name, measured, stated)
             for name, stated in stack.components.items()
+            if name not in OF_BUILDS
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from compatgate.core.components import find_component
+from compatgate.core.components import OF_BUILDS, find_component
 from compatgate.core.facts.frameworks import Build, Release
 from compatgate.core.performance import lazy_property
 from compatgate.core.request import Cpu, Os, Pool
@@ -272,6 +272,8 @@ def _read_requirement(
     if asked.marker and not asked.marker.evaluate(environment):
         return None
     key = canonical_key(asked.name)
+    if key in OF_BUILDS:
+        return None  # a package of that name is no compiler
     return PlatformRequirement(asked.name, key, str(asked.specifier), frozenset(asked.extras))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.components import COMPONENTS, is_package_name
+from compatgate.core.components import COMPONENTS, OF_BUILDS, is_package_name
 from compatgate.core.facts.nvidia import Source
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.stack import canonical_key
@@ -195,7 +195,18 @@ def worst_exit(*statuses: int) -> int:
 
 
 Part = Literal[
-    "driver", "cuda-compat", "arch", "cuda", "cudnn", "nccl", "python", "builds", "packages", "node"
+    "driver",
+    "cuda-compat",
+    "arch",
+    "cuda",
+    "cudnn",
+    "nccl",
+    "python",
+    "builds",
+    "packages",
+    "node",
+    "compilers",
+    "needs",
 ]
 Parts = frozenset[Part]
 DRIVER: Parts = frozenset(("driver",))
@@ -203,6 +214,9 @@ FORWARD: Parts = frozenset(("cuda-compat", "driver"))
 CUDA: Parts = frozenset(("cuda", "builds"))
 """The stack's CUDA is stated, or a framework brings it."""
 CODE: Parts = CUDA | {"arch"}
+BUILD: Parts = frozenset(("cuda", "compilers"))
+"""The parts of a build from source: the toolkit, compilers, C library and C++ standard."""
+NEEDS: Parts = frozenset(("needs",))
 CUDNN: Parts = CUDA | {"cudnn"}
 NCCL: Parts = CUDA | {"nccl"}
 STACK_VERSIONS: Parts = CUDA | {"cudnn", "nccl", "python"}
@@ -214,7 +228,7 @@ VERSIONS: Parts = PACKAGES | DRIVER
 NOTHING: Parts = frozenset()
 NODE: Parts = frozenset(("node",))
 """The pool's platform, how its GPUs are shared, and the parts of its nodes."""
-EVERYTHING: Parts = VERSIONS | NODE | {"cuda-compat", "arch"}
+EVERYTHING: Parts = VERSIONS | NODE | BUILD | NEEDS | {"cuda-compat", "arch"}
 _PARTS_OF_KEYS: dict[str, Parts] = {
     "driver": DRIVER,
     "cuda-compat": frozenset(("cuda-compat",)),
@@ -225,6 +239,9 @@ _PARTS_OF_KEYS: dict[str, Parts] = {
     "nccl": frozenset(("nccl",)),
     "python": frozenset(("python",)),
     **dict.fromkeys(("platform", "sharing", *NODE_COMPONENTS), NODE),
+    "needs": NEEDS,
+    **dict.fromkeys(OF_BUILDS, frozenset[Part](("compilers",))),
+    **dict.fromkeys(("l4t", "jetpack"), NODE | DRIVER),
 }
 _NO_PACKAGES = frozenset(("gpu", "os", "cpu", *SPECIAL_KEYS))
 _ONE_PACKAGE: Parts = frozenset(("packages",))

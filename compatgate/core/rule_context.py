@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from compatgate.core.components import OF_BUILDS
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import KnownIssue, KnownIssues
 from compatgate.core.facts.nvidia import Branch, CudnnRelease, Pair, Source, Toolkit
 from compatgate.core.gpu_code import Arch, Carrier, RunMode, carriers_of, find_run_mode
 from compatgate.core.matrix import Entry, Matrix, parse_constraint
+from compatgate.core.needs import Needs
 from compatgate.core.performance import lazy_property
 from compatgate.core.request import Policy, Pool, Target
 from compatgate.core.rule import (
+    BUILD,
     CODE,
     CUDA,
     DRIVER,
     EVERYTHING,
     FORWARD,
+    NEEDS,
     PACKAGES,
     RECORDS,
     VERSIONS,
@@ -40,10 +45,13 @@ from compatgate.core.stack_facts import (
 from compatgate.core.versions import Version, format_parts
 
 if TYPE_CHECKING:
+    from compatgate.core.facts.jetson import Dispute
+    from compatgate.core.jetson import JetsonHost
     from compatgate.core.package_finder import PackageSet
     from compatgate.core.packages import GpuPackage
 
 DERIVED_VALUES: dict[str, Parts] = {
+    "jetson": DRIVER,
     "branch": DRIVER,
     "driver_cuda": DRIVER,
     "driver_cuda_is_exact": DRIVER,
@@ -57,10 +65,12 @@ DERIVED_VALUES: dict[str, Parts] = {
     "code": CODE | RECORDS,
     "runs": CODE,
     "ptx_cuda": CODE,
+    "of_build": BUILD,
     "package_set": RECORDS,
     "cudnn_release": frozenset(("cudnn",)),
     "issues": PACKAGES | {"arch"},
     "entries": VERSIONS,
+    "needs": VERSIONS | NEEDS,
     "to_be_named": PACKAGES,
     "deciding": VERSIONS,
     "nearest": VERSIONS,
@@ -105,6 +115,8 @@ class RuleContext:
         self.capability = pool.gpu.capability if pool.gpu else None
         self.target = target
         self.facts = facts
+        if pool.driver is None and pool.node:
+            self.driver = self._driver_of_release()
         self.matrix = matrix
         self.today = today
         self.now = now
@@ -162,18 +174,44 @@ class RuleContext:
         return f"{gpu.sku} ({format_parts(gpu.capability)})" if gpu.product else gpu.name
 
     @lazy_property
+    def jetson(self) -> JetsonHost | None:
+        """Return the L4T release of a pool of Jetsons; None for any other pool."""
+        gpu = self.pool.gpu
+        if gpu is None or (gpu.product and gpu.segment != "jetson"):
+            return None
+        if not gpu.product and gpu.capability not in self.facts.arch.tegra:
+            return None
+        from compatgate.core.jetson import describe_jetson
+
+        return describe_jetson(self.pool, self.facts.jetson)
+
+    def _driver_of_release(self) -> Version | None:
+        """Return the driver that the L4T release of a pool of Jetsons brings; else None."""
+        if self.jetson is None or self.jetson.release is None:
+            return None
+        from compatgate.core.jetson import driver_of_release
+
+        return driver_of_release(self.jetson.release)
+
+    @lazy_property
     def branch(self) -> Branch | None:
         """Return the Linux driver branch; None when the driver is not known, or not Linux."""
-        return branch_of(self.driver, self.os, self.facts) if self.driver else None
+        if self.driver is None or self.jetson:
+            return None
+        return branch_of(self.driver, self.os, self.facts)
 
     @lazy_property
     def driver_cuda(self) -> Pair | None:
         """Return the CUDA version that the driver reports, or the highest known to work on it."""
+        if self.jetson:
+            return self.jetson.cuda
         return reported_cuda(self.driver, self.os, self.facts) if self.driver else None
 
     @lazy_property
     def driver_cuda_is_exact(self) -> bool:
         """Return whether `driver_cuda` is published, and not only a lower bound."""
+        if self.jetson:
+            return self.jetson.cuda is not None
         return self.driver is not None and is_published(self.driver, self.os, self.facts)
 
     @property
@@ -204,7 +242,7 @@ class RuleContext:
     @lazy_property
     def floor(self) -> tuple[Version, Source] | None:
         """Return the lowest driver that runs the stack's CUDA without forward compatibility."""
-        if self.cuda is None:
+        if self.cuda is None or self.jetson:
             return None
         return find_floor(self.cuda, self.toolkit, self.pool, self.facts)
 
@@ -213,6 +251,10 @@ class RuleContext:
         """Return the use of the forward-compatibility package; None when the stack has none."""
         if self.stack.cuda_compat is None:
             return None
+        if self.jetson:
+            from compatgate.core.jetson import check_jetson_compat
+
+            return check_jetson_compat(self.stack, self.jetson)
         return check_forward_compat(self.stack, self.pool, self.facts.forward_compat)
 
     @lazy_property
@@ -229,8 +271,26 @@ class RuleContext:
     @property
     def usable_driver(self) -> Version | None:
         """Return the user-mode driver: that of a usable forward-compatibility package, if any."""
-        package = self.forward.brings if self.forward else None
+        package = self.forward.brings if self.forward and not self.jetson else None
         return driver_of(package) if package else self.driver
+
+    @property
+    def build_cuda(self) -> Version | None:
+        """Return the toolkit that a build compiles with: the stated one, else the frameworks'."""
+        return self.stack.get("cuda")
+
+    @lazy_property
+    def of_build(self) -> dict[str, Version]:
+        """Return compilers, C library and C++ standard that the stack states."""
+        have = self.stack.components
+        return {name: have[name] for name in have if name in OF_BUILDS}
+
+    @lazy_property
+    def needs(self) -> Needs | None:
+        """Return what the workload needs: what the stack states, and its deciding entry."""
+        stated = self.stack.needs
+        of_entry = self.deciding.needs if self.deciding else None
+        return of_entry.join(stated) if of_entry else stated
 
     # --- GPU code --------------------------------------------------------------------------
 
@@ -284,6 +344,22 @@ class RuleContext:
             return None
         compiled = [one.ptx_cuda for one in self.carriers if self._runs_here(one) == "ptx"]
         return max((cuda for cuda in compiled if cuda), default=None)
+
+    def find_dispute(self, codes: Iterable[Arch]) -> Dispute | None:
+        """Return why it is not known whether code that is not made for this Tegra part runs.
+
+        None for any other GPU, and for code of which it is known.
+        """
+        device = self.capability
+        if device is None or device not in self.facts.arch.tegra:
+            return None
+        made_for = {code.capability for code in codes if code.kind == "sass"}
+        for dispute in self.facts.jetson.disputes:
+            if dispute.device == device and not made_for.isdisjoint(dispute.code):
+                reach = self.usable_cuda
+                if dispute.libcuda is None or (reach and reach >= dispute.libcuda):
+                    return dispute
+        return None
 
     def _runs_here(self, carrier: Carrier) -> RunMode | None:
         device = self.capability

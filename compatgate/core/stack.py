@@ -17,6 +17,7 @@ from compatgate.core.components import (
     sort_components,
 )
 from compatgate.core.gpu_code import Arch
+from compatgate.core.needs import Needs
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.performance import lazy_property
 from compatgate.core.stack_values import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _FIELDS = {
     "arch": "arch",
+    "needs": "needs",
     "cuda-compat": "cuda_compat",
     "cuda-compat-use": "compat_use",
     "require": "require",
@@ -67,6 +69,7 @@ class Stack(Struct, frozen=True, dict=True):
         require: ``NVIDIA_REQUIRE_*`` expressions of the image; all must hold.
         disable_require: ``NVIDIA_DISABLE_REQUIRE`` is set in the image.
         image: the reference that the stack was read from, for waivers and messages.
+        needs: what the workload needs of each GPU; None when not stated.
         open: what a lockfile, bill of materials or image left open; each makes the answer unknown.
         conflicts: disagreements of its sources, in words.
         unread: what was not read, in words; the answer reports it without weight.
@@ -86,6 +89,7 @@ class Stack(Struct, frozen=True, dict=True):
     require: tuple[str, ...] = ()
     disable_require: bool = False
     image: str | None = None
+    needs: Needs | None = None
     open: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
@@ -108,6 +112,8 @@ class Stack(Struct, frozen=True, dict=True):
         }
         if self.arch is not None:
             body["arch"] = [a.name for a in self.arch]
+        if self.needs:
+            body["needs"] = self.needs.to_json()
         if self.cuda_compat:
             body["cuda-compat"] = self.cuda_compat.text
             if self.compat_use != "always":

@@ -141,6 +141,7 @@ def check_forward_compat(stack: Stack, pool: Pool, table: ForwardCompat) -> Forw
         or _check_system(pool, table, package)
         or _check_hardware(pool, table, package)
         or _check_host(pool, package)
+        or _check_brand(pool, table, package)
     )
     if verdict is None:
         return ForwardCompatUse(True, source=package.source, package=package)
@@ -190,6 +191,16 @@ def _check_hardware(
         "the program stops with error 804"
     )
     return ForwardCompatUse(False, why, need, table.hardware, package)
+
+
+def _check_brand(
+    pool: Pool, table: ForwardCompat, package: CompatPackage
+) -> ForwardCompatUse | None:
+    """Leave vGPUs open: they report brands of their own, of which the library takes some."""
+    if pool.gpu is None or not pool.gpu.vgpu:
+        return None
+    why = f"the brand that the vGPU {pool.gpu.sku} reports, on which it depends, is not known"
+    return ForwardCompatUse(None, why, "", table.hardware, package)
 
 
 def _check_host(pool: Pool, package: CompatPackage) -> ForwardCompatUse | None:
@@ -274,7 +285,7 @@ def find_framework(
     without_cuda = version.local.startswith(("cpu", "rocm", "xpu"))
     if is_conda(version):
         return FrameworkMatch(name, version, table, None, _conda_build(table, version), False)
-    own_build = bool(version.local) and version.cuda is None
+    own_build = bool(version.local) and (version.cuda is None or is_jetson(version))
     prerelease = version.key[1] == 0
     if without_cuda or own_build or prerelease:
         return FrameworkMatch(name, version, table, None, None, False, without_cuda)
@@ -370,6 +381,11 @@ def is_index_wheel_cpu_only(table: Framework, release: Release, pool: Pool) -> b
 def is_conda(version: Version) -> bool:
     """Return whether a version is that of a build by one of conda's channels."""
     return _label_parts(version)[0] == CONDA
+
+
+def is_jetson(version: Version) -> bool:
+    """Return whether the label names an index for Jetson: ``torch=2.5.0+jp6.cu126``."""
+    return re.fullmatch(r"jp\d+", _label_parts(version)[0]) is not None
 
 
 def conda_channel(version: Version) -> str:

@@ -21,6 +21,7 @@ from compatgate.core.components import (
     resolve_component,
 )
 from compatgate.core.gpu_code import Arch, parse_arch
+from compatgate.core.needs import parse_needs
 from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
 
@@ -251,6 +252,7 @@ def _read_flag(value: Any) -> bool:
 
 SPECIAL_KEYS: dict[str, Callable[[Any], Any]] = {
     "arch": _read_arch,
+    "needs": parse_needs,
     "cuda-compat": _read_cuda_compat,
     "cuda-compat-use": _read_compat_use,
     "require": _read_require,

@@ -21,6 +21,8 @@ MAX_TEXT = 4 << 20
 _NEARBY = 160
 _FOREIGN_REACH = 400
 _EXCERPT = 240
+_SPLIT_WORDS = 80
+"""Characters of a line before that the words of a new line may begin in."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NOISE = re.compile(r"NVRM:|#012|\*\*|%20|\[\s*\d+\.\d+\]")
 """What kernel logs and Markdown put between the words of one message."""
@@ -132,6 +134,37 @@ def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
     )
 
 
+def find_signatures(
+    text: str, table: ErrorTable, signatures: Iterable[Signature], since: int = 0
+) -> tuple[tuple[Signature, int], ...]:
+    """Return the signatures whose words end after a place of a text, and where they begin.
+
+    Of several signatures of a cause, the surest and longest counts. This serves a log that is read
+    line by line: the text is the new line and a few before it.
+
+    Args:
+        text: from `clean_text`.
+        table: causes, and words of other vendors.
+        signatures: those to look for.
+        since: where the new line begins.
+    """
+    plain = text.translate(_LOWER)
+    tail = plain[max(0, since - _SPLIT_WORDS) :]
+    found = []
+    for signature in signatures:
+        searched = plain if signature.near else tail
+        if any(pattern[-1].text in searched for pattern in signature.patterns):
+            match = _match(signature, plain, since)
+            if match and not _is_foreign(match, plain, table):
+                found.append(match)
+    best: dict[str, _Match] = {}
+    for match in _drop_covered(found):
+        kept = best.get(match.signature.cause)
+        if kept is None or (_rank(match)[0], -match.weight) < (_rank(kept)[0], -kept.weight):
+            best[match.signature.cause] = match
+    return tuple((match.signature, match.start) for match in best.values())
+
+
 def clean_text(text: str) -> str:
     """Join the lines of a text, and remove what stands between the words of one message."""
     text = _ESCAPES.sub("", text).translate(_ALIKE)
@@ -142,15 +175,16 @@ def _rank(match: _Match) -> tuple[bool, int]:
     return match.signature.certainty != "certain", match.start
 
 
-def _match(signature: Signature, text: str) -> _Match | None:
-    """Return the first match of the heaviest pattern."""
+def _match(signature: Signature, text: str, since: int = 0) -> _Match | None:
+    """Return the first match of the heaviest pattern that ends after a place."""
     found: _Match | None = None
     for pattern in signature.patterns:
         weight = sum(len(piece.text) for piece in pattern)
         if found and found.weight >= weight:
             continue
         for start, end in _occurrences(pattern, text):
-            if _has_near(signature.near, text, start, end):
+            complete = _complete_at(signature.near, text, start, end)
+            if complete is not None and complete > since:
                 found = _Match(signature, start, end, weight)
                 break
     return found
@@ -189,11 +223,13 @@ def _bounded(piece: str, text: str, start: int, end: int) -> bool:
     return not (text[end : end + 1].isdigit() and _NUMBER_AT_END.search(piece))
 
 
-def _has_near(words: Sequence[str], text: str, start: int, end: int) -> bool:
-    if not words:
-        return True
-    around = text[max(0, start - _NEARBY) : end + _NEARBY]
-    return any(word in around for word in words)
+def _complete_at(near: Sequence[str], text: str, start: int, end: int) -> int | None:
+    """Return where a match and a word near it are complete; None without such a word."""
+    if not near or any(word in text[max(0, start - _NEARBY) : end] for word in near):
+        return end
+    after = text[end : end + _NEARBY]
+    places = [place + len(word) for word in near if (place := after.find(word)) >= 0]
+    return end + min(places) if places else None
 
 
 def _is_foreign(match: _Match, text: str, table: ErrorTable) -> bool:

@@ -290,6 +290,45 @@ def _parse_python(name: str, text: str) -> Version:
     raise _version_error(name, text, "like 3.11, 3.11.7 or 3.13t")
 
 
+_COMPILER = re.compile(r"(\d{1,3}(?:\.\d{1,4}){0,3})(?:-[\w.~+]+)?")
+
+
+def _parse_compiler(name: str, text: str) -> Version:
+    """Read ``14``, ``13.3.0`` or a distribution's ``13.3.0-6ubuntu2``."""
+    match = _COMPILER.fullmatch(text)
+    if not match:
+        raise _version_error(name, text, "like 2.39" if name == "glibc" else "like 14 or 13.3.0")
+    return make_version(text, tuple(int(part) for part in match[1].split(".")))
+
+
+_MSVC = re.compile(r"(14|19)\.(\d{2})(?:\.(\d{1,5}))?(?:\.\d{1,5})?")
+_MSC_VER = re.compile(r"19(\d{2})")
+
+
+def _parse_msvc(name: str, text: str) -> Version:
+    """Read the version that cl prints, the toolset of the same compiler, or ``_MSC_VER``.
+
+    ``19.38``, ``14.38`` and ``1938`` are one compiler. Source: Microsoft, "Predefined macros".
+    """
+    if match := _MSVC.fullmatch(text):
+        build = (int(match[3]),) if match[3] else ()
+        return make_version(text, (19, int(match[2]), *build))
+    if match := _MSC_VER.fullmatch(text):
+        return make_version(text, (19, int(match[1])))
+    year = " (a year is several compilers)" if re.fullmatch(r"20\d\d", text) else ""
+    raise _version_error(name, text, f"the version that cl prints, like 19.38, or 14.38{year}")
+
+
+_CXX = re.compile(r"(?:(?:c|gnu)\+\+)?(03|11|14|17|20|23|26)", re.IGNORECASE)
+
+
+def _parse_cxx(name: str, text: str) -> Version:
+    match = _CXX.fullmatch(text)
+    if not match:
+        raise _version_error(name, text, "one of 03, 11, 14, 17, 20, 23 and 26, like 17 or c++17")
+    return make_version(text, (int(match[1]),))
+
+
 _SIMPLE = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.post\d+)?(?:\+([A-Za-z0-9.\-_]+))?")
 
 
@@ -324,6 +363,9 @@ _PARSERS: dict[Scheme, _Parser] = {
     "nccl": _library_parser("like 2.21.5 or 22105"),
     "python": _parse_python,
     "pep440": _parse_pep440,
+    "compiler": _parse_compiler,
+    "msvc": _parse_msvc,
+    "cxx": _parse_cxx,
 }
 
 

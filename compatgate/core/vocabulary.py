@@ -21,6 +21,11 @@ COMPONENTS: tuple[tuple[Any, ...], ...] = (
     ("transformer-engine", "pep440", "framework", "Transformer Engine"),
     ("flash-attn", "pep440", "framework", "FlashAttention"),
     ("tritonserver", "pep440", "framework", "Triton Inference Server"),
+    ("gcc", "compiler", "build", "GCC"),
+    ("clang", "compiler", "build", "Clang"),
+    ("msvc", "msvc", "build", "MSVC"),
+    ("glibc", "compiler", "build", "glibc"),
+    ("cxx", "cxx", "build", "C++ standard"),
 )
 """Name, form of version, kind and title, in canonical order."""
 
@@ -64,6 +69,11 @@ NOT_ON_INDEX: tuple[str, ...] = (
     "jaxlib",
     "ort",
     "onnxruntime",
+    "gcc",
+    "clang",
+    "msvc",
+    "glibc",
+    "cxx",
 )
 """Names of components that are other packages, stubs or parts on the index."""
 
@@ -145,5 +155,10 @@ CUDA_BY_PLUGIN: tuple[str, ...] = ("jax",)
 NEEDS_URL: tuple[str, ...] = (
     "driver",
     "tritonserver",
+    "gcc",
+    "clang",
+    "msvc",
+    "glibc",
+    "cxx",
 )
 """Components that no name alone identifies."""

@@ -28,6 +28,7 @@ from compatgate.discovery.nvidia_smi.report import (
     group_pools,
 )
 from compatgate.discovery.observations import Conflict, ObservedPool
+from compatgate.discovery.vgpu_labels import add_vgpu_labels
 from compatgate.errors import BadInput
 
 LARGEST = 512 * 1024 * 1024
@@ -222,7 +223,7 @@ def describe_node(labels: Mapping[str, str]) -> NodeDescription:
         devices=devices,
         node=read_label_parts(labels),
     )
-    return NodeDescription(report, cpu, note)
+    return NodeDescription(add_vgpu_labels(report, labels), cpu, note)
 
 
 def label_platform(labels: Mapping[str, str], report: Report | None, facts: Facts) -> str | None:

@@ -78,6 +78,7 @@ class ObservedPool(Struct, frozen=True):
         nodes: number of nodes; None for a single host.
         platform: kind of machine; None where no witness tells.
         node: parts and settings of the nodes, in the order of `NODE_COMPONENTS`.
+        sharing: how containers share a GPU; None where they do not, or no witness tells.
     """
 
     name: str
@@ -89,12 +90,14 @@ class ObservedPool(Struct, frozen=True):
     nodes: int | None = None
     platform: str | None = None
     node: NodeParts = ()
+    sharing: str | None = None
 
     def to_body(self) -> dict[str, Any]:
         """Return the pool of a request; a property that is not known is left out."""
         body: dict[str, Any] = {"name": self.name, "gpu": self.gpu}
         body |= {"driver": self.driver, "os": self.os, "count": self.nodes}
         body |= {"platform": self.platform, "node": dict(self.node) or None}
+        body |= {"sharing": self.sharing}
         if self.cpu:
             body["cpu"] = self.cpu
         return {key: value for key, value in body.items() if value is not None}

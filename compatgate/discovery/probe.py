@@ -22,6 +22,7 @@ from compatgate.discovery.driver import KernelDriver, read_kernel_driver, read_n
 from compatgate.discovery.findings import select_records
 from compatgate.discovery.libraries import find_libraries, note_unused_compat
 from compatgate.discovery.machine.observe import add_machine, observe_machine
+from compatgate.discovery.machine.root import Root
 from compatgate.discovery.node_labels import group_nodes, read_nodes
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import Report, find_disagreements, group_pools
@@ -33,6 +34,14 @@ from compatgate.discovery.observations import (
     settle,
 )
 from compatgate.discovery.python_env import ask_python
+from compatgate.discovery.tegra import (
+    TegraBoard,
+    add_board,
+    explain_tegrastats,
+    observe_board,
+    parse_board,
+    read_board,
+)
 from compatgate.errors import BadInput
 from compatgate.strict_json import DECODE_ERRORS
 
@@ -96,6 +105,10 @@ def probe_machine(facts: Facts, *, python: str | None = None, root: str = "/") -
     if report:
         pools = local_pools(report, kernel, facts, notes)
         conflicts += find_disagreements(report, facts)
+    board = read_board(Root(root))
+    if board:
+        pools = add_board(pools, board, facts)
+        observations += observe_board(board)
     seen = observe_machine(facts, [pool.gpu for pool in pools], root=root)
     pools = tuple(add_machine(pool, seen.node, seen.platform) for pool in pools)
     notes += seen.notes
@@ -252,8 +265,16 @@ def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Prob
     Raises:
         BadInput: as `parse_nvidia_smi`.
     """
-    report = parse_nvidia_smi(text, origin=origin)
+    board = parse_board(text)
+    try:
+        report = parse_nvidia_smi(text, origin=origin)
+    except BadInput as error:
+        if board and (pools := add_board((), board, facts)):
+            return _probe_board(pools, board)
+        raise explain_tegrastats(text, origin) or error from None
     found = group_pools(report, facts.gpus)
+    if board:
+        found = replace(found, pools=add_board(found.pools, board, facts))
     stated = (("driver", report.driver), (DRIVER_CUDA, report.cuda))
     return Probe(
         found.pools,
@@ -262,6 +283,12 @@ def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Prob
         find_disagreements(report, facts),
         _remote_host(found.pools, report.os, report.driver, found.notes),
     )
+
+
+def _probe_board(pools: tuple[ObservedPool, ...], board: TegraBoard) -> Probe:
+    """Return a probe of a Jetson without nvidia-smi."""
+    seen = tuple(observe_board(board))
+    return Probe(pools, {}, seen, (), _remote_host(pools, "linux", None, ()))
 
 
 def probe_labels(text: str, facts: Facts, *, origin: str = "node labels") -> Probe:

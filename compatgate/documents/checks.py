@@ -14,10 +14,11 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from compatgate.core.components import MAX_KEYS, resolve_component
+from compatgate.core.components import MAX_KEYS, OF_BUILDS, resolve_component
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import ANY_TARGET, parse_constraint
+from compatgate.core.needs import parse_needs
 from compatgate.core.node import read_node, read_node_value, read_platform
 from compatgate.core.rules import BY_ID
 from compatgate.core.versions import parse_version
@@ -119,13 +120,17 @@ def _check_namespaces(raw: RawDocument) -> Mistakes:
 
 
 def _check_entry(raw: RawDocument, gpus: Gpus) -> Mistakes:
-    yield from _check_components(raw, ("spec", "components"))
+    yield from _check_components(raw, _ENTRY_COMPONENTS)
     for index, name in _list_texts(raw.value, "spec", "gpus"):
         yield from _check_value(
             raw, ("spec", "gpus", index), name, lambda v: _check_product(v, gpus)
         )
     yield from _check_repeats(raw, ("spec", "targets"))
     yield from _check_repeats(raw, ("spec", "gpus"))
+    needs = _get(raw.value, "spec", "needs")
+    if isinstance(needs, list) and needs:
+        yield from _check_value(raw, ("spec", "needs"), "+".join(map(str, needs)), parse_needs)
+    yield from _check_repeats(raw, ("spec", "needs"))
 
 
 def _check_product(name: str, gpus: Gpus) -> None:
@@ -173,6 +178,9 @@ def _check_everything(raw: RawDocument) -> Mistakes:
             yield raw.problem(("spec", "match", "everything"), what, value=True, hint=hint)
 
 
+_ENTRY_COMPONENTS: FieldPath = ("spec", "components")
+
+
 def _check_components(raw: RawDocument, path: FieldPath) -> Mistakes:
     stated = _get(raw.value, *path)
     if isinstance(stated, dict) and len(stated) > MAX_KEYS:
@@ -186,6 +194,9 @@ def _check_components(raw: RawDocument, path: FieldPath) -> Mistakes:
             yield raw.problem((*path, key), error.problem, value=key, hint=error.hint)
             continue
         name = resolved.component.name
+        if name in OF_BUILDS and path == _ENTRY_COMPONENTS:
+            what = f"{key} is what a build is made with: no run measures it, so no entry names it"
+            yield raw.problem((*path, key), what, value=key, hint=f"leave {key} out")
         if resolved.cuda:
             tag = f"cu{''.join(map(str, resolved.cuda))}"
             hint = f"write {name}, and the build with the version, like ==9.1.0+{tag}"

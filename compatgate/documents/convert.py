@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import normalise, resolve_gpu
 from compatgate.core.matrix import Constraint, Entry, Waiver, parse_constraint
+from compatgate.core.needs import parse_needs
 from compatgate.core.node import read_node, read_platform
 from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.versions import parse_version
@@ -55,6 +56,7 @@ def to_entry(document: EntryDoc, gpus: Gpus, revision: int) -> Entry:
         gpus=tuple(dict.fromkeys(sku for name in spec.gpus for sku in _resolve_skus(name, gpus))),
         replacement=spec.replacement,
         revision=revision,
+        needs=parse_needs(spec.needs) if spec.needs else None,
     )
 
 

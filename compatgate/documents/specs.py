@@ -51,6 +51,11 @@ MOMENT_PATTERN = (
     r"^20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
     r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$(?!\n)"
 )
+NEED_PATTERN = (
+    r"^([a-z][a-z0-9-]{1,15}|[1-9][0-9]{0,6}(\.[0-9]{1,3})?(MB|GB|TB|MiB|GiB|TiB))$(?!\n)"
+)
+Need = Annotated[str, Meta(pattern=NEED_PATTERN)]
+"""A number format, or memory of one GPU."""
 Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 TargetRef = Annotated[str, Meta(pattern=REF_PATTERN)]
 Line = Annotated[str, Meta(pattern=LINE_PATTERN)]
@@ -142,6 +147,7 @@ class EntrySpec(_Spec, frozen=True):
     reason: Text = ""
     gpus: tuple[Line, ...] = ()
     replacement: Line | None = None
+    needs: tuple[Need, ...] = ()
 
 
 class WaiverMatch(_Spec, frozen=True):

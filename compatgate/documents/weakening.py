@@ -127,7 +127,7 @@ def _entry_loosens(before: EntrySpec | None, after: EntrySpec | None) -> bool:
 
 
 def _scope(entry: EntrySpec) -> tuple[object, ...]:
-    return entry.targets, entry.components, entry.gpus
+    return entry.targets, entry.components, entry.gpus, entry.needs
 
 
 def find_weakened(before: TargetDoc, after: TargetDoc) -> list[str]:

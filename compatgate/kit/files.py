@@ -16,7 +16,9 @@ PRIVATE_MODE = 0o600
 def replacing(path: str | Path, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
     """Give a file to write; it takes the name at the end, once its content is on disk.
 
-    After an error the name keeps its old content, and nothing else is left behind.
+    The name is synced where the file system can do that. Whoever then removes data that only this
+    file has calls `sync_folder`, too. After an error the name keeps its old content, and nothing
+    else is left behind.
 
     Args:
         path: name of the file; its folder must exist.
@@ -38,18 +40,18 @@ def replacing(path: str | Path, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
         with suppress(OSError):
             os.unlink(part)
         raise
-    sync_folder(target.parent)
+    with suppress(OSError):  # some network file systems refuse it
+        sync_folder(target.parent)
 
 
 def sync_folder(folder: Path) -> None:
     """Write a folder's names to disk; without that a power loss may undo a rename.
 
     Raises:
-        OSError: the folder cannot be opened.
+        OSError: the folder cannot be opened, or its file system cannot do that.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with suppress(OSError):  # some network file systems refuse it
-            os.fsync(descriptor)
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)

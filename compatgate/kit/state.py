@@ -26,9 +26,9 @@ def state_folder(url: URL, given: str | None = None) -> Path:
     """Return the folder for the state of a replica; it need not exist.
 
     Args:
-        url: of the database.
+        url: of the database, or of the central gate of a far gate.
         given: folder named by the operator; None: ``COMPATGATE_STATE``, else a folder next to the
-            SQLite file, else one for this database in the user's state folder.
+            SQLite file, else one for this database or gate in the user's state folder.
 
     Raises:
         BadInput: this user has no state folder.
@@ -39,10 +39,11 @@ def state_folder(url: URL, given: str | None = None) -> Path:
         return Path(place).expanduser().absolute()
     if url.drivername == "sqlite":
         return Path(f"{url.database}-state").absolute()
+    kind = "far" if url.drivername.startswith("http") else "postgresql"
     name = f"{url.host or 'local'}-{url.port or 5432}-{url.database}"
     digest = hashlib.sha256(name.encode()).hexdigest()[:12]
     try:
-        return user_state_path("compatgate", appauthor=False) / f"postgresql-{digest}"
+        return user_state_path("compatgate", appauthor=False) / f"{kind}-{digest}"
     except RuntimeError:
         what = "this user has no home folder for the state of the service"
         hint = f"name a folder with {OPTION}, or in {ENVIRONMENT}"

@@ -14,6 +14,7 @@ from compatgate.service.baselines import api as baselines
 from compatgate.service.baselines import pages as baselines_pages
 from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
+from compatgate.service.far import api as far
 from compatgate.service.gate import api as gate
 from compatgate.service.gate import ask_page
 from compatgate.service.gate import pages as gate_pages
@@ -118,6 +119,7 @@ ROUTES: tuple[Route, ...] = (
     nodes.list_drift,
     gate.list_decisions,
     gate.show_decision,
+    far.deliver_decisions,
     audit.list_audit,
     audit.verify_audit,
     tokens.list_tokens,

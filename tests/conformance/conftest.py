@@ -14,6 +14,7 @@ from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpu
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import Matrix
+from compatgate.core.node import read_node
 from compatgate.core.request import Pool, Target
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules import BY_ID
@@ -95,6 +96,7 @@ class Walk:
         gpu: str | None = None,
         os: str = "linux",
         cpu: str = "x86_64",
+        node: dict[str, str] | None = None,
         today: str = TODAY,
     ) -> RuleContext:
         """A stack on one pool."""
@@ -104,6 +106,7 @@ class Walk:
             parse_version("driver", driver) if driver else None,
             os,  # type: ignore[arg-type]
             cpu,  # type: ignore[arg-type]
+            node=read_node(node or {}, "node"),
         )
         target = Target("", (pool,))
         return RuleContext(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import cache
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -93,14 +92,6 @@ def test_what_is_remembered_of_other_images_never_changes_an_answer(snapshot, as
     decider = Decider()
     for body in asked:
         assert said(decider.decide, body, snapshot, NOW) == said(decide, body, snapshot, NOW), body
-
-
-@pytest.fixture(scope="module", autouse=True)
-def clock():
-    """It stays ``NOW``: what is remembered is so until the hour ends."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decider, "clock", SimpleNamespace(now=lambda: NOW))
-        yield
 
 
 @pytest.fixture

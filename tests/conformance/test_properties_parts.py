@@ -80,13 +80,15 @@ def blind(case, reads):
         case.stack, hidden, components=shown, packages=packages, versions=versions, get=versions.get
     )  # fmt: skip
     sees = "driver" in reads
+    unseen = set() if "node" in reads else {"node", "node_version", "platform", "sharing"}
     pool = case.pool if sees else Without(case.pool, {"driver"}, driver=None)
     made = (RuleContext if sees else Driverless)(
         stack, pool, case.target, case.facts, case.matrix,
         today=case.today, now=case.now, brief=case.brief,
     )  # fmt: skip
-    if not sees:
-        made.pool = Without(case.pool, {"driver"})
+    unseen |= set() if sees else {"driver"}
+    if unseen:
+        made.pool = Without(case.pool, unseen)
     return made
 
 
@@ -102,9 +104,10 @@ def lessons():
     """The cases of the lessons whose pool states a driver and a GPU."""
     found = []
     for row in LESSONS:
-        if not isinstance(row.get("pool"), str) or not isinstance(row.get("stack"), str):
+        pool = row.get("pool")
+        if not isinstance(pool, str | dict) or not isinstance(row.get("stack"), str):
             continue
-        pool = dict(item.split("=", 1) for item in row["pool"].split(","))
+        pool = parse_stack_text(pool) if isinstance(pool, str) else pool
         if {"driver", "gpu"} <= pool.keys() and "banana" not in row["stack"]:
             found.append(case_of(parse_stack_text(row["stack"]), {"name": "pool", **pool}))
     return found

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from asking import ask, facts, gpus, now, pool_of, stack_of  # noqa: F401 - fixtures
+from database_template import new_database
 
 ROOT = Path(__file__).parents[2]
 COMPATGATE = [sys.executable, "-m", "compatgate"]
@@ -71,7 +72,7 @@ def starting(folder: Path) -> Iterator[Callable[..., Server]]:
 
     def start(*options: str, **variables: str) -> Server:
         environment.update(variables)
-        database = f"sqlite:///{folder / f'gate{len(processes)}.db'}"
+        database = new_database(folder / f"gate{len(processes)}.db")
         fixed = ["--port", "0", "--workers", "1", "--database", database]
         process = subprocess.Popen(
             [*COMPATGATE, "serve", *fixed, *options],

@@ -22,11 +22,11 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
     """Starts a gate with two workers; each has a state folder of its own."""
     started: list[Server] = []
 
-    def starting(url: str, *options: str, state: str = "state") -> Server:
+    def starting(url: str, *options: str, state: str = "state", **environment: str) -> Server:
         folder = tmp_path / state
         folder.mkdir(exist_ok=True)
         arguments = ["--workers", "2", "--database", url, *options]
-        server = start(folder, with_examples(folder, arguments), False, {})
+        server = start(folder, with_examples(folder, arguments), False, environment)
         started.append(server)
         wait_for_url(server)
         return server

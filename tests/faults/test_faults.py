@@ -8,17 +8,22 @@ answering while the fault lasts.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import date, timedelta
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fault_load import (
     ADMISSION_DEADLINE,
+    STACKS,
     Load,
     Seen,
     load_on,
@@ -34,6 +39,7 @@ from compatgate.kit.database.database import resolve_url
 OUTAGE_SECONDS = float(os.environ.get("COMPATGATE_FAULT_SECONDS", "3"))
 """How long an outage lasts."""
 BACKEND_KILLS = int(os.environ.get("COMPATGATE_FAULT_KILLS", "3"))
+_CLOCK = Path(__file__).parents[1] / "support/movable_clock.c"
 StartServer = Callable[..., Server]
 _HEALTH_SECONDS = 1.0
 _DELIVERY_SECONDS = 40.0
@@ -231,6 +237,57 @@ class TestSqlite:
             _settle(str(path), load.seen)
         finally:
             subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+    def test_the_clock_is_set_forward_and_back(
+        self, tmp_path: Path, start_server: StartServer
+    ) -> None:
+        """A waiver that has expired stays expired."""
+        path, day = str(tmp_path / "gate.db"), 86_400
+        clock, environment = _movable_clock(tmp_path)
+        clock.write_text(str(-10 * day))
+        server = start_server(path, **environment)
+        numbers = count(1)
+        told: list[str] = []
+
+        def ask_anew() -> dict[str, Any]:
+            image = f"waived/app:{next(numbers)}"
+            body = {"target": "prod-a100", "stack": STACKS["denied"], "image": image}
+            answer: dict[str, Any] = server.ask("POST", "/api/v1/gate", body).json()
+            told.append(answer["decided_at"])
+            return answer
+
+        def is_waived() -> bool:
+            answers = [ask_anew() for _ in range(8)]
+            return any(answer["allowed"] for answer in answers)
+
+        assert not is_waived()
+        found = ask_anew()["findings"]
+        rules = sorted({one["rule"] for one in found if one["outcome"] == "fail"})
+        spec = {"rules": rules, "targets": ["prod-a100"], "match": {"image": "waived/*"}}
+        spec |= {"owner": "tests", "expires": str(date.today() - timedelta(days=3))}
+        body = {"metadata": {"name": "short"}, "spec": {**spec, "reason": "for a week"}}
+        made = server.ask("POST", "/api/v1/waivers", {**body, "reason": "test"}, server.bearer)
+        assert made.status == 201, made.body
+        with load_on([server]) as load:
+            assert is_waived()
+            for seconds in (0, -10 * day, -7200, -10 * day):
+                clock.write_text(str(seconds))
+                load.wait_for_answers()
+                assert not is_waived(), seconds
+                assert min(told[-8:]) > max(told[:-8]), seconds
+        _settle(path, load.seen)
+
+
+def _movable_clock(folder: Path) -> tuple[Path, dict[str, str]]:
+    """Return a file that says by how many seconds a clock is off, and the environment for it."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        reason = "no compiler: install gcc"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    library, file = folder / "movable_clock.so", folder / "clock"
+    flags = ["-shared", "-fPIC", "-O1", "-o", str(library)]
+    subprocess.run([str(compiler), *flags, str(_CLOCK), "-ldl"], check=True)
+    return file, {"LD_PRELOAD": str(library), "CLOCK_SHIFT_FILE": str(file)}
 
 
 def _small_disk(folder: Path) -> Path:

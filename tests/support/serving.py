@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from database_template import new_database
+
 from compatgate.catalog.sources import ROOT
 from compatgate.resources import matrix_dir
 
@@ -131,7 +133,10 @@ def start(folder: Path, options: Sequence[str], impatient: bool, env: Mapping[st
 def with_examples(folder: Path, options: Sequence[str]) -> list[str]:
     fixed = ["--matrix", str(matrix_dir() / "examples")]
     if "--database" not in options:
-        fixed += ["--database", str(folder / "gate.db")]
+        file = folder / "gate.db"
+        if not file.exists():
+            new_database(file)
+        fixed += ["--database", str(file)]
     return [*fixed, *options]
 
 

@@ -15,16 +15,14 @@ from typing import Any
 import pytest
 
 GROUPS = {
-    "served": (  # `serve` with its forks, signals and deadlines: these count seconds
-        "e2e",
-        "integration/web",
-    ),
+    "served": ("integration/web",),  # `serve` with its forks, signals and deadlines in seconds
     "faults": ("faults",),  # databases and servers that are broken for seconds
     "engines": (  # dockerd
         "integration/canary",
         "integration/diagnostics",
         "e2e/test_canary_story.py",
     ),
+    "stories": ("e2e",),  # commands one after the other, most on a gate of their own
     "compilers": (  # nvcc, and wheels that are downloaded once
         "integration/build_hints",
         "integration/canary/test_extension.py",
@@ -65,7 +63,9 @@ SHARED = {
 }
 """Fixtures that start something which only one process at a time should have."""
 
-RERUN_ONCE = frozenset({"browser", "compilers", "engines", "issuer", "served", "slurm", "pages"})
+RERUN_ONCE = frozenset(
+    {"browser", "compilers", "engines", "issuer", "served", "slurm", "stories", "pages"}
+)
 """Groups that drive real servers, browsers and engines beside other load: a test that fails is run
 once more. The summary lists it as RERUN, and what it shows is a race to mend."""
 

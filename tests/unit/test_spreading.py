@@ -27,7 +27,7 @@ def test_the_groups_name_what_there_is(path: str) -> None:
         ("integration/canary/worker/test_worker_death.py", "engines"),
         ("e2e/test_canary_story.py", "engines"),
         ("integration/canary/test_ptx.py", "compilers"),
-        ("e2e/test_readme.py", "served"),
+        ("e2e/test_readme.py", "stories"),
         ("e2e/ui/test_lists.py", "browser"),
         ("unit/core/test_stack.py", "unit/core/test_stack.py"),
     ],

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from compatgate.canary import health
 from compatgate.canary.engine.interface import HostObservation, HostWatch
 from compatgate.canary.health import KernelLog, Snapshot, judge_health
-from compatgate.core.facts.xid import XidTable
+from compatgate.core.facts.xid import RmaRule, XidTable
 
 _UNOBSERVED = HostObservation("unobserved")
 
@@ -54,7 +54,7 @@ class LocalWatch:
         if not slots:
             yield _EmptyWatch()
             return
-        lookout = _StepWatch(self._look, slots)
+        lookout = _StepWatch(self._look, slots, self._table.rma)
         with self._log(self._table) as kernel:
             try:
                 with lookout.sampling(self._sample):
@@ -66,8 +66,14 @@ class LocalWatch:
 class _StepWatch:
     """Observations before, during and after a step."""
 
-    def __init__(self, look: Callable[[], Snapshot | None], slots: Sequence[int]) -> None:
+    def __init__(
+        self,
+        look: Callable[[], Snapshot | None],
+        slots: Sequence[int],
+        rma: Sequence[RmaRule],
+    ) -> None:
         self._look = look
+        self._rma = rma
         self._slots = slots
         self._before = look()
         self._during: list[Snapshot] = []
@@ -105,7 +111,9 @@ class _StepWatch:
                 "unknown", f"NVML does not show every GPU of slots {slots}"
             )
             return
-        judged = judge_health(self._before, self._during, after, kernel.events(), gpus=named)
+        judged = judge_health(
+            self._before, self._during, after, kernel.events(), gpus=named, rma=self._rma
+        )
         if judged is None:
             self._observed = HostObservation("unknown", "nothing was observed")
         elif kernel.problem and judged.state == "healthy":

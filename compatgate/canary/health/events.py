@@ -6,28 +6,29 @@ An error counts once, even if several logs contain it.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from compatgate.canary.health.counting import EventCount
 from compatgate.canary.health.gpu_errors import (
     FALLEN_OFF,
     Rating,
     Sighting,
     describe_action,
+    describe_rma,
     parse_device,
     parse_sighting,
     rate_sighting,
 )
-from compatgate.canary.health.records import CLOCK_ORDER, Clock, Record, RecordReader, Stamp
+from compatgate.canary.health.host_causes import HOST, HostMessage, HostMessages
+from compatgate.canary.health.records import Record, RecordReader
+from compatgate.core.facts.errors import Certainty, ErrorTable
 from compatgate.core.facts.xid import SEVERITY_RANK, Severity, XidTable
 from compatgate.core.versions import Version, parse_version
-
-MAX_LINES = 100_000
-"""Maximum number of distinct lines to remember; beyond it, a repetition may count again."""
 
 
 class Event(Struct, frozen=True, omit_defaults=False):
@@ -36,8 +37,9 @@ class Event(Struct, frozen=True, omit_defaults=False):
     Attributes:
         xid, sxid: the code; both None for a message of another kind (see ``kind``).
         kind: ``xid``, ``sxid``, ``rm-init-failed``, ``aer-fatal``, ``aer-nonfatal``,
-            ``aer-corrected``.
-        device: PCI domain, bus and device, ``0000:9b:00``.
+            ``aer-corrected``; or the id of a cause that concerns the host: ``open-module-needed``.
+        device: PCI domain, bus and device, ``0000:9b:00``; ``host`` where a message about the host
+            names none.
         severity: ``fatal``: do not use the GPU before the action is done; ``warning``: the
             application was ended, or the effect is unknown; ``info``: no action is needed.
         action: NVIDIA's immediate action and its meaning; ``investigate``: what to do if the error
@@ -50,6 +52,12 @@ class Event(Struct, frozen=True, omit_defaults=False):
         pid, process: of the first message.
         uuid, serial: of the GPU, if the log names them.
         source: publication of the severity and the action.
+        guidance: what NVIDIA says beyond its action.
+        rma: when NVIDIA replaces a GPU with this error; None: it publishes no threshold.
+        confidence: of a cause; ``likely``: other causes print the same words, and ``next`` has the
+            command that settles it.
+        fixes: of a cause, the usual first.
+        rules: rules that find the cause beforehand.
     """
 
     xid: int | None
@@ -75,85 +83,17 @@ class Event(Struct, frozen=True, omit_defaults=False):
     driver: str | None = None
     origin: tuple[str, ...] = ()
     source: str | None = None
+    guidance: str | None = None
+    rma: str | None = None
+    confidence: Certainty | None = None
+    next: str | None = None
+    fixes: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, with the code first."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
-
-
-class EventCount:
-    """Number of occurrences of one kind of error of one device.
-
-    Several logs may contain the same event, with several clocks: dmesg has seconds since boot,
-    syslog has the hour. Lines with equal text and time on the same clock are one line printed
-    twice. The clock with the most events gives the count.
-    """
-
-    def __init__(self) -> None:
-        self._times: dict[int, Counter[Clock | str]] = {}
-        self._followers: Counter[str] = Counter()
-        self._first: dict[Clock, str] = {}
-        self._last: dict[Clock, str] = {}
-
-    def add(self, record: Record, what: Sighting, known: set[int], identity: object) -> None:
-        """Count a line, unless the same line was counted before."""
-        text = hash(what.text)
-        for stamp in record.at:
-            self._first.setdefault(stamp.clock, stamp.text)
-            self._last[stamp.clock] = stamp.text
-        if what.follows:
-            self._follow(record, what, known, identity)
-            return
-        if len(known) >= MAX_LINES and text not in self._times:
-            text = 0
-        counts = self._times.setdefault(text, Counter())
-        for at in record.at or (None,):
-            clock = _sink(at, record.quoted)
-            if _is_new(known, (identity, text, clock, at)):
-                counts[clock] += 1
-
-    def _follow(self, record: Record, what: Sighting, known: set[int], identity: object) -> None:
-        for at in record.at or (None,):
-            clock = _sink(at, record.quoted)
-            if _is_new(known, (identity, what.text, clock, at)):
-                self._followers[f"{clock} {what.text[:4]}"] += 1
-
-    @property
-    def count(self) -> int:
-        """Return the number of events, at least one."""
-        counted = sum(max(counts.values(), default=0) for counts in self._times.values())
-        return counted or max(self._followers.values(), default=1)
-
-    @property
-    def reported(self) -> bool:
-        """Return whether a line reported the error, not only lines that follow such a line."""
-        return bool(self._times)
-
-    @property
-    def first(self) -> str | None:
-        """Return the first time, on the best clock."""
-        return next((self._first[clock] for clock in CLOCK_ORDER if clock in self._first), None)
-
-    @property
-    def last(self) -> str | None:
-        """Return the last time, on the best clock."""
-        return next((self._last[clock] for clock in CLOCK_ORDER if clock in self._last), None)
-
-
-def _sink(stamp: Stamp | None, quoted: bool) -> Clock | str:
-    clock = stamp.clock if stamp else "none"
-    return f"{clock}, quoted" if quoted else clock
-
-
-def _is_new(known: set[int], line: object) -> bool:
-    """Return whether the line is new, and remember it if there is room."""
-    mark = hash(line)
-    if mark in known:
-        return False
-    if len(known) < MAX_LINES:
-        known.add(mark)
-    return True
 
 
 def sort_events(events: Iterable[Event]) -> tuple[Event, ...]:
@@ -182,10 +122,19 @@ class KernelErrors:
     Args:
         table: codes, severities and actions.
         driver: driver version for codes that depend on it; None for the version in the log.
+        signatures: words about the host to look for, too; None: GPU errors alone.
     """
 
-    def __init__(self, table: XidTable, driver: Version | None = None) -> None:
+    def __init__(
+        self,
+        table: XidTable,
+        driver: Version | None = None,
+        signatures: ErrorTable | None = None,
+    ) -> None:
         self._table = table
+        self._host = HostMessages(signatures) if signatures else None
+        self._causes: dict[ErrorKey, tuple[EventCount, HostMessage]] = {}
+        self._last_cause: ErrorKey | None = None
         self._stated = driver
         self._logged: Version | None = None
         self._groups: dict[ErrorKey, tuple[EventCount, Sighting, Rating, str | None]] = {}
@@ -206,7 +155,9 @@ class KernelErrors:
         seen = parse_sighting(record.text) or self._lost_gpu(record.text)
         if seen is None:
             self._learn(record.text)
-            return False
+            return self._add_causes(record)
+        if self._host:
+            self._host.interrupt()
         driver = self._stated or self._logged
         rating = rate_sighting(seen, self._table, driver)
         key: ErrorKey = (
@@ -223,13 +174,90 @@ class KernelErrors:
         group[0].add(record, seen, self._lines, key)
         return True
 
+    def _add_causes(self, record: Record) -> bool:
+        """Add what a line says about the host, and return whether it says something."""
+        if self._host is None:
+            return False
+        more = self._host.continues(record)
+        messages = tuple(self._host.read(record))
+        if more and not messages and self._last_cause in self._causes:
+            count, first = self._causes[self._last_cause]
+            if count.count == 1:
+                longer = replace(first, text=f"{first.text} {more}")
+                self._causes[self._last_cause] = (count, longer)
+        for message in messages:
+            self._add_cause(record, message)
+        return bool(messages)
+
+    def _add_cause(self, record: Record, message: HostMessage) -> None:
+        key: ErrorKey = (message.cause.id, message.device)
+        if message.again and key not in self._causes:  # the first words named the device
+            key = next((k for k in reversed(self._causes) if k[0] == message.cause.id), key)
+        group = self._causes.get(key)
+        if group is None:
+            if len(self._causes) >= MAX_ERRORS:
+                return
+            group = self._causes[key] = (EventCount(), message)
+        elif _weight(message) > _weight(group[1]):
+            self._causes[key] = (group[0], replace(message, device=group[1].device))
+        if message.again:
+            return
+        sighting = Sighting("notice", None, message.device, message.text, name=message.cause.id)
+        group[0].add(record._replace(at=message.at), sighting, self._lines, key)
+        self._last_cause = key
+
     def events(self) -> tuple[Event, ...]:
-        """Return every error so far, the most severe first."""
+        """Return every error so far, the most severe first.
+
+        A line that a cause about the host explains is left out: the action is that of the cause.
+        """
         reported = {_error_key(seen) for _, seen, _, _ in self._groups.values() if not seen.follows}
-        return sort_events(
+        errors = [
             self._event(*group)
             for group in self._groups.values()
             if not (group[1].follows and _error_key(group[1]) in reported)
+            and not self._is_explained(group[1])
+        ]
+        return sort_events([*self._cause_events(), *errors])
+
+    def _is_explained(self, seen: Sighting) -> bool:
+        return bool(seen.name) and self._is_named(seen.name, seen.device)
+
+    def _is_named(self, kind: str, device: str) -> bool:
+        """Tell whether a cause explains what a kind of message says about a device."""
+        return any(
+            kind in message.cause.explains and message.device in (HOST, device)
+            for _, message in self._causes.values()
+        )
+
+    def _cause_events(self) -> Iterator[Event]:
+        for count, message in self._causes.values():
+            if not self._is_named(message.cause.id, message.device):
+                yield self._cause_event(count, message)
+
+    def _cause_event(self, count: EventCount, message: HostMessage) -> Event:
+        cause, signature = message.cause, message.signature
+        return Event(
+            xid=None,
+            sxid=None,
+            kind=cause.id,
+            device=message.device,
+            severity=signature.health or "warning",
+            action="; ".join(cause.fixes),
+            meaning=cause.means,
+            known=True,
+            message=message.text,
+            count=count.count,
+            first_seen=count.first,
+            last_seen=count.last,
+            uuid=self._uuids.get(message.device),
+            serial=self._serials.get(message.device),
+            driver=self.driver,
+            source=signature.source.url or signature.source.title,
+            confidence=signature.certainty,
+            next=cause.next,
+            fixes=cause.fixes,
+            rules=cause.rules,
         )
 
     def _event(
@@ -261,6 +289,8 @@ class KernelErrors:
             driver=driver,
             origin=rating.origin,
             source=rating.source,
+            guidance=rating.guidance,
+            rma=describe_rma(first.code, self._table) if first.kind == "xid" else None,
         )
 
     def _learn(self, text: str) -> None:
@@ -285,19 +315,34 @@ class KernelErrors:
         return None
 
 
+def _weight(message: HostMessage) -> tuple[int, bool]:
+    signature = message.signature
+    return SEVERITY_RANK[signature.health or "info"], signature.certainty == "certain"
+
+
 def _error_key(seen: Sighting) -> ErrorKey:
     return (seen.kind, seen.code, seen.name, seen.device)
 
 
 def read_log(
-    stream: BinaryIO, table: XidTable, driver: Version | None = None
+    stream: BinaryIO,
+    table: XidTable,
+    driver: Version | None = None,
+    signatures: ErrorTable | None = None,
 ) -> tuple[KernelErrors, str | None]:
     """Return the errors in a log, and why an empty result proves nothing; None if it does.
+
+    Args:
+        stream: the log.
+        table: codes, severities and actions.
+        driver: driver version for codes that depend on it; None for the version in the log.
+        signatures: words about the host to look for, too.
 
     Raises:
         BadInput: the log is compressed.
     """
-    reader, errors, counted = RecordReader(), KernelErrors(table, driver), _ByteCounter(stream)
+    reader, counted = RecordReader(), _ByteCounter(stream)
+    errors = KernelErrors(table, driver, signatures)
     collect_errors(reader.read(counted), errors)
     if not reader.seen:
         return errors, "the log is empty: nothing was checked"

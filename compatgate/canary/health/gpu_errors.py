@@ -171,6 +171,7 @@ class Rating(NamedTuple):
     mnemonic: str | None = None
     origin: tuple[str, ...] = ()
     source: str | None = None
+    guidance: str | None = None
 
 
 def rate_sighting(seen: Sighting, table: XidTable, driver: Version | None = None) -> Rating:
@@ -197,6 +198,12 @@ def describe_action(action: str | None, table: XidTable) -> str:
     return f"{action}: {known}" if known else action
 
 
+def describe_rma(code: int | None, table: XidTable) -> str | None:
+    """Return when NVIDIA replaces a GPU with an Xid; None where it publishes no threshold."""
+    rules = [rule for rule in table.rma if code in rule.xids]
+    return "; ".join(f"{r.applies}: {r.threshold} ({r.check})" for r in rules) or None
+
+
 def _rate_sxid(seen: Sighting, found: SXid | None) -> Rating:
     if found is None:
         severity: Severity = "fatal" if seen.says == "fatal" else "warning"
@@ -218,6 +225,7 @@ def _rate_xid(seen: Sighting, found: Xid, table: XidTable, driver: Version | Non
         mnemonic=found.mnemonic,
         origin=found.origin,
         source=found.source.url or found.source.title,
+        guidance=found.guidance,
     )
     if found.action is None and found.accompanies in table.by_xid:
         other = table.by_xid[found.accompanies]

@@ -12,7 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.canary.health.events import Event
+from compatgate.canary.health.host_causes import HOST
 from compatgate.canary.health.snapshot import Gpu, Snapshot
+from compatgate.core.facts.xid import RmaRule
 
 State = Literal["healthy", "suspect", "shared", "sick"]
 _RANK: dict[State, int] = {"healthy": 0, "suspect": 1, "shared": 2, "sick": 3}
@@ -26,7 +28,7 @@ CHECK_COOLING = "check cooling, power supply and power limits, then run again"
 RUN_AGAIN = "run again"
 
 # Clock reasons that neither the workload nor its limits explain.
-_SLOWDOWN_REASONS = {
+SLOWDOWN_REASONS = {
     "hw_slowdown": "the hardware lowered the clocks",
     "hw_thermal_slowdown": "the hardware lowered the clocks because of heat",
     "hw_power_brake_slowdown": "an external power brake lowered the clocks",
@@ -85,6 +87,7 @@ def judge_health(
     *,
     own_pids: Collection[int] | None = None,
     gpus: Collection[str] | None = None,
+    rma: Sequence[RmaRule] = (),
 ) -> Health | None:
     """Compare the observations around a run.
 
@@ -96,6 +99,7 @@ def judge_health(
         own_pids: processes of the run, as the host numbers them. None if not known; then only a
             process that also computed before the run is foreign.
         gpus: UUIDs or PCI addresses of the run's GPUs; None for all GPUs of the host.
+        rma: when NVIDIA replaces a GPU.
 
     Returns:
         The health; None if nothing was observed, which does not mean healthy.
@@ -107,7 +111,7 @@ def judge_health(
     points = [*_judge_events(concerning, own_pids)]
     for identity in ours.identities(before, during, after):
         seen = [ours.find(snapshot, identity) for snapshot in (before, *during, after)]
-        points += _judge_gpu(identity, seen, after is not None, own_pids)
+        points += _judge_gpu(identity, seen, after is not None, own_pids, rma)
     if before is not None and after is None:
         points.append(_Finding("sick", "NVML does not answer after the run", REBOOT_MACHINE))
     points.sort(key=lambda point: -_RANK[point.state])
@@ -136,8 +140,10 @@ class _RunGpus:
         return any(name and name.lower() in self._named for name in (gpu.uuid, gpu.pci))
 
     def concerns(self, event: Event) -> bool:
-        """Return whether an event is about one of the run's GPUs; switch events are about all."""
-        return self._named is None or event.sxid is not None or event.device in self._named
+        """Return whether an event is about one of the run's GPUs, or about the whole host."""
+        if self._named is None or event.sxid is not None or event.device == HOST:
+            return True
+        return event.device in self._named
 
     def identities(
         self, before: Snapshot | None, during: Sequence[Snapshot], after: Snapshot | None
@@ -195,7 +201,11 @@ def _is_foreign(event: Event, own_pids: Collection[int] | None) -> bool:
 
 
 def _judge_gpu(
-    name: str, seen: Sequence[Gpu | None], has_after: bool, own_pids: Collection[int] | None
+    name: str,
+    seen: Sequence[Gpu | None],
+    has_after: bool,
+    own_pids: Collection[int] | None,
+    rma: Sequence[RmaRule],
 ) -> Iterator[_Finding]:
     """Yield findings from a GPU's snapshots before, during and after; None where it is missing."""
     before, *during, after = seen
@@ -204,6 +214,7 @@ def _judge_gpu(
         yield _Finding("sick", f"{name}: the GPU does not answer", REBOOT_MACHINE)
         return
     yield from _judge_memory(name, there)
+    yield from _judge_rma(name, there[-1], rma)
     last = there[-1]
     if last.recovery not in (None, "none"):
         action = _RECOVERY.get(last.recovery or "", DRAIN_GPU)
@@ -232,10 +243,21 @@ def _judge_memory(name: str, there: Sequence[Gpu]) -> Iterator[_Finding]:
         yield _Finding("suspect", f"{name}: a page retirement needs a reboot", REBOOT_MACHINE)
 
 
+def _judge_rma(name: str, gpu: Gpu, rules: Sequence[RmaRule]) -> Iterator[_Finding]:
+    """Yield thresholds of NVIDIA's that a GPU meets; a failed remapping is judged without them."""
+    for rule in rules:
+        value = getattr(gpu, rule.measure)
+        if value is None or rule.measure == "remap_failed" or value < (rule.limit or 1):
+            continue
+        words = rule.measure.replace("_", " ")
+        what = words if rule.limit is None else f"{words}: {value}, the limit is {rule.limit}"
+        yield _Finding("sick", f"{name}: {what}", REPLACE_GPU)
+
+
 def _judge_slowdowns(name: str, there: Sequence[Gpu]) -> Iterator[_Finding]:
     """Yield slow-downs while the run computed; others do not matter."""
     reasons = {reason for gpu in there for reason in gpu.throttle or ()}
-    for reason, text in _SLOWDOWN_REASONS.items():
+    for reason, text in SLOWDOWN_REASONS.items():
         if reason in reasons:
             times = sum(reason in (gpu.throttle or ()) for gpu in there)
             yield _Finding(

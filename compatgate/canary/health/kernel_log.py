@@ -11,6 +11,7 @@ from typing import Self
 
 from compatgate.canary.health.events import Event, KernelErrors, collect_errors
 from compatgate.canary.health.records import RecordReader
+from compatgate.core.facts.errors import ErrorTable
 from compatgate.core.facts.xid import XidTable
 from compatgate.core.versions import Version
 from compatgate.errors import Unavailable
@@ -27,9 +28,21 @@ _HINT = (
 
 
 def read_kernel_log(
-    table: XidTable, driver: Version | None = None, *, kmsg: str = KMSG
+    table: XidTable,
+    driver: Version | None = None,
+    signatures: ErrorTable | None = None,
+    *,
+    kmsg: str = KMSG,
+    programs: bool = True,
 ) -> tuple[KernelErrors, str]:
     """Return the errors in this machine's stored kernel log, and the source of the log.
+
+    Args:
+        table: codes, severities and actions.
+        driver: driver version for codes that depend on it; None for the version in the log.
+        signatures: words about the host to look for, too.
+        kmsg: the kernel's device.
+        programs: ask dmesg and journalctl where the device cannot be read.
 
     Raises:
         Unavailable: no source can be read; the message names those that were tried.
@@ -40,8 +53,8 @@ def read_kernel_log(
         ("dmesg", lambda: _read_output(_DMESG)),
         ("journalctl -k", lambda: _read_output(_JOURNAL)),
     )
-    for name, lines in ways:
-        reader, errors = RecordReader(), KernelErrors(table, driver)
+    for name, lines in ways if programs else ways[:1]:
+        reader, errors = RecordReader(), KernelErrors(table, driver, signatures)
         try:
             for line in lines():
                 collect_errors(reader.feed(line), errors)

@@ -62,10 +62,29 @@ _FIELDS = frozenset(
 )
 
 
+_WORDS = (
+    b"nvrm",
+    b"xid",
+    b"nvidia",
+    b"nvml",
+    b"nvlink",
+    b"rminit",
+    b"gsp",
+    b"fabricmanager",
+    b"fabric manager",
+    b"nouveau",
+    b"unsigned module",
+    b"cuda",
+    b"pcie bus err",
+    b"fallen off",
+)
+"""One of these is in each line that a GPU error or a signature of a host needs."""
+
+
 def _is_relevant(line: bytes) -> bool:
     """Return whether a line may concern a GPU; most do not, and logs can have millions of lines."""
     low = line.lower()
-    return b"xid" in low or b"nvrm" in low or b"pcie bus err" in low or b"fallen off" in low
+    return any(word in low for word in _WORDS)
 
 
 class RecordReader:

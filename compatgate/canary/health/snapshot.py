@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,11 +26,17 @@ class Gpu(Struct, frozen=True):
         pci: ``0000:9b:00``, as events name it.
         lost: NVML lists the GPU but cannot reach it.
         ecc_*: errors since the driver was loaded (volatile), and ever (aggregate).
-        retired_pages: for double-bit errors (before Ampere); ``retirement_pending``: they take
-            effect after a reboot.
+        sram_threshold_exceeded: the SRAM has had as many different uncorrectable errors as NVIDIA
+            tolerates.
+        retired_pages: for double-bit errors (before Ampere); ``retired_pages_total``: for any
+            errors; ``retirement_pending``: they take effect after a reboot.
         remapped_uncorrected: rows remapped for uncorrected errors (Ampere and newer);
             ``remap_pending``: they take effect after a reset; ``remap_failed``: no spare row was
             left.
+        sm_clock_max_mhz: highest clock of the GPU.
+        fabric: state of the NVSwitch fabric: ``not_started``, ``in_progress``, ``completed``; None
+            where the GPU is on none.
+        gsp: version of the GSP firmware that runs.
         throttle: reasons for lower clocks than requested, by NVML's names (``hw_slowdown``).
         recovery: recovery that the driver asks for: ``none``, ``gpu_reset``, ``node_reboot``, ...
         utilisation: percent of the last sample period in which a kernel ran.
@@ -47,7 +54,9 @@ class Gpu(Struct, frozen=True):
     ecc_corrected_aggregate: int | None = None
     ecc_uncorrected_aggregate: int | None = None
     retired_pages: int | None = None
+    retired_pages_total: int | None = None
     retirement_pending: bool | None = None
+    sram_threshold_exceeded: bool | None = None
     remapped_corrected: int | None = None
     remapped_uncorrected: int | None = None
     remap_pending: bool | None = None
@@ -56,6 +65,9 @@ class Gpu(Struct, frozen=True):
     throttle: tuple[str, ...] | None = None
     sm_clock_mhz: int | None = None
     memory_clock_mhz: int | None = None
+    sm_clock_max_mhz: int | None = None
+    fabric: str | None = None
+    gsp: str | None = None
     temperature_c: int | None = None
     power_w: float | None = None
     utilisation: int | None = None
@@ -64,11 +76,16 @@ class Gpu(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """State of every GPU of the host at a moment."""
+    """State of every GPU of the host at a moment.
+
+    Attributes:
+        cuda: highest CUDA that the driver runs.
+    """
 
     at: datetime
     driver: str | None
     gpus: tuple[Gpu, ...]
+    cuda: str | None = None
 
 
 # nvml.h, nvmlClocksEventReasons; the bits have not changed since the reasons were introduced.
@@ -85,10 +102,12 @@ _THROTTLE = {
 }
 # nvml.h, nvmlDeviceGpuRecoveryAction_t.
 _RECOVERY = ("none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset")
-_DOUBLE_BIT = 1
+_SINGLE_BIT, _DOUBLE_BIT = 0, 1
 _CORRECTED, _UNCORRECTED = 0, 1
 _VOLATILE, _AGGREGATE = 0, 1
 _SM, _MEMORY = 1, 2
+# nvml.h, nvmlGpuFabricState_t; 0: not supported.
+FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
 _GPU_SENSOR = 0
 
 
@@ -104,9 +123,11 @@ def snapshot(nvml: Any = None) -> Snapshot | None:
         try:
             gpus = tuple(_read_gpu(library, index) for index in range(library.nvmlDeviceGetCount()))
             driver = nvml_text(query_nvml(library, "nvmlSystemGetDriverVersion"))
+            cuda = query_nvml(library, "nvmlSystemGetCudaDriverVersion_v2")
         except library.NVMLError:
             return None
-    return Snapshot(datetime.now(UTC), driver, gpus) if gpus else None
+    version = f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None
+    return Snapshot(datetime.now(UTC), driver, gpus, version) if gpus else None
 
 
 def decode_throttle_reasons(mask: int) -> tuple[str, ...]:
@@ -149,7 +170,9 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
         ecc_corrected_aggregate=ask("nvmlDeviceGetTotalEccErrors", _CORRECTED, _AGGREGATE),
         ecc_uncorrected_aggregate=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _AGGREGATE),
         retired_pages=len(retired) if retired is not None else None,
+        retired_pages_total=_count_pages(retired, ask("nvmlDeviceGetRetiredPages", _SINGLE_BIT)),
         retirement_pending=_read_flag(ask("nvmlDeviceGetRetiredPagesPendingStatus")),
+        sram_threshold_exceeded=_read_sram_threshold(nvml, handle),
         remapped_corrected=remapped[0],
         remapped_uncorrected=remapped[1],
         remap_pending=_read_flag(remapped[2]),
@@ -159,6 +182,9 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
         sm_clock_mhz=ask("nvmlDeviceGetClockInfo", _SM),
         memory_clock_mhz=ask("nvmlDeviceGetClockInfo", _MEMORY),
         temperature_c=ask("nvmlDeviceGetTemperature", _GPU_SENSOR),
+        sm_clock_max_mhz=ask("nvmlDeviceGetMaxClockInfo", _SM),
+        fabric=_read_fabric(nvml, handle),
+        gsp=nvml_text(ask("nvmlDeviceGetGspFirmwareVersion")),
         power_w=power / 1000 if power is not None else None,
         utilisation=used.gpu if used else None,
         memory_utilisation=used.memory if used else None,
@@ -173,6 +199,31 @@ def _read_processes(nvml: Any, handle: Any) -> tuple[Process, ...] | None:
         return None
     seen = {one.pid: Process(one.pid, getattr(one, "usedGpuMemory", None) or None) for one in found}
     return tuple(seen[pid] for pid in sorted(seen))
+
+
+def _count_pages(double_bit: Any, single_bit: Any) -> int | None:
+    found = [pages for pages in (double_bit, single_bit) if pages is not None]
+    return sum(map(len, found)) if found else None
+
+
+def _read_sram_threshold(nvml: Any, handle: Any) -> bool | None:
+    status = _fill(nvml, "nvmlDeviceGetSramEccErrorStatus", "c_nvmlEccSramErrorStatus_v1_t", handle)
+    return _read_flag(getattr(status, "bThresholdExceeded", None))
+
+
+def _read_fabric(nvml: Any, handle: Any) -> str | None:
+    info = _fill(nvml, "nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t", handle)
+    return FABRIC_STATES.get(getattr(info, "state", 0))
+
+
+def _fill(nvml: Any, function: str, structure: str, handle: Any) -> Any:
+    """Return a structure that a function of NVML fills; None where one of them is missing."""
+    make = getattr(nvml, structure, None)
+    if make is None:
+        return None
+    value = make()
+    done = query_nvml(nvml, function, handle, ctypes.byref(value))
+    return None if done is None else value
 
 
 def _read_recovery(nvml: Any, handle: Any) -> str | None:

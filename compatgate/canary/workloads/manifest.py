@@ -17,6 +17,7 @@ from compatgate.canary.structured_files import make_file_error, read_toml
 from compatgate.canary.workload import Better, ImageSpec, Limits, MetricSpec, Suite, Workload
 from compatgate.canary.workloads.contents import compute_digest
 from compatgate.core.facts.nvidia import PeakKind, unit_of
+from compatgate.core.needs import parse_needs
 from compatgate.documents.quantities import DURATION_PATTERN as DURATION
 from compatgate.documents.quantities import SIZE_PATTERN as SIZE
 from compatgate.documents.quantities import parse_duration, parse_size
@@ -24,12 +25,14 @@ from compatgate.documents.sources import DocumentProblem
 from compatgate.documents.specs import (
     LINE_PATTERN,
     NAME_PATTERN,
+    NEED_PATTERN,
     SLUG_PATTERN,
     TEXT_PATTERN,
     TOOL_PATTERN,
     VARIABLE_PATTERN,
 )
 from compatgate.documents.text import RawDocument
+from compatgate.errors import BadInput
 
 MANIFEST = "workload.toml"
 SUITES = "suites.toml"
@@ -109,6 +112,8 @@ def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProb
         what = "needs a context, and a workload that cannot run inside"
         hint = 'set context = ".", without inside and reference'
         found.append(raw.problem(("image", "tool"), what, value=image.tool, hint=hint))
+    if why := _find_need_problem(written):
+        found.append(raw.problem(("needs",), why, value=list(written.needs)))
     if twice := _find_duplicate(written.seeds):
         found.append(raw.problem(("seeds",), f"{twice} is named twice", value=twice))
     if not (written.metrics or written.checks):
@@ -119,6 +124,20 @@ def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProb
         for name, table in written.metrics.items()
         if (why := _find_peak_problem(table, written.gpus))
     ]
+
+
+def _find_need_problem(written: WorkloadFile) -> str:
+    """Return why a workload cannot need that of a GPU; "" if it can."""
+    if not written.needs:
+        return ""
+    if not written.gpus:
+        return "are of GPUs, but the workload takes no GPU"
+    try:
+        parse_needs(written.needs)
+    except BadInput as error:
+        return f"{error.problem} ({error.hint})"
+    twice = _find_duplicate(written.needs)
+    return f"{twice} is named twice" if twice else ""
 
 
 def _find_peak_problem(table: MetricTable, gpus: int) -> str:
@@ -154,6 +173,7 @@ def _make_workload(written: WorkloadFile, folder: Path) -> Workload:
         catches=written.catches,
         gpus=written.gpus,
         nodes=written.nodes,
+        needs=parse_needs(written.needs) if written.needs else None,
         timeout_s=int(parse_duration(written.timeout).total_seconds()),
         seeds=written.seeds,
         environment=written.environment,
@@ -237,6 +257,7 @@ class WorkloadFile(_Spec, frozen=True):
     catches: Annotated[tuple[_Line, ...], Meta(max_length=64)] = ()
     gpus: Annotated[int, Meta(ge=0, le=64)] = 0
     nodes: Annotated[int, Meta(ge=1, le=1024)] = 1
+    needs: tuple[Annotated[str, Meta(pattern=NEED_PATTERN)], ...] = ()
     timeout: _Duration = "10m"
     seeds: Annotated[tuple[_Seed, ...], Meta(min_length=1, max_length=32)] = (0,)
     adapter: _Slug = "jsonl"

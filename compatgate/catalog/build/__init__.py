@@ -34,10 +34,19 @@ TABLES: dict[str, Table] = {
     "known_issues": Table("known_issues", "framework.known_issues"),
     "cuda_components": Table("cuda_components", "packages.cuda_components"),
     "components": Table("components", "packages.components"),
+    "compilers": Table("compilers", "compilers.compilers"),
+    "precision": Table("precision", "precision.precision"),
     "xid": Table("xid", "nvidia.xid"),
     "gpu_peaks": Table("gpu_peaks", "nvidia.gpu_peaks"),
+    "vgpu": Table("vgpu", "vgpu.vgpu"),
+    "vgpu_types": Table("vgpu", "vgpu.vgpu_types"),
     "platform_machines": Table("platform_machines", "machines.platform_machines"),
     "error_signatures": Table("error_signatures", "errors.error_signatures"),
+    "platforms": Table("platforms", "platforms.platforms"),
+    "jetson": Table("jetson", "platforms.jetson"),
+    "kernel_modules": Table("kernel_modules", "node.kernel_modules"),
+    "node_components": Table("node_components", "node.node_components"),
+    "kernel_support": Table("kernel_support", "node.kernel_support"),
 }
 """Typed tables of single files. Each file of a folder also has a typed table, and every fact file
 has a table ``source/NAME`` with its parsed content."""

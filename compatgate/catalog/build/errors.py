@@ -35,6 +35,7 @@ def _cause(record: Record) -> Cause:
         rules=tuple(record.get("rules", ())),
         fixes=tuple(record.get("fixes", ())),
         foreign=record.get("foreign", False),
+        explains=tuple(record.get("explains", ())),
     )
 
 
@@ -52,6 +53,7 @@ def _signature(record: Record, known: set[str]) -> Signature:
         near=tuple(record.get("near", ())),
         symptom=record.get("symptom", False),
         sample=record["sample"],
+        health=record.get("health"),
     )
 
 

@@ -33,6 +33,7 @@ from compatgate.core.facts.nvidia import (
     Gpu,
     GpuPeaks,
     Gpus,
+    Memory,
     MinorCompat,
     Peaks,
     Reference,
@@ -46,6 +47,7 @@ from compatgate.core.facts.xid import (
     NvlinkCase,
     NvlinkUnit,
     Recovery,
+    RmaRule,
     Severity,
     SXid,
     Xid,
@@ -269,7 +271,22 @@ def _gpu(record: Record, brands: Record) -> Gpu:
         mig_capable=record["mig_capable"],
         mig_driver=driver(minimum) if minimum else None,
         source=record_source(record),
+        memory=_memory(record),
     )
+
+
+def _memory(record: Record) -> Memory | None:
+    """Build the memory of a product; a figure that was not read in a source is derived."""
+    if known := record.get("memory_range_gb"):
+        return Memory(float(known["least"]), float(known["most"]), record_source(known))
+    if record["memory_gb"] is None:
+        return None
+    size = float(record["memory_gb"])
+    if stated := record.get("memory_source"):
+        return Memory(size, size, source(stated, confidence="metadata"))
+    if record.get("memory_verified"):
+        return Memory(size, size, record_source(record))
+    return Memory(size, size, Source("the vendor's figure as commonly known", None, "derived"))
 
 
 def _aliases(records: list[Record]) -> dict[str, str]:
@@ -319,6 +336,20 @@ def xid(document: Record) -> XidTable:
         ),
         tuple(_unit(record) for record in document["nvlink5"]),
         {row["bucket"]: row["advice"] for row in document["resolutions"]},
+        tuple(_rma(row) for row in document.get("rma") or ()),
+    )
+
+
+def _rma(row: Record) -> RmaRule:
+    return RmaRule(
+        row["id"],
+        row["measure"],
+        tuple(row["xids"]),
+        row["applies"],
+        row["threshold"],
+        row["check"],
+        record_source(row),
+        row.get("limit"),
     )
 
 
@@ -334,6 +365,7 @@ def _xid(record: Record, classes: dict[str, Severity]) -> Xid:
         action=record["nvidia_immediate_action"],
         investigate=record["nvidia_investigatory_action"],
         source=record_source(record),
+        guidance=record.get("guidance"),
         legacy=record.get("legacy_meaning_pre_ampere"),
         origin=tuple(record.get("origin") or ()),
         accompanies=record.get("accompanies"),

@@ -249,12 +249,23 @@ Check = Callable[[Context], Iterator[Problem]]
 
 def all_checks() -> tuple[Check, ...]:
     """Return every check, in the order in which problems are reported."""
-    from compatgate.catalog.checks import drivers, errors, frameworks, gpus, machines
+    from compatgate.catalog.checks import (
+        compilers,
+        drivers,
+        errors,
+        frameworks,
+        gpus,
+        machines,
+        node,
+        platforms,
+        vgpu,
+    )
 
     return (
         *FILE_CHECKS,
         *drivers.CHECKS,
         *gpus.ARCHITECTURE_CHECKS,
+        *compilers.COMPILER_CHECKS,
         *frameworks.LIBRARY_CHECKS,
         *frameworks.FRAMEWORK_CHECKS,
         *frameworks.ISSUE_CHECKS,
@@ -262,6 +273,9 @@ def all_checks() -> tuple[Check, ...]:
         *gpus.PEAK_CHECKS,
         *machines.MACHINE_CHECKS,
         *errors.ERROR_CHECKS,
+        *vgpu.VGPU_CHECKS,
+        *platforms.PLATFORM_CHECKS,
+        *node.NODE_CHECKS,
     )
 
 

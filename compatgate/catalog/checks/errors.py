@@ -36,4 +36,15 @@ def cause_rules(context: Context) -> Iterator[Problem]:
                 yield Problem("cause-rules", subject, f"there is no rule {rule}")
 
 
-ERROR_CHECKS: tuple[Check, ...] = (signature_samples, cause_rules)
+def cause_consequences(context: Context) -> Iterator[Problem]:
+    """Check that what a cause explains is a kernel message or another cause."""
+    table = context.facts.error_signatures
+    known = set(context.facts.xid.by_notice) | set(table.by_id)
+    for cause in table.causes:
+        for name in cause.explains:
+            if name not in known or name == cause.id:
+                subject = f"error_signatures causes[id={cause.id}].explains"
+                yield Problem("cause-consequences", subject, f"there is no message or cause {name}")
+
+
+ERROR_CHECKS: tuple[Check, ...] = (signature_samples, cause_rules, cause_consequences)

@@ -127,6 +127,18 @@ def gpu_facts(context: Context) -> Iterator[Problem]:
                 yield Problem("gpu-facts", f"gpus {spelling}", f"names {first} and {row['name']}")
 
 
+def precision_rows(context: Context) -> Iterator[Problem]:
+    """Check that each known capability has a row of number formats, and bounds of memory."""
+    table = context.facts.precision
+    for name, fact in context.facts.arch.capabilities.items():
+        if table.of(fact.capability) is None:
+            yield Problem("precision-rows", f"precision {name}", "the capability has no row")
+    for name, gpu in context.facts.gpus.gpus.items():
+        if gpu.memory and gpu.memory.least > gpu.memory.most:
+            what = f"{gpu.memory.least:g} GB at least and {gpu.memory.most:g} at most"
+            yield Problem("precision-rows", f"gpus {name}", what)
+
+
 ARCHITECTURE_CHECKS: tuple[Check, ...] = (
     series_has_architectures,
     targets_match_capabilities,
@@ -134,17 +146,11 @@ ARCHITECTURE_CHECKS: tuple[Check, ...] = (
     tegra_and_families,
     gpu_matches_capability,
     gpu_facts,
+    precision_rows,
 )
 
 _FORMATS_BY_WIDTH: tuple[PeakKind, ...] = ("tf32", "fp16", "bf16", "fp8")
 """Formats in order of width: a narrower one is never slower on tensor cores."""
-_FIRST_CAPABILITY: dict[PeakKind, tuple[int, int]] = {
-    "tf32": (8, 0),
-    "fp16": (7, 0),
-    "bf16": (8, 0),
-    "fp8": (8, 9),
-}
-"""First compute capability whose tensor cores have a format."""
 
 
 def peak_names(context: Context) -> Iterator[Problem]:
@@ -173,8 +179,10 @@ def peak_formats(context: Context) -> Iterator[Problem]:
     """Check that the GPU's tensor cores have the format of each peak."""
     for name, peaks in context.facts.gpu_peaks.gpus.items():
         gpu = context.facts.gpus.gpus.get(name)
-        for kind, first in _FIRST_CAPABILITY.items():
-            if gpu and peaks.of(kind) is not None and gpu.capability < first:
+        row = context.facts.precision.of(gpu.capability) if gpu else None
+        for kind in _FORMATS_BY_WIDTH:
+            lacks = row is not None and row.complete and kind not in row.computes
+            if gpu and peaks.of(kind) is not None and lacks:
                 shown = ".".join(map(str, gpu.capability))
                 what = f"capability {shown} has no {kind} on tensor cores"
                 yield Problem("peak-formats", f"gpu_peaks {name}", what)

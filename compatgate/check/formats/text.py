@@ -43,7 +43,10 @@ def format_place(verdict: Json) -> str:
 def format_pool(pool: Json) -> str:
     """Return a pool as text, ``A100-SXM4-80GB, driver 535.104.05``."""
     system = "" if pool["os"] == "linux" else f", {pool['os']}"
-    return f"{pool['gpu'] or 'unknown GPU'}, driver {pool['driver'] or 'unknown'}{system}"
+    node = pool.get("node") or {}
+    release = next((f"{name} {node[name]}" for name in ("l4t", "jetpack") if name in node), "")
+    driver = f"driver {pool['driver'] or 'unknown'}" if pool["driver"] or not release else release
+    return f"{pool['gpu'] or 'unknown GPU'}, {driver}{system}"
 
 
 def format_stack(stack: Json) -> str:
@@ -53,6 +56,8 @@ def format_stack(stack: Json) -> str:
     if arch is not None:
         more = f" and {len(arch) - MOST_ARCHES} more" if len(arch) > MOST_ARCHES else ""
         parts.append("+".join(arch[:MOST_ARCHES]) + more if arch else "no GPU code")
+    if needs := stack.get("needs"):
+        parts.append(f"needs {'+'.join(needs)}")
     return ", ".join(parts) or "an empty stack"
 
 
@@ -98,14 +103,14 @@ def provenance(verdict: Json) -> str:
 
 
 def degraded_note(verdict: Json) -> str:
-    """Return a sentence about a gate that decided without its database; empty otherwise."""
+    """Return a sentence about a gate that decided on its last good snapshot; empty otherwise."""
     degraded = verdict.get("degraded")
     if not degraded:
         return ""
     minutes = float(degraded["snapshot_age_s"]) / 60
     age = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
     return (
-        f"degraded: the gate decided without its database, on a snapshot that is {age} old"
+        f"degraded: the gate decided on its last good snapshot, which is {age} old"
         f" ({degraded['reason']})"
     )
 

@@ -84,6 +84,7 @@ class Operations:
 
     list_decisions = gate.list_decisions
     show_decision = gate.show_decision
+    deliver_decisions = gate.deliver_decisions
     list_audit = gate.list_audit
     verify_audit = gate.verify_audit
 

@@ -23,6 +23,7 @@ from compatgate.kit.http.schemas import Page
 from compatgate.service.attestations.schemas import EnvelopeBody, KeySetBody
 from compatgate.service.audit.schemas import AuditBody, ChainBody
 from compatgate.service.facts.schemas import FactRecord, FactsBody, RuleBody
+from compatgate.service.far.schemas import DeliveryBody, DeliveryRequest
 from compatgate.service.gate.schemas import (
     BundleBody,
     DecisionBody,
@@ -235,6 +236,20 @@ def list_decisions(
 def show_decision(id: int) -> Request[DecisionBody]:  # noqa: A002 - the path's name
     """Show a decision; its `verdict_id` names the verdict."""
     return get("/decisions/{id}", DecisionBody, id=id)
+
+
+@Operation
+def deliver_decisions(
+    body: DeliveryRequest | Mapping[str, Any],
+) -> Request[DeliveryBody]:
+    """Deliver batches of decisions of a far gate; stored batches stay as they are.
+
+    Args:
+        body: ``writer``, and its ``batches`` in order.
+    """
+    return post(
+        "/decisions/batches", DeliveryBody, body=body, reads=DeliveryRequest, repeatable=True
+    )
 
 
 @Listing

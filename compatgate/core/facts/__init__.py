@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
 from compatgate.core.components import COMPONENTS, FRAMEWORKS, is_framework
 from compatgate.core.facts.frameworks import Build, Framework, KnownIssue, KnownIssues, Pin, Release
 from compatgate.core.facts.nvidia import (
@@ -44,10 +46,16 @@ from compatgate.core.facts.nvidia import (
 from compatgate.core.versions import Version, parse_version
 
 if TYPE_CHECKING:
+    from compatgate.core.facts.compilers import Compilers
     from compatgate.core.facts.errors import ErrorTable
+    from compatgate.core.facts.jetson import Jetson
     from compatgate.core.facts.machines import PlatformMachines
+    from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
     from compatgate.core.facts.packages import CudaComponents, Packages
+    from compatgate.core.facts.platforms import Platforms
+    from compatgate.core.facts.precision import PrecisionTable
     from compatgate.core.facts.records import PackageRecords, Record, Statement
+    from compatgate.core.facts.vgpu import Vgpu
     from compatgate.core.facts.xid import XidTable
     from compatgate.core.package_finder import PackageFinder
 
@@ -165,8 +173,21 @@ class Facts:
 
     @cached_property
     def gpus(self) -> Gpus:
-        """Return GPU products."""
-        return self._table("gpus", Gpus)
+        """Return GPU products, and types of vGPUs where the facts have them."""
+        from compatgate.core.facts.vgpu import VgpuTypes
+
+        table = self._table("gpus", Gpus)
+        try:
+            return replace(table, vgpus=self._table("vgpu_types", VgpuTypes).types)
+        except KeyError:  # facts of a release that had no vGPUs
+            return table
+
+    @cached_property
+    def vgpu(self) -> Vgpu:
+        """Return releases of vGPU software; imported when a pool has vGPUs or shares GPUs."""
+        from compatgate.core.facts.vgpu import Vgpu
+
+        return self._table("vgpu", Vgpu)
 
     @cached_property
     def arch(self) -> CudaArch:
@@ -209,6 +230,20 @@ class Facts:
         return self._table("known_issues", KnownIssues)
 
     @cached_property
+    def compilers(self) -> Compilers:
+        """Return what nvcc builds with; imported when a stack says what it is built with."""
+        from compatgate.core.facts.compilers import Compilers
+
+        return self._table("compilers", Compilers)
+
+    @cached_property
+    def precision(self) -> PrecisionTable:
+        """Return number formats by capability; imported when a stack states its needs."""
+        from compatgate.core.facts.precision import PrecisionTable
+
+        return self._table("precision", PrecisionTable)
+
+    @cached_property
     def cuda_components(self) -> CudaComponents:
         """Return libraries of CUDA toolkits; imported when a stack has packages."""
         from compatgate.core.facts.packages import CudaComponents
@@ -235,6 +270,41 @@ class Facts:
         from compatgate.core.facts.errors import ErrorTable
 
         return self._table("error_signatures", ErrorTable)
+
+    @cached_property
+    def platforms(self) -> Platforms:
+        """Return platforms; imported when a pool states one."""
+        from compatgate.core.facts.platforms import Platforms
+
+        return self._table("platforms", Platforms)
+
+    @cached_property
+    def jetson(self) -> Jetson:
+        """Return JetPack and L4T releases; imported when a pool has a Jetson."""
+        from compatgate.core.facts.jetson import Jetson
+
+        return self._table("jetson", Jetson)
+
+    @cached_property
+    def kernel_modules(self) -> KernelModules:
+        """Return the flavours of kernel modules; imported when a pool states its nodes."""
+        from compatgate.core.facts.node import KernelModules
+
+        return self._table("kernel_modules", KernelModules)
+
+    @cached_property
+    def node_parts(self) -> NodeParts:
+        """Return the parts of a node; imported when a pool states its nodes."""
+        from compatgate.core.facts.node import NodeParts
+
+        return self._table("node_components", NodeParts)
+
+    @cached_property
+    def kernel_support(self) -> KernelSupport:
+        """Return kernels and distributions; imported when a pool states its nodes."""
+        from compatgate.core.facts.node import KernelSupport
+
+        return self._table("kernel_support", KernelSupport)
 
     @cached_property
     def platform_machines(self) -> PlatformMachines:

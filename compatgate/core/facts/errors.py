@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from compatgate.core.facts.nvidia import Source
+from compatgate.core.facts.xid import Severity
 
 Certainty = Literal["certain", "likely"]
 """``certain``: the text names its cause; ``likely``: other causes print the same words."""
@@ -39,6 +40,7 @@ class Signature(Struct, frozen=True):
         near: at least one of these words is near the match; empty: nothing is asked.
         symptom: the text follows from another error: it counts only where nothing else is found.
         sample: a text as printed.
+        health: severity where a host's log has the words; None: a log is not searched for them.
     """
 
     id: str
@@ -49,6 +51,7 @@ class Signature(Struct, frozen=True):
     near: tuple[str, ...] = ()
     symptom: bool = False
     sample: str = ""
+    health: Severity | None = None
 
 
 class Cause(Struct, frozen=True):
@@ -60,6 +63,8 @@ class Cause(Struct, frozen=True):
         next: the one command that settles it, and what it shows.
         fixes: what helps, the usual first.
         foreign: not about NVIDIA's stack.
+        explains: what follows from the cause in a host's log: kernel messages (``rm-init-failed``)
+            or other causes.
     """
 
     id: str
@@ -68,6 +73,7 @@ class Cause(Struct, frozen=True):
     rules: tuple[str, ...] = ()
     fixes: tuple[str, ...] = ()
     foreign: bool = False
+    explains: tuple[str, ...] = ()
 
 
 class ErrorTable(Struct, frozen=True, dict=True):

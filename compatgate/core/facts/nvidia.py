@@ -133,6 +133,17 @@ class ForwardCompat(Struct, frozen=True):
     """NVML brands accepted by the library's ELF note."""
 
 
+class Memory(Struct, frozen=True):
+    """The memory of a whole GPU as it is sold, in GB; least and most differ where sources do.
+
+    A product sold as 80 GB has at least 80 * 10**9 bytes and at most 80 GiB.
+    """
+
+    least: float
+    most: float
+    source: Source
+
+
 class Gpu(Struct, frozen=True):
     """A GPU SKU, or a product family whose SKUs agree, or a bare compute capability.
 
@@ -158,11 +169,40 @@ class Gpu(Struct, frozen=True):
     product: bool = True
     """False for a bare compute capability."""
     source: Source | None = None
+    vgpu: str | None = None
+    """Type of a vGPU (``A100D-40C``): a SKU of its own; ``memory_gb`` is its memory."""
+    memory: Memory | None = None
+    """Of the whole GPU, also where ``mig`` names a slice."""
 
     @property
     def sku(self) -> str:
-        """Return the name with the MIG profile."""
+        """Return the type of a vGPU, else the name with the MIG profile."""
+        if self.vgpu:
+            return self.vgpu
         return f"{self.name}-MIG-{self.mig}" if self.mig else self.name
+
+
+class VgpuType(Struct, frozen=True):
+    """A type of vGPU, without its sizes: ``A100D`` of ``A100D-40C``.
+
+    Attributes:
+        product: canonical name of the GPU; None: no product in the table.
+        capability: compute capability where no product tells it.
+        memory: sizes in GB by series; 0 stands for 512 MB.
+        mig_backed: endings of the types on MIG instances: ``1-10C``.
+        cuda_only: endings of the only types that run CUDA; empty: all of C- and Q-series.
+        branches: driver branches that name the type, with the first driver where that is not the
+            branch's first release of vGPU.
+    """
+
+    prefix: str
+    product: str | None
+    capability: Pair | None
+    memory: dict[str, tuple[int, ...]]
+    mig_backed: tuple[str, ...]
+    branches: dict[int, Version | None]
+    source: Source
+    cuda_only: tuple[str, ...] = ()
 
 
 class Gpus(Struct, frozen=True):
@@ -172,6 +212,8 @@ class Gpus(Struct, frozen=True):
     """By canonical name, ``A100-SXM4-80GB``."""
     aliases: dict[str, str]
     """Normalised spelling (see `compatgate.core.gpus.normalise`) to canonical name."""
+    vgpus: dict[str, VgpuType] = {}
+    """By compact prefix (see `compatgate.core.vgpus.compact`)."""
 
 
 class ToolkitArch(Struct, frozen=True):

@@ -34,6 +34,7 @@ class Xid(Struct, frozen=True):
         unused: the current catalog calls the code unused (Ampere and newer).
         action, investigate: NVIDIA's immediate and investigatory action, by guidance class; None:
             the catalog names none.
+        guidance: what NVIDIA says beyond its action.
         legacy: what the code meant before Ampere.
         origin: possible causes, most likely first; derived.
     """
@@ -46,6 +47,7 @@ class Xid(Struct, frozen=True):
     action: str | None
     investigate: str | None
     source: Source
+    guidance: str | None = None
     legacy: str | None = None
     origin: tuple[str, ...] = ()
     accompanies: int | None = None
@@ -120,6 +122,30 @@ class NvlinkUnit(Struct, frozen=True):
     cases: tuple[NvlinkCase, ...]
 
 
+RmaMeasure = Literal["remap_failed", "sram_threshold_exceeded", "retired_pages_total"]
+
+
+class RmaRule(Struct, frozen=True):
+    """When NVIDIA replaces a GPU.
+
+    Attributes:
+        measure: what is read from the GPU.
+        limit: least number that meets the threshold; None: the measure is a flag.
+        xids: codes that lead to the question.
+        applies: GPUs that have the measure.
+        check: command that shows the measure.
+    """
+
+    id: str
+    measure: RmaMeasure
+    xids: tuple[int, ...]
+    applies: str
+    threshold: str
+    check: str
+    source: Source
+    limit: int | None = None
+
+
 class XidTable(Struct, frozen=True, dict=True):
     """Table ``xid``."""
 
@@ -130,6 +156,7 @@ class XidTable(Struct, frozen=True, dict=True):
     nvlink: tuple[NvlinkUnit, ...]
     advice: dict[str, str]
     """What to do, by guidance class."""
+    rma: tuple[RmaRule, ...] = ()
 
     @cached_property
     def by_xid(self) -> dict[int, Xid]:

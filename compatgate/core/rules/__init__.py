@@ -4,25 +4,41 @@ from __future__ import annotations
 
 from compatgate.core.rule import Rule
 from compatgate.core.rules import (
+    building,
     caveats,
     driver,
     framework_builds,
     framework_pins,
     gpu,
+    jetson,
     libraries,
     matrix,
+    needs,
+    node,
+    node_host,
+    node_tools,
     packages,
+    platform,
+    vgpu,
 )
 
 _FAMILIES = (
     driver,
     gpu,
+    building,
+    platform,
+    jetson,
+    node,
+    node_tools,
+    node_host,
+    needs,
     libraries,
     framework_builds,
     framework_pins,
     packages,
     matrix,
     caveats,
+    vgpu,
 )
 
 RULES: tuple[Rule, ...] = tuple(

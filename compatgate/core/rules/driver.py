@@ -36,7 +36,8 @@ def driver_too_old(context: RuleContext) -> RuleAnswer:
     CUDA 11 each toolkit needs its own driver. A newer driver always runs an older toolkit's
     programs: the upper bounds in NVIDIA's table say where the mechanism applies, not what works.
 
-    A usable forward-compatibility package (``cuda-compat``, see CG103) lifts the floor. Where a
+    A usable forward-compatibility package (``cuda-compat``, see CG103) lifts the floor. A Jetson
+    has drivers with numbers of their own: CG131 judges it by its L4T release. Where a
     build names a CUDA major alone (``cupy-cuda13x``), the lowest driver of that major is needed.
 
     Example: CUDA 12.1 on driver 525.60.12 fails; it needs 525.60.13.
@@ -53,6 +54,8 @@ def driver_too_old(context: RuleContext) -> RuleAnswer:
         return _check_major(context, driver)
     if why := _explain_unknown_toolkit(context, cuda):
         return (Problem("unknown", "cuda", why, have=cuda.text, need=_newest_toolkit(context)),)
+    if context.jetson:
+        return NOT_APPLICABLE  # its driver has numbers of its own: CG131 judges the L4T release
     if context.floor is None:
         return report_not_checked(
             "driver", f"no {context.os} driver minimum for CUDA {cuda} is published"
@@ -81,6 +84,8 @@ def driver_too_old(context: RuleContext) -> RuleAnswer:
 
 def _check_major(context: RuleContext, driver: Version) -> RuleAnswer:
     """Judge the CUDA major that a build names, where no release of it is known."""
+    if context.jetson:
+        return NOT_APPLICABLE  # CG131 judges it
     versions, frameworks = context.stack.versions.items(), context.facts.frameworks
     labels = [(v.cuda[0], name) for name, v in versions if name in frameworks and v.cuda]
     if not labels:
@@ -222,9 +227,10 @@ def forward_compat(context: RuleContext) -> RuleAnswer:
     path leads to it, and so it is taken when nothing else is stated); ``newer``: NVIDIA's container
     runtime loads it where its driver branch is newer than the host's, as in ``nvidia/cuda``
     images; ``tried``: a start script loads it where it works, as in NGC's images. What is not
-    loaded does no harm.
+    loaded does no harm. On a Jetson the upgrade packages of its L4T release count instead.
 
-    Example: an image with ``cuda-compat`` 12.8 on a GeForce host stops with error 804.
+    Example: an image with ``cuda-compat`` 12.8 on a GeForce host stops with error 804. (That error
+    also follows a driver that was updated without a restart; 803 tells of a second libcuda.)
 
     Fix: remove the package, or use a host driver that runs the toolkit by itself.
 
@@ -235,6 +241,8 @@ def forward_compat(context: RuleContext) -> RuleAnswer:
     if forward is None or compat is None or forward.aside:
         return NOT_APPLICABLE
     if forward.usable:
+        if context.jetson:
+            return PASS
         table, gpu = context.facts.forward_compat, context.pool.gpu
         if gpu and gpu.segment in table.conditional_segments:
             return (
@@ -294,7 +302,7 @@ def driver_branch_eol(context: RuleContext) -> RuleAnswer:
     Source: NVIDIA Data Center Drivers documentation, "Supported Drivers and CUDA Toolkit Versions".
     """
     branch, driver = context.branch, context.driver
-    if driver is None:
+    if driver is None or context.jetson:
         return NOT_APPLICABLE
     if branch is None:
         why = (

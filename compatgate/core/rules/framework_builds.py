@@ -235,6 +235,8 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     if not found.published and not found.without_cuda:
         if context.stack.arch is not None:
             return NOT_APPLICABLE  # CG201 judges it
+        if build is None and _is_for_jetson(context, found):
+            return PASS
         if build is None:
             return _report_unknown_code(
                 context, found, "conda's build" if found.conda else "this build"
@@ -250,6 +252,15 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     return _report_unknown_code(context, found, build.kind)
 
 
+def _is_for_jetson(context: RuleContext, found: FrameworkMatch) -> bool:
+    """Tell whether the label names an index whose wheels are for this Jetson."""
+    if context.jetson is None:
+        return False
+    from compatgate.core.jetson import has_index
+
+    return has_index(context.jetson, found.name, found.version.local)
+
+
 def _check_code(
     context: RuleContext, found: FrameworkMatch, build: Build, device: Pair
 ) -> RuleAnswer:
@@ -262,7 +273,12 @@ def _check_code(
     if find_run_mode(code, device, context.facts.arch):
         return PASS
     message = f"{build.kind} of {found.title} has no code for {context.gpu_name}"
-    return _report_no_code(context, found, build, message, ", ".join(one.name for one in code))
+    have = ", ".join(one.name for one in code)
+    problem = _report_no_code(context, found, build, message, have)
+    if dispute := context.find_dispute(code):
+        text = f"{message} itself; {dispute.text}"
+        return (replace(problem, outcome="unknown", message=text, source=dispute.source),)
+    return (problem,)
 
 
 def _check_plugins(
@@ -302,7 +318,7 @@ def _check_minimum(
     message = (
         f"{found.title} needs compute capability {format_parts(minimum)}, not {context.gpu_name}"
     )
-    return _report_no_code(context, found, build, message, f">={format_parts(minimum)}")
+    return (_report_no_code(context, found, build, message, f">={format_parts(minimum)}"),)
 
 
 def _minimum_covers(context: RuleContext, build: Build, device: Pair) -> bool:
@@ -319,18 +335,16 @@ def _minimum_covers(context: RuleContext, build: Build, device: Pair) -> bool:
 
 def _report_no_code(
     context: RuleContext, found: FrameworkMatch, build: Build, message: str, have: str
-) -> RuleAnswer:
+) -> Problem:
     assert context.capability is not None  # noqa: S101 - the caller checked
-    return (
-        Problem(
-            "fail",
-            found.name,
-            message,
-            have=have,
-            need=f"code for {format_parts(context.capability)}",
-            source=build.arch_source or build.source,
-            candidates=lambda: changes.build_with_code(context, found),
-        ),
+    return Problem(
+        "fail",
+        found.name,
+        message,
+        have=have,
+        need=f"code for {format_parts(context.capability)}",
+        source=build.arch_source or build.source,
+        candidates=lambda: changes.build_with_code(context, found),
     )
 
 
@@ -372,6 +386,8 @@ def _check_driver(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     driver, build = context.usable_driver, found.build
     if driver is None or context.driver is None or build is None or context.os not in build.driver:
         return NOT_APPLICABLE
+    if context.jetson:
+        return NOT_APPLICABLE  # its driver has numbers of its own
     minimum = build.driver[context.os]
     if driver >= minimum:
         return PASS

@@ -33,7 +33,8 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
     """The driver branch is older than the first, or newer than the last, that drives the GPU.
 
     Branch 580 is the last for Maxwell, Pascal and Volta, 470 for Kepler; Blackwell needs 570 or
-    newer. Forward compatibility does not help: the kernel driver itself must know the GPU.
+    newer. Forward compatibility does not help: the kernel driver itself must know the GPU. A
+    Jetson's driver comes with its L4T release, which CG130 judges.
 
     Fix: a driver within the GPU's range of branches.
 
@@ -41,7 +42,7 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
     Matrix"; first branches derived from the first toolkit of each capability.
     """
     gpu, driver = context.pool.gpu, context.driver
-    if gpu is None or driver is None:
+    if gpu is None or driver is None or context.jetson:
         return NOT_APPLICABLE
     if context.os == "windows":
         return report_not_checked(
@@ -57,12 +58,6 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
         return _report_undriven_gpu(context, driver, gpu, why, f"<{last + 1}")
     if context.branch is None:
         newest = max(context.facts.driver_branches.branches)
-        if gpu.capability in context.facts.arch.tegra and driver.major <= newest:
-            return report_not_checked(
-                "driver",
-                f"drivers of Jetson boards come with JetPack and have branches of their own: "
-                f"{driver.major} is not in the facts",
-            )
         hint = "" if driver.major > newest else "; is it a Windows driver (os=windows)?"
         message = f"driver branch {driver.major} is not known; the newest known is {newest}{hint}"
         return (Problem("unknown", "driver", message, have=driver.text, need=f"<={newest}"),)
@@ -132,7 +127,9 @@ def no_kernel_image(context: RuleContext) -> RuleAnswer:
     between Tegra and other parts; ``sm_90a``-style code runs only on exactly its own capability,
     family-specific code on its family. Failing that, PTX at or below the device's capability can
     be compiled by the driver (CG202 asks whether this driver can). Code of packages whose files
-    were read is not judged here, but package by package (CG411).
+    were read is not judged here, but package by package (CG411). Where measurements contradict
+    each other, the answer is unknown: code of 8.0 on Orin (8.7) with a libcuda of CUDA 13.2 or
+    newer; Thor, which was 10.1 and is 11.0 from CUDA 13 on.
 
     Example: an image with ``sm_80`` code alone on an H100 (9.0) fails.
 
@@ -157,16 +154,17 @@ def no_kernel_image(context: RuleContext) -> RuleAnswer:
     message = f"no code for {context.gpu_name}: the workload carries {have}"
     if any(code.capability[0] == device[0] for code in codes if code.kind == "sass"):
         message += " (newer than, or not binary compatible with, this device)"
-    if device in ((10, 1), (11, 0)):
-        message += "; 10.1 was renumbered 11.0 in CUDA 13, code for one is not for the other"
+    dispute = context.find_dispute(codes)
+    if dispute:
+        message += f"; {dispute.text}"
     return (
         Problem(
-            "fail",
+            "unknown" if dispute else "fail",
             "arch",
             message,
             have=have,
             need=f"sm_{device[0]}{device[1]}, or PTX of compute_{device[0]}{device[1]} or below",
-            source=context.facts.arch.binary,
+            source=dispute.source if dispute else context.facts.arch.binary,
             candidates=lambda: changes.add_sass(context),
         ),
     )

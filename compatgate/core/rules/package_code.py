@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.facts.records import Library, Statement
-from compatgate.core.gpu_code import Arch, find_run_mode
+from compatgate.core.gpu_code import Arch, find_run_mode, parse_arch
 from compatgate.core.package_finder import release_of
 from compatgate.core.packages import (
     GpuPackage,
@@ -179,6 +179,8 @@ def report_no_code(
     message = f"{where} has no code for {context.gpu_name}: it carries {have}"
     if outcome == "unknown":
         message += "; the rest is PTX, and whether it works without this part is not known"
+    elif dispute := context.find_dispute(_read_codes(have)):
+        outcome, message = "unknown", f"{message}; {dispute.text}"
     return Problem(
         outcome,
         package.name,
@@ -188,6 +190,11 @@ def report_no_code(
         source=source_of(package),
         candidates=lambda: other_releases(context, package),
     )
+
+
+def _read_codes(names: str) -> list[Arch]:
+    """Read code as messages name it: ``sm_80, compute_90``."""
+    return [code for name in names.split(", ") if name for code in parse_arch(name)]
 
 
 def _check_ptx(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+from compatgate.core.components import OF_BUILDS
 from compatgate.core.rule import FORWARD, NOT_APPLICABLE, PACKAGES, RECORDS, RuleAnswer, rule
 from compatgate.core.rule_context import RuleContext
 
@@ -116,9 +117,8 @@ def package_requires(context: RuleContext) -> RuleAnswer:
 
     Source: ``Requires-Dist`` of the wheel, in its record.
     """
-    return _run_check(
-        context, "requires", *[(n, v.text) for n, v in context.stack.components.items()]
-    )
+    ours = context.stack.components
+    return _run_check(context, "requires", *[(n, ours[n].text) for n in ours if n not in OF_BUILDS])
 
 
 @rule("CG413", "package-torch", reads=RECORDS)

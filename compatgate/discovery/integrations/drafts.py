@@ -217,6 +217,9 @@ class DraftPool(Struct, frozen=True):
         os: operating system of the nodes.
         cpu: None where not known.
         count: number of nodes.
+        platform: kind of machine.
+        node: parts of the nodes.
+        sharing: how containers share a GPU.
         why: reasons for unknown properties, by property.
     """
 
@@ -227,6 +230,9 @@ class DraftPool(Struct, frozen=True):
     cpu: str | None = None
     count: int | None = None
     why: dict[str, str] = {}
+    platform: str | None = None
+    node: dict[str, str] = {}
+    sharing: str | None = None
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -237,6 +243,7 @@ class DraftPool(Struct, frozen=True):
         """Return the pool of a request or document without unknown properties."""
         body: dict[str, Any] = {"name": self.name, "gpu": self.gpu, "driver": self.driver}
         body |= {"os": self.os, "cpu": self.cpu, "count": self.count}
+        body |= {"platform": self.platform, "sharing": self.sharing, "node": self.node or None}
         return {key: value for key, value in body.items() if value is not None}
 
 
@@ -272,7 +279,18 @@ class Draft(Struct, frozen=True):
 
 def draft_pool(pool: ObservedPool, why: dict[str, str] | None = None) -> DraftPool:
     """Draft a pool from observed nodes."""
-    return DraftPool(pool.name, pool.gpu, pool.driver, pool.os, pool.cpu, pool.nodes, why or {})
+    return DraftPool(
+        pool.name,
+        pool.gpu,
+        pool.driver,
+        pool.os,
+        pool.cpu,
+        pool.nodes,
+        why or {},
+        pool.platform,
+        dict(pool.node),
+        pool.sharing,
+    )
 
 
 def draft_target(draft: Draft, name: str, table: Gpus) -> dict[str, Any]:

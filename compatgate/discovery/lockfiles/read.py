@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import Packages
 from compatgate.discovery.lockfiles import stack_components, wheel_builds
-from compatgate.discovery.lockfiles.formats import FORMATS
+from compatgate.discovery.lockfiles.formats import FORMATS, QUOTING_FORMATS
 from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages, is_gpu_package
 from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
@@ -61,9 +61,10 @@ def read_lockfile(
     """
     name = os.path.basename(os.fspath(path_or_name)) or "lockfile"
     text = decode_text(data, name)
-    refuse_template(text, name)
     beside = _folder_reader(path_or_name) if isinstance(path_or_name, Path) else None
     file = LockFile(name, text, beside)
+    if not any(known.recognises(file) for known in QUOTING_FORMATS):
+        refuse_template(text, name)
     form = recognise(file)
     contents = form.read(file, platform, Selection(frozenset(extras), frozenset(groups)))
     if not contents.packages and not contents.open:

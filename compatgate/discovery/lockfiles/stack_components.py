@@ -74,7 +74,7 @@ def find_pypi_component(name: str) -> tuple[Component, tuple[int, ...] | None] |
     ):
         return None
     resolved = find_component(canonical)
-    if resolved is None or resolved.component.kind in ("driver", "runtime"):
+    if resolved is None or resolved.component.kind in ("driver", "runtime", "build"):
         return None
     return resolved.component, resolved.cuda
 
@@ -236,7 +236,7 @@ def find_conda_component(package: ListedPackage) -> Component | None:
     if name == "onnxruntime" and not wheel_builds.uses_cuda(package.build):
         return None
     component = COMPONENTS.get(CONDA.get(name, name))
-    return None if component is None or component.kind == "driver" else component
+    return None if component is None or component.kind in ("driver", "build") else component
 
 
 def is_toolkit(name: str) -> bool:

@@ -23,6 +23,8 @@ from compatgate.discovery.lockfiles.platform import Platform
 
 _INDEX_LABEL = re.compile(r"/(?P<label>cu\d{2,4}|cpu|rocm\d[\d.]*|xpu)(?=/|$)")
 """``https://download.pytorch.org/whl/nightly/cu124/``, ``https://wheels.vllm.ai/0.9.0/cu128``."""
+_JETSON_INDEX = re.compile(r"/(?P<jetpack>jp\d)/(?P<label>cu\d{2,4})(?=/|$)")
+"""``https://pypi.jetson-ai-lab.io/jp6/cu126``: builds for Jetson, unlike those of its ``sbsa``."""
 _LOCAL_LABEL = re.compile(r"\+(?P<label>[a-z0-9._\-]+)$", re.IGNORECASE)
 _ACCELERATOR = re.compile(r"cu(?:da)?[\d-]|cpu|rocm|xpu", re.IGNORECASE)
 _CONDA_CUDA = re.compile(
@@ -34,11 +36,16 @@ _PLAIN_CUDA = re.compile(r"(?:^|[_*\-])(?:cuda|gpu)(?:[_*\-]|$|py)")
 
 
 def parse_url_label(url: str) -> str:
-    """Return ``cu121`` for an index or wheel URL below ``/whl/cu121``; ``""`` without a label."""
+    """Return ``cu121`` for an index or wheel URL below ``/whl/cu121``; ``""`` without a label.
+
+    An index of builds for Jetson has a label of its own, ``jp6.cu126``.
+    """
     try:
         path = unquote(urlsplit(url).path)
     except ValueError:
         return ""
+    if match := _JETSON_INDEX.search(path.lower()):
+        return f"{match['jetpack']}.{match['label']}"
     found = [match["label"] for match in _INDEX_LABEL.finditer(path.lower())]
     return found[-1] if found else ""
 

@@ -28,6 +28,8 @@ _PACKAGES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("imex", re.compile(r"nvidia-imex(?:-\d{3})?")),
     ("nvlsm", re.compile(r"nvlsm")),
     ("container-toolkit", re.compile(r"nvidia-container-toolkit")),
+    ("l4t", re.compile(r"nvidia-l4t-core")),
+    ("jetpack", re.compile(r"nvidia-jetpack")),
     ("dcgm", re.compile(r"datacenter-gpu-manager(?:-4-core)?")),
 )
 _DPKG = "/var/lib/dpkg/status"

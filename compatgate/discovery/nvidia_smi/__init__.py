@@ -1,7 +1,8 @@
 """Read the output of ``nvidia-smi`` in any of its formats, or explain its error.
 
-The table, ``-q``, ``-q -x``, ``--query-gpu=... --format=csv`` and ``-L`` are recognised by their
-form; a file may hold several of them, and each supplies values that the others lack.
+The table, ``-q``, ``-q -x``, ``--query-gpu=... --format=csv``, ``-L``, ``vgpu`` and ``vgpu -q``
+are recognised by their form; a file may hold several of them, and each supplies values that the
+others lack.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 
 from msgspec.structs import replace
 
-from compatgate.discovery.nvidia_smi import formats
+from compatgate.discovery.nvidia_smi import formats, vgpus
 from compatgate.discovery.nvidia_smi.node_parts import find_host_parts
 from compatgate.discovery.nvidia_smi.report import Report
 from compatgate.errors import BadInput, CompatgateError
@@ -21,6 +22,8 @@ _PARSERS = (
     formats.parse_list,
     formats.parse_csv,
     formats.parse_table,
+    vgpus.parse_vgpu_report,
+    vgpus.parse_vgpu_table,
 )
 """Parsers, the best witness of product names first: the table truncates names."""
 LONGEST = 16 * 1024 * 1024
@@ -46,10 +49,11 @@ def parse_nvidia_smi(text: str, *, origin: str = "nvidia-smi") -> Report:
         raise BadInput("is empty", field=origin, hint="give the output of nvidia-smi -q")
     text = text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     reports = [report for parse in _PARSERS if (report := parse(text)) is not None]
-    if not any(report.devices for report in reports):
+    if not any(report.devices or report.guests for report in reports):
         raise _nothing_found(text, origin, reports)
     joined = Report.joined(reports)
-    return replace(joined, node={**joined.node, **find_host_parts(text)})
+    node = {**joined.node, **find_host_parts(text)}
+    return replace(joined, node=node, host=joined.host or vgpus.is_host(text))
 
 
 def _nothing_found(text: str, origin: str, reports: list[Report]) -> CompatgateError:

@@ -99,6 +99,8 @@ class _XmlReader:
             self._change(uuid=read_value(value))
         elif path == ("fb_memory_usage", "total"):
             self._change(memory_mib=parse_mib(value))
+        elif path == ("gpu_virtualization_mode", "virtualization_mode"):
+            self._change(virtualization=read_value(value))
         elif path == ("fabric", "state"):
             self._change(fabric=read_value(value))
         elif len(path) == 1 and (part := read_part(path[0], value)):
@@ -192,6 +194,8 @@ def _report_property(device: Device, names: tuple[str, ...], value: str) -> Devi
         return replace(device, memory_mib=parse_mib(value))
     if names == ("MIG Mode", "Current"):
         return replace(device, mig=value == "Enabled")
+    if names == ("GPU Virtualization Mode", "Virtualization Mode"):
+        return replace(device, virtualization=read_value(value))
     if names == ("Fabric", "State"):
         return replace(device, fabric=read_value(value))
     if len(names) == 1 and (part := read_part(names[0], value)):

@@ -49,6 +49,7 @@ class Device(Struct, frozen=True):
         capability: compute capability where the query has it (``compute_cap``).
         mig: MIG mode is on now.
         uuid: ``GPU-...``.
+        virtualization: virtualization mode, like ``VGPU`` or ``Host VGPU``.
         node: what the output says of the node, by name of `NODE_COMPONENTS`: VBIOS, GSP firmware.
         fabric: state of its registration with the NVLink fabric, like ``In Progress``.
     """
@@ -60,6 +61,7 @@ class Device(Struct, frozen=True):
     mig: bool = False
     slices: tuple[Slice, ...] = ()
     uuid: str | None = None
+    virtualization: str | None = None
     node: dict[str, str] = {}
     fabric: str | None = None
 
@@ -69,16 +71,29 @@ class Device(Struct, frozen=True):
         return self.name.endswith("...")
 
 
+class Guest(Struct, frozen=True):
+    """A vGPU that a host serves, and the driver of its virtual machine, where it is known."""
+
+    name: str
+    driver: str | None = None
+
+
 class Report(Struct, frozen=True):
     """One output of ``nvidia-smi``.
 
     Attributes:
-        form: ``table``, ``-q``, ``-q -x``, ``csv`` or ``-L``, joined with ``+``; `NODE_LABELS`.
+        form: ``table``, ``-q``, ``-q -x``, ``csv``, ``-L``, ``vgpu`` or ``vgpu -q``, joined with
+            ``+``; `NODE_LABELS`.
         driver: kernel driver.
         cuda: CUDA version that the loaded user-mode driver reports.
         tool: version of nvidia-smi; under WSL it differs from the driver.
         os: ``linux``, ``windows`` or ``wsl``.
         attached: number of GPUs of the host, where the output has it.
+        guests: vGPUs that this host serves.
+        host: a vGPU host printed it.
+        guest: a vGPU guest printed it.
+        manager: vGPU manager of the guest's host.
+        sharing: how containers share the GPUs; None: not stated.
         platform: kind of machine; None where the text does not tell.
         node: what the text says of the host, by name of `NODE_COMPONENTS`.
     """
@@ -90,13 +105,18 @@ class Report(Struct, frozen=True):
     os: str = "linux"
     attached: int | None = None
     devices: tuple[Device, ...] = ()
+    guests: tuple[Guest, ...] = ()
+    host: bool = False
+    guest: bool = False
+    manager: str | None = None
+    sharing: str | None = None
     platform: str | None = None
     node: dict[str, str] = {}
 
     @staticmethod
     def joined(reports: Sequence[Report]) -> Report:
         """Join several outputs of one host; values of earlier ones decide."""
-        best = next(report for report in reports if report.devices)
+        best = next((report for report in reports if report.devices), reports[0])
         others = [report for report in reports if report is not best]
         devices = best.devices
         for other in others:
@@ -110,8 +130,14 @@ class Report(Struct, frozen=True):
             tool=_first(report.tool for report in reports),
             os=_first(r.os for r in reports if r.os != "linux") or "linux",
             devices=devices,
+            guests=max((report.guests for report in reports), key=_known_guests),
+            host=any(report.host for report in reports),
             node={name: value for r in reversed(reports) for name, value in r.node.items()},
         )
+
+
+def _known_guests(guests: tuple[Guest, ...]) -> tuple[int, int]:
+    return len(guests), sum(not guest.name.endswith("...") for guest in guests)
 
 
 def _complete_device(device: Device, other: Device) -> Device:
@@ -124,6 +150,7 @@ def _complete_device(device: Device, other: Device) -> Device:
         mig=device.mig or other.mig,
         slices=_complete_slices(device.slices, other.slices),
         uuid=device.uuid or other.uuid,
+        virtualization=device.virtualization or other.virtualization,
         node={**other.node, **device.node},
         fabric=device.fabric or other.fabric,
     )
@@ -253,6 +280,10 @@ def group_pools(report: Report, table: Gpus) -> Pools:
     Raises:
         BadInput: a product name is truncated and fits different products.
     """
+    from compatgate.discovery.nvidia_smi.vgpus import group_guests, mark_vgpus
+
+    if report.guests:
+        return group_guests(report)
     kinds: dict[str, list[Device]] = {}
     notes: list[str] = []
     if report.attached and report.attached > len(report.devices):
@@ -276,6 +307,7 @@ def group_pools(report: Report, table: Gpus) -> Pools:
         )
         for gpu, devices in kinds.items()
     )
+    pools = mark_vgpus(pools, report, table, notes)
     return Pools(pools, tuple(dict.fromkeys(notes)))
 
 
@@ -294,6 +326,8 @@ def _kinds(device: Device, product: Product, table: Gpus, notes: list[str]) -> l
             notes.append(f"{product.gpu} is in MIG mode and has no MIG device: nothing runs on it")
         return [product.gpu]
     gpu = _resolve(product.gpu, table)
+    if gpu and gpu.vgpu:  # the slice of a MIG-backed vGPU is the vGPU itself
+        return [product.gpu]
     kinds = []
     for part in device.slices:
         profile = find_profile(part, device, gpu) if gpu else part.profile

@@ -120,8 +120,13 @@ def add_workloads(parser: argparse.ArgumentParser) -> None:
 _LEAST_S = 30
 
 
-def read_interval(text: str, field: str = "--every") -> float:
+def read_interval(text: str, field: str = "--every", least_s: int = _LEAST_S) -> float:
     """Read a duration option in seconds.
+
+    Args:
+        text: duration.
+        field: the option.
+        least_s: shortest duration in seconds.
 
     Raises:
         BadInput: the text is not a duration, or the duration is too short.
@@ -129,8 +134,8 @@ def read_interval(text: str, field: str = "--every") -> float:
     from compatgate.documents.quantities import parse_duration
 
     seconds = parse_duration(text, field=field).total_seconds()
-    if seconds < _LEAST_S:
-        raise BadInput("is too short", field=field, value=text, hint=f"at least {_LEAST_S}s")
+    if seconds < least_s:
+        raise BadInput("is too short", field=field, value=text, hint=f"at least {least_s}s")
     return seconds
 
 

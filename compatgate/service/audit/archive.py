@@ -19,10 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,6 +28,7 @@ from msgspec import Struct
 
 from compatgate.core.performance import sha256
 from compatgate.errors import BadInput, DamagedContent, Unavailable
+from compatgate.kit.files import replacing, sync_folder
 from compatgate.service.gate.batches import FIRST_PREVIOUS, encode_values, hash_batch
 
 FORMAT = "compatgate.dev/decisions/v1"
@@ -141,18 +139,9 @@ def write_archive(path: Path, head: ArchiveHead, lines: Iterator[Line]) -> str:
         Unavailable: the file cannot be written.
     """
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                digest = _write(stream, head, lines)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
-        _sync_folder(path.parent)
+        with replacing(path) as stream:
+            digest = _write(stream, head, lines)
+        sync_folder(path.parent)  # rows are removed because the file is there
     except OSError as error:
         raise Unavailable(
             f"cannot write {path}: {error.strerror or error}",
@@ -185,14 +174,6 @@ def _write(stream: BinaryIO, head: ArchiveHead, lines: Iterator[Line]) -> str:
     put(compressor.compress(_encode(ArchiveTail(**counts)) + b"\n"))
     put(compressor.flush())
     return digest.hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def verify_archive(path: Path) -> ArchiveReport:

@@ -56,6 +56,7 @@ class RefusalLog:
         self._window_s = window_s
         self._callers: dict[str, _Waiting] = {}
         self._changed = threading.Condition()
+        self._writing = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -85,10 +86,11 @@ class RefusalLog:
             self._changed.notify()
 
     def flush(self) -> None:
-        """Write every count now, due or not."""
-        with self._changed:
-            taken = self._take(float("inf"))
-        self._write(taken)
+        """Write every count now, due or not; what is being written is written too."""
+        with self._writing:  # what the thread has taken is written when this returns
+            with self._changed:
+                taken = self._take(float("inf"))
+            self._write(taken)
 
     def close(self) -> None:
         """Write what waits, and stop."""
@@ -105,8 +107,10 @@ class RefusalLog:
                 while not self._closed and (wait := self._seconds()) != 0:
                     self._changed.wait(wait)
                 ends = self._closed
-                taken = self._take(float("inf") if ends else time.monotonic())
-            self._write(taken)
+            with self._writing:
+                with self._changed:
+                    taken = self._take(float("inf") if ends else time.monotonic())
+                self._write(taken)
             if ends:
                 return
 

@@ -47,7 +47,11 @@ class Anchors:
 
     def stored(self, chain: WriterChain) -> None:
         """Note the last stored batch of a chain; anchor in a thread when it is time."""
-        self._latest[chain.writer] = (chain.sequence, chain.head)
+        self.note(chain.writer, chain.sequence, chain.head)
+
+    def note(self, writer: str, sequence: int, hashed: str) -> None:
+        """Note the last stored batch of a writer; anchor in a thread when it is time."""
+        self._latest[writer] = (sequence, hashed)
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + ANCHOR_SECONDS

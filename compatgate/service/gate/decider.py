@@ -21,7 +21,6 @@ from compatgate.core.request import Policy, Request, Target, change_pool, parse_
 from compatgate.core.rule import Basis, Verdict
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
-from compatgate.kit import clock
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
@@ -93,12 +92,12 @@ class SnapshotCache(Generic[T]):
             most_bytes, size
         )
 
-    def get(self, question: bytes, snapshot: Snapshot) -> T | None:
-        """Return the value of a question if it is still valid."""
+    def get(self, question: bytes, snapshot: Snapshot, now: datetime) -> T | None:
+        """Return the value of a question if it is valid at a moment."""
         found = self._values.get(question)
         if found is None:
             return None
-        if found[0] is not snapshot or found[1] <= clock.now().timestamp():
+        if found[0] is not snapshot or found[1] <= now.timestamp():
             self._values.drop(question)
             return None
         return found[2]
@@ -198,7 +197,7 @@ class Decider:
     ) -> Verdict:
         """Return the verdict on a question; arguments and errors are those of `decide`."""
         key = _assessment_key(body, snapshot)
-        known = self._assessed.get(key, snapshot) if key is not None else None
+        known = self._assessed.get(key, snapshot, now) if key is not None else None
         if known is not None:
             basis = _choose_basis(body.get("set"), by_image)
             return seal(known.found, known.policy, body.get("image"), now, basis)

@@ -9,9 +9,10 @@ whose fate is unknown is stored again, which changes nothing if the database has
 be done, the process becomes another writer: the old chain ends where it ends, without a gap.
 
 With a spool, a write may take `STALL_SECONDS`. If it fails or takes longer, its batch goes to the
-spool, and so do the following ones; a second thread delivers them, in order, as soon as the
-database is back (`compatgate.service.gate.delivery`). A third thread watches the first, as a
-database that has stalled neither answers nor refuses.
+spool, and so do the following ones; so does a batch that finds the database known to be silent. A
+second thread delivers them, in order, as soon as the database is back
+(`compatgate.service.gate.delivery`). A third thread watches the first, as a database that has
+stalled neither answers nor refuses.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import datetime
+from pathlib import Path
 from typing import cast
 
 from msgspec import Struct
@@ -37,7 +39,7 @@ from compatgate.service.gate.anchors import Anchors
 from compatgate.service.gate.batch_store import CommitMode, DecisionWriter, Delivery
 from compatgate.service.gate.batches import NUMBERS, DecisionBatch, WriterChain
 from compatgate.service.gate.decider import NewDecision
-from compatgate.service.gate.delivery import Courier
+from compatgate.service.gate.delivery import Courier, DatabaseDestination
 from compatgate.service.gate.spool import Spool, SpoolOptions
 
 CAPACITY = 10_000
@@ -55,6 +57,7 @@ _STOP_SECONDS = 5.0
 _MOST_KNOWN_VERDICTS = 100_000
 _QUICK_SECONDS = 2.0
 """A write that failed sooner is tried once more, on a new connection."""
+_SILENT = "the database does not answer"
 _log = logging.getLogger("compatgate.gate")
 Row = tuple[NewDecision, str]
 """A decision, and the JSON of its verdict, stored if its id is new."""
@@ -71,6 +74,7 @@ class LogState(Struct, frozen=True):
         used: bytes of the spool in use.
         size: bytes of the spool; 0: there is none.
         oldest: when the first decision to be delivered was made.
+        set_aside: spools whose chain is forked: nobody delivers their decisions.
     """
 
     degraded: bool = False
@@ -80,6 +84,7 @@ class LogState(Struct, frozen=True):
     used: int = 0
     size: int = 0
     oldest: datetime | None = None
+    set_aside: int = 0
 
 
 class _Batch:
@@ -157,7 +162,7 @@ class DecisionLog:
         self._route = self._make_route()
         self._practice = self._make_route()
         self._known: set[str] = set()
-        self._spool = Spool(self._options, self._database.shown) if self._options else None
+        self._spool = Spool(self._options, self._spool_owner()) if self._options else None
         self._spooled: set[str] = set()
         self._joining = threading.Lock()
         self._settling = threading.Lock()
@@ -183,9 +188,22 @@ class DecisionLog:
             spool.open()
         except Unavailable as error:
             _log.warning("no decision can be spooled: %s", error)
-        self._courier = Courier(self._database, self._commit, spool, self._resume)
+        self._courier = self._make_courier(spool)
         watch = threading.Thread(target=self._watch, name="decisions-watch", daemon=True)
         watch.start()
+
+    def _spool_owner(self) -> str:
+        """Return whose spools this process delivers; it leaves those of others alone."""
+        return self._database.shown
+
+    def _make_courier(self, spool: Spool) -> Courier:
+        return Courier(
+            lambda: DatabaseDestination(self._database, self._commit),
+            lambda error: unavailable(self._database, error).problem,
+            spool,
+            self._resume,
+            self._set_aside,
+        )
 
     @property
     def away(self) -> tuple[datetime, str] | None:
@@ -200,7 +218,14 @@ class DecisionLog:
             return LogState()
         since, reason = away or (None, None)
         return LogState(
-            away is not None, since, reason, spool.batches, spool.used, spool.size, spool.oldest
+            away is not None,
+            since,
+            reason,
+            spool.batches,
+            spool.used,
+            spool.size,
+            spool.oldest,
+            spool.count_aside(),
         )
 
     def record(self, decision: NewDecision, body: str) -> None:
@@ -280,9 +305,12 @@ class DecisionLog:
         """
         while True:
             if self._away is not None and self._courier is not None:
-                self._courier.wait_if_nearly_done(_JOIN_SECONDS)
+                self._wait_for_end(self._courier)
                 if self._place(batch):
                     return True
+            elif self._spool is not None and self._database.is_silent():
+                self._place(batch, why=Unavailable(_SILENT, field="database"))
+                return True
             self._gather(batch)
             route, attempt = self._route, _Attempt(batch)
             self._attempt = attempt
@@ -307,6 +335,10 @@ class DecisionLog:
             if not isinstance(error, Exception):
                 raise error
             return True
+
+    def _wait_for_end(self, courier: Courier) -> None:
+        """Wait a moment for the end of a delivery that is near."""
+        courier.wait_if_nearly_done(_JOIN_SECONDS)
 
     def _gather(self, batch: _Batch) -> None:
         """Wait a moment for the callers of the batches before, if they were many.
@@ -448,6 +480,19 @@ class DecisionLog:
                 self._away = None
                 _log.warning("the database is back, and has all decisions")
         return True
+
+    def _set_aside(self) -> Path:
+        """Set the spool aside, and become another writer: the chain is forked.
+
+        Raises:
+            OSError: the file cannot be renamed.
+        """
+        spool = cast("Spool", self._spool)
+        with self._placing:
+            place = spool.set_aside()
+            self._chain.begin()
+            self._spooled.clear()
+        return place
 
     def _watch(self) -> None:
         """Take batches to the spool whose write has stalled."""

@@ -13,16 +13,16 @@ import hashlib
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
 
 from compatgate.core.facts import Facts
 from compatgate.errors import Unavailable
+from compatgate.kit.files import replacing, sync_folder
 from compatgate.service.gate.snapshot import Payload, Snapshot, restore_snapshot
 from compatgate.service.tokens.repository import KnownToken
 
@@ -199,20 +199,6 @@ class SnapshotFile:
 
 def _replace_file(path: Path, content: bytes) -> None:
     """Write a file whole and durably, readable by its owner alone."""
-    draft = path.with_name(f".{path.name}-{uuid4().hex[:12]}")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(draft, path)
-    except OSError:
-        with suppress(OSError):
-            draft.unlink()
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with replacing(path) as file:
+        file.write(content)
+    sync_folder(path.parent)

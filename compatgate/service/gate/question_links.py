@@ -122,7 +122,8 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def format_stack(values: Mapping[str, Any]) -> str:
     """Return versions as text, ``cuda=12.4,arch=sm_80+sm_90``; as JSON if text cannot hold them."""
     plain = {
-        n: "+".join(v) if isinstance(v, list) and n == "arch" else v for n, v in values.items()
+        n: "+".join(v) if isinstance(v, list) and n in ("arch", "needs") else v
+        for n, v in values.items()
     }
     if all(v is None or (isinstance(v, str) and "," not in v) for v in plain.values()):
         return ",".join(f"{name}={value or ''}" for name, value in plain.items())

@@ -25,7 +25,8 @@ from compatgate.service.attestations.schemas import SignatureBody
 Text = Annotated[str, Meta(min_length=1)]
 StackValue = str | int | bool | list[str] | dict[str, dict[str, Any] | str] | None
 _STACK_VALUES = (
-    "version as text; `arch` and `require` are lists; `disable-require` is true or false; "
+    "version as text; `arch` and `require` are lists; `needs` is what it needs of each GPU, "
+    '`["fp8", "60GiB"]`; `disable-require` is true or false; '
     "`cuda-compat-use` is always, newer or tried; `open`, `conflicts` and `unread` are sentences; "
     "`wheels` has `file`, `sha256` and `index` by name; `measured` is the content of a package's "
     "files, as `inspect` prints it for images and folders; `unmeasured` says by release why a "
@@ -177,7 +178,7 @@ class PoolBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DegradedBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of a gate that decides without its database."""
+    """The state of a gate without its database, or of a far gate without its central gate."""
 
     since: Annotated[datetime, Meta(description="when the outage began")]
     snapshot_age_s: Annotated[
@@ -187,7 +188,7 @@ class DegradedBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _DEGRADED = Meta(
-    description="only while the gate decides without its database; no part of the verdict or its id"
+    description="only while the gate decides on its last good snapshot; no part of the verdict"
 )
 
 

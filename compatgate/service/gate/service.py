@@ -29,6 +29,7 @@ from compatgate.service.audit.refusals import RefusalLog
 from compatgate.service.audit.service import History
 from compatgate.service.baselines.exchange import BaselineExchange
 from compatgate.service.baselines.service import BaselineService
+from compatgate.service.far.receiving import DeliveryDesk
 from compatgate.service.gate import bundles, decider
 from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.batch_store import CommitMode
@@ -51,7 +52,8 @@ from compatgate.service.matrix.service import MatrixService
 from compatgate.service.nodes.service import Nodes
 from compatgate.service.runs import evidence
 from compatgate.service.runs.service import Runs, load_library
-from compatgate.service.tokens.service import BrowserSessions, Tokens
+from compatgate.service.tokens.browser_sessions import BrowserSessions
+from compatgate.service.tokens.service import Tokens
 
 if TYPE_CHECKING:
     from compatgate.service.gate.images import Images, ImageSettings
@@ -101,12 +103,17 @@ class Gate:
         self.nodes = Nodes(database, facts, self.snapshots)
         self.bundles = bundles.BundleSource(database, facts, overlays, self.snapshots)
         self._commit: CommitMode = commit
-        self._log = DecisionLog(database, commit, spool)
+        self._log = self._make_log(spool)
+        self.deliveries = DeliveryDesk(database, commit)
         self._answers: SnapshotCache[Answer] = SnapshotCache(lambda answer: answer.size)
         self._decider = Decider()
         self.snapshots.on_new = self._clear_caches
         self.readiness = Readiness(self._check_recording)
         self._keeper: OutageKeeper | None = None
+
+    def _make_log(self, spool: SpoolOptions | None) -> DecisionLog:
+        """Return the log of decisions; a gate without a database has another one."""
+        return DecisionLog(self.database, self._commit, spool)
 
     def keep_through_outages(self, options: OutageOptions, confirmed_at: datetime) -> None:
         """Watch the database, and go on with the last-known-good snapshot while it is away.
@@ -125,6 +132,12 @@ class Gate:
         if self._keeper is None:
             return None
         return self._keeper.degraded() or self._keeper.describe(self._log.away)
+
+    def require_writable(self) -> None:
+        """Refuse a change if this gate has no database; do nothing here."""
+
+    def require_pages(self) -> None:
+        """Refuse a page if this gate has no database; do nothing here."""
 
     def snapshot_age_s(self) -> float:
         """Return the seconds since the database last confirmed the snapshot; 0 if unknown."""
@@ -209,7 +222,7 @@ class Gate:
         began = time.perf_counter_ns()
         now = clock.now()
         snapshot = self.snapshots.current()
-        found = self._answers.get(question, snapshot)
+        found = self._answers.get(question, snapshot, now)
         if found is not None:
             return _record_answer(found.at(format_moment(now)), now, began, asked_by, source)
         body, read, alone = self._complete(decider.decode_question(question), snapshot, image_s)
@@ -225,10 +238,10 @@ class Gate:
         """Return what `evaluate` would, where memory alone has it; never wait."""
         began = time.perf_counter_ns()
         snapshot = self.snapshots.at_hand()
-        found = self._answers.get(question, snapshot) if snapshot is not None else None
+        now = clock.now()
+        found = self._answers.get(question, snapshot, now) if snapshot is not None else None
         if found is None:
             return None
-        now = clock.now()
         return _record_answer(found.at(format_moment(now)), now, began, asked_by, source)
 
     def submit(self, decided: Sequence[AnswerRecord]) -> Future[None]:
@@ -365,6 +378,7 @@ class Gate:
             self._keeper.close()
         self.tokens.close()
         self.refusals.close()
+        self.deliveries.close()
         self._log.close()
         self.database.close()
 

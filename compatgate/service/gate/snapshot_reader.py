@@ -82,6 +82,14 @@ class Snapshots:
         """Start with another process's snapshot of this database; the next call checks it."""
         self._current = snapshot
 
+    def replace(self, snapshot: Snapshot) -> None:
+        """Go on with another snapshot and its facts, without a database."""
+        with self._replacing:
+            self.facts = snapshot.facts
+            self._past.clear()
+            self._current = snapshot
+            self.on_new(snapshot)
+
     def current(self) -> Snapshot:
         """Return the latest snapshot, at most `CHECK_SECONDS` behind other processes' changes.
 

@@ -31,6 +31,7 @@ from msgspec import Struct
 from compatgate.core.performance import sha256
 from compatgate.errors import Unavailable
 from compatgate.kit.clock import from_iso
+from compatgate.kit.files import sync_folder
 from compatgate.service.gate.batch_store import Delivery
 
 SPOOL_BYTES = 64 * 1024 * 1024
@@ -40,7 +41,7 @@ _HEADER = struct.Struct("<8s8s16s")
 """Magic, random number, digest of the database's URL."""
 _RECORD = struct.Struct("<II")
 """Length of the record, checksum."""
-_ENDING, _UNFINISHED = ".spool", ".new"
+_ENDING, _UNFINISHED, _ASIDE = ".spool", ".new", ".aside"
 _LARGEST_RECORD = 256 * 1024 * 1024
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Delivery).decode
@@ -96,7 +97,7 @@ class SpoolFile:
             made.empty()
             os.fsync(descriptor)
             os.rename(unfinished, made.path)
-            _sync_folder(folder)
+            sync_folder(folder)
         except BaseException:
             with suppress(OSError):
                 os.unlink(unfinished)
@@ -198,6 +199,13 @@ class SpoolFile:
             return False
         return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
 
+    def set_aside(self) -> Path:
+        """Rename the file, so that nobody tries to deliver it again, and return its path."""
+        place = self.path.with_name(self.path.name + _ASIDE)
+        os.rename(self.path, place)
+        sync_folder(place.parent)
+        return place
+
     def close(self, *, remove: bool = False) -> None:
         """Close the file, and so unlock it.
 
@@ -276,7 +284,7 @@ class Spool:
         return Unavailable(
             f"the spool {self._options.folder} takes no decision: {reason}",
             field="state",
-            hint="bring the database back; serve --spool-size sets the size",
+            hint="bring the database, or the central gate, back; serve --spool-size sets the size",
         )
 
     @property
@@ -323,6 +331,28 @@ class Spool:
                 with suppress(OSError):  # delivered once more, they change nothing
                     self._file.empty()
 
+    def set_aside(self) -> Path:
+        """Set the file aside for the operator, and begin another one with the next batch.
+
+        Raises:
+            OSError: the file cannot be renamed; it stays.
+        """
+        with self._lock:
+            if self._file is None:
+                raise OSError("there is no file")
+            place = self._file.set_aside()
+            self._file.close()
+            self._file = None
+            self._places.clear()
+            return place
+
+    def count_aside(self) -> int:
+        """Return the number of files that were set aside, also by processes before this one."""
+        try:
+            return sum(1 for _ in self._options.folder.glob(f"*{_ENDING}{_ASIDE}"))
+        except OSError:
+            return 0
+
     def others(self) -> Iterator[SpoolFile]:
         """Yield the files of processes that are gone; close each."""
         for path in self._paths():
@@ -332,10 +362,6 @@ class Spool:
                 continue
             if found is not None:
                 yield found
-
-    def count_others(self) -> int:
-        """Return the number of files of other processes, living ones too."""
-        return len(self._paths())
 
     def _paths(self) -> list[Path]:
         own = self._file.path if self._file is not None else None
@@ -356,14 +382,6 @@ class Spool:
             if self._file is not None:
                 self._file.close(remove=not self._places)
             self._file = None
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _compress(content: bytes) -> bytes:

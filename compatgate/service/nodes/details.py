@@ -205,7 +205,7 @@ class GpuKind(Struct, frozen=True):
     """GPUs of one SKU on a node.
 
     Attributes:
-        product: without its MIG profile.
+        product: without its MIG profile; the type of a vGPU.
         profile: of MIG; None: whole GPUs.
         is_known: the facts know the GPU.
     """
@@ -268,7 +268,9 @@ def gpu_kinds(view: NodeView, snapshot: Snapshot) -> tuple[GpuKind, ...]:
 
 def _kind(text: str, count: int, snapshot: Snapshot) -> GpuKind:
     gpu = find_gpu(text, snapshot)
-    return GpuKind(gpu.name, gpu.mig, count, True) if gpu else GpuKind(text, None, count, False)
+    if gpu is None:
+        return GpuKind(text, None, count, False)
+    return GpuKind(gpu.vgpu or gpu.name, gpu.mig, count, True)
 
 
 def _skus(view: NodeView) -> list[str]:

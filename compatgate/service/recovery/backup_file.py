@@ -148,14 +148,6 @@ StartTable = Callable[[TableHeader], Callable[[list[list[Any]]], None]]
 _GROUP = 2000
 
 
-def read_header(file: BinaryIO, name: str) -> BackupHeader:
-    """Return the first line of a backup; see `read_backup`."""
-    try:
-        return _header(next(_lines(file, name), b""), name)
-    finally:
-        file.seek(0)
-
-
 def read_backup(
     file: BinaryIO, name: str, start: StartTable | None = None
 ) -> tuple[BackupHeader, BackupTrailer]:

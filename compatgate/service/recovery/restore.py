@@ -366,7 +366,8 @@ def _replace_file(target: Path, new: Path) -> str | None:
             else:
                 os.unlink(f"{target}{end}")
     os.replace(new, target)
-    sync_folder(target.parent)
+    with suppress(OSError):  # some network file systems refuse it
+        sync_folder(target.parent)
     return str(aside) if aside else None
 
 

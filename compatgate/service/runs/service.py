@@ -153,7 +153,9 @@ class Runs:
         now = clock.now()
         with self._database.writing() as session:
             known = leases.load_hosts(session)
-            made = plan_runs(asked, catalogue, snapshot, known, by=by, at=now, purpose=purpose)
+            made = plan_runs(
+                asked, catalogue, snapshot, known, self._facts, by=by, at=now, purpose=purpose
+            )
             runs.add_runs(session, [_columns(run) for run in made])
             for run in made:
                 detail = {"suite": run.suite, "target": run.target, "pool": run.pool}

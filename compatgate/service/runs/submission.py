@@ -19,7 +19,11 @@ from compatgate.canary.hosts import BUILDERS, CLUSTERS
 from compatgate.canary.run import EntryVerification
 from compatgate.canary.workloads import Library
 from compatgate.canary.workloads.contents import has_own_image
+from compatgate.core.facts import Facts
+from compatgate.core.gpu_needs import find_unmet
+from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import Entry, Evidence
+from compatgate.core.needs import Needs
 from compatgate.core.request import Pool, Target
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.discovery.registry.image_spec import parse_reference
@@ -218,6 +222,7 @@ def plan_runs(
     catalogue: Library,
     snapshot: Snapshot,
     hosts: Sequence[HostRow],
+    facts: Facts,
     *,
     by: str,
     at: datetime,
@@ -226,7 +231,8 @@ def plan_runs(
     """Plan the runs of a submission, each of which a host could run.
 
     Raises:
-        BadInput: names the field; or no host that is registered could ever run it.
+        BadInput: names the field; or a GPU cannot do what a workload, the stack or the entry needs;
+            or no host that is registered could ever run it.
         NotFound: there is no such suite, target, pool, entry or host.
     """
     needs = _needs(asked.suite, catalogue)
@@ -234,6 +240,7 @@ def plan_runs(
     _check(asked, snapshot)
     where = asked.target, asked.pool, asked.host
     found = find_destinations(*where, snapshot, hosts, needs_gpu=bool(needs.gpus))
+    _refuse_unfit(found, _needs_of_gpus(asked, catalogue, snapshot), facts)
     made = [_queued(asked, needs, stack, place, by, at, purpose) for place in found]
     return [check_run(run, hosts, needs.imageless) for run in made]
 
@@ -241,6 +248,46 @@ def plan_runs(
 def _needs(suite: str, catalogue: Library) -> SuiteNeeds:
     imageless = [w.name for w in catalogue.of_suite(suite) if not has_own_image(w)]
     return SuiteNeeds(catalogue.gpus_of(suite), catalogue.nodes_of(suite), tuple(imageless))
+
+
+def _needs_of_gpus(asked: Submission, catalogue: Library, snapshot: Snapshot) -> dict[str, Needs]:
+    """Return what is needed of each GPU, by who states it."""
+    found = {f"workload {one.name}": one.needs for one in catalogue.of_suite(asked.suite)}
+    if asked.entry in snapshot.entries:
+        found[f"entry {asked.entry}"] = snapshot.entries[asked.entry].needs
+    if asked.stack:
+        found["the stack"] = parse_stack(asked.stack).needs
+    return {who: needs for who, needs in found.items() if needs}
+
+
+def _refuse_unfit(places: Sequence[Destination], stated: Mapping[str, Needs], facts: Facts) -> None:
+    """Refuse a submission whose run would go where a GPU cannot do what is needed.
+
+    A GPU of which that is not known is tried.
+
+    Raises:
+        BadInput: names who needs what, and the pools that will do.
+    """
+    reasons = {place: _find_reason(place, stated, facts) for place in places}
+    refused = [(place, why) for place, why in reasons.items() if why]
+    if not refused:
+        return
+    place, why = refused[0]
+    fitting = [one.pool for one, reason in reasons.items() if one.pool and not reason]
+    hint = f"name a pool that can: {', '.join(fitting)}" if fitting else ""
+    field = "pool" if place.pool else "host"
+    raise BadInput(why, field=field, value=place.pool or place.gpu, hint=hint)
+
+
+def _find_reason(place: Destination, stated: Mapping[str, Needs], facts: Facts) -> str:
+    """Return who needs what of a GPU that cannot; empty where it can or that is not known."""
+    gpu = resolve_gpu(place.gpu, facts.gpus) if place.gpu and stated else None
+    for who, needs in stated.items() if gpu else ():
+        assert gpu is not None  # noqa: S101 - the line above
+        for unmet in find_unmet(needs, gpu, facts):
+            if unmet.excludes:
+                return f"{who} cannot run there: {unmet.message}"
+    return ""
 
 
 def _stack(asked: Submission) -> dict[str, Any]:

@@ -241,7 +241,9 @@ def _pool_table(document: TargetDoc, snapshot: Snapshot) -> Table:
     target = snapshot.targets.get(document.metadata.name)
     resolved = {pool.name: pool.gpu for pool in target.pools} if target else {}
     lines = []
-    for pool in document.spec.pools:
+    nodes = [_describe_node(pool) for pool in document.spec.pools]
+    stated = any(nodes)
+    for pool, node in zip(document.spec.pools, nodes, strict=True):
         gpu = resolved.get(pool.name)
         compute = f"{gpu.capability[0]}.{gpu.capability[1]}" if gpu else None
         sku = gpu.sku if gpu and gpu.sku != pool.gpu else ""
@@ -252,7 +254,7 @@ def _pool_table(document: TargetDoc, snapshot: Snapshot) -> Table:
                 compute,
                 pool.driver,
                 f"{pool.os}, {pool.cpu}",
-                _describe_node(pool),
+                *([node] if stated else ()),
                 pool.count,
             )
         )
@@ -262,7 +264,7 @@ def _pool_table(document: TargetDoc, snapshot: Snapshot) -> Table:
         Column("compute", "Compute"),
         Column("driver", "Driver", "code"),
         Column("os", "OS"),
-        Column("node", "Node"),
+        *([Column("node", "Node stack")] if stated else ()),
         Column("nodes", "Nodes", "number"),
     )
     return make_table("pools", columns, lines, EmptyNotice("No pools."), label="pools")

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-ScopeName = Literal["read", "gate", "operate", "bless", "admin"]
+ScopeName = Literal["read", "gate", "deliver", "operate", "bless", "admin"]
 SCOPES: dict[ScopeName, str] = {
     "read": "read everything except tokens",
     "gate": "ask for verdicts",
+    "deliver": "deliver the decisions of a far gate, which bears the token's name",
     "operate": "submit, cancel and repeat canary runs, propose baselines, report and remove nodes,"
     " change targets where that weakens nothing",
     "bless": "change targets, entries and waivers, also by import; approve and refuse baselines,"

@@ -115,6 +115,7 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
     def view(**args: Any) -> AnyResponse:
         principal = service.nobody
         try:
+            service.gate.require_pages()
             principal = auth.remember(auth.page_viewer(service))
             service.limits.take(principal, auth.peer_address())
             auth.admit(

@@ -161,6 +161,7 @@ class StateCollector:
         yield SPECS["spool_bytes"].gauge(spool.used)
         yield SPECS["spool_size_bytes"].gauge(spool.size)
         yield SPECS["spool_oldest_seconds"].gauge(max(0.0, waits_s))
+        yield SPECS["spool_set_aside"].gauge(spool.set_aside)
 
     def _of_process(self) -> Iterator[Metric]:
         facts, build = SPECS["facts_info"].gauge(), SPECS["build_info"].gauge()

@@ -110,9 +110,17 @@ GATE = (
     MetricSpec(
         "ready", "gauge", (), "1: the latest check found that the gate decides and records."
     ),
-    MetricSpec("degraded", "gauge", (), "1: the gate decides without its database."),
     MetricSpec(
-        "snapshot_age_seconds", "gauge", (), "Time since the database last confirmed the snapshot."
+        "degraded",
+        "gauge",
+        (),
+        "1: the gate decides without its database; a far gate: without its central gate.",
+    ),
+    MetricSpec(
+        "snapshot_age_seconds",
+        "gauge",
+        (),
+        "Time since the database, or the central gate, last confirmed the snapshot.",
     ),
     MetricSpec("matrix_revision", "gauge", (), "Revision of the matrix."),
     MetricSpec("targets", "gauge", (), "Targets of the matrix."),
@@ -128,11 +136,17 @@ GATE = (
         ("target", "state"),
         "Required suites, for each kind of pool, whose evidence is `missing`, `stale` or `failed`.",
     ),
-    MetricSpec("spool_batches", "gauge", (), "Batches of decisions that wait for the database."),
-    MetricSpec("spool_bytes", "gauge", (), "Bytes of decisions that wait for the database."),
+    MetricSpec("spool_batches", "gauge", (), "Batches of decisions that wait for delivery."),
+    MetricSpec("spool_bytes", "gauge", (), "Bytes of decisions that wait for delivery."),
     MetricSpec("spool_size_bytes", "gauge", (), "Room of the spool; 0: there is no spool."),
     MetricSpec(
         "spool_oldest_seconds", "gauge", (), "Age of the oldest decision that waits; 0: none does."
+    ),
+    MetricSpec(
+        "spool_set_aside",
+        "gauge",
+        (),
+        "Spools that nobody delivers: the log has another batch of their writer.",
     ),
     MetricSpec(
         "canary_runs", "gauge", ("state",), "Canary runs, `waiting` or `running`.", stored=True

@@ -21,7 +21,7 @@ from compatgate.service.tokens.principal import AccessRefused, Principal
 from compatgate.service.web import auth
 from compatgate.service.web.call import Call, Service
 
-Scope = Literal["read", "gate", "operate", "bless", "admin"]
+Scope = Literal["read", "gate", "deliver", "operate", "bless", "admin"]
 TargetLimit = Literal["refused", "checked", "free"]
 """What a caller that is limited to targets meets: a refusal; its handler's check of the targets
 that the request concerns; nothing, as the route concerns no target."""
@@ -114,6 +114,11 @@ class Route(Struct, frozen=True):
         return tuple(scope for scope in (self.scope, self.part) if scope)
 
     @property
+    def changes(self) -> bool:
+        """Return whether the route changes what is stored, besides the log of decisions."""
+        return self.method != "GET" and self.scope not in (None, "read", "gate")
+
+    @property
     def flask_rule(self) -> str:
         """Return the path as Flask routes it."""
         return _PARAMETER.sub(
@@ -194,6 +199,8 @@ def make_route_view(route: Route, service: Service) -> Callable[..., Response]:
     """Return the view function of a route."""
 
     def view(**args: Any) -> Response:
+        if route.changes:
+            service.gate.require_writable()
         principal = auth.remember(auth.json_reader(service))
         service.limits.take(principal, auth.peer_address())
         try:

@@ -46,8 +46,9 @@ from compatgate.service.gate.outages import MAX_STALE, OutageOptions
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.gate.spool import SPOOL_BYTES, SpoolOptions
+from compatgate.service.gate.verdict_bodies import load_newest
 from compatgate.service.gate.wheels import WheelSettings
-from compatgate.service.matrix.revisions import ImportResult
+from compatgate.service.matrix.imports import ImportResult
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.tokens.service import NewToken
 
@@ -310,6 +311,7 @@ def _preload(facts: Facts) -> None:
         getattr(facts, name)
     for name in facts.framework_names:
         facts.framework(name)
+    load_newest()
 
 
 STOP_SECONDS = 30

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 import oidc_issuer
 import pytest
+from database_template import new_database
 from jwt_issuer import JobIssuer, serving_jobs
 from oidc_issuer import PEOPLE, SETTINGS, Browser, Issuer
 from serving import Server, start, wait_for_url, with_examples
@@ -33,7 +34,7 @@ def free_port() -> int:
 @pytest.fixture
 def database_url(tmp_path: Path) -> str:
     """SQLite alone: sessions are tested on each database in ``tests/integration/store``."""
-    return f"sqlite:///{tmp_path}/gate.db"
+    return new_database(tmp_path / "gate.db")
 
 
 @pytest.fixture(scope="session")

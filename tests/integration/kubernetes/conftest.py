@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from api_server import kubeconfig, serving
 from cluster_fake import NAMESPACE, Cluster
+from database_template import new_database
 
 from compatgate.canary.executors import kubernetes
 from compatgate.canary.executors.jobs import Handle, Job, Status
@@ -31,7 +32,7 @@ _numbers = count(1)
 @pytest.fixture
 def database_url(tmp_path: Path) -> str:
     """The queue is tried on PostgreSQL elsewhere."""
-    return f"sqlite:///{tmp_path}/gate.db"
+    return new_database(tmp_path / "gate.db")
 
 
 @pytest.fixture

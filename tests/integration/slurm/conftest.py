@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from database_template import new_database
 from slurm_cluster import Cluster, cluster, missing
 
 from compatgate.canary.executors.jobs import Handle, Job, Status
@@ -28,7 +29,7 @@ LIMITS = Limits(memory=100 << 20, output=1 << 20)
 @pytest.fixture
 def database_url(tmp_path: Path) -> str:
     """The queue is tried on PostgreSQL elsewhere."""
-    return f"sqlite:///{tmp_path}/gate.db"
+    return new_database(tmp_path / "gate.db")
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -62,3 +64,23 @@ def test_a_closed_log_writes_what_waited(gate: Gate) -> None:
     log.close()
     log.note("token:ci", "ci", "POST /targets", "after the end")
     assert sum(count for _, count in links(gate)) == 3
+
+
+def test_a_flush_waits_for_what_is_being_written(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing = threading.Event()
+    writes = refusals.audit.append
+
+    def append(*arguments: Any, **named: Any) -> Any:
+        writing.set()
+        time.sleep(0.3)
+        return writes(*arguments, **named)
+
+    monkeypatch.setattr(refusals.audit, "append", append)
+    log = RefusalLog(gate.database)
+    log.note("token:ci", "ci", "POST /ui/sign-in", "no")
+    assert writing.wait(20)
+    log.flush()
+    assert links(gate) == [("ci", 1)]
+    log.close()

@@ -262,6 +262,35 @@ def test_a_process_that_ends_during_an_outage_leaves_its_spool_to_the_next(
     check_log(database_url, ["during"])
 
 
+def test_a_spool_of_a_forked_chain_is_set_aside_and_later_decisions_are_delivered(
+    database_url: str, tmp_path: Path
+) -> None:
+    spool = tmp_path / "spool"
+    gate = open_gate(database_url, spool)
+    gate.decide(QUESTION, asked_by="before", source="test")
+    with gate.database.writing() as session:
+        session.execute(text("ALTER TABLE decisions RENAME TO hidden"))
+    for name in ("delivered", "forked", "behind"):
+        gate.decide(QUESTION, asked_by=name, source="test")
+    until(lambda: gate.log_state.batches == 3)
+    with gate.database.writing() as session:
+        session.execute(
+            text(
+                "INSERT INTO decision_batches (id, writer, sequence, count, decided_at, late, hash)"
+                " SELECT 1000, writer, 3, 1, decided_at, late, hash FROM decision_batches"
+            )
+        )
+        session.execute(text("ALTER TABLE hidden RENAME TO decisions"))
+    until(lambda: gate.log_state.set_aside == 1)
+    until(lambda: _is_direct(gate))
+    gate.decide(QUESTION, asked_by="after", source="test")
+    gate.close()
+    assert [path.suffix for path in spool.iterdir()] == [".aside"]
+    with closing(Database.open(database_url)) as other, other.reading() as session:
+        rows = session.execute(text("SELECT asked_by FROM decisions")).scalars().all()
+    assert sorted(rows) == ["after", "before", "delivered"]
+
+
 @pytest.mark.postgresql
 def test_nothing_is_lost_and_answers_go_on_while_postgresql_is_killed_and_stopped(
     mortal_cluster: Cluster, tmp_path: Path

@@ -54,9 +54,9 @@ def test_a_framework_names_its_file() -> None:
 
 
 def test_an_unknown_table_names_the_nearest() -> None:
-    with pytest.raises(BadInput, match="did you mean gpus"):
+    with pytest.raises(BadInput, match="did you mean vgpu or gpus"):
         find_source("gpu", source_names())
-    with pytest.raises(BadInput, match="one of components"):
+    with pytest.raises(BadInput, match="one of compilers, components"):
         find_source("zzzz", source_names())
 
 

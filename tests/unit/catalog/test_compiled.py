@@ -10,10 +10,16 @@ import pytest
 from compatgate.catalog import build, compiled, load_facts
 from compatgate.catalog.library import Library, compile_all, read_document, table_names
 from compatgate.core import facts as tables
+from compatgate.core.facts.compilers import Compilers
 from compatgate.core.facts.errors import ErrorTable
+from compatgate.core.facts.jetson import Jetson
 from compatgate.core.facts.machines import PlatformMachines
+from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
 from compatgate.core.facts.nvidia import Peaks
 from compatgate.core.facts.packages import CudaComponents, Packages
+from compatgate.core.facts.platforms import Platforms
+from compatgate.core.facts.precision import PrecisionTable
+from compatgate.core.facts.vgpu import Vgpu, VgpuTypes
 from compatgate.core.facts.xid import XidTable
 from compatgate.errors import CatalogError
 
@@ -31,7 +37,16 @@ KINDS = {
     "cuda_components": CudaComponents,
     "gpu_peaks": Peaks,
     "error_signatures": ErrorTable,
+    "platforms": Platforms,
+    "jetson": Jetson,
+    "compilers": Compilers,
+    "vgpu": Vgpu,
+    "vgpu_types": VgpuTypes,
+    "kernel_modules": KernelModules,
+    "node_components": NodeParts,
+    "kernel_support": KernelSupport,
     "platform_machines": PlatformMachines,
+    "precision": PrecisionTable,
 }
 
 

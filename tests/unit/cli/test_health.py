@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-import compatgate.canary.health as package
-from compatgate.canary.health import Gpu, Snapshot, kernel_log
+from compatgate.canary.health import Gpu, Snapshot, first_five, host, kernel_log
+from compatgate.canary.health.host import look_at_host
 from compatgate.cli import health as module
 from compatgate.cli.main import main
+from compatgate.discovery.machine.root import Root
 from compatgate.errors import Unavailable
 
 
@@ -23,14 +24,16 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     log.write_text("6,1,1,-;Linux version 6.1\n")
     real = kernel_log.read_kernel_log
     monkeypatch.setattr(kernel_log, "read_kernel_log", lambda *a: real(*a, kmsg=str(log)))
-    monkeypatch.setattr(package, "snapshot", lambda: None)
+    monkeypatch.setattr(first_five, "snapshot", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(host, "look_at_host", lambda: look_at_host(Root(str(tmp_path))))
     monkeypatch.setattr(module, "_loaded_driver", lambda: None)
     return log
 
 
 def gpus(monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
     taken = Snapshot(datetime(2026, 11, 21, tzinfo=UTC), "550.54.15", (Gpu(0, **values),))
-    monkeypatch.setattr(package, "snapshot", lambda: taken)
+    monkeypatch.setattr(first_five, "snapshot", lambda: taken)
 
 
 def no_log(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,11 +43,78 @@ def no_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_log, "read_kernel_log", refuse)
 
 
-def test_a_quiet_machine_without_gpu_is_told_both(capsys: pytest.CaptureFixture[str]) -> None:
+def smi(machine: Path, body: str) -> None:
+    program = machine.parent / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+
+
+def test_a_machine_without_gpu_and_driver_is_no_clean_bill(
+    machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["health", "--format", "json"]) == 3
+    streams = capsys.readouterr()
+    document = json.loads(streams.out)
+    assert document["events"] == document["gpus"] == []
+    assert "no driver" in document["problem"]
+    assert "run this on the GPU node" in streams.err
+    assert main(["health"]) == 3
+    assert "no GPU error" not in capsys.readouterr().out
+
+
+def test_a_driver_without_nvml_lets_the_log_decide(
+    machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    version = machine.parent / "proc/driver/nvidia/version"
+    version.parent.mkdir(parents=True)
+    version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5\n")
     assert main(["health"]) == 0
+    assert "no GPU error" in capsys.readouterr().out
+
+
+def test_a_gpu_that_nouveau_has_is_named(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    device = machine.parent / "sys/bus/pci/devices/0000:01:00.0"
+    (machine.parent / "sys/bus/pci/drivers/nouveau").mkdir(parents=True)
+    device.mkdir(parents=True)
+    (device / "vendor").write_text("0x10de\n")
+    (device / "class").write_text("0x030000\n")
+    (device / "driver").symlink_to(machine.parent / "sys/bus/pci/drivers/nouveau")
+    assert main(["health"]) == 3
+    assert "0000:01:00.0: nouveau" in capsys.readouterr().err
+
+
+def test_what_nvidia_smi_fails_with_is_a_cause(
+    machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    smi(machine, 'echo "Failed to initialize NVML: Driver/library version mismatch"; exit 18')
+    assert main(["health", "--format", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [event["kind"] for event in document["events"]] == ["driver-library-mismatch"]
+    assert document["health"]["state"] == "sick"
+    smi(machine, 'echo "something new"; exit 9')
+    assert main(["health"]) == 3
+    assert "something new" in capsys.readouterr().err
+
+
+def test_a_wrong_module_is_never_answered_with_a_reset(
+    machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started = "4,3,3,-;NVRM: GPU 0000:02:00.0: RmInitAdapter failed! (0x22:0x56:884)\n"
+    machine.write_text(
+        "4,2,2,-;NVRM: The NVIDIA GPU 0000:02:00.0 (PCI ID: 10de:2c58)\n"
+        "4,2,2,-;NVRM: installed in this system requires use of the NVIDIA open kernel modules.\n"
+        + started
+    )
+    assert main(["health"]) == 1
     out = capsys.readouterr().out
-    assert "no GPU error" in out
-    assert "NVML found no GPU" in out
+    assert "open-module-needed" in out
+    assert "reset" not in out.lower()
+    machine.write_text(started)  # the reason was overwritten
+    assert main(["health"]) == 1
+    out = capsys.readouterr().out
+    assert "CHECK_DRIVER_START" in out
+    assert "module flavour" in " ".join(out.split())
+    assert "gpu-reset" not in out
 
 
 def test_an_error_in_the_log_is_fatal(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,3 +148,43 @@ def test_a_log_that_may_not_be_read_is_no_clean_bill(
     assert json.loads(streams.out)["health"]["state"] == "healthy"
     gpus(monkeypatch, pci="0000:9b:00", lost=True)
     assert main(["health"]) == 1
+
+
+def test_the_first_five_checks_are_lines_and_json(
+    machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = machine.parent / "node.log"
+    log.write_text("[1.0] NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus.\n")
+    arguments = ["health", "--first-five", "--interval", "0.01", "--dmesg", str(log)]
+    assert main(arguments) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines] == [
+        *("visible GPUs", "recent errors", "utilisation and clocks", "input", "versions loaded"),
+    ]
+    assert "not ok" in lines[1]
+    assert "Xid 79" in lines[1]
+    assert all(line.endswith("]") for line in lines)
+    assert main([*arguments, "--format", "json"]) == 1
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert [set(check) for check in checks] == [{"id", "name", "state", "found", "more"}] * 5
+    assert checks[1]["state"] == "not-ok"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--interval", "2"), "add --first-five"),
+        (("--first-five", "--interval", "0"), "above 0, at most 60"),
+        (("--first-five", "--interval", "nan"), "above 0, at most 60"),
+        (("--first-five", "--dmesg", "no/such/file"), "cannot read 'no/such/file'"),
+    ],
+)
+def test_a_wrong_use_of_the_checks_is_told(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = main(["health", *arguments])
+    except SystemExit as end:
+        status = int(end.code or 0)
+    assert status == 2
+    assert said in capsys.readouterr().err

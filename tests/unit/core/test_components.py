@@ -121,6 +121,6 @@ def test_every_other_name_is_a_package(name, package):
 def test_the_components_of_the_design_are_known():
     design = (
         "driver cuda cudnn nccl cublas tensorrt python torch tensorflow jax onnxruntime-gpu vllm "
-        "cupy transformer-engine flash-attn tritonserver"
+        "cupy transformer-engine flash-attn tritonserver gcc clang msvc glibc cxx"
     )
     assert set(design.split()) == set(COMPONENTS)

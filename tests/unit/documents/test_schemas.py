@@ -44,6 +44,7 @@ GOOD: dict[str, dict[str, Any]] = {
             "reason": "two\nlines",
             "gpus": ["L4"],
             "replacement": "other",
+            "needs": ["fp8", "60GiB"],
         },
     },
     "Waiver": {

@@ -8,7 +8,6 @@ import pytest
 
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Matrix
-from compatgate.kit import clock
 from compatgate.service.gate.decider import SnapshotCache
 from compatgate.service.gate.snapshot import Snapshot
 
@@ -39,16 +38,13 @@ def kept() -> SnapshotCache[str]:
 def test_a_value_holds_to_the_end_of_the_hour_or_to_a_time_that_it_rests_on(
     kept: SnapshotCache[str],
     snapshot: Snapshot,
-    monkeypatch: pytest.MonkeyPatch,
     valid_until: str | None,
     ends: str,
 ) -> None:
     end = datetime.fromisoformat(f"2026-11-21T{ends}:00+00:00")
     kept.put(b"q", snapshot, "a", valid_until, NOON)
-    monkeypatch.setattr(clock, "now", lambda: end - timedelta(milliseconds=1))
-    assert kept.get(b"q", snapshot) == "a"
-    monkeypatch.setattr(clock, "now", lambda: end)
-    assert kept.get(b"q", snapshot) is None
+    assert kept.get(b"q", snapshot, end - timedelta(milliseconds=1)) == "a"
+    assert kept.get(b"q", snapshot, end) is None
 
 
 def test_a_value_belongs_to_its_snapshot_and_question(
@@ -56,11 +52,11 @@ def test_a_value_belongs_to_its_snapshot_and_question(
 ) -> None:
     now = datetime.now(UTC)
     kept.put(b"q", snapshot, "a", None, now)
-    assert kept.get(b"q ", snapshot) is None
-    assert kept.get(b"q", Snapshot(1, facts, Matrix(1))) is None
+    assert kept.get(b"q ", snapshot, now) is None
+    assert kept.get(b"q", Snapshot(1, facts, Matrix(1)), now) is None
     kept.put(b"q", snapshot, "a", None, now)
     kept.clear()
-    assert kept.get(b"q", snapshot) is None
+    assert kept.get(b"q", snapshot, now) is None
 
 
 def test_what_was_asked_for_longest_ago_is_forgotten_first(snapshot: Snapshot) -> None:
@@ -68,17 +64,17 @@ def test_what_was_asked_for_longest_ago_is_forgotten_first(snapshot: Snapshot) -
     now = datetime.now(UTC)
     kept.put(b"a", snapshot, "1", None, now)
     kept.put(b"b", snapshot, "2", None, now)
-    kept.get(b"a", snapshot)
+    kept.get(b"a", snapshot, now)
     kept.put(b"c", snapshot, "3", None, now)
-    assert [kept.get(q, snapshot) for q in (b"a", b"b", b"c")] == ["1", None, "3"]
+    assert [kept.get(q, snapshot, now) for q in (b"a", b"b", b"c")] == ["1", None, "3"]
 
 
 def test_nothing_is_kept_for_a_very_long_question(
     kept: SnapshotCache[str], snapshot: Snapshot
 ) -> None:
     question = b" " * 100_000
-    kept.put(question, snapshot, "a", None, datetime.now(UTC))
-    assert kept.get(question, snapshot) is None
+    kept.put(question, snapshot, "a", None, NOON)
+    assert kept.get(question, snapshot, NOON) is None
 
 
 def test_large_values_drop_others_by_their_bytes(snapshot: Snapshot) -> None:
@@ -86,5 +82,5 @@ def test_large_values_drop_others_by_their_bytes(snapshot: Snapshot) -> None:
     now = datetime.now(UTC)
     for number in range(100):
         kept.put(b"%d" % number, snapshot, "x" * 4000, None, now)
-    held = [number for number in range(100) if kept.get(b"%d" % number, snapshot)]
+    held = [number for number in range(100) if kept.get(b"%d" % number, snapshot, now)]
     assert held == list(range(77, 100))

@@ -15,7 +15,7 @@ from compatgate.cli.serve_options import commit_of
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import Parser
 from compatgate.kit.http.rate import Rate
-from compatgate.service.tokens.service import SessionLimits
+from compatgate.service.tokens.browser_sessions import SessionLimits
 from compatgate.service.web.server import is_loopback, listen, url_of
 
 

@@ -8,7 +8,8 @@
 * conda-lock.yml is one list of packages for all platforms. Source: conda-lock's unified format,
   version 1 (https://conda.github.io/conda-lock/).
 * pixi.lock has environments, each with its packages for each platform. Source:
-  https://pixi.sh/latest/workspace/lockfile/ and the files that pixi writes (versions 4 to 6).
+  https://pixi.sh/latest/workspace/lockfile/ and the files that pixi writes (versions 4 to 7). Since
+  version 7, a platform can have a name of its own, like ``workstation``.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ def _locked_package(
     )
 
 
-_PIXI_VERSIONS = ("4", "5", "6")
+_PIXI_VERSIONS = ("4", "5", "6", "7")
 _PIXI_DEFAULT = "default"
 _PIXI_SHAPE = (re.compile(r"^environments:\s*$", re.M), re.compile(r"^packages:\s*$", re.M))
 
@@ -250,7 +251,9 @@ class PixiLock:
             hint = f"use one of the versions {', '.join(_PIXI_VERSIONS)}"
             raise BadInput("is not a pixi lock of a known version", field=file.name, hint=hint)
         known = _known_pixi_version(read_tables(document.get("packages"), "packages", file.name))
-        wanted = selection.extras | selection.groups or {_PIXI_DEFAULT}
+        chosen = selection.extras | selection.groups
+        places = _pixi_platforms(document, platform, chosen, file.name)
+        wanted = chosen - set(places) or {_PIXI_DEFAULT}
         found: list[ListedPackage] = []
         platforms: set[str] = set()
         for name, environment in environments.items():
@@ -258,11 +261,11 @@ class PixiLock:
             if not isinstance(listed, dict):
                 raise BadInput("must have packages", field=f"{file.name}: {name}")
             platforms |= {str(p) for p in listed if listed[p]}
-            chosen = "" if name in wanted else f"environment {name}"
-            for item in read_tables(listed.get(platform.conda), str(name), file.name):
-                package = _pixi_package(item, file.name, known, platform, chosen)
+            outside = "" if name in wanted else f"environment {name}"
+            for item, when in _pixi_items(listed, places, str(name), file.name):
+                package = _pixi_package(item, file.name, known, platform, outside)
                 if package:
-                    found.append(package)
+                    found.append(replace(package, when=when))
         if platforms and not found:
             problem = (
                 f"has no packages for {platform.conda}, only for {', '.join(sorted(platforms))}"
@@ -273,9 +276,38 @@ class PixiLock:
         return LockContents(tuple(found))
 
 
+def _pixi_platforms(
+    document: dict[str, Any], platform: Platform, chosen: frozenset[str], file: str
+) -> tuple[str, ...]:
+    """Return the names of the lock's platforms that are the target's; a chosen one alone."""
+    named = [
+        read_text(one, "name", file)
+        for one in read_tables(document.get("platforms"), "platforms", file)
+        if read_text(one, "subdir", file, read_text(one, "name", file)) == platform.conda
+    ]
+    return tuple(name for name in named if name in chosen) or tuple(named) or (platform.conda,)
+
+
+def _pixi_items(
+    listed: dict[str, Any], places: tuple[str, ...], where: str, file: str
+) -> list[tuple[dict[str, Any], str]]:
+    """Return the packages of the places; what only some of them have is undecided, in words."""
+    found: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    have = [place for place in places if listed.get(place) is not None]
+    for place in have:
+        for item in read_tables(listed[place], where, file):
+            found.setdefault(repr(item), (item, []))[1].append(place)
+    return [
+        (item, "" if len(names) == len(have) else f"platform is {' or '.join(names)}")
+        for item, names in found.values()
+    ]
+
+
 def _known_pixi_version(packages: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the described packages by their URL; Python's have their name and version there."""
-    return {str(p.get("pypi") or p.get("conda") or p.get("url")): p for p in packages}
+    return {
+        str(p.get("pypi") or p.get("conda") or p.get("source") or p.get("url")): p for p in packages
+    }
 
 
 def _pixi_package(
@@ -308,5 +340,28 @@ def _pixi_package(
             sources=(url,),
             selection=selection,
             wheels=tuple(select_wheels(files, platform)),
+            index=read_text(described, "index", file),
         )
-    return None
+    source = item.get("source")
+    return _pixi_source(source, file, known, selection) if isinstance(source, str) else None
+
+
+_PIXI_SOURCE = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[0-9a-f]+\])? @ .+")
+
+
+def _pixi_source(
+    source: str, file: str, known: dict[str, dict[str, Any]], selection: str
+) -> ListedPackage | None:
+    """Return a package that is built from source: ``trainer[87dc0b8a] @ packages/trainer``."""
+    match = _PIXI_SOURCE.fullmatch(source)
+    if match is None:
+        return None
+    described = known.get(source, {})
+    return ListedPackage(
+        match["name"],
+        f"{file}: {match['name']}",
+        version=read_text(described, "version", file) or None,
+        build=read_text(described, "build", file),
+        ecosystem="conda",
+        selection=selection,
+    )

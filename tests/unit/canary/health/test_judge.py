@@ -200,6 +200,34 @@ def test_events_alone_are_enough(event: Any) -> None:
     assert judged(None, (), None, event(xid(79))).state == "sick"
 
 
+@pytest.mark.parametrize(
+    ("state", "sick"),
+    [
+        ({"sram_threshold_exceeded": True}, True),
+        ({"sram_threshold_exceeded": False}, False),
+        ({"retired_pages_total": 63}, True),
+        ({"retired_pages_total": 62}, False),
+        ({}, False),
+    ],
+)
+def test_a_gpu_that_meets_a_threshold_for_replacement_is_sick(
+    facts: Facts, state: dict[str, Any], sick: bool
+) -> None:
+    host = taken(gpu(**state))
+    found = judged(host, (), host, rma=facts.xid.rma)
+    assert (found.state == "sick") is sick
+    assert any("RMA" in action for action in found.actions) is sick
+    assert judged(host, (), host).state == "healthy"
+
+
+def test_what_concerns_the_host_concerns_every_run(facts: Facts) -> None:
+    line = b"NVRM: API mismatch: the client has the version 570.148.08, but\n"
+    log, _ = read_log(io.BytesIO(line), facts.xid, None, facts.error_signatures)
+    host = taken(gpu())
+    found = judged(host, (), host, log.events(), gpus=[f"gpu-{PCI}"])
+    assert (found.state, found.events[0].device) == ("sick", "host")
+
+
 def test_only_the_runs_gpus_and_the_switches_concern_it(event: Any) -> None:
     elsewhere = event(xid(79, device="0000:01:00"))
     switch = event("nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 20034, Fatal, Link 28")

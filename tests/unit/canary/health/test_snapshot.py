@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from types import SimpleNamespace
 from typing import Any
 
@@ -118,6 +119,43 @@ def test_the_older_name_of_the_throttle_reasons_will_do() -> None:
     taken = snapshot(FakeNvml({"nvmlDeviceGetCurrentClocksThrottleReasons": 0x8}))
     assert taken is not None
     assert taken.gpus[0].throttle == ("hw_slowdown",)
+
+
+class SramStatus(ctypes.Structure):
+    _fields_ = (("bThresholdExceeded", ctypes.c_uint),)
+
+
+class FabricInfo(ctypes.Structure):
+    _fields_ = (("state", ctypes.c_ubyte),)
+
+
+def test_structures_that_nvml_fills_are_read() -> None:
+    def fill(name: str, value: int) -> Any:
+        def answer(pointer: Any) -> int:
+            setattr(pointer._obj, name, value)
+            return 0
+
+        return answer
+
+    class Newer(FakeNvml):
+        c_nvmlEccSramErrorStatus_v1_t = SramStatus  # noqa: N815 - NVML's names
+        c_nvmlGpuFabricInfo_t = FabricInfo  # noqa: N815
+
+    answers = {
+        "nvmlDeviceGetSramEccErrorStatus": fill("bThresholdExceeded", 1),
+        "nvmlDeviceGetGpuFabricInfo": fill("state", 2),
+        "nvmlDeviceGetMaxClockInfo": 1980,
+        "nvmlDeviceGetGspFirmwareVersion": "550.54.15",
+        "nvmlSystemGetCudaDriverVersion_v2": 12040,
+    }
+    taken, unsupported = snapshot(Newer(answers)), snapshot(Newer())
+    assert taken is not None
+    assert unsupported is not None
+    (gpu,) = taken.gpus
+    assert (gpu.sram_threshold_exceeded, gpu.fabric) == (True, "in_progress")
+    assert (gpu.sm_clock_max_mhz, gpu.gsp, taken.cuda) == (1980, "550.54.15", "12.4")
+    (other,) = unsupported.gpus
+    assert (other.sram_threshold_exceeded, other.fabric, unsupported.cuda) == (None, None, None)
 
 
 def test_a_gpu_that_is_lost_is_said_to_be() -> None:

@@ -10,6 +10,7 @@ import pytest
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec
 from compatgate.canary.workloads import contents
 from compatgate.canary.workloads.manifest import read_suites, read_workload
+from compatgate.core.needs import parse_needs
 from compatgate.errors import BadInput, ManyProblems, NotFound
 
 Make = Callable[..., Path]
@@ -42,6 +43,13 @@ def test_sizes_and_durations_have_units(make_workload: Make) -> None:
     assert workload.timeout_s == 7200
 
 
+def test_needs_of_a_gpu_are_formats_and_memory(make_workload: Make) -> None:
+    folder = make_workload(
+        change=lambda t: t.replace("[image]", 'gpus = 1\nneeds = ["fp8", "60GiB"]\n[image]')
+    )
+    assert read_workload(folder).needs == parse_needs("fp8+60GiB")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -65,6 +73,14 @@ def test_sizes_and_durations_have_units(make_workload: Make) -> None:
         ('name = "made"', 'name = "Made_1"', "'Made_1' is not a name"),
         ('better = "higher"', 'better = "higher"\ntolerance = 0', "must be above 0"),
         ("[image]", "[image", "not valid TOML"),
+        ("[image]", 'gpus = 1\nneeds = ["fp9"]\n[image]', "did you mean fp8?"),
+        ("[image]", 'gpus = 1\nneeds = ["60"]\n[image]', "needs"),
+        ("[image]", 'gpus = 1\nneeds = ["fp8", "fp8"]\n[image]', "needs: fp8 is named twice"),
+        (
+            "[image]",
+            'needs = ["fp8"]\n[image]',
+            "needs: are of GPUs",
+        ),
     ],
 )
 def test_a_mistake_names_file_field_and_value(

@@ -222,3 +222,44 @@ def test_the_label_names_the_channel_where_the_dependency_states_conda_forge(
 )
 def test_a_channel_is_named_by_the_folder_above_the_platform(stated, channel):
     assert stack_components.parse_channel(stated) == channel
+
+
+PIXI_7 = """\
+version: 7
+platforms:
+- name: jetson
+  subdir: linux-aarch64
+- name: jetson-old
+  subdir: linux-aarch64
+- name: linux-64
+environments:
+  default:
+    channels:
+    - url: https://conda.anaconda.org/conda-forge/
+    packages:
+      jetson:
+      - conda: https://conda.anaconda.org/conda-forge/noarch/cuda-version-13.0-h0000000_3.conda
+      - conda: https://conda.anaconda.org/conda-forge/linux-aarch64/cudnn-9.13.0.50-h1_0.conda
+      jetson-old:
+      - conda: https://conda.anaconda.org/conda-forge/noarch/cuda-version-12.9-h0000000_3.conda
+      - conda: https://conda.anaconda.org/conda-forge/linux-aarch64/cudnn-9.13.0.50-h1_0.conda
+      linux-64:
+      - conda: https://conda.anaconda.org/conda-forge/noarch/cuda-version-12.9-h0000000_3.conda
+      - source: "flash-attn[87dc0b8a] @ packages/flash-attn"
+packages:
+- source: "flash-attn[87dc0b8a] @ packages/flash-attn"
+  version: 2.8.3
+  build: cuda129_0
+  subdir: linux-64
+"""
+
+
+def test_a_pixi_lock_of_version_7_names_its_platforms(read, stack):
+    assert stack("pixi.lock", PIXI_7) == {"cuda": "12.9", "flash-attn": "2.8.3+conda.cu129"}
+    arm = read("pixi.lock", PIXI_7, target="linux aarch64")
+    assert [o.component for o in arm.observations] == ["cudnn"]
+    assert any("platform is jetson" in one for one in arm.open)
+    chosen = stack("pixi.lock", PIXI_7, target="linux aarch64", groups=["jetson-old"])
+    assert chosen == {"cuda": "12.9", "cudnn": "9.13.0.50"}
+    with pytest.raises(InconclusiveInput, match="has no packages for win-64"):
+        read("pixi.lock", PIXI_7, target="windows x86_64")

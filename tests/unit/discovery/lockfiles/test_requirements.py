@@ -46,6 +46,12 @@ def test_the_nightly_index_counts_too(stack):
     assert stack("requirements.txt", text)["torch"].endswith("+cu128")
 
 
+def test_an_index_for_jetson_is_told_from_those_for_servers(stack):
+    index = "-i https://pypi.jetson-ai-lab.io/{}\ntorch==2.9.1\n"
+    assert stack("requirements.txt", index.format("jp6/cu126"))["torch"] == "2.9.1+jp6.cu126"
+    assert stack("requirements.txt", index.format("sbsa/cu130"))["torch"] == "2.9.1+cu130"
+
+
 @pytest.mark.parametrize("name", ["tensorrt", "transformer-engine"])
 def test_a_meta_package_is_the_package_that_it_brings(read, name):
     reading = read("requirements.txt", f"{name}==11.4.0.106\n{name}-cu13==11.4.0.106\n")

@@ -186,3 +186,40 @@ def test_what_holds_no_nodes_is_refused(text: str, problem: str, facts: Facts) -
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(BadInput):
         assert all(node.labels is not None for node in read_nodes(text))
+
+
+def test_a_vgpu_node_states_the_driver_of_its_host(facts: Facts) -> None:
+    labels = {
+        "nvidia.com/gpu.product": "GRID-A100D-10C",
+        "nvidia.com/cuda.driver-version.full": "580.126.09",
+        "nvidia.com/vgpu.present": "true",
+        "nvidia.com/vgpu.host-driver-version": "595.71.03",
+        "nvidia.com/vgpu.host-driver-branch": "r596_25",
+        "nvidia.com/gpu.sharing-strategy": "none",
+    }
+    (pool,) = pools(json.dumps(labels), facts).pools
+    body = pool.to_body()
+    assert (body["platform"], body["node"]) == ("vgpu", {"vgpu-manager": "595.71.03"})
+    assert "sharing" not in body
+    gpu = parse_pool(body, facts.gpus).gpu
+    assert gpu is not None
+    assert (gpu.sku, gpu.name, gpu.memory_gb) == ("A100D-10C", "A100-PCIe-80GB", 10)
+
+
+@pytest.mark.parametrize(
+    ("labels", "sharing"),
+    [
+        ({"nvidia.com/gpu.sharing-strategy": "mps"}, "mps"),
+        ({"nvidia.com/gpu.sharing-strategy": "time-slicing"}, "time-slicing"),
+        ({"nvidia.com/gpu.sharing-strategy": "none"}, None),
+        ({"nvidia.com/gpu.sharing-strategy": "other"}, None),
+        ({"nvidia.com/gpu.product": "NVIDIA-L4-SHARED"}, "time-slicing"),
+        ({}, None),
+    ],
+)
+def test_labels_tell_how_gpus_are_shared(
+    labels: dict[str, str], sharing: str | None, facts: Facts
+) -> None:
+    described = json.dumps({"nvidia.com/gpu.product": "NVIDIA-L4", **labels})
+    (pool,) = pools(described, facts).pools
+    assert pool.to_body().get("sharing") == sharing

@@ -1,0 +1,392 @@
+"""Make the first five checks of a runbook on a GPU host, each with one line and one command.
+
+A check says ``ok``, ``not-ok``, or ``could-not-look`` where what it needs cannot be seen; the last
+is never taken for the first. The thresholds are compatgate's own and say where to look.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.canary.health.events import KernelErrors
+from compatgate.canary.health.host import HERE, Host, InputCounters, Traffic, look_at_host
+from compatgate.canary.health.host import read_input_counters as read_counters
+from compatgate.canary.health.judge import SLOWDOWN_REASONS, judge_health
+from compatgate.canary.health.kernel_log import KMSG, read_kernel_log
+from compatgate.canary.health.records import Record
+from compatgate.canary.health.smi import PROGRAM, SmiAnswer, ask_nvidia_smi
+from compatgate.canary.health.snapshot import Gpu, snapshot
+from compatgate.core.facts import Facts
+from compatgate.discovery.machine.root import Root
+from compatgate.errors import Unavailable
+
+State = Literal["ok", "not-ok", "could-not-look"]
+BUSY_PERCENT = 50
+"""Utilisation from which a GPU counts as busy."""
+IDLE_CLOCK_SHARE = 1 / 3
+"""Share of the highest clock below which a busy GPU counts as stuck at idle clocks."""
+MOST_IOWAIT = 10.0
+"""Percent of all CPU time that may wait for input and output."""
+MOST_PRESSURE = 25.0
+"""Percent of the last 10 s in which some task may wait for input and output."""
+MOST_DROPS = 0.1
+"""Percent of the packets of a network device that may be dropped."""
+_LEAST_DROPS = 10
+_PASSED_THROUGH = "vfio-pci"
+_NO_DRIVER = "no NVIDIA GPU on the PCI bus and no driver: run this on the GPU node itself"
+
+
+class Check(Struct, frozen=True):
+    """One check.
+
+    Attributes:
+        id: ``visible-gpus``, ``recent-errors``, ``work``, ``input`` or ``versions``.
+        found: what was seen, on one line.
+        more: command that shows more.
+    """
+
+    id: str
+    name: str
+    state: State
+    found: str
+    more: str
+
+
+class Observation(Struct, frozen=True):
+    """What the checks look at.
+
+    Attributes:
+        answers: NVML or nvidia-smi at the begin and the end of the interval.
+        log: errors in the kernel log; None: it cannot be read, for the reason in ``log_problem``.
+        counters: what feeds the GPUs, at the begin and the end of the interval.
+    """
+
+    host: Host
+    answers: tuple[SmiAnswer, SmiAnswer]
+    log: KernelErrors | None
+    log_problem: str | None
+    counters: tuple[InputCounters, InputCounters]
+    seconds: float
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return the GPUs that the driver lists at the end; those of the begin where none is."""
+        for answer in reversed(self.answers):
+            if answer.snapshot:
+                return answer.snapshot.gpus
+        return ()
+
+    @property
+    def said(self) -> str | None:
+        """Return the failure of nvidia-smi, if there is one."""
+        return self.answers[1].said or self.answers[0].said
+
+    @property
+    def blind(self) -> bool:
+        """Tell whether the machine shows neither a GPU nor a driver."""
+        return not (self.host.gpus or self.host.has_driver or self.gpus)
+
+
+def observe(
+    facts: Facts,
+    *,
+    seconds: float = 1.0,
+    root: Root = HERE,
+    program: str = PROGRAM,
+    log: KernelErrors | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Observation:
+    """Look at a host at the begin and the end of an interval.
+
+    Args:
+        facts: codes and signatures.
+        seconds: length of the interval.
+        root: folder with the host's ``/proc``, ``/sys`` and ``/dev``.
+        program: nvidia-smi, which is asked where NVML is not installed.
+        log: errors of another log; None: the kernel log of the host is read.
+        sleep: waits for the interval.
+    """
+    this_machine = root.is_here
+    first = ask_gpus(program, this_machine)
+    before = read_counters(root)
+    sleep(seconds)
+    after = read_counters(root)
+    second = ask_gpus(program, this_machine)
+    problem = None
+    if log is None:
+        try:
+            log, _ = read_kernel_log(
+                facts.xid,
+                None,
+                facts.error_signatures,
+                kmsg=root.at(KMSG),
+                programs=this_machine,
+            )
+        except Unavailable as error:
+            problem = error.problem
+    add_answer(log, second)
+    return Observation(look_at_host(root), (first, second), log, problem, (before, after), seconds)
+
+
+def ask_gpus(program: str = PROGRAM, nvml: bool = True) -> SmiAnswer:
+    """Return the state of the GPUs from NVML, else from nvidia-smi."""
+    now = snapshot() if nvml else None
+    return SmiAnswer(now, None) if now else ask_nvidia_smi(program)
+
+
+def add_answer(log: KernelErrors | None, answer: SmiAnswer) -> None:
+    """Add the failure of nvidia-smi to the errors of the host; it names causes as a log does."""
+    if log is not None and answer.said:
+        log.add(Record(answer.said))
+
+
+def check_all(seen: Observation, facts: Facts) -> tuple[Check, ...]:
+    """Return the five checks, in the order of a runbook."""
+    return (
+        check_gpus(seen),
+        check_errors(seen, facts),
+        check_work(seen),
+        check_input(seen),
+        check_versions(seen),
+    )
+
+
+# --- 1: visible GPUs ----------------------------------------------------------------------------
+
+
+def check_gpus(seen: Observation) -> Check:
+    """Check that the driver lists as many GPUs as it should.
+
+    These are those on the PCI bus that no virtual machine has; in a container, those that it was
+    given.
+    """
+    host, gpus = seen.host, seen.gpus
+    name, more = ("visible-gpus", "visible GPUs"), "nvidia-smi -L; lspci -nn -d 10de:"
+    if seen.blind:
+        return Check(*name, "could-not-look", _NO_DRIVER, more)
+    mine = [device for device in host.gpus if device.driver != _PASSED_THROUGH]
+    strange = [f"{d.address} ({d.driver or 'no driver'})" for d in mine if d.driver != "nvidia"]
+    given = len(host.nodes) if 0 < len(host.nodes) < len(mine) else len(mine)
+    found = f"{len(gpus)} listed by the driver, {len(mine)} on the PCI bus"
+    found += f", {given} given to this container" if given < len(mine) else ""
+    if not gpus and not seen.said and not strange:
+        why = f" ({host.other})" if host.other else ""
+        found += f": neither NVML nor nvidia-smi is there to ask{why}"
+        return Check(*name, "could-not-look", found, more)
+    lost = [gpu.pci or str(gpu.index) for gpu in gpus if gpu.lost]
+    faults = [f"does not answer: {', '.join(lost)}"] if lost else []
+    if len(gpus) < max(given, 1):
+        faults += [f"not NVIDIA's driver: {', '.join(strange)}"] if strange else []
+        faults += [_one_line(seen.said)] if seen.said else []
+        return Check(*name, "not-ok", "; ".join([found, *faults]), more)
+    if lost:
+        return Check(*name, "not-ok", "; ".join([found, *faults]), more)
+    products = sorted({gpu.name for gpu in gpus if gpu.name})
+    return Check(*name, "ok", f"{found}: {', '.join(products)}" if products else found, more)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:160]
+
+
+# --- 2: recent errors ---------------------------------------------------------------------------
+
+
+def check_errors(seen: Observation, facts: Facts) -> Check:
+    """Check the kernel log since boot and the memory errors of each GPU."""
+    name, more = ("recent-errors", "recent errors"), "compatgate health"
+    now = seen.answers[1].snapshot or seen.answers[0].snapshot
+    quiet = now and replace(
+        now, gpus=tuple(replace(gpu, throttle=None, processes=None) for gpu in now.gpus)
+    )
+    events = seen.log.events() if seen.log else ()
+    health = judge_health(None, (quiet,) if quiet else (), None, events, rma=facts.xid.rma)
+    if health and health.state != "healthy":
+        count = f" (1 of {len(health.reasons)})" if len(health.reasons) > 1 else ""
+        return Check(*name, "not-ok", f"{health.reasons[0]}{count}", more)
+    if seen.log is None:
+        return Check(*name, "could-not-look", seen.log_problem or "no kernel log", f"sudo {more}")
+    if seen.blind and not events:
+        return Check(*name, "could-not-look", f"no error, but {_NO_DRIVER}", more)
+    notes = sum(event.count for event in events)
+    found = "none since boot" if not events else f"none that needs action, {notes} noted"
+    return Check(*name, "ok", found, more)
+
+
+# --- 3: utilisation and clocks ------------------------------------------------------------------
+
+
+def check_work(seen: Observation) -> Check:
+    """Check what each GPU does, and whether its clocks fit that."""
+    name, more = ("work", "utilisation and clocks"), "nvidia-smi dmon -s pucvt -c 5"
+    samples = [answer.snapshot.gpus for answer in seen.answers if answer.snapshot]
+    known = [gpu for gpu in seen.gpus if gpu.utilisation is not None]
+    lowered = [f"GPU {g.index}: {reason}" for g in seen.gpus for reason in _slowdowns(g, samples)]
+    if not known and not lowered:
+        why = _NO_DRIVER if seen.blind else "the GPUs do not say (no NVML, no nvidia-smi, or MIG)"
+        return Check(*name, "could-not-look", why, more)
+    busy = [gpu for gpu in known if _least(gpu, samples) >= BUSY_PERCENT]
+    stuck = [gpu for gpu in busy if _is_slow(gpu)]
+    hung = [g for g in known if busy and g.processes and _most(g, samples) == 0]
+    states = [
+        *lowered,
+        *(f"GPU {g.index}: busy at {g.sm_clock_mhz} of {g.sm_clock_max_mhz} MHz" for g in stuck),
+        *(f"GPU {g.index}: 0 % with a process, while others work" for g in hung),
+    ]
+    summary = f"{len(busy)} busy, {len(known) - len(busy)} idle"
+    waiting = sum(bool(g.processes) and _most(g, samples) == 0 for g in known)
+    if states:
+        return Check(*name, "not-ok", f"{summary}; {'; '.join(states[:4])}", more)
+    if waiting:
+        summary += f", {waiting} of them with a process that waits or hangs"
+    return Check(*name, "ok", f"{summary} ({_figures(known)})", more)
+
+
+def _of(gpu: Gpu, samples: Sequence[Sequence[Gpu]]) -> list[Gpu]:
+    """Return a GPU in each sample."""
+    return [one for gpus in samples for one in gpus if one.index == gpu.index]
+
+
+def _least(gpu: Gpu, samples: Sequence[Sequence[Gpu]]) -> int:
+    return min(one.utilisation or 0 for one in _of(gpu, samples))
+
+
+def _most(gpu: Gpu, samples: Sequence[Sequence[Gpu]]) -> int:
+    return max(one.utilisation or 0 for one in _of(gpu, samples))
+
+
+def _slowdowns(gpu: Gpu, samples: Sequence[Sequence[Gpu]]) -> list[str]:
+    seen = {reason for one in _of(gpu, samples) for reason in one.throttle or ()}
+    return [text for reason, text in SLOWDOWN_REASONS.items() if reason in seen]
+
+
+def _is_slow(gpu: Gpu) -> bool:
+    if not gpu.sm_clock_mhz or not gpu.sm_clock_max_mhz:
+        return False
+    return gpu.sm_clock_mhz < IDLE_CLOCK_SHARE * gpu.sm_clock_max_mhz
+
+
+def _figures(gpus: Sequence[Gpu]) -> str:
+    """Return the range of utilisation and clocks: ``0 to 98 %, 345 to 1980 MHz``."""
+    ranges = [
+        ("%", [gpu.utilisation for gpu in gpus if gpu.utilisation is not None]),
+        ("MHz", [gpu.sm_clock_mhz for gpu in gpus if gpu.sm_clock_mhz is not None]),
+    ]
+    return ", ".join(
+        f"{min(values)} {unit}"
+        if min(values) == max(values)
+        else f"{min(values)} to {max(values)} {unit}"
+        for unit, values in ranges
+        if values
+    )
+
+
+# --- 4: input -----------------------------------------------------------------------------------
+
+
+def check_input(seen: Observation) -> Check:
+    """Check whether CPUs wait for storage, and whether the network drops packets."""
+    name, more = ("input", "input"), "vmstat 1 5; ip -s link; cat /proc/pressure/io"
+    before, after = seen.counters
+    figures: list[str] = []
+    bad: list[str] = []
+    share = _iowait(before, after)
+    if share is not None:
+        (bad if share >= MOST_IOWAIT else figures).append(f"iowait {share:.1f} %")
+    if after.pressure is not None:
+        text = f"I/O pressure {after.pressure:.1f} %"
+        (bad if after.pressure >= MOST_PRESSURE else figures).append(text)
+    if before.network is not None and after.network is not None:
+        drops = _drops(before.network, after.network)
+        bad += drops
+        figures += [] if drops else [f"no drops on {len(after.network)} network device(s)"]
+    if bad:
+        return Check(*name, "not-ok", "; ".join([*bad, *figures]), more)
+    if share is None or after.network is None:
+        what = [
+            word
+            for word, gone in (("iowait", share is None), ("network", after.network is None))
+            if gone
+        ]
+        found = "; ".join([f"the kernel shows no {' and no '.join(what)}", *figures])
+        return Check(*name, "could-not-look", found, more)
+    return Check(*name, "ok", "; ".join(figures), more)
+
+
+def _iowait(before: InputCounters, after: InputCounters) -> float | None:
+    """Return the percentage of CPU time that waited in the interval; None: no time is counted."""
+    if None in (before.cpu, after.cpu, before.iowait, after.iowait):
+        return None
+    total = (after.cpu or 0) - (before.cpu or 0)
+    if total <= 0:
+        return None
+    return max(0.0, 100 * ((after.iowait or 0) - (before.iowait or 0)) / total)
+
+
+def _drops(before: dict[str, Traffic], after: dict[str, Traffic]) -> list[str]:
+    """Return the network devices that dropped packets in the interval."""
+    found = []
+    for name, now in after.items():
+        then = before.get(name, now)
+        packets, dropped = now.packets - then.packets, now.dropped - then.dropped
+        if dropped >= _LEAST_DROPS and 100 * dropped > MOST_DROPS * packets:
+            found.append(f"{name} dropped {dropped} of {packets} packets")
+    return found
+
+
+# --- 5: versions --------------------------------------------------------------------------------
+
+
+def check_versions(seen: Observation) -> Check:
+    """Check that module, libraries and GSP firmware are of one version, and the fabric is up."""
+    name = ("versions", "versions loaded")
+    more = "cat /proc/driver/nvidia/version; nvidia-smi -q | grep -iE 'version|fabric' -A1"
+    host, module = seen.host, seen.host.module
+    now = seen.answers[1].snapshot or seen.answers[0].snapshot
+    if seen.blind:
+        return Check(*name, "could-not-look", _NO_DRIVER, more)
+    if module is None:
+        if host.gpus and not host.other and not host.nodes:
+            owners = sorted({device.driver or "no driver" for device in host.gpus})
+            return Check(
+                *name, "not-ok", f"the module nvidia is not loaded ({', '.join(owners)})", more
+            )
+        if now is None or now.driver is None:
+            what = f"{host.other}: no version is shown" if host.other else "no version is shown"
+            return Check(*name, "could-not-look", what, more)
+    loaded = module.version if module else (now.driver if now else None) or ""
+    found = [f"module {loaded}{_flavour(seen)}"]
+    bad = []
+    if host.libraries and loaded not in host.libraries:
+        bad.append(f"libraries {', '.join(host.libraries)}, module {loaded}")
+    elif host.libraries:
+        found.append(f"libraries {', '.join(host.libraries)}")
+    firmware = sorted({gpu.gsp for gpu in seen.gpus if gpu.gsp})
+    if firmware:
+        (found if firmware == [loaded] else bad).append(f"GSP firmware {', '.join(firmware)}")
+    if now and now.cuda:
+        found.append(f"CUDA up to {now.cuda}")
+    waiting = [gpu for gpu in seen.gpus if gpu.fabric not in (None, "completed")]
+    if waiting:
+        who = "runs" if host.fabric_manager else "is not seen"
+        state = (waiting[0].fabric or "").replace("_", " ")
+        bad.append(
+            f"fabric {state} on {len(waiting)} GPU(s), Fabric Manager {who} (CUDA error 802)"
+        )
+    elif host.switches:
+        found.append(f"Fabric Manager {'runs' if host.fabric_manager else 'not seen'}")
+    if host.fabric_manager_version not in (None, loaded):
+        bad.append(f"Fabric Manager {host.fabric_manager_version}, module {loaded}")
+    return Check(*name, "not-ok" if bad else "ok", "; ".join([*bad, *found]), more)
+
+
+def _flavour(seen: Observation) -> str:
+    module = seen.host.module
+    if module is None or module.open is None:
+        return ""
+    return " (open)" if module.open else " (proprietary)"

@@ -1,0 +1,215 @@
+"""Look at a host without its driver: GPUs on the PCI bus, modules, libraries, CPU and network.
+
+Everything is read below a root folder, which is ``/`` for this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+
+from msgspec import Struct
+
+from compatgate.discovery.driver import PROC, SYS, KernelDriver, read_kernel_driver
+from compatgate.discovery.machine.programs import observe_programs, run_program
+from compatgate.discovery.machine.root import Root
+
+_NVIDIA = "0x10de"
+_DISPLAY, _BRIDGE = "0x03", "0x0680"
+_PCI = "/sys/bus/pci/devices"
+_OTHER_DRIVERS = {
+    "/etc/nv_tegra_release": "Jetson",
+    "/dev/nvhost-gpu": "Jetson",
+    "/dev/nvgpu": "Jetson",
+    "/dev/dxg": "WSL",
+}
+_LIBRARY_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib",
+)
+_LIBRARY = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)")
+_FABRIC_MANAGER = "nv-fabricmanage"
+"""Name of its process, which the kernel cuts after 15 characters."""
+_VIRTUAL = re.compile(r"lo|docker\d|br-|veth|virbr|cali|cni|flannel|ifb\d|tunl\d|dummy\d")
+
+
+class PciDevice(Struct, frozen=True):
+    """A device of NVIDIA's on the PCI bus.
+
+    Attributes:
+        address: ``0000:9b:00.0``.
+        driver: kernel driver that has it; None: none.
+    """
+
+    address: str
+    driver: str | None
+
+
+class Host(Struct, frozen=True):
+    """What a host shows without its driver.
+
+    Attributes:
+        gpus: display devices and 3D controllers.
+        switches: NVSwitches.
+        module: the loaded kernel module.
+        other: a platform whose driver is another one, ``Jetson`` or ``WSL``.
+        nodes: names of GPU device files, ``nvidia0``.
+        libraries: versions of the driver's libraries in the system's folders.
+        fabric_manager: whether its process runs, as far as processes are visible.
+        fabric_manager_version: of the installed program, where the host has NVSwitches.
+    """
+
+    gpus: tuple[PciDevice, ...]
+    switches: tuple[PciDevice, ...]
+    module: KernelDriver | None
+    other: str | None
+    nodes: tuple[str, ...]
+    libraries: tuple[str, ...]
+    fabric_manager: bool
+    fabric_manager_version: str | None = None
+
+    @property
+    def has_driver(self) -> bool:
+        """Tell whether any driver for an NVIDIA GPU is there."""
+        return self.module is not None or self.other is not None or bool(self.nodes)
+
+    def explain_absence(self, said: str | None, errors: bool) -> str | None:
+        """Return why no GPU could be judged, and what to do; None where a log says enough.
+
+        Args:
+            said: the failure of nvidia-smi.
+            errors: the log has errors.
+        """
+        if said:
+            return f"nvidia-smi lists no GPU: {said[:300]} (compatgate triage explains its words)"
+        if self.has_driver or errors:
+            return None
+        if self.gpus:
+            owners = ", ".join(f"{d.address}: {d.driver or 'no driver'}" for d in self.gpus[:4])
+            return (
+                f"{len(self.gpus)} NVIDIA GPU(s) on the PCI bus, and NVIDIA's driver is not loaded"
+                f" ({owners}): install it, or load it with sudo modprobe nvidia and look again"
+            )
+        return (
+            "this machine has no NVIDIA GPU on its PCI bus and no driver, so that a quiet log"
+            " proves nothing: run this on the GPU node (in a container, with its GPUs), or pipe the"
+            " node's log: sudo dmesg | compatgate health --dmesg -"
+        )
+
+
+HERE = Root()
+
+
+def look_at_host(root: Root = HERE) -> Host:
+    """Return what a host shows without its driver."""
+    found = tuple(_pci_devices(root))
+    switches = tuple(device for kind, device in found if kind.startswith(_BRIDGE))
+    return Host(
+        gpus=tuple(device for kind, device in found if kind.startswith(_DISPLAY)),
+        switches=switches,
+        module=read_kernel_driver(proc=root.at(PROC), sys=root.at(SYS)),
+        other=next((name for path, name in _OTHER_DRIVERS.items() if root.has(path)), None),
+        nodes=tuple(name for name in root.list("/dev") if fnmatch(name, "nvidia[0-9]*")),
+        libraries=tuple(sorted(set(_libraries(root)))),
+        fabric_manager=any(
+            root.read(f"/proc/{name}/comm", 64) == _FABRIC_MANAGER
+            for name in root.list("/proc")
+            if name.isdecimal()
+        ),
+        fabric_manager_version=_fabric_manager_version() if switches and root.is_here else None,
+    )
+
+
+def _fabric_manager_version() -> str | None:
+    found = observe_programs(run_program, [])
+    return next((one.version for one in found if one.component == "fabric-manager"), None)
+
+
+def _pci_devices(root: Root) -> Iterator[tuple[str, PciDevice]]:
+    """Yield the class and the device of everything that NVIDIA made."""
+    for address in root.list(_PCI):
+        folder = f"{_PCI}/{address}"
+        if root.read(f"{folder}/vendor") == _NVIDIA:
+            link = root.at(f"{folder}/driver")
+            driver = os.path.basename(os.path.realpath(link)) if os.path.exists(link) else None
+            yield root.read(f"{folder}/class"), PciDevice(address, driver)
+
+
+def _libraries(root: Root) -> Iterator[str]:
+    for folder in _LIBRARY_FOLDERS:
+        for name in root.list(folder):
+            if match := _LIBRARY.fullmatch(name):
+                yield match[1]
+
+
+# --- input --------------------------------------------------------------------------------------
+
+
+class Traffic(Struct, frozen=True):
+    """Packets of a network device since the start: received, and dropped on the way in or out."""
+
+    packets: int
+    dropped: int
+
+
+class InputCounters(Struct, frozen=True):
+    """Counters of what feeds the GPUs, at a moment.
+
+    Attributes:
+        cpu: time of all CPUs in ticks; ``iowait``: of it, waiting for input and output. None: the
+            kernel does not say.
+        pressure: percent of the last 10 s in which some task waited for input and output.
+        network: traffic of each device that is not virtual; None: the kernel does not say.
+    """
+
+    cpu: int | None
+    iowait: int | None
+    pressure: float | None
+    network: dict[str, Traffic] | None
+
+
+def read_input_counters(root: Root = HERE) -> InputCounters:
+    """Return the counters now."""
+    cpu, iowait = _cpu_times(root.read("/proc/stat"))
+    network = root.read("/proc/net/dev")
+    return InputCounters(
+        cpu,
+        iowait,
+        _pressure(root.read("/proc/pressure/io")),
+        _traffic(network) if network else None,
+    )
+
+
+def _cpu_times(text: str) -> tuple[int | None, int | None]:
+    """Return the total and the iowait of the line ``cpu`` (proc_stat(5)); guests are in user."""
+    for line in text.splitlines():
+        name, *values = line.split()
+        if name == "cpu" and len(values) >= 5 and all(map(str.isdecimal, values)):
+            ticks = [int(value) for value in values[:8]]
+            return sum(ticks), ticks[4]
+    return None, None
+
+
+def _pressure(text: str) -> float | None:
+    match = re.search(r"^some avg10=(\d{1,3}\.\d+)", text, re.MULTILINE)
+    return float(match[1]) if match else None
+
+
+def _traffic(text: str) -> dict[str, Traffic]:
+    """Return packets and drops by device (``/proc/net/dev``: 8 receive, then 8 transmit fields)."""
+    found = {}
+    for line in text.splitlines():
+        name, colon, rest = line.partition(":")
+        values = rest.split()
+        if colon and len(values) >= 12 and all(map(str.isdecimal, values)):
+            counts = [int(value) for value in values]
+            if not _VIRTUAL.match(name.strip()):
+                dropped = counts[3] + counts[11]
+                found[name.strip()] = Traffic(counts[1] + counts[9] + dropped, dropped)
+    return found

@@ -1,0 +1,159 @@
+"""Check platforms and Jetson's releases against the other fact files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from compatgate.catalog.checks import Check, Context, Problem
+from compatgate.core.components import COMPONENTS
+from compatgate.core.facts.jetson import Jetson, in_series
+from compatgate.core.facts.platforms import Limit
+from compatgate.core.node import NODE_COMPONENTS, parse_node_version
+from compatgate.core.versions import format_parts, parse_version
+
+
+def platform_gpus(context: Context) -> Iterator[Problem]:
+    """Check that a platform's GPUs are known, and go with its processor."""
+    gpus = context.facts.gpus.gpus
+    for platform in context.facts.platforms.platforms.values():
+        subject = f"platforms {platform.name}"
+        for name in platform.gpus:
+            gpu = gpus.get(name)
+            if gpu is None:
+                yield Problem("platform-gpus", subject, f"{name} is not in gpus")
+            elif gpu.cpu and platform.cpu and gpu.cpu != platform.cpu:
+                yield Problem("platform-gpus", subject, f"{name} goes with {gpu.cpu}")
+
+
+def platform_names(context: Context) -> Iterator[Problem]:
+    """Check that machines are recognised as platforms that the facts know."""
+    known = context.facts.platforms.platforms
+    for machine in context.facts.platform_machines.machines:
+        if machine.platform not in known:
+            subject = f"platform_machines {machine.platform}"
+            yield Problem("platform-names", subject, "is not in platforms")
+
+
+def platform_limits(context: Context) -> Iterator[Problem]:
+    """Check that limits name platforms and components, and advise what they allow."""
+    known = context.facts.platforms.platforms
+    for limit in context.facts.platforms.limits:
+        subject = f"platforms limits[id={limit.id}]"
+        for name in limit.platforms:
+            if name not in known:
+                yield Problem("platform-limits", subject, f"there is no platform {name}")
+        for what in filter(None, (limit.component, limit.uses)):
+            if what != "driver" and what not in NODE_COMPONENTS and what not in COMPONENTS:
+                yield Problem("platform-limits", subject, f"{what} is not a component")
+        if limit.advised and not _allows(limit, limit.advised):
+            yield Problem("platform-limits", subject, f"advises {limit.advised}, which it refuses")
+
+
+def _allows(limit: Limit, text: str) -> bool:
+    version = parse_version("driver", text) if limit.component == "driver" else None
+    return limit.allows(version or parse_node_version(text))
+
+
+def platform_images(context: Context) -> Iterator[Problem]:
+    """Check that images are of known platforms, and ship a driver of a known branch."""
+    table, branches = context.facts.platforms, context.facts.driver_branches.branches
+    for image in table.images:
+        subject = f"platforms images[{image.title}]"
+        for pattern in image.platforms:
+            if not any(fnmatchcase(name, pattern) for name in table.platforms):
+                yield Problem("platform-images", subject, f"no platform is {pattern}")
+        if image.driver and image.driver.major not in branches:
+            yield Problem("platform-images", subject, f"branch {image.driver.major} is not known")
+
+
+def jetson_devices(context: Context) -> Iterator[Problem]:
+    """Check that each Jetson GPU is of one device, whose platform has the same GPUs."""
+    facts, table = context.facts, context.facts.jetson
+    of_devices = [gpu for device in table.devices for gpu in device.gpus]
+    for gpu in facts.gpus.gpus.values():
+        if gpu.segment == "jetson" and of_devices.count(gpu.name) != 1:
+            yield Problem("jetson-devices", f"gpus {gpu.name}", "is not of one device")
+    for device in table.devices:
+        subject = f"jetson devices[name={device.name}]"
+        platform = facts.platforms.platforms.get(device.platform)
+        if platform is None or set(platform.gpus) != set(device.gpus):
+            yield Problem("jetson-devices", subject, f"{device.platform} has other GPUs")
+        for name in device.gpus:
+            known = facts.gpus.gpus.get(name)
+            if known is None or known.capability != device.capability:
+                capability = format_parts(device.capability)
+                yield Problem("jetson-devices", subject, f"{name} is no GPU of {capability}")
+        if all(one.device != device.name for one in table.sbsa):
+            yield Problem("jetson-devices", subject, "whether it runs SBSA builds is not said")
+
+
+def jetson_releases(context: Context) -> Iterator[Problem]:
+    """Check that a release's CUDA is known, and that one driver or JetPack means one CUDA."""
+    facts, table = context.facts, context.facts.jetson
+    by_driver: dict[str, set[str]] = {}
+    for release in table.releases:
+        cuda, subject = format_parts(release.cuda), f"jetson releases[l4t={release.l4t}]"
+        if release.cuda not in facts.toolkits_of:
+            yield Problem("jetson-releases", subject, f"CUDA {cuda} is not a known toolkit")
+        for name in (release.driver and f"driver {release.driver}", f"JetPack {release.jetpack}"):
+            if name:
+                by_driver.setdefault(name, set()).add(cuda)
+        if table.upgrade_of(release.l4t) is None:
+            yield Problem("jetson-releases", subject, "nothing says what upgrades it")
+        capabilities = {one.name: one.capability for one in table.devices}
+        for device in release.devices or ():
+            if device not in capabilities:
+                yield Problem("jetson-releases", subject, f"{device} is no device")
+                continue
+            known = facts.arch.capabilities.get(format_parts(capabilities[device]))
+            if known and known.last_toolkit and release.cuda > known.last_toolkit:
+                yield Problem("jetson-releases", subject, f"CUDA {cuda} dropped {device}")
+    for name, cudas in by_driver.items():
+        if len(cudas) > 1:
+            listed = " and ".join(sorted(cudas))
+            yield Problem("jetson-releases", f"jetson {name}", f"means CUDA {listed}")
+
+
+def jetson_upgrades(context: Context) -> Iterator[Problem]:
+    """Check the tables of upgrades, libcudas and wheels against the releases."""
+    table = context.facts.jetson
+    for upgrade in table.upgrades:
+        subject = f"jetson upgrades[l4t={upgrade.series}]"
+        for cuda in upgrade.compatible:
+            text = format_parts(cuda)
+            if cuda not in context.facts.toolkits_of:
+                yield Problem("jetson-upgrades", subject, f"CUDA {text} is not a known toolkit")
+            if text in upgrade.disputed:
+                yield Problem("jetson-upgrades", subject, f"CUDA {text} is listed and disputed")
+        if upgrade.compatible and not upgrade.package:
+            yield Problem("jetson-upgrades", subject, "names no package")
+    for runs in table.runs:
+        subject = f"jetson runs[l4t={runs.series},libcuda={format_parts(runs.libcuda)}]"
+        if both := set(runs.runs) & set(runs.refuses):
+            yield Problem("jetson-upgrades", subject, f"runs and refuses {sorted(both)}")
+        if runs.libcuda not in _libcudas(table, runs.series):
+            yield Problem("jetson-upgrades", subject, "no release and no package brings it")
+    for wheels in table.wheels:
+        for series in wheels.series:
+            if not any(in_series(one.l4t, series) for one in table.releases):
+                subject = f"jetson wheels[index={wheels.index}]"
+                yield Problem("jetson-upgrades", subject, f"no release is of {series}")
+
+
+def _libcudas(table: Jetson, series: str) -> set[tuple[int, int]]:
+    """Return the CUDA releases of libcuda on a series: its own and those of packages."""
+    own = {one.cuda for one in table.releases if in_series(one.l4t, series)}
+    return own | {cuda for one in table.upgrades if one.series == series for cuda in one.compatible}
+
+
+PLATFORM_CHECKS: tuple[Check, ...] = (
+    platform_gpus,
+    platform_names,
+    platform_limits,
+    platform_images,
+    jetson_devices,
+    jetson_releases,
+    jetson_upgrades,
+)
+"""Hold platforms, and the releases of Jetson."""

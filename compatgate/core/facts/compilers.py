@@ -1,0 +1,98 @@
+"""Hold what nvcc builds with: host compilers, C++ standards, and headers that do not fit."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.core.facts.nvidia import Pair, Source
+from compatgate.core.matrix import Constraint
+from compatgate.core.performance import lazy_property
+from compatgate.core.versions import Version, format_parts
+
+Compiler = Literal["gcc", "clang", "msvc"]
+COMPILERS: tuple[Compiler, ...] = ("gcc", "clang", "msvc")
+
+
+class HostCompiler(Struct, frozen=True):
+    """The versions of a compiler that the header of a toolkit accepts; all others are an error.
+
+    Attributes:
+        cuda: a series (``12.4``), or one release that differs from its series (``12.2.0``).
+    """
+
+    cuda: str
+    compiler: Compiler
+    accepts: Constraint
+    source: Source
+    note: str = ""
+
+
+class ListedCompiler(Struct, frozen=True):
+    """The versions of a compiler that NVIDIA's installation guide names for some toolkits."""
+
+    cuda: Constraint
+    compiler: Compiler
+    range: Constraint
+    source: Source
+
+
+class Standards(Struct, frozen=True):
+    """The C++ standards that nvcc takes, ascending: 17 is C++17."""
+
+    cuda: Constraint
+    accepts: tuple[int, ...]
+    source: Source
+
+
+class BuildConflict(Struct, frozen=True):
+    """Parts of a build that do not fit together, though each is accepted.
+
+    Attributes:
+        release: the one toolkit release that it is about; None: ``components`` says which.
+        components: constraint of each part; all must hold.
+        cpu: the processor that it is about; None: all.
+        outcome: whether the build stops, or may stop.
+        what: one sentence.
+        message: what the compiler prints; empty where that is not known.
+        fix: what helps, in words.
+    """
+
+    id: str
+    components: dict[str, Constraint]
+    outcome: Literal["fail", "warn"]
+    what: str
+    fix: str
+    source: Source
+    release: Version | None = None
+    cpu: str | None = None
+    message: str = ""
+
+
+class Compilers(Struct, frozen=True, dict=True):
+    """Table ``compilers``."""
+
+    hosts: tuple[HostCompiler, ...]
+    listed: tuple[ListedCompiler, ...]
+    standards: tuple[Standards, ...]
+    conflicts: tuple[BuildConflict, ...]
+
+    @lazy_property
+    def by_toolkit(self) -> dict[tuple[str, str], HostCompiler]:
+        """Return rows by series or release of the toolkit, and compiler."""
+        return {(row.cuda, row.compiler): row for row in self.hosts}
+
+    @lazy_property
+    def series(self) -> tuple[Pair, ...]:
+        """Return the toolkit series that have a row, ascending."""
+        texts = {tuple(map(int, row.cuda.split(".")[:2])) for row in self.hosts}
+        return tuple(sorted((major, minor) for major, minor in texts))
+
+    def host(self, cuda: Version, compiler: str) -> HostCompiler | None:
+        """Return the row of a toolkit and compiler: that of its release, else of its series."""
+        if len(cuda.parts) > 2:
+            of_release = self.by_toolkit.get((format_parts(cuda.at(3)), compiler))
+            if of_release:
+                return of_release
+        return self.by_toolkit.get((format_parts(cuda.major_minor), compiler))

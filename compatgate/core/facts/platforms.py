@@ -1,0 +1,145 @@
+"""Hold platforms: kinds of machines, what each supports, and the drivers that images ship."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.core.facts.nvidia import Source
+from compatgate.core.versions import Version
+
+
+class Told(Struct, frozen=True):
+    """A statement with its source."""
+
+    text: str
+    source: Source
+
+
+class Platform(Struct, frozen=True):
+    """A kind of machine.
+
+    Attributes:
+        name: ``aws/p6e-gb200``; a cloud alone (``aws``) where the shape is not known.
+        gpus: canonical names of the GPUs that it has; empty: any.
+        gpus_per_node: numbers of GPUs that its machines have; empty: not known.
+        cpu: empty: any.
+        os: systems that its machines may have.
+        network: how its machines reach each other's GPUs; empty: not known.
+    """
+
+    name: str
+    title: str
+    source: Source
+    gpus: tuple[str, ...] = ()
+    gpus_per_node: tuple[int, ...] = ()
+    cpu: str = ""
+    os: tuple[str, ...] = ("linux",)
+    network: str = ""
+    note: str = ""
+
+
+class Limit(Struct, frozen=True):
+    """A component that platforms support from, up to or without a version.
+
+    Attributes:
+        component: ``driver``, a component of a stack, or a part of a node.
+        minimum: the least that is supported.
+        below: the first that is not supported.
+        maximum: the last that is supported.
+        refuses: values, or series of versions, that are not supported.
+        advised: the value to use.
+        uses: the limit holds where this part of the nodes is in use; empty: always.
+        disputed: a statement that says otherwise.
+    """
+
+    id: str
+    platforms: tuple[str, ...]
+    component: str
+    severity: Literal["fail", "warn"]
+    means: str
+    source: Source
+    minimum: Version | None = None
+    below: Version | None = None
+    maximum: Version | None = None
+    refuses: tuple[str, ...] = ()
+    advised: str = ""
+    uses: str = ""
+    note: str = ""
+    disputed: Told | None = None
+
+    def allows(self, have: Version) -> bool:
+        """Return whether a version is within the limit."""
+        if self.minimum and have < self.minimum:
+            return False
+        if self.below and have >= self.below:
+            return False
+        if self.maximum and have > self.maximum:
+            return False
+        return not any(_is_of_series(have, text) for text in self.refuses)
+
+    @property
+    def need(self) -> str:
+        """Return the limit as a constraint."""
+        parts = (
+            f">={self.minimum}" if self.minimum else "",
+            f"<{self.below}" if self.below else "",
+            f"<={self.maximum}" if self.maximum else "",
+            *(f"not {text}" for text in self.refuses),
+        )
+        return ",".join(part for part in parts if part)
+
+
+def _is_of_series(have: Version, series: str) -> bool:
+    if have.text == series:
+        return True
+    parts = series.split(".")
+    return all(part.isdigit() for part in parts) and have.at(len(parts)) == tuple(map(int, parts))
+
+
+class Image(Struct, frozen=True):
+    """An image of machines, or a driver installer, of platforms.
+
+    Attributes:
+        platforms: patterns of names; ``*`` stands for any text.
+        driver: the driver that it ships, or its branch; None: not known.
+    """
+
+    platforms: tuple[str, ...]
+    image: str
+    release: str
+    driver: Version | None
+    source: Source
+
+    @property
+    def title(self) -> str:
+        """Return name and release, for messages."""
+        return f"{self.image} {self.release}".strip()
+
+
+class Platforms(Struct, frozen=True, dict=True):
+    """Table ``platforms``."""
+
+    platforms: dict[str, Platform]
+    """By name."""
+    limits: tuple[Limit, ...]
+    images: tuple[Image, ...]
+
+    @cached_property
+    def limits_of(self) -> dict[str, tuple[Limit, ...]]:
+        """Return limits by platform."""
+        return {
+            name: tuple(limit for limit in self.limits if name in limit.platforms)
+            for name in self.platforms
+        }
+
+    def images_of(self, platform: str) -> tuple[Image, ...]:
+        """Return the images of a platform."""
+        return tuple(
+            image
+            for image in self.images
+            if any(fnmatchcase(platform, pattern) for pattern in image.platforms)
+        )

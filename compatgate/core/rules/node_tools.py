@@ -1,0 +1,343 @@
+"""CG113 to CG117: check container toolkit, DCGM and GPU Operator of a pool's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compatgate.core import changes
+from compatgate.core.facts.node import Defect, Need, OperatorSeries, When
+from compatgate.core.rule import (
+    CUDA,
+    DRIVER,
+    FORWARD,
+    NODE,
+    NOT_APPLICABLE,
+    PASS,
+    Candidate,
+    Problem,
+    RuleAnswer,
+    report_not_checked,
+    rule,
+)
+from compatgate.core.rule_context import RuleContext
+from compatgate.core.versions import Version
+
+_TITLES = {
+    "container-toolkit": "NVIDIA Container Toolkit",
+    "dcgm": "DCGM",
+    "gpu-operator": "GPU Operator",
+    "driver": "driver",
+}
+_TOOLS = ("container-toolkit", "dcgm", "gpu-operator")
+
+
+def _applies(when: When, context: RuleContext) -> bool | None:
+    """Tell whether a statement is about this pool; None: a part of the node is not stated."""
+    gpu, driver = context.pool.gpu, context.driver
+    if when.gpus and (gpu is None or gpu.name not in when.gpus):
+        return False
+    if when.capabilities and (gpu is None or gpu.capability not in when.capabilities):
+        return False
+    if when.mig and (gpu is None or gpu.mig is None):
+        return False
+    if when.driver_from and (driver is None or driver < when.driver_from):
+        return False
+    stated = {name: context.pool.node.get(name) for name in when.node}
+    if any(have not in (None, *when.node[name]) for name, have in stated.items()):
+        return False
+    return None if None in stated.values() else True
+
+
+def _name_condition(when: When) -> str:
+    """Return the values of other parts that a statement is about, for messages."""
+    return " and ".join(f"{name} is {' or '.join(one)}" for name, one in when.node.items())
+
+
+@rule("CG113", "node-tool-too-old", reads=NODE | DRIVER, pool_only=True)
+def node_tool_too_old(context: RuleContext) -> RuleAnswer:
+    """The container toolkit, DCGM or the GPU Operator is older than the GPU or a mode needs.
+
+    CDI specifications came with container toolkit 1.12.0, those of MIG devices work from 1.16.1 on.
+    DCGM knows Blackwell from 4.0.0 on. Each series of the GPU Operator lists the GPUs that it is
+    made for. For GH200, B200 and B300 NVIDIA publishes no least container toolkit; the rule then
+    warns by the release that the first GPU Operator for the GPU ships.
+
+    Example: a pool of MIG slices with ``container-mode: cdi`` and ``container-toolkit: 1.16.0``
+    fails.
+
+    Fix: raise the tool.
+
+    Source: release notes of the NVIDIA Container Toolkit, of DCGM and of the GPU Operator.
+    """
+    node = context.pool.node
+    if not node or node.keys().isdisjoint(_TOOLS):
+        return NOT_APPLICABLE
+    problems = [
+        problem
+        for name, needs in context.facts.node_parts.needs_of.items()
+        if (have := context.pool.node_version(name))
+        for need in needs
+        if have < need.needs
+        for problem in _report_need(context, need, have)
+    ]
+    return problems or PASS
+
+
+def _report_need(context: RuleContext, need: Need, have: Version) -> Iterator[Problem]:
+    applies = _applies(need.when, context)
+    title = _TITLES[need.component]
+    if applies is None:
+        what = f"{title} {have} is older than {need.needs}, which is needed where"
+        yield from report_not_checked(need.component, f"{what} {_name_condition(need.when)}")
+    elif applies:
+        yield Problem(
+            need.outcome,
+            need.component,
+            f"{title} {have} is older than {need.needs}: {need.fact}",
+            have=have.text,
+            need=f">={need.needs}",
+            source=need.source,
+            candidates=lambda: (_raise(need.component, need.needs),),
+        )
+
+
+def _raise(component: str, version: Version) -> Candidate:
+    message = f"raise {_TITLES[component]} to {version} or newer"
+    return Candidate({component: f">={version}"}, message)
+
+
+@rule("CG114", "toolkit-forward-compat", reads=NODE | FORWARD | CUDA)
+def toolkit_forward_compat(context: RuleContext) -> RuleAnswer:
+    """The stack relies on forward compatibility, and the node's container toolkit ignores it.
+
+    Container toolkit 1.17.4 does not mount the CUDA forward-compatibility libraries of an image.
+    Older releases mount them, and 1.17.5 and newer enable them by a hook. An image whose CUDA is
+    newer than the driver then fails although ``cuda-compat`` is in it.
+
+    Where the library path leads to the package (``cuda-compat-use: always``), the program finds it
+    by itself, and the toolkit does not matter.
+
+    Example: an image with CUDA 12.8 and ``cuda-compat`` on driver 535 with ``container-toolkit:
+    1.17.4`` fails.
+
+    Fix: raise the container toolkit to 1.17.5 or newer, or the driver.
+
+    Source: NVIDIA Container Toolkit release notes, 1.17.4 and 1.17.5.
+    """
+    have = context.pool.node_version("container-toolkit") if context.pool.node else None
+    if have is None or context.forward is None or not context.forward.usable:
+        return NOT_APPLICABLE
+    said = context.facts.node_parts.statements["toolkit-compat-1.17.4"]
+    if context.stack.compat_use != "newer" or have.at(3) != (1, 17, 4):
+        return PASS
+    floor, driver = context.floor, context.driver
+    if floor is None or driver is None or driver >= floor[0]:
+        return PASS
+    fixed = changes.raise_driver(context, floor[0])
+    return [
+        Problem(
+            "fail",
+            "container-toolkit",
+            f"CUDA {context.cuda} needs the forward-compatibility libraries on driver {driver}: "
+            f"{said.fact}",
+            have=have.text,
+            need="any other release",
+            source=said.source,
+            candidates=lambda: (
+                Candidate(
+                    {"container-toolkit": ">=1.17.5"},
+                    "raise NVIDIA Container Toolkit to 1.17.5 or newer",
+                ),
+                fixed,
+            ),
+        )
+    ]
+
+
+@rule("CG115", "node-tool-defect", reads=NODE | DRIVER, pool_only=True)
+def node_tool_defect(context: RuleContext) -> RuleAnswer:
+    """A release of the container toolkit, DCGM, GPU Operator or driver has a known defect.
+
+    The defects are data, each with a source: ``compatgate facts show node_components``. A security
+    flaw also warns where the mode that it concerns is not stated. What breaks only with a product
+    that a pool cannot state (RKE2, GKE, SELinux) is said without weight, and so is a release that
+    is newer than every known one.
+
+    Example: container toolkit 1.17.7 warns: images can run code on the host (CVE-2025-23266).
+
+    Fix: the release that mends it.
+
+    Source: release notes of the tools, and NVIDIA's security bulletins.
+    """
+    node = context.pool.node
+    if not node or context.os != "linux":
+        return NOT_APPLICABLE
+    parts = context.facts.node_parts
+    problems = [
+        problem
+        for name in _TITLES
+        if (have := _version_of(context, name))
+        for problem in _report_defects(context, name, have)
+    ]
+    for name, known in (
+        ("container-toolkit", parts.toolkit_releases[-1]),
+        ("dcgm", parts.dcgm_releases[-1]),
+        ("gpu-operator", parts.operators[-1].version),
+    ):
+        version = context.pool.node_version(name)
+        if version and version.at(3) > known.at(3):
+            what = f"{_TITLES[name]} {version} is newer than {known}, the newest in the facts"
+            problems += report_not_checked(name, f"{what}: its defects are not known")
+    return problems or PASS
+
+
+def _version_of(context: RuleContext, component: str) -> Version | None:
+    return context.driver if component == "driver" else context.pool.node_version(component)
+
+
+def _report_defects(context: RuleContext, name: str, have: Version) -> Iterator[Problem]:
+    """Yield the defects of a release: one finding for its security flaws, one for each other."""
+    found = [
+        (defect, applies)
+        for defect in context.facts.node_parts.defects_of.get(name, ())
+        if defect.versions.contains(have)
+        if (applies := _applies(defect.when, context)) or (applies is None and defect.cve)
+    ]
+    weighty = [one.fixed for one, _ in found if one.fixed and not one.where]
+    fixed = max(weighty, default=None, key=lambda v: v.key)
+    title = f"{_TITLES[name]} {have}"
+    for one, _ in found:
+        if one.where:
+            what = f"{title}, {one.where}, {one.problem}"
+            yield Problem("not-checked", name, what, have.text, source=one.source)
+    others = [(one.problem, [one]) for one, _ in found if not one.cve and not one.where]
+    if flaws := [one for one, _ in found if one.cve]:
+        names = ", ".join(_name_flaw(one, applies) for one, applies in found if one.cve)
+        others.append((f"has known security flaws: {names}", flaws))
+    for what, defects in others:
+        least = max((one.fixed for one in defects if one.fixed), default=None, key=lambda v: v.key)
+        yield Problem(
+            "fail" if any(one.outcome == "fail" for one in defects) else "warn",
+            name,
+            f"{title} {what}",
+            have=have.text,
+            need=f">={least}" if least else None,
+            source=defects[-1].source,
+            candidates=(lambda: (_mend(context, name, fixed),)) if fixed else None,
+        )
+
+
+def _name_flaw(defect: Defect, applies: bool | None) -> str:
+    where = "" if applies else f" (where {_name_condition(defect.when)})"
+    return f"{defect.cve}{where}"
+
+
+def _mend(context: RuleContext, component: str, fixed: Version) -> Candidate:
+    if component == "driver":
+        return changes.raise_driver(context, fixed)
+    return _raise(component, fixed)
+
+
+@rule("CG116", "dcgm-driver", reads=NODE | DRIVER, pool_only=True)
+def dcgm_driver(context: RuleContext) -> RuleAnswer:
+    """The driver is older than the DCGM of the nodes supports (a warning).
+
+    DCGM 4 supports drivers of branch 450 and newer, DCGM 3.0 and 3.1 450.80.02, DCGM 2 branch 418
+    (450.80.02 on systems with NVSwitch). Workloads run without DCGM: what fails is health, metrics
+    and diagnosis, so the rule does not deny. No minimum of DCGM 3.2 and 3.3 was found.
+
+    Fix: raise the driver.
+
+    Source: DCGM release notes and DCGM user guide.
+    """
+    have = context.pool.node_version("dcgm") if context.pool.node else None
+    driver, gpu = context.driver, context.pool.gpu
+    if have is None or driver is None or context.os != "linux":
+        return NOT_APPLICABLE
+    parts = context.facts.node_parts
+    row = next((one for one in parts.dcgm_drivers if one.versions.contains(have)), None)
+    if row is None:
+        return report_not_checked("dcgm", f"no driver minimum of DCGM {have} is in the facts")
+    system = parts.fabric_of.get(gpu.name) if gpu else None
+    switched = system is not None and system.fabric_manager == "yes"
+    floor = (row.driver_nvswitch if switched else None) or row.driver
+    if driver >= floor:
+        return PASS
+    return [
+        Problem(
+            "warn",
+            "driver",
+            f"DCGM {have} supports driver {floor} and newer, not {driver}",
+            have=driver.text,
+            need=f">={floor}",
+            source=row.source,
+            candidates=lambda: (changes.raise_driver(context, floor),),
+        )
+    ]
+
+
+@rule("CG117", "operator-driver", reads=NODE | DRIVER, pool_only=True)
+def operator_driver(context: RuleContext) -> RuleAnswer:
+    """The GPU Operator's series does not list or does not recommend the driver (a warning).
+
+    NVIDIA lists drivers for each series of the GPU Operator, and adds to the list after a release.
+    Beside these, any driver of an active production branch is supported. The default driver of a
+    release is often not the one that its series recommends. The container of the operator has a
+    lowest driver for some systems: 570.133.20 for B200.
+
+    Example: ``gpu-operator: 25.10.1`` with its default driver 580.105.08 warns: the series
+    recommends 580.178.04 and 580.95.05.
+
+    Fix: a driver that the series recommends.
+
+    Source: GPU Operator documentation, "Platform Support" and "Life Cycle Policy", by series.
+    """
+    have = context.pool.node_version("gpu-operator") if context.pool.node else None
+    driver, gpu = context.driver, context.pool.gpu
+    if have is None or driver is None or context.os != "linux":
+        return NOT_APPLICABLE
+    parts = context.facts.node_parts
+    series = parts.series.get(f"{have.major}.{have.minor}")
+    if series is None:
+        newest = list(parts.series)[-1]
+        what = f"the drivers of GPU Operator {have} are not in the facts; the newest series is"
+        return report_not_checked("gpu-operator", f"{what} {newest}")
+    system = parts.fabric_of.get(gpu.name) if gpu else None
+    least = system.minimum_driver if system else None
+    if least and driver < least:
+        message = f"the driver container for {context.gpu_name} starts with {least}, not {driver}"
+        candidate = changes.raise_driver(context, least)
+        need = f">={least}"
+        return [_report_operator(driver, message, need, series, [candidate])]
+    default = {one.driver_default for one in parts.operators if one.version == have}
+    wanted = " or ".join(map(str, series.recommended))
+    if driver in series.recommended:
+        return PASS
+    if driver in default:
+        message = f"driver {driver} is the default of GPU Operator {have}, which recommends"
+    elif driver in series.drivers or _is_production(context):
+        return PASS
+    else:
+        message = f"the series of GPU Operator {have} does not list driver {driver}, and its branch"
+        message += " is no active production branch; it recommends"
+    return [_report_operator(driver, f"{message} {wanted}", wanted, series, _recommended(series))]
+
+
+def _is_production(context: RuleContext) -> bool:
+    branch = context.branch
+    if branch is None or branch.ended or branch.type not in ("PB", "LTSB"):
+        return False
+    return branch.eol is None or branch.eol >= context.today
+
+
+def _recommended(series: OperatorSeries) -> list[Candidate]:
+    return [
+        Candidate({"driver": one.text}, f"use driver {one}, which the GPU Operator recommends")
+        for one in series.recommended
+    ]
+
+
+def _report_operator(
+    driver: Version, message: str, need: str, series: OperatorSeries, fixes: list[Candidate]
+) -> Problem:
+    return Problem("warn", "driver", message, driver.text, need, series.source, lambda: iter(fixes))

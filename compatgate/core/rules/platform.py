@@ -1,0 +1,284 @@
+"""CG125 to CG129: check a pool's platform against its GPU, system, driver and other parts.
+
+A pool that states no platform is not judged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from compatgate.core.near_names import near_names
+from compatgate.core.node import NODE_COMPONENTS, parse_node_version
+from compatgate.core.platforms import find_platforms, has_gpu
+from compatgate.core.rule import (
+    DRIVER,
+    NODE,
+    NOT_APPLICABLE,
+    PASS,
+    VERSIONS,
+    Candidate,
+    FindingOutcome,
+    Problem,
+    RuleAnswer,
+    rule,
+)
+from compatgate.core.rule_context import RuleContext
+from compatgate.core.versions import Version
+
+if TYPE_CHECKING:  # imported by the first question about a platform
+    from compatgate.core.facts.platforms import Limit, Platform
+
+
+def _platform_of(context: RuleContext) -> Platform | None:
+    """Return the pool's platform in the facts; None where none is stated, or it is not known."""
+    name = context.pool.platform
+    return context.facts.platforms.platforms.get(name) if name else None
+
+
+@rule("CG125", "platform-unknown", reads=NODE, pool_only=True)
+def platform_unknown(context: RuleContext) -> RuleAnswer:
+    """The facts do not know the pool's platform, so no limit of it was checked.
+
+    Platforms are kinds of machines: ``aws/p6e-gb200``, ``gcp/a4x``, ``azure/ndgb200``,
+    ``dgx/h100``, ``jetson/orin``, ``dgx-spark``, ``wsl``, ``vgpu``, ``bare-metal``.
+
+    Example: ``platform=aws/p6e-gb20`` is unknown; ``aws/p6e-gb200`` is meant.
+
+    Fix: name a platform of the facts (``compatgate facts show platforms``), or add it in an
+    overlay.
+
+    Source: the facts themselves.
+    """
+    name = context.pool.platform
+    if name is None:
+        return NOT_APPLICABLE
+    table = context.facts.platforms
+    if name in table.platforms:
+        return PASS
+    near = _propose_names(context, name)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return (
+        Problem(
+            "unknown",
+            "platform",
+            f"platform {name} is not in the facts: its limits were not checked{meant}",
+            have=name,
+            need="a platform that compatgate facts show platforms lists",
+            candidates=lambda: (
+                Candidate({"platform": one}, f"state the platform as {one}") for one in near
+            ),
+        ),
+    )
+
+
+def _propose_names(context: RuleContext, name: str) -> list[str]:
+    """Return the platforms that a name may mean: a cloud's own name of the shape, or a typo."""
+    _, _, shape = name.rpartition("/")
+    named = find_platforms(context.facts.platform_machines, shape)
+    near = near_names(name, list(context.facts.platforms.platforms))
+    return list(dict.fromkeys([*named, *near]))
+
+
+@rule("CG126", "platform-gpu", reads=NODE, pool_only=True)
+def platform_gpu(context: RuleContext) -> RuleAnswer:
+    """The platform does not have the pool's GPU.
+
+    Either the platform or the GPU is stated wrong, and every other answer is about a machine that
+    does not exist.
+
+    Example: H100 on ``aws/p6e-gb200``, which has GB200.
+
+    Fix: state the platform, or the GPU, of the machine.
+
+    Source: the cloud's or the vendor's list of machines.
+    """
+    platform, gpu = _platform_of(context), context.pool.gpu
+    if platform is None or gpu is None or not platform.gpus:
+        return NOT_APPLICABLE
+    known = context.facts.gpus.gpus
+    capabilities = [known[name].capability for name in platform.gpus if name in known]
+    if has_gpu(platform, gpu, capabilities):
+        return PASS
+    has = " or ".join(platform.gpus)
+    return (
+        Problem(
+            "fail",
+            "platform",
+            f"{platform.name} ({platform.title}) has {has}, not {gpu.sku}",
+            have=platform.name,
+            need=f"the platform of {gpu.sku}, or gpu={platform.gpus[0]}",
+            source=platform.source,
+            candidates=lambda: _propose_platforms(context),
+        ),
+    )
+
+
+def _propose_platforms(context: RuleContext) -> Iterator[Candidate]:
+    """Yield the platforms of the same cloud or vendor; those that have the GPU hold."""
+    name, gpu, known = context.pool.platform or "", context.pool.gpu, context.facts.gpus.gpus
+    family = name.partition("/")[0]
+    for one in context.facts.platforms.platforms.values():
+        capabilities = [known[each].capability for each in one.gpus if each in known]
+        if one.name.startswith(f"{family}/") and gpu and has_gpu(one, gpu, capabilities):
+            yield Candidate({"platform": one.name}, f"state the platform as {one.name}")
+
+
+@rule("CG127", "platform-driver", reads=NODE | DRIVER, pool_only=True)
+def platform_driver(context: RuleContext) -> RuleAnswer:
+    """The driver is outside of what the platform supports.
+
+    A driver that knows the GPU may still not serve the machine around it: the fabric of a cloud,
+    the module of its image. A limit that concerns a part that the pool does not state (EFA) is
+    unknown, and fails where the pool states it (``node: {efa: 1.47.0}``). A limit that another
+    statement contradicts is unknown where it would fail, unless that part is stated.
+
+    Example: GB200 on ``aws/p6e-gb200`` with 595.91.07: NVIDIA documents R595 as incompatible with
+    that platform's EFA.
+
+    Fix: a driver within the limits; for this example, stay on R580.
+
+    Source: the limit's own.
+    """
+    if context.pool.platform is None or context.driver is None:
+        return NOT_APPLICABLE
+    return _judge_limits(context, of_driver=True)
+
+
+@rule("CG128", "platform-system", reads=NODE, pool_only=True)
+def platform_system(context: RuleContext) -> RuleAnswer:
+    """The platform has another operating system, or another processor, than the pool.
+
+    Driver numbers are those of the system, and wheels those of the processor: the answer would be
+    about another machine.
+
+    Example: ``platform=wsl`` with ``os=linux``; ``gcp/a4x``, whose processor is Grace, with
+    ``cpu=x86_64``.
+
+    Fix: state the pool's ``os`` and ``cpu``.
+
+    Source: the cloud's or the vendor's list of machines.
+    """
+    platform, pool = _platform_of(context), context.pool
+    if platform is None:
+        return NOT_APPLICABLE
+    problems = []
+    if pool.os not in platform.os:
+        need = " or ".join(platform.os)
+        problems.append(_report_system(platform, "os", pool.os, need))
+    if platform.cpu and pool.cpu != platform.cpu:
+        problems.append(_report_system(platform, "cpu", pool.cpu, platform.cpu))
+    return problems or PASS
+
+
+def _report_system(platform: Platform, key: str, have: str, need: str) -> Problem:
+    message = f"{platform.name} ({platform.title}) has {key} {need}, the pool states {have}"
+    first = need.partition(" or ")[0]
+    return Problem(
+        "fail",
+        key,
+        message,
+        have=have,
+        need=f"{key}={need}",
+        source=platform.source,
+        candidates=lambda: (Candidate({key: first}, f"state the pool as {key}={first}"),),
+    )
+
+
+@rule("CG129", "platform-parts", reads=NODE | VERSIONS)
+def platform_parts(context: RuleContext) -> RuleAnswer:
+    """A part of the nodes, or of the stack, is outside of what the platform supports.
+
+    Example: the Azure kernel 6.11 on ``azure/nvadsa10``, where the GRID guest driver fails; CUDA
+    12.8 on ``dgx-spark``, whose porting guide names 13.0 as the least (a warning).
+
+    Fix: a version within the limits.
+
+    Source: the limit's own.
+    """
+    if context.pool.platform is None:
+        return NOT_APPLICABLE
+    return _judge_limits(context, of_driver=False)
+
+
+def _judge_limits(context: RuleContext, *, of_driver: bool) -> RuleAnswer:
+    """Judge the platform's limits of the driver, or those of everything else."""
+    limits = context.facts.platforms.limits_of.get(context.pool.platform or "", ())
+    checked = [
+        (limit, have)
+        for limit in limits
+        if (limit.component == "driver") is of_driver
+        and (have := _value_of(context, limit.component))
+    ]
+    if not checked:
+        return NOT_APPLICABLE
+    return [
+        _report_limit(context, limit, have) for limit, have in checked if not limit.allows(have)
+    ] or PASS
+
+
+def _value_of(context: RuleContext, component: str) -> Version | None:
+    if component == "driver":
+        return context.driver
+    if component in NODE_COMPONENTS:
+        text = context.pool.node.get(component)
+        return parse_node_version(text) if text else None
+    return context.cuda if component == "cuda" else context.stack.get(component)
+
+
+def _report_limit(context: RuleContext, limit: Limit, have: Version) -> Problem:
+    platform = context.pool.platform
+    message = f"{limit.component} {have} on {platform}: {limit.means}"
+    is_used = not limit.uses or limit.uses in context.pool.node
+    outcome: FindingOutcome = limit.severity
+    if outcome == "fail" and not is_used:
+        outcome = "unknown"
+        message += f"; whether the pool uses {limit.uses} is not stated"
+    if limit.disputed:
+        message += f". Another statement: {limit.disputed.text}"
+        if outcome == "fail" and not limit.uses:
+            outcome = "unknown"
+    return Problem(
+        outcome,
+        limit.component,
+        message,
+        have=have.text,
+        need=limit.need + (f" (advised: {limit.advised})" if limit.advised else ""),
+        source=limit.source,
+        candidates=lambda: _propose_within(context, limit),
+    )
+
+
+def _propose_within(context: RuleContext, limit: Limit) -> Iterator[Candidate]:
+    """Yield the advised value, the bound itself, and drivers of the platform's images."""
+    what = limit.component
+    if limit.advised:
+        yield Candidate({what: limit.advised}, f"use {what} {limit.advised}")
+    if limit.minimum:
+        least = _write_version(context, what, limit.minimum)
+        yield Candidate({what: f">={least}"}, f"use {what} {least} or newer")
+    if limit.maximum:
+        yield Candidate({what: limit.maximum.text}, f"use {what} {limit.maximum}")
+    if what == "driver":
+        yield from _propose_drivers(context, limit)
+
+
+def _write_version(context: RuleContext, what: str, version: Version) -> str:
+    """Write a bound; a driver branch alone (``595``) as its first release."""
+    if what != "driver" or len(version.parts) > 1:
+        return version.text
+    branch = context.facts.driver_branches.branches.get(version.major)
+    return branch.first.text if branch and branch.first else version.text
+
+
+def _propose_drivers(context: RuleContext, limit: Limit) -> Iterator[Candidate]:
+    """Yield the drivers that images of the platform ship within the limit, newest first."""
+    images = context.facts.platforms.images_of(context.pool.platform or "")
+    shipped = {one.driver: one for one in images if one.driver and len(one.driver.parts) > 1}
+    for driver in sorted(_allowed(shipped, limit), key=lambda one: one.key, reverse=True):
+        title = shipped[driver].title
+        yield Candidate({"driver": driver.text}, f"use driver {driver}, which {title} ships")
+
+
+def _allowed(drivers: Iterable[Version], limit: Limit) -> list[Version]:
+    return [driver for driver in drivers if limit.allows(driver)]

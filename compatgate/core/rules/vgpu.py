@@ -1,0 +1,483 @@
+"""CG135 to CG144: check guests of vGPU hosts, and GPUs that containers share.
+
+A vGPU guest has a driver of vGPU software, which its host must take; a type is known to some
+branches and can do less than its board. MPS and time slicing have limits of their own. A pool
+without vGPUs, that shares no GPU, costs one look at each rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from compatgate.core import changes
+from compatgate.core.facts.nvidia import VgpuType
+from compatgate.core.facts.vgpu import SharingFact, Vgpu, VgpuFeature
+from compatgate.core.node import NODE_COMPONENTS
+from compatgate.core.rule import (
+    DRIVER,
+    NODE,
+    NOT_APPLICABLE,
+    PASS,
+    Candidate,
+    Problem,
+    RuleAnswer,
+    report_not_checked,
+    rule,
+)
+from compatgate.core.rule_context import RuleContext
+from compatgate.core.versions import Version, format_parts
+from compatgate.core.vgpus import VgpuName, compact, is_known_profile, parse_vgpu_name
+
+_HOST = "vgpu-manager"
+GUEST = DRIVER | NODE
+
+
+def _is_guest(context: RuleContext) -> bool:
+    pool = context.pool
+    return pool.platform == "vgpu" or (pool.gpu is not None and pool.gpu.vgpu is not None)
+
+
+@rule("CG135", "vgpu-host-guest", reads=GUEST, pool_only=True)
+def vgpu_host_guest(context: RuleContext) -> RuleAnswer:
+    """The vGPU host does not take guests of this driver.
+
+    NVIDIA supports guests of the host's own major release and of the one before, and on a host of
+    a long-term branch guests of the long-term branch before it. A guest of a later major is in no
+    list: its vGPU does not load. Some older guests are in no list and still pass the interface
+    check of the host's driver: the rule warns of these. Other older guests are refused.
+
+    The host's driver is ``node.vgpu-manager`` of the pool; GPU Feature Discovery labels it
+    ``nvidia.com/vgpu.host-driver-version``. It never raises the guest's CUDA.
+
+    Example: a guest with 550.163.01 (vGPU 17) on a host with 535.288.01 (vGPU 16) fails.
+
+    Fix: the newest guest driver of the host's release, or a newer vGPU manager on the host.
+
+    Source: release notes of NVIDIA vGPU software, "Supported combinations of vGPU Manager and guest
+    driver"; interface versions in the open kernel modules.
+    """
+    manager, driver = context.pool.node_version(_HOST), context.driver
+    if manager is None or driver is None or not _is_guest(context):
+        return NOT_APPLICABLE
+    table = context.facts.vgpu
+    host = table.of_branch.get(manager.major)
+    guest = _guest_release(context, table, driver)
+    if host is None or guest is None:
+        unknown = f"vGPU manager {manager}" if host is None else f"driver {driver}"
+        why = f"the vGPU release of {unknown} is not known, so whether they fit is not either"
+        return (Problem("unknown", "driver", why, have=driver.text),)
+    if guest == host:
+        return PASS
+    window = table.windows.get(host)
+    if window and guest in window.guests:
+        return PASS
+    return _refuse_guest(context, table, host, guest, manager)
+
+
+def _guest_release(context: RuleContext, table: Vgpu, driver: Version) -> int | None:
+    """Return the major release of a guest driver; None where it is not known."""
+    if context.os == "linux":
+        return table.of_branch.get(driver.major)
+    below = [one for parts, one in table.windows_guests if parts <= driver.parts]
+    above = [one for parts, one in table.windows_guests if parts >= driver.parts]
+    known = bool(below and above) and below[-1].vgpu == above[0].vgpu
+    return below[-1].vgpu if known else None
+
+
+def _refuse_guest(
+    context: RuleContext, table: Vgpu, host: int, guest: int, manager: Version
+) -> RuleAnswer:
+    window, driver = table.windows.get(host), context.driver
+    both = f"a guest of vGPU {guest} (driver {driver}) on a host of vGPU {host} ({manager})"
+    have = driver.text if driver else None
+    need = f"a guest of vGPU {_join(window.guests if window else (host,))}"
+
+    def candidates() -> Iterator[Candidate]:
+        return _other_releases(context, table, host, guest)
+
+    if guest > host:
+        message = f"{both} is in no list of combinations: the vGPU does not load"
+        source = table.rules.get("guest newer than host")
+        return (Problem("fail", "driver", message, have, need, source, candidates),)
+    if window and guest in window.accepts:
+        message = f"{both} passes the host's interface check, but NVIDIA does not list it"
+        return (Problem("warn", "driver", message, have, need, window.source, candidates),)
+    if window and guest < window.lowest:
+        message = f"{both} is refused: the host takes guests from vGPU {window.lowest} on"
+        source = table.rules.get("guest below the interface")
+        return (Problem("fail", "driver", message, have, need, source, candidates),)
+    message = f"{both}: no source was found that allows or refuses it"
+    return (Problem("unknown", "driver", message, have, need, candidates=candidates),)
+
+
+def _join(majors: tuple[int, ...]) -> str:
+    return " or ".join(map(str, majors))
+
+
+def _other_releases(
+    context: RuleContext, table: Vgpu, host: int, guest: int
+) -> Iterator[Candidate]:
+    """Yield the newest guest driver of the host's release, then a host of the guest's."""
+    wanted = table.newest(host)
+    if wanted and context.os == "linux" and wanted.guest_linux:
+        message = f"use guest driver {wanted.guest_linux} of vGPU {wanted.release}"
+        yield Candidate({"driver": wanted.guest_linux.text}, message)
+    if context.os == "windows":
+        found = [one for _, one in table.windows_guests if one.vgpu == host]
+        if found and found[-1].guest_windows:
+            message = f"use guest driver {found[-1].guest_windows} of vGPU {found[-1].release}"
+            yield Candidate({"driver": found[-1].guest_windows.text}, message)
+    newer = table.newest(guest) if guest > host else None
+    if newer and newer.host:
+        message = f"raise the vGPU manager of the hosts to {newer.host} (vGPU {newer.release})"
+        yield Candidate({_HOST: newer.host.text}, message)
+
+
+@rule("CG136", "vgpu-guest-driver", reads=GUEST, pool_only=True)
+def vgpu_guest_driver(context: RuleContext) -> RuleAnswer:
+    """The driver of a vGPU guest is no guest driver of vGPU software.
+
+    A vGPU needs the guest driver of a vGPU release. The data-center driver ends with "NVRM: The
+    NVIDIA GPU ... is not supported". Only some branches have vGPU releases: 535, 550, 570, 580 and
+    595 do, 545, 560, 575 and 590 do not. A driver of such a branch that no release has is reported
+    as unknown: a cloud may publish one of its own, as Azure does.
+
+    Example: driver 560.35.03 in a guest with GRID A100D-40C fails.
+
+    Fix: the guest driver of the next vGPU release.
+
+    Source: NVIDIA vGPU software documentation, list of branches; GPU Operator issue 1371.
+    """
+    driver = context.driver
+    if driver is None or not _is_guest(context):
+        return NOT_APPLICABLE
+    table = context.facts.vgpu
+    source = table.rules.get("data-center driver")
+    if context.os == "windows":
+        known = {parts for parts, _ in table.windows_guests}
+        return PASS if driver.parts in known else _unknown_guest(context, table, driver)
+    if driver.parts in table.guests:
+        return PASS
+    newest = max(table.of_branch)
+    if driver.major in table.of_branch or driver.major > newest:
+        return _unknown_guest(context, table, driver)
+    message = f"driver {driver} is no guest driver: branch {driver.major} has no vGPU release"
+    need = f"a driver of branch {' or '.join(map(str, sorted(table.of_branch)[-5:]))}"
+    return (
+        Problem(
+            "fail",
+            "driver",
+            message,
+            driver.text,
+            need,
+            source,
+            lambda: _nearest_guests(table, driver),
+        ),
+    )
+
+
+def _unknown_guest(context: RuleContext, table: Vgpu, driver: Version) -> RuleAnswer:
+    message = f"no vGPU release that the facts know has the guest driver {driver}"
+    of_branch = table.of_branch.get(driver.major)
+    newest = table.newest(of_branch) if of_branch and context.os == "linux" else None
+    if newest:
+        message += f"; the newest of its branch is {newest.guest_linux} (vGPU {newest.release})"
+    return (
+        Problem(
+            "unknown",
+            "driver",
+            message,
+            driver.text,
+            newest.guest_linux.text if newest and newest.guest_linux else None,
+            candidates=lambda: _nearest_guests(table, driver) if newest else iter(()),
+        ),
+    )
+
+
+def _nearest_guests(table: Vgpu, driver: Version) -> Iterator[Candidate]:
+    """Yield guest drivers of the driver's own branch, of the next ones, then of older ones."""
+    yield from _guests_of(table, table.of_branch, driver)
+
+
+def _guests_of(table: Vgpu, branches: Iterable[int], driver: Version) -> Iterator[Candidate]:
+    """Yield the newest guest driver of each branch: newer branches first, the nearest first."""
+    nearest = sorted(branches, key=lambda one: (one < driver.major, abs(one - driver.major)))
+    for branch in nearest[: changes.MAX_PER_KIND]:
+        release = table.newest(table.of_branch[branch])
+        if release and release.guest_linux:
+            message = f"use guest driver {release.guest_linux} of vGPU {release.release}"
+            yield Candidate({"driver": release.guest_linux.text}, message)
+
+
+@rule("CG137", "vgpu-type", reads=GUEST, pool_only=True)
+def vgpu_type(context: RuleContext) -> RuleAnswer:
+    """The driver of the guest, or of its host, does not know this type of vGPU.
+
+    Types come with releases: L40S with 16.1, H200 with branch 570, B200 with 580. Types of Volta
+    and of the first Turing boards end with branch 580. A size that no release was found to have is
+    reported as unknown.
+
+    Example: NVIDIA L40S-48Q with guest driver 535.54.03 (vGPU 16.0) is not known to work.
+
+    Fix: a guest driver whose branch names the type.
+
+    Source: names of vGPUs in NVIDIA's open kernel modules, by release.
+    """
+    gpu = context.pool.gpu
+    if gpu is None or gpu.vgpu is None:
+        return NOT_APPLICABLE
+    name = parse_vgpu_name(gpu.vgpu.lower())
+    kind = context.facts.gpus.vgpus.get(compact(name.prefix)) if name else None
+    if name is None or kind is None:
+        return report_not_checked("gpu", f"the vGPU type {gpu.vgpu} is not in the facts")
+    problems = [*_check_profile(name, kind, gpu.vgpu)]
+    for component, version in (
+        ("driver", context.driver if context.os == "linux" else None),
+        (_HOST, context.pool.node_version(_HOST)),
+    ):
+        if version is not None:
+            problems += _check_branch(context, kind, component, version)
+    return problems or PASS
+
+
+def _check_profile(name: VgpuName, kind: VgpuType, text: str) -> Iterator[Problem]:
+    if is_known_profile(name, kind):
+        return
+    known = kind.mig_backed if name.slices else kind.memory.get(name.series, ())
+    listed = ", ".join(map(str, known)) or "none"
+    of = "MIG-backed types" if name.slices else f"{name.series}-series sizes in GB"
+    message = f"{text} is not known: the {of} of {kind.prefix} are {listed}"
+    yield Problem("unknown", "gpu", message, have=text, source=kind.source)
+
+
+def _check_branch(
+    context: RuleContext, kind: VgpuType, component: str, version: Version
+) -> Iterator[Problem]:
+    table = context.facts.vgpu
+    read = {branch for one in context.facts.gpus.vgpus.values() for branch in one.branches}
+    if version.major not in read:
+        return  # no release of this branch was read
+    title = "guest driver" if component == "driver" else "vGPU manager"
+    candidates = (
+        partial(_guests_of, table, kind.branches, version) if component == "driver" else None
+    )
+    if version.major not in kind.branches:
+        branches = ", ".join(map(str, kind.branches)) or "none that was read"
+        message = f"{title} {version} does not know {kind.prefix}: branches that do are {branches}"
+        need = f"branch {branches}"
+        yield Problem("fail", component, message, version.text, need, kind.source, candidates)
+        return
+    first = kind.branches[version.major]
+    if first and component == "driver" and version < first:
+        message = f"{title} {version} is not known to know {kind.prefix}, which came with {first}"
+        need = f">={first}"
+        yield Problem("unknown", component, message, version.text, need, kind.source, candidates)
+
+
+_SERVICES = ("dcgm", "fabric-manager", "nvlsm", "imex")
+
+
+@rule("CG138", "vgpu-service", reads=NODE, pool_only=True)
+def vgpu_service(context: RuleContext) -> RuleAnswer:
+    """A service that the pool states for its nodes does not work in a vGPU guest.
+
+    NVIDIA's driver container leaves out Fabric Manager, NVLSM and IMEX where its driver is one of
+    vGPU: they belong on the host. On DCGM NVIDIA's documents disagree, so that is not judged.
+
+    Example: a pool of ``H100XM-80C`` that states ``node.fabric-manager`` is warned of.
+
+    Fix: take the service out of the guests.
+
+    Source: NVIDIA's driver container; DCGM user guide; vGPU user guide.
+    """
+    stated = [name for name in _SERVICES if name in context.pool.node]
+    if not stated or not _is_guest(context):
+        return NOT_APPLICABLE
+    features = context.facts.vgpu.features
+    return [
+        _report_service(name, features[name], context.pool.node[name])
+        for name in stated
+        if name in features and features[name].works_on in ("none", None)
+    ] or PASS
+
+
+def _report_service(name: str, feature: VgpuFeature, have: str) -> Problem:
+    title = NODE_COMPONENTS[name].title
+    if feature.works_on is None:
+        message = f"whether {title} works in a vGPU guest: {feature.note}"
+        return Problem("not-checked", name, message, source=feature.source)
+    reason = f": {feature.note}" if feature.note else ""
+    return Problem(
+        "warn",
+        name,
+        f"{title} does not work in a vGPU guest{reason}",
+        have=have,
+        source=feature.source,
+        candidates=lambda: (Candidate({name: None}, f"take {title} out of the guests"),),
+    )
+
+
+@rule("CG139", "vgpu-host", reads=GUEST, pool_only=True)
+def vgpu_host(context: RuleContext) -> RuleAnswer:
+    """The nodes of the pool are vGPU hosts: their driver is the vGPU manager.
+
+    The vGPU manager serves virtual machines; ``nvidia-smi`` prints ``CUDA Version: N/A`` there.
+    Whether a container runs on the host itself is not known: its GPUs belong to the guests.
+
+    Example: a pool of A40 whose driver and ``node.vgpu-manager`` are both 535.154.02.
+
+    Fix: describe the guests: the GPU that they show (``A40-48Q``) and their driver.
+
+    Source: release numbers of vGPU managers, in NVIDIA's security bulletins.
+    """
+    manager, driver = context.pool.node_version(_HOST), context.driver
+    if manager is None or driver is None or _is_guest(context) or manager.parts != driver.parts:
+        return NOT_APPLICABLE
+    message = (
+        f"driver {driver} is the vGPU manager of these nodes: workloads run in their guests, "
+        "which have a driver and a GPU name of their own"
+    )
+    return (Problem("unknown", "driver", message, have=driver.text),)
+
+
+@rule("CG142", "vgpu-cuda", pool_only=True)
+def vgpu_cuda(context: RuleContext) -> RuleAnswer:
+    """The type of vGPU does not run CUDA.
+
+    CUDA and OpenCL run on vGPUs of the C- and Q-series. A-series (applications) and B-series
+    (desktops) do not run them, and of the M10 only the 8Q does.
+
+    Example: a pool of ``A40-24A`` fails, ``A40-24Q`` passes.
+
+    Fix: a type of the C- or Q-series of the same size.
+
+    Source: NVIDIA vGPU software user guide, "NVIDIA CUDA Toolkit and OpenCL Support on NVIDIA vGPU
+    Software".
+    """
+    gpu = context.pool.gpu
+    if gpu is None or gpu.vgpu is None:
+        return NOT_APPLICABLE
+    name = parse_vgpu_name(gpu.vgpu.lower())
+    kind = context.facts.gpus.vgpus.get(compact(name.prefix)) if name else None
+    feature = context.facts.vgpu.features.get("cuda")
+    if name is None or kind is None or feature is None:
+        return NOT_APPLICABLE
+    if name.series not in feature.series:
+        message = f"{gpu.vgpu} does not run CUDA: only C- and Q-series do"
+    elif kind.cuda_only and name.ending not in kind.cuda_only:
+        message = f"{gpu.vgpu} does not run CUDA: of {kind.prefix} only {kind.cuda_only[0]} does"
+    else:
+        return PASS
+    found = tuple(
+        Candidate({"gpu": other}, f"use {other}") for other in _types_with_cuda(name, kind, feature)
+    )
+    need = " or ".join(kind.cuda_only or (f"{one}-series" for one in sorted(feature.series)))
+    return (Problem("fail", "gpu", message, gpu.vgpu, need, feature.source, lambda: iter(found)),)
+
+
+def _types_with_cuda(name: VgpuName, kind: VgpuType, feature: VgpuFeature) -> Iterator[str]:
+    """Yield types of the same size that run CUDA."""
+    prefix = kind.prefix.replace(" ", "-")
+    if kind.cuda_only:
+        yield from (f"{prefix}-{ending}" for ending in kind.cuda_only)
+        return
+    for series in sorted(feature.series):
+        other = VgpuName(name.prefix, name.slices, name.memory, series, name.media)
+        if is_known_profile(other, kind):
+            yield f"{prefix}-{other.ending}"
+
+
+@rule("CG140", "mps-support", reads=NODE, pool_only=True)
+def mps_support(context: RuleContext) -> RuleAnswer:
+    """The pool shares its GPUs by MPS, which does not exist there or isolates less.
+
+    MPS runs on Linux and QNX, on GPUs from capability 3.5 on; before Volta (7.0) its clients share
+    one GPU address space, and no limit of threads can be set for one of them. NVIDIA's device
+    plugin does not share devices with MIG by MPS, while MPS on an instance is documented outside
+    Kubernetes. No source says whether MPS works on a vGPU.
+
+    Example: ``os=windows,sharing=mps`` fails; a P100 with ``sharing=mps`` is warned of.
+
+    Fix: ``sharing=time-slicing``, or ``sharing=exclusive``.
+
+    Source: NVIDIA Multi-Process Service documentation; README of NVIDIA's device plugin.
+    """
+    pool = context.pool
+    if pool.sharing != "mps":
+        return NOT_APPLICABLE
+    table = context.facts.vgpu
+    problems: list[Problem] = []
+    if pool.os != "linux" and (fact := table.find_sharing("mps", "os")):
+        outcome = "fail" if pool.os == "windows" else "unknown"
+        problems.append(_report_sharing(fact, outcome, have=f"os={pool.os}"))
+    if (capability := context.capability) is not None:
+        have = format_parts(capability)
+        for limit in ("least-capability", "isolating-capability"):
+            fact = table.find_sharing("mps", limit)
+            if fact and capability < _pair(fact.values[0]):
+                problems.append(_report_sharing(fact, fact.effect, have, f">={fact.values[0]}"))
+                break
+    gpu = pool.gpu
+    if gpu and gpu.mig and (fact := table.find_sharing("mps", "mig")):
+        problems.append(_report_sharing(fact, fact.effect, have=gpu.sku))
+    if _is_guest(context) and (fact := table.find_sharing("mps", "vgpu")):
+        problems.append(Problem("not-checked", "sharing", fact.text, source=fact.source))
+    return problems or PASS
+
+
+def _pair(text: str) -> tuple[int, int]:
+    major, minor = text.split(".")
+    return int(major), int(minor)
+
+
+def _report_sharing(
+    fact: SharingFact, outcome: str, have: str | None, need: str | None = None
+) -> Problem:
+    return Problem(
+        "fail" if outcome == "fail" else "warn" if outcome == "warn" else "unknown",
+        "sharing",
+        fact.text,
+        have=have,
+        need=need,
+        source=fact.source,
+        candidates=_other_sharing,
+    )
+
+
+def _other_sharing() -> Iterator[Candidate]:
+    yield Candidate({"sharing": "time-slicing"}, "share the GPUs by time slicing")
+    yield Candidate({"sharing": "exclusive"}, "give each container a GPU of its own")
+
+
+@rule("CG141", "time-slicing-metrics", reads=NODE, pool_only=True)
+def time_slicing_metrics(context: RuleContext) -> RuleAnswer:
+    """The pool shares its GPUs by time slicing, and DCGM cannot tell its containers apart.
+
+    With time slicing DCGM-Exporter cannot associate metrics with containers, so accounting and
+    alerts for each container do not work. Time slicing also gives no memory or fault isolation: a
+    container that uses all memory stops the others.
+
+    Example: a pool with ``sharing=time-slicing`` that states ``node.dcgm`` is warned of.
+
+    Fix: ``sharing=exclusive``, or MIG where the GPU has it.
+
+    Source: NVIDIA GPU Operator documentation, "Time-Slicing GPUs in Kubernetes", limitations.
+    """
+    pool = context.pool
+    if pool.sharing != "time-slicing" or "dcgm" not in pool.node:
+        return NOT_APPLICABLE
+    fact = context.facts.vgpu.find_sharing("time-slicing", "dcgm")
+    if fact is None:
+        return NOT_APPLICABLE
+    exclusive = Candidate({"sharing": "exclusive"}, "give each container a GPU of its own")
+    return (
+        Problem(
+            fact.effect,
+            "sharing",
+            fact.text,
+            have=f"dcgm {pool.node['dcgm']}",
+            source=fact.source,
+            candidates=lambda: (exclusive,),
+        ),
+    )

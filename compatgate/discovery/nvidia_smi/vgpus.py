@@ -1,0 +1,144 @@
+"""Read what ``nvidia-smi`` prints about vGPUs, in a guest and on its host.
+
+* ``nvidia-smi vgpu`` and ``nvidia-smi vgpu -q``: a host's vGPUs, the second with the driver of
+  each guest.
+* ``nvidia-smi -q``: "Virtualization Mode" is ``VGPU`` in a guest, ``Host VGPU`` on a host.
+* plain ``nvidia-smi`` of a host: a process called ``vgpu`` for each vGPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.gpus import resolve_gpu
+from compatgate.discovery.nvidia_smi.report import Device, Guest, Pools, Report, read_value
+from compatgate.discovery.observations import ObservedPool
+from compatgate.errors import BadInput
+
+PLATFORM = "vgpu"
+_MANAGER = "vgpu-manager"
+_HEADER = re.compile(r"NVIDIA-SMI\s+[\w.]+\s+Driver Version:\s*(?P<driver>[\w.]+)")
+_TITLE = re.compile(r"^\|\s+vGPU ID\s+Name\s+\|\s+VM ID", re.MULTILINE)
+_GPU = re.compile(r"(?P<index>\d{1,3})\s+(?P<name>\S.*)")
+_VGPU = re.compile(r"\d{6,}\s+(?P<name>\S.*)")
+_BUS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d")
+_ACTIVE = re.compile(r"^\s+Active vGPUs\s+:\s*\d+\s*$", re.MULTILINE)
+_NAME = re.compile(r"\s+vGPU Name\s+:\s*(.+?)\s*")
+_DRIVER = re.compile(r"\s+Guest Driver Version\s+:\s*(.+?)\s*")
+_PROCESS = re.compile(r"^\|\s+\d+\s.*\sC\+G\s+vgpu\s", re.MULTILINE)
+
+
+def parse_vgpu_table(text: str) -> Report | None:
+    """Read ``nvidia-smi vgpu``; return None when the text has none."""
+    title = _TITLE.search(text)
+    if title is None:
+        return None
+    header = [*_HEADER.finditer(text, 0, title.start())]
+    driver = read_value(header[-1]["driver"]) if header else None
+    devices: list[Device] = []
+    guests: list[Guest] = []
+    for line in text[title.start() :].splitlines()[1:]:
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) != 3:
+            if line.strip() and not line.strip().startswith(("+", "|")):
+                break
+            continue
+        if (match := _GPU.fullmatch(cells[0])) and _BUS.fullmatch(cells[1]):
+            devices.append(Device(match["name"], bus=cells[1].lower()))
+        elif match := _VGPU.fullmatch(cells[0]):
+            guests.append(Guest(match["name"]))
+    return Report("vgpu", driver=driver, devices=tuple(devices), guests=tuple(guests), host=True)
+
+
+def parse_vgpu_report(text: str) -> Report | None:
+    """Read ``nvidia-smi vgpu -q``; return None when the text has none."""
+    if not _ACTIVE.search(text):
+        return None
+    guests: list[Guest] = []
+    for line in text.splitlines():
+        if match := _NAME.fullmatch(line):
+            guests.append(Guest(match[1]))
+        elif guests and (match := _DRIVER.fullmatch(line)):
+            guests[-1] = replace(guests[-1], driver=read_value(match[1]))
+    return Report("vgpu -q", guests=tuple(guests), host=True)
+
+
+def is_host(text: str) -> bool:
+    """Return whether the processes of a table are vGPUs, which only a host has."""
+    return _PROCESS.search(text) is not None
+
+
+def group_guests(report: Report) -> Pools:
+    """Group the vGPUs of a host by type and driver.
+
+    Raises:
+        BadInput: the table cut off the name of every vGPU.
+    """
+    named = [guest for guest in report.guests if not guest.name.endswith("...")]
+    notes: list[str] = []
+    if len(named) < len(report.guests):
+        advice = "nvidia-smi vgpu -q prints names in full"
+        if not named:
+            raise BadInput("the names of the vGPUs are cut off", field="gpu", hint=advice)
+        notes.append(
+            f"{len(report.guests) - len(named)} vGPUs have names that are cut off; {advice}"
+        )
+    counts: dict[Guest, int] = {}
+    for guest in named:
+        counts[guest] = counts.get(guest, 0) + 1
+    if any(guest.driver is None for guest in counts):
+        notes.append(
+            "the drivers of some guests are not in this output: nvidia-smi vgpu -q prints those of "
+            "guests that run, or state driver= of the pool"
+        )
+    node = ((_MANAGER, report.driver),) if report.driver else ()
+    pools = [
+        ObservedPool(
+            "-".join((*guest.name.lower().split(), *((guest.driver,) if guest.driver else ()))),
+            guest.name,
+            guest.driver,
+            devices=count,
+            platform=PLATFORM,
+            node=node,
+        )
+        for guest, count in counts.items()
+    ]
+    return Pools(tuple(pools), tuple(notes))
+
+
+def mark_vgpus(
+    pools: Iterable[ObservedPool], report: Report, table: Gpus, notes: list[str]
+) -> tuple[ObservedPool, ...]:
+    """Mark pools of guests and of hosts, and how their GPUs are shared."""
+    return tuple(_mark(pool, report, table, notes) for pool in pools)
+
+
+def _mark(pool: ObservedPool, report: Report, table: Gpus, notes: list[str]) -> ObservedPool:
+    pool = replace(pool, sharing=report.sharing) if report.sharing else pool
+    modes = {device.virtualization for device in report.devices}
+    if report.guest or "VGPU" in modes or _is_vgpu(pool.gpu, table):
+        stated = _with_manager(pool, report.manager) if report.manager else pool
+        return replace(stated, platform=pool.platform or PLATFORM)
+    if (report.host or "Host VGPU" in modes) and pool.driver:
+        notes.append(
+            f"this is a vGPU host: {pool.driver} is its vGPU manager, and its guests, where "
+            "workloads run, have a driver and GPU names of their own"
+        )
+        return _with_manager(pool, pool.driver)
+    return pool
+
+
+def _with_manager(pool: ObservedPool, version: str) -> ObservedPool:
+    kept = (part for part in pool.node if part[0] != _MANAGER)
+    return replace(pool, node=(*kept, (_MANAGER, version)))
+
+
+def _is_vgpu(gpu: str, table: Gpus) -> bool:
+    try:
+        return resolve_gpu(gpu, table).vgpu is not None
+    except BadInput:
+        return False

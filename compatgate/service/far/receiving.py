@@ -1,0 +1,349 @@
+"""Receive the decisions of far gates: verify each writer's hash chain, store each batch once.
+
+The writer of a far gate is called after the token that delivers, ``cluster-7:0123456789abcdef``. So
+nobody continues the chain of another gate or of a process of this one, and every anchor in the
+audit log names the far gate.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import deque
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.core.performance import sha256
+from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database, WriterTurn, unavailable
+from compatgate.service.far.schemas import (
+    DeliveredBatch,
+    DeliveredDecision,
+    DeliveryBody,
+    DeliveryRequest,
+    name_caller,
+)
+from compatgate.service.gate.anchors import Anchors
+from compatgate.service.gate.batch_store import CommitMode, DecisionWriter, Delivery, ForkedChain
+from compatgate.service.gate.batches import (
+    FIRST_PREVIOUS,
+    DecisionBatch,
+    decision_values,
+    encode_values,
+    hash_batch,
+)
+from compatgate.service.gate.decider import NewDecision
+from compatgate.service.tokens.principal import AccessRefused, Principal
+
+PATIENCE_SECONDS = 5.0
+"""How long a delivery waits for those before it."""
+_TOGETHER = 50
+"""Requests of one transaction."""
+_LATEST = timedelta(days=1)
+"""How far the clock of a far gate may be ahead."""
+
+
+class ChainForked(Conflict):
+    """Another batch of this writer and sequence is stored: the far gate's chain is forked."""
+
+    slug = "chain-forked"
+
+
+class ChainGap(Conflict):
+    """The batch before is not stored here: this gate was restored from a backup."""
+
+    slug = "chain-gap"
+
+
+class _Statement(Struct, frozen=True):
+    """What a verdict says; the other members do not matter here."""
+
+    id: str
+    verdict: str
+    allowed: bool
+    target: str | None
+    matrix_revision: int
+
+
+class _Waiting:
+    """The batches of a request that waits for its turn."""
+
+    def __init__(self, deliveries: Sequence[Delivery]) -> None:
+        self.deliveries = deliveries
+        self.is_done = False
+        self.stored = 0
+        self.error: Exception | None = None
+
+    def end(self, new: set[tuple[str, int]], error: Exception | None = None) -> None:
+        keys = ((one.batch.writer, one.batch.sequence) for one in self.deliveries)
+        self.stored = sum(key in new for key in keys)
+        self.error = error
+        self.is_done = True
+
+
+class DeliveryDesk:
+    """Stores the batches of far gates; requests that come at the same time share a transaction.
+
+    Args:
+        database: of the central gate.
+        commit: as of `DecisionWriter`.
+    """
+
+    def __init__(self, database: Database, commit: CommitMode = "sync") -> None:
+        self._database = database
+        self._commit: CommitMode = commit
+        self._turn = threading.Lock()
+        self._queue: deque[_Waiting] = deque()
+        self._writer: _ChainWriter | None = None
+        self._anchors = Anchors(database)
+
+    def receive(self, request: DeliveryRequest, caller: Principal) -> DeliveryBody:
+        """Store the batches that are new; return once they are on disk.
+
+        Args:
+            request: batches of one writer, in order.
+            caller: whose chain it is.
+
+        Raises:
+            AccessRefused: the caller is no token, the writer belongs to another one, or a target is
+                outside the token's limit.
+            BadInput: a batch contradicts itself, or its hash is not that of its content.
+            ChainForked: another batch of this writer and sequence is stored.
+            ChainGap: the batch before is not stored.
+            Unavailable: the database does not answer, or too many deliveries wait.
+        """
+        _require_owner(request.writer, caller)
+        caller.require_targets(
+            {one.target for batch in request.batches for one in batch.decisions if one.target}
+        )
+        deliveries = [_read_batch(request, place) for place in range(len(request.batches))]
+        if (refusal := self._database.outage()) is not None:
+            raise refusal
+        waiting = _Waiting(deliveries)
+        self._wait_for(waiting)
+        if waiting.error is not None:
+            raise copy.copy(waiting.error)  # others raise it, too
+        last = deliveries[-1].batch
+        if waiting.stored:
+            self._anchors.note(last.writer, last.sequence, last.hash)
+        known = len(deliveries) - waiting.stored
+        return DeliveryBody(request.writer, last.sequence, waiting.stored, known)
+
+    def _wait_for(self, waiting: _Waiting) -> None:
+        """Wait until a request is stored, by this thread or by another one.
+
+        Raises:
+            Unavailable: that takes too long; the batches may be stored later.
+        """
+        self._queue.append(waiting)
+        while not waiting.is_done:
+            if not self._turn.acquire(timeout=PATIENCE_SECONDS):
+                raise Unavailable("other deliveries are being stored", hint="try again")
+            try:
+                if not waiting.is_done:
+                    self._store_some()
+            finally:
+                self._turn.release()
+
+    def _store_some(self) -> None:
+        """Store the requests that wait; one that is refused does not hold up the others."""
+        group: list[_Waiting] = []
+        while self._queue and len(group) < _TOGETHER:
+            group.append(self._queue.popleft())
+        try:
+            new = self._write([one for waiting in group for one in waiting.deliveries])
+        except (ChainForked, ChainGap) as error:
+            if len(group) == 1:
+                group[0].end(set(), error)
+                return
+            for waiting in group:
+                self._store_alone(waiting)
+        except Exception as error:
+            for waiting in group:
+                waiting.end(set(), error)
+        else:
+            for waiting in group:
+                waiting.end(new)
+
+    def _store_alone(self, waiting: _Waiting) -> None:
+        try:
+            waiting.end(self._write(waiting.deliveries))
+        except Exception as error:
+            waiting.end(set(), error)
+
+    def _write(self, deliveries: Sequence[Delivery]) -> set[tuple[str, int]]:
+        """Store batches in one transaction, and return writer and sequence of those that are new.
+
+        Raises:
+            ChainForked: as of `receive`; so are the others.
+        """
+        writer = self._writer = self._writer or _ChainWriter(self._database, self._commit)
+        turn = WriterTurn(self._database)
+        writer.new = set()
+        try:
+            with turn:
+                writer.write(deliveries)
+        except ForkedChain as error:
+            hint = "the far gate sets this chain aside, and begins another one"
+            raise ChainForked(str(error), field="batches", hint=hint) from None
+        except CompatgateError:
+            raise
+        except Exception as error:
+            if _is_missing_verdict(error):
+                what = "a decision has a verdict that neither the request nor this gate has"
+                raise ChainGap(what, field="verdicts", hint="begin another chain") from error
+            raise unavailable(self._database, error) from error
+        finally:
+            turn.close()
+        return writer.new
+
+    def close(self) -> None:
+        """Anchor what is not anchored, and close the connection."""
+        self._anchors.close()
+        with self._turn:
+            if self._writer is not None:
+                self._writer.close()
+
+
+class _ChainWriter(DecisionWriter):
+    """A writer that stores a batch only after the one before.
+
+    Attributes:
+        new: writer and sequence of the batches that the last `write` stored.
+    """
+
+    def __init__(self, database: Database, commit: CommitMode) -> None:
+        super().__init__(database, commit, is_hasty=True)
+        self.new: set[tuple[str, int]] = set()
+
+    def _store(self, cursor: Any, delivery: Delivery) -> int:
+        rows = super()._store(cursor, delivery)
+        if rows:
+            self._check_previous(cursor, delivery.batch)
+            self.new.add((delivery.batch.writer, delivery.batch.sequence))
+        return rows
+
+    def _check_previous(self, cursor: Any, batch: DecisionBatch) -> None:
+        if batch.sequence == 1:
+            return
+        found = self.find_hash(cursor, batch.writer, batch.sequence - 1)
+        if found is None:
+            raise ChainGap(
+                f"batch {batch.sequence - 1} of writer {batch.writer} is not stored here",
+                field="batches",
+                value=batch.sequence,
+                hint="this gate was restored from a backup: begin another chain",
+            )
+        if found != batch.previous:
+            raise ForkedChain(
+                f"batch {batch.sequence} of writer {batch.writer} continues another batch"
+            )
+
+
+def _is_missing_verdict(error: Exception) -> bool:
+    """Return whether a driver's error says that a decision has no verdict."""
+    return "FOREIGN KEY" in str(error).upper()
+
+
+def _require_owner(writer: str, caller: Principal) -> None:
+    """Require that a writer is called after the token.
+
+    Raises:
+        AccessRefused: it is not, or the caller is no token.
+    """
+    name = writer.rpartition(":")[0]
+    if caller.kind not in ("token", "local"):
+        what = "only a token delivers decisions: its name is part of the log"
+        raise AccessRefused(what, principal=caller, field="writer")
+    if name != caller.name:
+        raise AccessRefused(
+            f"the writer {writer} belongs to the token {name}",
+            principal=caller,
+            field="writer",
+            value=writer,
+            hint=f"this token is {caller.name}; deliver with the token {name}",
+        )
+
+
+def _read_batch(request: DeliveryRequest, place: int) -> Delivery:
+    """Return a batch as a value.
+
+    Raises:
+        BadInput: names what is wrong.
+    """
+    sent, field = request.batches[place], f"batches[{place}]"
+    if place and sent.sequence != request.batches[place - 1].sequence + 1:
+        what = "does not follow the batch before"
+        raise BadInput(what, field=f"{field}.sequence", value=sent.sequence)
+    if place and sent.previous != request.batches[place - 1].hash:
+        what = "is not the hash of the batch before"
+        raise BadInput(what, field=f"{field}.previous", value=sent.previous)
+    if sent.sequence == 1 and sent.previous != FIRST_PREVIOUS:
+        what = "the first batch continues none"
+        raise BadInput(what, field=f"{field}.previous", value=sent.previous, hint="64 zeros")
+    _check_verdicts(sent, field)
+    far_gate = request.writer.rpartition(":")[0]
+    lines = [decision_values(_to_decision(one, field, far_gate)) for one in sent.decisions]
+    content = encode_values(lines)
+    claims = {key: sha256(body.encode()) for key, body in sent.verdicts.items()}
+    hashed = hash_batch(request.writer, sent.sequence, sent.previous, content, claims)
+    if hashed != sent.hash:
+        hint = "the decisions were changed on their way, or the far gate has another version"
+        raise BadInput(
+            "is not the hash of the batch", field=f"{field}.hash", value=sent.hash, hint=hint
+        )
+    at = lines[-1][1]
+    batch = DecisionBatch(
+        request.writer, sent.sequence, sent.previous, len(lines), at, content, claims, hashed
+    )
+    return Delivery(batch, sent.verdicts, late=True)
+
+
+def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecision:
+    if one.decided_at > clock.now() + _LATEST:
+        hint = "set the clock of the far gate"
+        at = clock.iso(one.decided_at)
+        raise BadInput("is in the future", field=f"{field}.decided_at", value=at, hint=hint)
+    if one.asked_by != name_caller(one.asked_by.rpartition("@")[0], far_gate):
+        what, hint = "does not name the far gate", f"the caller, and @{far_gate}"
+        raise BadInput(what, field=f"{field}.asked_by", value=one.asked_by, hint=hint)
+    for name in ("target", "image", "asked_by", "source"):
+        text = getattr(one, name)
+        if text and not text.isprintable():
+            raise BadInput("has characters that no log keeps", field=f"{field}.{name}")
+    return NewDecision(**{name: getattr(one, name) for name in NewDecision.__struct_fields__})
+
+
+def _check_verdicts(sent: DeliveredBatch, field: str) -> None:
+    """Check that verdicts are JSON, and say what their decisions say.
+
+    Raises:
+        BadInput: one does not.
+    """
+    stated = {key: _read_verdict(key, body, field) for key, body in sent.verdicts.items()}
+    for one in sent.decisions:
+        verdict = stated.get(one.verdict_id)
+        if verdict is not None and not _agree(one, verdict):
+            what = "the decision contradicts its verdict"
+            raise BadInput(what, field=f"{field}.decisions", value=one.verdict_id)
+
+
+def _agree(one: DeliveredDecision, verdict: _Statement) -> bool:
+    said = (verdict.verdict, verdict.allowed, verdict.target, verdict.matrix_revision)
+    return said == (one.outcome, one.allowed, one.target, one.matrix_revision)
+
+
+def _read_verdict(key: str, body: str, field: str) -> _Statement:
+    place = f"{field}.verdicts.{key}"
+    try:
+        found = msgspec.json.decode(body, type=_Statement)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise BadInput(f"is not a verdict: {error}", field=place) from None
+    if found.id != key:
+        raise BadInput("is another verdict", field=place, value=found.id)
+    return found

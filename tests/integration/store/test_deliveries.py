@@ -1,0 +1,210 @@
+"""A central gate stores each batch of a far gate once, and only as the writer's chain goes on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import text
+
+from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.service.audit.service import History
+from compatgate.service.far.log import make_requests
+from compatgate.service.far.receiving import ChainForked, ChainGap, DeliveryDesk
+from compatgate.service.far.schemas import DeliveryRequest
+from compatgate.service.gate.batch_store import Delivery
+from compatgate.service.gate.batches import WriterChain
+from compatgate.service.gate.decider import NewDecision
+from compatgate.service.tokens.principal import AccessRefused, Principal
+
+BEGAN = datetime(2026, 11, 3, 9, tzinfo=UTC)
+FAR = Principal("far-1", frozenset({"deliver"}))
+IDS = [f"vd_{number:032x}" for number in range(9)]
+
+
+def decision(number: int, verdict: int = 1, target: str = "prod") -> NewDecision:
+    at = BEGAN + timedelta(seconds=number)
+    asked_by = f"{number}@far-1"
+    return NewDecision(IDS[verdict], at, target, "pass", True, 1, None, asked_by, "rest", 5)
+
+
+def body(verdict: int, target: str = "prod", **others: Any) -> str:
+    said = {"id": IDS[verdict], "verdict": "pass", "allowed": True, "target": target}
+    return msgspec.json.encode({**said, "matrix_revision": 1, **others}).decode()
+
+
+class FarGate:
+    """The chain of a far gate, and its requests."""
+
+    def __init__(self, name: str = "far-1") -> None:
+        self.chain = WriterChain(name)
+
+    def batch(self, *numbers: int, verdict: int = 1, **bodies: str) -> Delivery:
+        found = bodies or {IDS[verdict]: body(verdict)}
+        made = self.chain.make([decision(number, verdict) for number in numbers], found)
+        self.chain.take(made)
+        return Delivery(made, found, late=True)
+
+
+def request(*batches: Delivery) -> DeliveryRequest:
+    """Return what a far gate sends, after its way over JSON."""
+    (found,) = make_requests(batches)
+    return msgspec.json.decode(msgspec.json.encode(found), type=DeliveryRequest)
+
+
+def changed(sent: DeliveryRequest, **members: Any) -> DeliveryRequest:
+    """Return a request whose first batch was changed on its way."""
+    batch = msgspec.structs.replace(sent.batches[0], **members)
+    return msgspec.structs.replace(sent, batches=[batch, *sent.batches[1:]])
+
+
+@pytest.fixture
+def desk(database: Database) -> Iterator[DeliveryDesk]:
+    made = DeliveryDesk(database)
+    yield made
+    made.close()
+
+
+def logged(database: Database) -> list[str]:
+    with database.reading() as session:
+        rows = session.execute(text("SELECT asked_by FROM decisions ORDER BY id"))
+        return [row.asked_by.removesuffix("@far-1") for row in rows]
+
+
+def test_a_batch_is_stored_once_however_often_it_comes(
+    database: Database, desk: DeliveryDesk
+) -> None:
+    far = FarGate()
+    first, second, third = far.batch(1, 2), far.batch(3), far.batch(4, verdict=2)
+    found = desk.receive(request(first, second), FAR)
+    assert (found.writer, found.sequence) == (far.chain.writer, 2)
+    assert (found.stored, found.known) == (2, 0)
+    found = desk.receive(request(first, second, third), FAR)
+    assert (found.sequence, found.stored, found.known) == (3, 1, 2)
+    other = FarGate()
+    assert desk.receive(request(other.batch(5)), FAR).stored == 1, "a restarted process"
+    assert logged(database) == ["1", "2", "3", "4", "5"]
+    desk.close()
+    report = History(database).verify(full=True)
+    assert (report.ok, report.batches, report.unanchored) == (True, 4, 0), report.problems
+
+
+def test_a_chain_that_does_not_go_on_is_refused(database: Database, desk: DeliveryDesk) -> None:
+    far, copied = FarGate(), FarGate()
+    copied.chain.writer = far.chain.writer
+    first, second, third = far.batch(1), far.batch(2), far.batch(3)
+    desk.receive(request(first), FAR)
+    with pytest.raises(ChainForked, match="batch 1 of writer far-1:"):
+        desk.receive(request(copied.batch(8)), FAR)
+    with pytest.raises(ChainForked, match="continues another batch"):
+        desk.receive(request(copied.batch(9)), FAR)
+    with pytest.raises(ChainGap, match=r"batch 2 of writer far-1:.* is not stored"):
+        desk.receive(request(third), FAR)
+    with pytest.raises(ChainGap, match="neither the request nor this gate has"):
+        desk.receive(request(FarGate().batch(4, verdict=3, **{IDS[4]: body(4)})), FAR)
+    assert desk.receive(request(second, third), FAR).stored == 2
+    assert logged(database) == ["1", "2", "3"]
+
+
+def _in_future(sent: DeliveryRequest) -> DeliveryRequest:
+    late = clock.now() + timedelta(days=2)
+    one = msgspec.structs.replace(sent.batches[0].decisions[0], decided_at=late)
+    return changed(sent, decisions=[one])
+
+
+def _of(name: str, value: Any) -> Callable[[DeliveryRequest], DeliveryRequest]:
+    def change(sent: DeliveryRequest) -> DeliveryRequest:
+        one = msgspec.structs.replace(sent.batches[0].decisions[0], **{name: value})
+        return changed(sent, decisions=[one])
+
+    return change
+
+
+REFUSED: list[tuple[Callable[[DeliveryRequest], DeliveryRequest], type[CompatgateError], str]] = [
+    (_of("asked_by", "ci@far-1"), BadInput, r"batches\[0\].hash: is not the hash of the batch"),
+    (_of("asked_by", "a\nb@far-1"), BadInput, r"batches\[0\].asked_by: has characters"),
+    (_of("asked_by", "ci"), BadInput, "asked_by: does not name the far gate"),
+    (_of("asked_by", "ci@far-2"), BadInput, "asked_by: does not name the far gate"),
+    (_of("allowed", False), BadInput, "the decision contradicts its verdict"),
+    (_in_future, BadInput, r"batches\[0\].decided_at: is in the future"),
+    (lambda sent: changed(sent, previous="1" * 64), BadInput, "the first batch continues none"),
+    (
+        lambda sent: msgspec.structs.replace(sent, batches=sent.batches[::-1]),
+        BadInput,
+        r"batches\[1\].sequence: does not follow the batch before",
+    ),
+    (
+        lambda sent: changed(sent, verdicts={IDS[1]: body(2)}),
+        BadInput,
+        f"batches.0..verdicts.{IDS[1]}: is another verdict",
+    ),
+    (lambda sent: changed(sent, verdicts={IDS[1]: "{"}), BadInput, "is not a verdict"),
+    (
+        lambda sent: msgspec.structs.replace(sent, writer="far-2:" + "0" * 16),
+        AccessRefused,
+        "belongs to the token far-2",
+    ),
+]
+
+
+def test_what_contradicts_itself_or_belongs_to_others_is_refused(
+    database: Database, desk: DeliveryDesk
+) -> None:
+    far = FarGate()
+    sent = request(far.batch(1), far.batch(2))
+    for change, error, says in REFUSED:
+        with pytest.raises(error, match=says):
+            desk.receive(change(sent), FAR)
+    for caller in (
+        Principal("far-1", frozenset({"deliver"}), kind="anonymous"),
+        Principal("far-1", frozenset({"deliver"}), targets=("staging-*",)),
+    ):
+        with pytest.raises(AccessRefused):
+            desk.receive(sent, caller)
+    assert logged(database) == []
+    assert desk.receive(sent, FAR).stored == 2
+
+
+def test_requests_at_the_same_time_share_a_transaction_and_one_refused_harms_no_other(
+    database: Database, desk: DeliveryDesk
+) -> None:
+    gates = [FarGate() for _ in range(8)]
+    for gate in gates:
+        desk.receive(request(gate.batch(0)), FAR)
+    gates[3].batch(1)  # lost: its next one does not go on
+    sent = [request(gate.batch(9)) for gate in gates]
+    found: dict[int, Any] = {}
+
+    def deliver(place: int) -> None:
+        try:
+            found[place] = desk.receive(sent[place], FAR).stored
+        except ChainGap:
+            found[place] = "gap"
+
+    threads = [threading.Thread(target=deliver, args=(place,)) for place in range(8)]
+    with desk._turn:
+        for thread in threads:
+            thread.start()
+        while len(desk._queue) < len(threads):
+            time.sleep(0.01)
+    for thread in threads:
+        thread.join(30)
+    assert found == {place: "gap" if place == 3 else 1 for place in range(8)}
+    assert Counter(logged(database)) == {"0": 8, "9": 7}
+
+
+def test_requests_are_divided_by_writer_number_and_size() -> None:
+    far, other = FarGate(), FarGate()
+    small = [far.batch(number) for number in range(3)]
+    long = far.batch(3, **{IDS[1]: body(1, text="x" * 500_000)})
+    found = list(make_requests([*small, long, other.batch(1), far.batch(5)]))
+    assert [len(one["batches"]) for one in found] == [3, 1, 1, 1]
+    assert list(make_requests([])) == []
