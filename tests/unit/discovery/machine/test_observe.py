@@ -330,7 +330,7 @@ def test_dmi_and_the_device_tree_tell_the_platform(tmp_path: Path, facts: Facts)
             ({f"{dmi}/sys_vendor": "Google\n", f"{dmi}/product_name": "Google Compute Engine\n"},
              ["GB200"], "gcp/a4x"),
             ({f"{dmi}/sys_vendor": "Google\n", f"{dmi}/product_name": "Google Compute Engine\n"},
-             ["H100-SXM5-80GB"], None),
+             ["H100-SXM5-80GB"], "gcp"),
             ({f"{dmi}/sys_vendor": "Microsoft Corporation\n",
               f"{dmi}/product_name": "Virtual Machine\n",
               f"{dmi}/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77\n"}, ["GB200"],
