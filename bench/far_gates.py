@@ -3,11 +3,11 @@
 ``python bench/far_gates.py [--gates 10000] [--decisions 1000000] [--poll 60] [--entries 2000]
 [--changes 4] [--database URL]``
 
-Costs are measured on this machine: a poll without news, the download of a new bundle, its
-verification at the far gate, and batches of decisions stored by many writers. An hour of so many
-gates is then simulated on paper: each polls with an offset and a jitter of its own, decides at
-random times, and delivers what it decided after its next poll, as a batch of its own chain. The
-database is SQLite in a folder of the run's own, or the empty one that ``--database`` names.
+Costs are measured on this machine with a running gate: a poll without news, the download of a new
+bundle, its verification at the far gate, and deliveries over REST by many writers at once. An hour
+of so many gates is then simulated on paper: each polls with an offset and a jitter of its own,
+decides at random times, and delivers what it decided within a second as a batch of its own chain.
+The database is SQLite in a folder of the run's own, or the empty one that ``--database`` names.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import tempfile
 import time
 from array import array
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +33,14 @@ from typing import Any
 from served import HERE, Served
 
 HOUR = 3600
-BUNDLE = "/api/v1/bundle"
+BUNDLE, DELIVERY = "/api/v1/bundle", "/api/v1/decisions/batches"
+NAME = "far"
+ROUNDS = 8
 POLLS = 3000
 DOWNLOADS = 60
-WRITERS = 500
-TRANSACTION = 50
-"""Deliveries of far gates that the central gate stores in one transaction."""
+WRITERS = 200
+CONNECTIONS = 16
+"""Far gates that deliver at the same time."""
 HEAD = """\
 `bench/far_gates.py`: {gates:,} read-only gates poll the signed bundle every {poll:.0f} s and
 deliver {decisions:,} decisions an hour. *Measured* on this machine ({cores} cores, {database});
@@ -79,11 +82,13 @@ class Costs:
     verify_ms: float
     delivery_us: float
     decision_us: float
+    delivery_bytes: float
     decision_bytes: float
+    deliveries_per_s: float
 
 
 @contextmanager
-def central_gate(folder: Path, entries: int) -> Iterator[tuple[Served, Path]]:
+def central_gate(folder: Path, entries: int, database: str) -> Iterator[tuple[Served, Path]]:
     """Run the gate with a matrix and a key; give it and the public key."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import (
@@ -102,7 +107,7 @@ def central_gate(folder: Path, entries: int) -> Iterator[tuple[Served, Path]]:
     )
     matrix.write_text(MATRIX + "".join(ENTRY.format(number=n) for n in range(entries)))
     command = [sys.executable, "-m", "compatgate", "serve", "--port", "0", "--matrix", str(matrix)]
-    command += ["--database", str(folder / "central.db"), "--signing-key", str(private)]
+    command += ["--database", database, "--signing-key", str(private)]
     environment = {**os.environ, "PYTHONPATH": str(HERE), "XDG_DATA_HOME": str(folder)}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
@@ -142,48 +147,70 @@ def measure_verification(content: bytes, public: Path) -> float:
     return statistics.median(times) * 1000
 
 
-def measure_deliveries(url: str, per_batch: int) -> tuple[float, float]:
-    """Return seconds for a delivery of so many decisions, and the bytes that it takes."""
+def make_deliveries(rounds: int, per_batch: int) -> list[list[bytes]]:
+    """Return the requests of each writer, in order; the first one brings the verdicts."""
+    import msgspec
+
     from compatgate.kit import clock
-    from compatgate.kit.database import tables
-    from compatgate.kit.database.database import Database
-    from compatgate.service.gate.batch_store import DecisionWriter, Delivery
+    from compatgate.service.far.log import make_requests
+    from compatgate.service.gate.batch_store import Delivery
     from compatgate.service.gate.batches import WriterChain
-    from compatgate.service.gate.repository import NewDecision
+    from compatgate.service.gate.decider import NewDecision
+
+    ids = [f"vd_{n:032x}" for n in range(200)]
+    said = {"verdict": "pass", "allowed": True, "target": "prod-a100", "matrix_revision": 1}
+    bodies = {key: msgspec.json.encode({"id": key, **said}).decode() + " " * 700 for key in ids}
+    found = []
+    for writer in range(WRITERS):
+        chain = WriterChain(NAME)
+        requests: list[Any] = []
+        for turn in range(rounds):
+            made = [
+                NewDecision(
+                    ids[(writer + turn + n) % len(ids)], clock.now(), "prod-a100", "pass", True, 1,
+                    f"registry.example/team/app@sha256:{writer:064x}", f"ci@{NAME}", "rest", 90,
+                )
+                for n in range(per_batch)
+            ]  # fmt: skip
+            new = bodies if not turn and not writer else {}
+            batch = chain.make(made, new)
+            requests += make_requests([Delivery(batch, new, late=True)])
+            chain.take(batch)
+        found.append([msgspec.json.encode(one) for one in requests])
+    return found
+
+
+def measure_deliveries(
+    server: Served, token: str, url: str, per_batch: int
+) -> tuple[float, float, float]:
+    """Return seconds of processor time for a delivery, its bytes, and deliveries a second."""
+    from compatgate.kit.database.database import Database
+
+    requests = make_deliveries(1 + ROUNDS, per_batch)
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def deliver(bodies: list[bytes]) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        for body in bodies:
+            connection.request("POST", DELIVERY, body, headers)
+            answer = connection.getresponse()
+            content = answer.read()
+            assert answer.status == 200, content
+        connection.close()
 
     database = Database.open(url)
-    tables.migrate_schema(database)
-    writer, chains = DecisionWriter(database), [WriterChain() for _ in range(WRITERS)]
-    bodies = {f"vd_{n:032x}": '{"verdict": "pass"}' + " " * 700 for n in range(200)}
-    ids, known = list(bodies), dict(bodies)
-
-    def deliver(rounds: int) -> None:
-        for start in range(0, rounds * WRITERS, TRANSACTION):
-            batches = []
-            for index in range(start, start + TRANSACTION):
-                chain = chains[index % WRITERS]
-                made = [
-                    NewDecision(
-                        ids[(index + n) % len(ids)], clock.now(), "prod-a100", "pass", True, 1,
-                        f"registry.example/team/app@sha256:{index:064x}", "far-gate", "rest", 90,
-                    )
-                    for n in range(per_batch)
-                ]  # fmt: skip
-                batch = chain.make(made, known)
-                batches.append(Delivery(batch, dict(known)))
-                chain.take(batch)
-            writer.write(batches)
-            known.clear()
-
     try:
-        deliver(1)
-        before, began = _size(database), time.perf_counter()
-        deliver(8)
-        took, grown = time.perf_counter() - began, _size(database) - before
+        for one in requests:
+            deliver(one[:1])
+        before, began, cpu = _size(database), time.perf_counter(), server.cpu_seconds()
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            list(pool.map(lambda one: deliver(one[1:]), requests))
+        took, used = time.perf_counter() - began, server.cpu_seconds() - cpu
+        grown = _size(database) - before
     finally:
-        writer.close()
         database.close()
-    return took / (8 * WRITERS), grown / (8 * WRITERS)
+    count = ROUNDS * WRITERS
+    return used / count, grown / count, count / took
 
 
 def _size(database: Any) -> int:
@@ -202,7 +229,8 @@ def measure(args: argparse.Namespace) -> Costs:
     """Measure every cost once."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with central_gate(folder, args.entries) as (server, public):
+        url = args.database or f"{name}/central.db"
+        with central_gate(folder, args.entries, url) as (server, public):
             zipped = {"Accept-Encoding": "gzip"}
             ask_often(server, 5, zipped)
             download, size, (_, etag, body) = ask_often(server, DOWNLOADS, zipped)
@@ -211,13 +239,27 @@ def measure(args: argparse.Namespace) -> Costs:
                 server, POLLS, {**zipped, "If-None-Match": etag}
             )
             assert status == 304
+            token = make_token(url)
+            small, small_bytes, rate = measure_deliveries(server, token, url, 1)
+            large, large_bytes, _ = measure_deliveries(server, token, url, 21)
         verify = measure_verification(content, public)
-        small, small_bytes = measure_deliveries(args.database or f"{name}/one.db", 1)
-        large, large_bytes = measure_deliveries(args.database or f"{name}/many.db", 21)
+    further, further_bytes = (large - small) / 20, (large_bytes - small_bytes) / 20
     return Costs(
-        poll, poll_bytes, download, len(content), size, verify, small * 1e6,
-        (large - small) / 20 * 1e6, (large_bytes - small_bytes) / 20,
+        poll, poll_bytes, download, len(content), size, verify, small * 1e6, further * 1e6,
+        small_bytes, further_bytes, rate,
     )  # fmt: skip
+
+
+def make_token(url: str) -> str:
+    """Return the secret of a far gate's token."""
+    from compatgate.kit.database.database import Database
+    from compatgate.service.tokens.service import Tokens
+
+    database = Database.open(url)
+    try:
+        return Tokens(database).create(NAME, ["read", "deliver"], by="bench").secret
+    finally:
+        database.close()
 
 
 @dataclass
@@ -234,7 +276,7 @@ class Hour:
 
 
 def simulate(args: argparse.Namespace, seed: int = 1) -> Hour:
-    """Simulate an hour, gate by gate; a download and a delivery follow a poll."""
+    """Simulate an hour, gate by gate; a download follows a poll, a delivery its decisions."""
     chance = random.Random(seed)
     polls, downloads, deliveries = (array("l", bytes(8 * (HOUR + 1))) for _ in range(3))
     changes = sorted(chance.uniform(0, HOUR) for _ in range(args.changes))
@@ -242,7 +284,13 @@ def simulate(args: argparse.Namespace, seed: int = 1) -> Hour:
     hour = Hour()
     for _ in range(args.gates):
         moment, seen = chance.uniform(0, args.poll), 0
-        decided_at = chance.expovariate(rate)
+        decided_at, delivered = chance.expovariate(rate), -1
+        while decided_at < HOUR:
+            hour.decisions += 1
+            if int(decided_at) != delivered:
+                delivered = int(decided_at)
+                deliveries[delivered] += 1
+            decided_at += chance.expovariate(rate)
         while moment < HOUR:
             second = int(moment)
             polls[second] += 1
@@ -250,13 +298,6 @@ def simulate(args: argparse.Namespace, seed: int = 1) -> Hour:
             if new > seen:
                 downloads[second] += 1
                 seen = new
-            count = 0
-            while decided_at <= moment:
-                count += 1
-                decided_at += chance.expovariate(rate)
-            if count:
-                deliveries[second] += 1
-                hour.decisions += count
             moment += args.poll * chance.uniform(0.9, 1.1)
     hour.polls, hour.downloads, hour.deliveries = sum(polls), sum(downloads), sum(deliveries)
     hour.busiest_polls, hour.busiest_downloads = max(polls), max(downloads)
@@ -268,9 +309,9 @@ def report(args: argparse.Namespace, costs: Costs, hour: Hour) -> list[str]:
     """Return the tables, as lines."""
     cpu_s = (hour.polls * costs.poll_us + hour.downloads * costs.download_us) / 1e6
     sent = hour.polls * costs.poll_bytes + hour.downloads * costs.compressed_bytes
-    first = costs.delivery_us - costs.decision_us
-    stored_s = (hour.deliveries * first + hour.decisions * costs.decision_us) / 1e6
-    day = 24 * hour.decisions * costs.decision_bytes
+    joined = hour.decisions - hour.deliveries
+    stored_s = (hour.deliveries * costs.delivery_us + joined * costs.decision_us) / 1e6
+    day = 24 * (hour.deliveries * costs.delivery_bytes + joined * costs.decision_bytes)
     burst = hour.busiest_downloads * costs.compressed_bytes
     name = "PostgreSQL" if args.database else "SQLite"
     head = HEAD.format(
@@ -284,9 +325,11 @@ def report(args: argparse.Namespace, costs: Costs, hour: Hour) -> list[str]:
         ("compressed, with headers", f"{costs.compressed_bytes / 1e6:.3f} MB"),
         ("its download, processor time of the gate", f"{costs.download_us:.0f} us"),
         ("its verification and snapshot, at the far gate", f"{costs.verify_ms:.0f} ms"),
-        (f"delivery of a decision, {TRANSACTION} a transaction", f"{costs.delivery_us:.0f} us"),
+        ("delivery of a decision, processor time of the gate", f"{costs.delivery_us:.0f} us"),
+        ("its bytes in the database", f"{costs.delivery_bytes:.0f}"),
         ("each further decision of a delivery", f"{costs.decision_us:.0f} us"),
         ("its bytes in the database", f"{costs.decision_bytes:.0f}"),
+        (f"deliveries a second, over {CONNECTIONS} connections", f"{costs.deliveries_per_s:.0f}"),
     ]
     paper = [
         ("polls a second", f"{hour.polls / HOUR:.0f}, busiest {hour.busiest_polls}"),
@@ -295,7 +338,7 @@ def report(args: argparse.Namespace, costs: Costs, hour: Hour) -> list[str]:
         ("busiest second of downloads", f"{hour.busiest_downloads}, {burst / 1e6:.1f} MB"),
         ("deliveries a second", f"{hour.deliveries / HOUR:.0f}, busiest {hour.busiest_deliveries}"),
         ("rows: decisions and batches", f"{hour.decisions:,} and {hour.deliveries:,}"),
-        ("time to store them, one after another", f"{stored_s:.0f} s, {stored_s / HOUR:.1%}"),
+        ("processor time of deliveries", f"{stored_s:.0f} s, {stored_s / HOUR:.1%} of a core"),
         ("database, a day of decisions", f"{day / 1e9:.1f} GB"),
     ]
     lines = [*head.splitlines(), *(f"| {what} | {figure} |" for what, figure in rows)]

@@ -72,6 +72,14 @@ a question to the gate, 150 for a canary run; at most 450 files in all.
 
 {http}
 
+## The size of a decision
+
+{decision_size}
+
+## Against the server before
+
+{against}
+
 ## Far gates
 
 {far_gates}
@@ -134,6 +142,7 @@ def main() -> None:
         startup="\n".join(startup.main()),
         files_run="\n".join(files_run.main()),
         http=http_gate.main(),
+        decision_size=carried(RESULTS.read_text(), "The size of a decision"),
         against=carried(RESULTS.read_text(), "Against the server before"),
         far_gates="\n".join(far_gates.main()),
         admission=admission.main(),

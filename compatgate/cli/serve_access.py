@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.kit.http.rate import Rate
-    from compatgate.service.tokens.service import SessionLimits
+    from compatgate.service.tokens.browser_sessions import SessionLimits
 
 LOCAL_PROXIES = ("127.0.0.1", "::1")
 _NONE = "none"
@@ -114,7 +114,7 @@ def session_limits(args: argparse.Namespace) -> SessionLimits:
     Raises:
         BadInput: not a duration, or shorter than a minute.
     """
-    from compatgate.service.tokens.service import SessionLimits
+    from compatgate.service.tokens.browser_sessions import SessionLimits
 
     lifetime = _duration(args.session_lifetime, "--session-lifetime")
     return SessionLimits(lifetime, min(lifetime, _duration(args.session_idle, "--session-idle")))

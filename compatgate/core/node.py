@@ -139,6 +139,23 @@ def read_platform(value: Any, path: str) -> str:
     return text
 
 
+def fits_declared(name: str, declared: str, seen: str) -> bool:
+    """Return whether a part of a node is what a pool declares.
+
+    A declaration may be shorter than what is seen: kernel 6.8 fits 6.8.0-45-generic, rhel-9 fits
+    rhel-9.4. Versions compare by their numbers.
+    """
+    if declared == seen:
+        return True
+    if NODE_COMPONENTS[name].versioned:
+        wanted, have = parse_node_version(declared), parse_node_version(seen)
+        is_early = wanted.key[1], have.key[1]
+        return have.parts[: len(wanted.parts)] == wanted.parts and is_early[0] == is_early[1]
+    if name == "distribution":
+        return seen.startswith((f"{declared}-", f"{declared}."))
+    return declared.lower() == seen.lower()
+
+
 @lru_cache(maxsize=4096)
 def parse_node_version(text: str) -> Version:
     """Read a version of a node's part; its numbers compare, in order, up to the first word.

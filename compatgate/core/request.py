@@ -136,8 +136,43 @@ class Target(Struct, frozen=True):
 
 DriverState = Literal["blessed", "not-blessed", "unknown"]
 """State of a node's driver: a blessed or deprecated entry of its targets allows it, or not."""
-DriftKind = Literal["driver", "gpu"]
-"""The property in which a node differs from its target's declaration."""
+DriftKind = Literal[
+    "driver",
+    "gpu",
+    "platform",
+    "kernel-modules",
+    "gsp-firmware",
+    "fabric-manager",
+    "imex",
+    "nvlsm",
+    "container-toolkit",
+    "container-mode",
+    "dcgm",
+    "gpu-operator",
+    "kernel",
+    "distribution",
+    "secure-boot",
+    "peer-memory",
+    "ofed",
+    "efa",
+    "vbios",
+    "persistence",
+    "iommu",
+    "acs",
+    "l4t",
+    "jetpack",
+    "vgpu-manager",
+]
+"""The property in which a node differs from its target's declaration: driver, GPUs, platform, or a
+part of `NODE_COMPONENTS`."""
+
+
+def drift_title(what: DriftKind) -> str:
+    """Return the property as sentences name it."""
+    if what == "gpu":
+        return "GPU"
+    component = NODE_COMPONENTS.get(what)
+    return component.title if component else what
 
 
 _REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "set")

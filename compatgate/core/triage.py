@@ -152,7 +152,8 @@ def find_signatures(
     tail = plain[max(0, since - _SPLIT_WORDS) :]
     found = []
     for signature in signatures:
-        if any(pattern[-1].text in tail for pattern in signature.patterns):
+        searched = plain if signature.near else tail
+        if any(pattern[-1].text in searched for pattern in signature.patterns):
             match = _match(signature, plain, since)
             if match and not _is_foreign(match, plain, table):
                 found.append(match)
@@ -182,7 +183,8 @@ def _match(signature: Signature, text: str, since: int = 0) -> _Match | None:
         if found and found.weight >= weight:
             continue
         for start, end in _occurrences(pattern, text):
-            if end > since and _has_near(signature.near, text, start, end):
+            complete = _complete_at(signature.near, text, start, end)
+            if complete is not None and complete > since:
                 found = _Match(signature, start, end, weight)
                 break
     return found
@@ -221,11 +223,13 @@ def _bounded(piece: str, text: str, start: int, end: int) -> bool:
     return not (text[end : end + 1].isdigit() and _NUMBER_AT_END.search(piece))
 
 
-def _has_near(words: Sequence[str], text: str, start: int, end: int) -> bool:
-    if not words:
-        return True
-    around = text[max(0, start - _NEARBY) : end + _NEARBY]
-    return any(word in around for word in words)
+def _complete_at(near: Sequence[str], text: str, start: int, end: int) -> int | None:
+    """Return where a match and a word near it are complete; None without such a word."""
+    if not near or any(word in text[max(0, start - _NEARBY) : end] for word in near):
+        return end
+    after = text[end : end + _NEARBY]
+    places = [place + len(word) for word in near if (place := after.find(word)) >= 0]
+    return end + min(places) if places else None
 
 
 def _is_foreign(match: _Match, text: str, table: ErrorTable) -> bool:

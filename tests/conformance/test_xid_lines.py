@@ -80,3 +80,40 @@ def test_the_codes_of_a_runbook_have_the_vendors_actions(
     assert event.guidance
     assert event.source
     assert event.source.startswith("https://docs.nvidia.com/")
+
+
+def test_no_unrelated_error_is_an_event(facts: Facts) -> None:
+    unrelated = read_table(Path(__file__).parent / "triage" / "unrelated.yaml")
+    log = "\n".join(case["text"] for case in unrelated).encode()
+    errors, _ = read_log(io.BytesIO(log), facts.xid, None, facts.error_signatures)
+    assert errors.events() == ()
+
+
+def test_texts_of_public_threads_are_never_named_wrong_with_certainty(facts: Facts) -> None:
+    threads = read_table(Path(__file__).parent / "triage" / "threads.yaml")
+    named = 0
+    for case in threads:
+        log = io.BytesIO(case["text"].encode())
+        errors, _ = read_log(log, facts.xid, None, facts.error_signatures)
+        kinds = {event.kind for event in errors.events() if event.confidence == "certain"}
+        assert kinds <= {case["cause"]}, case["thread"]
+        named += bool(kinds)
+    assert named >= 15
+
+
+def test_each_signature_of_a_log_is_found_in_its_sample(facts: Facts) -> None:
+    searched = [one for one in facts.error_signatures.signatures if one.health]
+    assert len(searched) >= 40
+    for signature in searched:
+        words = signature.sample
+        if signature.id in ("cuda-802", "dso-version", "vgpu-guest-host"):  # a line has more
+            words = f"nvidia: {words}"
+        log = io.BytesIO(words.encode())
+        errors, _ = read_log(log, facts.xid, None, facts.error_signatures)
+        found = {event.kind: event for event in errors.events()}
+        assert signature.cause in found, signature.id
+        event = found[signature.cause]
+        assert event.severity == signature.health, signature.id
+        assert event.fixes, signature.id
+        assert event.next, signature.id
+        assert event.source, signature.id

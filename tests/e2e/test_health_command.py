@@ -117,6 +117,16 @@ def test_an_overlay_changes_what_is_fatal(tmp_path: Path) -> None:
     assert health("--dmesg", "-", stdin=line, COMPATGATE_FACTS=str(overlay)).returncode == 1
 
 
+def test_an_overlay_changes_what_words_of_a_host_mean(tmp_path: Path) -> None:
+    overlay = tmp_path / "signatures.yaml"
+    overlay.write_text(
+        "schema: facts/error_signatures/v1\nsignatures: [{id: probe-not-called, health: info}]\n"
+    )
+    line = b"NVRM: The NVIDIA probe routine was not called for 1 device(s).\n"
+    assert health("--dmesg", "-", stdin=line).returncode == 1
+    assert health("--dmesg", "-", stdin=line, COMPATGATE_FACTS=str(overlay)).returncode == 0
+
+
 def test_terminal_sequences_in_a_log_do_not_reach_the_terminal() -> None:
     line = b"NVRM: Xid (PCI:0000:3b:00): 31, pid=7, \x1b]0;owned\x07 x\n"
     assert b"\x1b" not in health("--dmesg", "-", stdin=line).stdout

@@ -15,8 +15,8 @@ from itertools import count
 from typing import Any
 
 from serving import Server
-from sqlalchemy import text
 
+from compatgate.service.gate.repository import read_decision_lines
 from compatgate.service.gate.service import Gate
 
 ADMISSION_DEADLINE = 5.0
@@ -213,7 +213,7 @@ def missing_decisions(url: str, seen: Seen) -> set[str]:
     gate = Gate.open(url, overlays=[])
     try:
         with gate.database.reading() as session:
-            logged = session.execute(text("SELECT image FROM decisions")).scalars().all()
+            logged = [line[7] for line in read_decision_lines(session)]
         report = gate.history.verify()
     finally:
         gate.close()

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.canary.health.events import KernelErrors
-from compatgate.canary.health.host import Host, InputCounters, Traffic, look_at_host
+from compatgate.canary.health.host import HERE, Host, InputCounters, Traffic, look_at_host
 from compatgate.canary.health.host import read_input_counters as read_counters
 from compatgate.canary.health.judge import SLOWDOWN_REASONS, judge_health
 from compatgate.canary.health.kernel_log import KMSG, read_kernel_log
@@ -23,6 +22,7 @@ from compatgate.canary.health.records import Record
 from compatgate.canary.health.smi import PROGRAM, SmiAnswer, ask_nvidia_smi
 from compatgate.canary.health.snapshot import Gpu, snapshot
 from compatgate.core.facts import Facts
+from compatgate.discovery.machine.root import Root
 from compatgate.errors import Unavailable
 
 State = Literal["ok", "not-ok", "could-not-look"]
@@ -37,6 +37,7 @@ MOST_PRESSURE = 25.0
 MOST_DROPS = 0.1
 """Percent of the packets of a network device that may be dropped."""
 _LEAST_DROPS = 10
+_PASSED_THROUGH = "vfio-pci"
 _NO_DRIVER = "no NVIDIA GPU on the PCI bus and no driver: run this on the GPU node itself"
 
 
@@ -95,7 +96,7 @@ def observe(
     facts: Facts,
     *,
     seconds: float = 1.0,
-    root: Path = Path("/"),
+    root: Root = HERE,
     program: str = PROGRAM,
     log: KernelErrors | None = None,
     sleep: Callable[[float], None] = time.sleep,
@@ -110,7 +111,7 @@ def observe(
         log: errors of another log; None: the kernel log of the host is read.
         sleep: waits for the interval.
     """
-    this_machine = root == Path("/")
+    this_machine = root.is_here
     first = ask_gpus(program, this_machine)
     before = read_counters(root)
     sleep(seconds)
@@ -123,7 +124,7 @@ def observe(
                 facts.xid,
                 None,
                 facts.error_signatures,
-                kmsg=str(root / KMSG[1:]),
+                kmsg=root.at(KMSG),
                 programs=this_machine,
             )
         except Unavailable as error:
@@ -159,35 +160,34 @@ def check_all(seen: Observation, facts: Facts) -> tuple[Check, ...]:
 
 
 def check_gpus(seen: Observation) -> Check:
-    """Check that the driver lists as many GPUs as the PCI bus has."""
+    """Check that the driver lists as many GPUs as it should.
+
+    These are those on the PCI bus that no virtual machine has; in a container, those that it was
+    given.
+    """
     host, gpus = seen.host, seen.gpus
-    state: State = "ok"
+    name, more = ("visible-gpus", "visible GPUs"), "nvidia-smi -L; lspci -nn -d 10de:"
     if seen.blind:
-        return Check(
-            "visible-gpus", "visible GPUs", "could-not-look", _NO_DRIVER, "lspci -nn -d 10de:"
-        )
-    found = f"{len(gpus)} listed by the driver, {len(host.gpus)} on the PCI bus"
+        return Check(*name, "could-not-look", _NO_DRIVER, more)
+    mine = [device for device in host.gpus if device.driver != _PASSED_THROUGH]
+    strange = [f"{d.address} ({d.driver or 'no driver'})" for d in mine if d.driver != "nvidia"]
+    given = len(host.nodes) if 0 < len(host.nodes) < len(mine) else len(mine)
+    found = f"{len(gpus)} listed by the driver, {len(mine)} on the PCI bus"
+    found += f", {given} given to this container" if given < len(mine) else ""
+    if not gpus and not seen.said and not strange:
+        why = f" ({host.other})" if host.other else ""
+        found += f": neither NVML nor nvidia-smi is there to ask{why}"
+        return Check(*name, "could-not-look", found, more)
     lost = [gpu.pci or str(gpu.index) for gpu in gpus if gpu.lost]
-    strange = [
-        f"{d.address} ({d.driver or 'no driver'})" for d in host.gpus if d.driver != "nvidia"
-    ]
+    faults = [f"does not answer: {', '.join(lost)}"] if lost else []
+    if len(gpus) < max(given, 1):
+        faults += [f"not NVIDIA's driver: {', '.join(strange)}"] if strange else []
+        faults += [_one_line(seen.said)] if seen.said else []
+        return Check(*name, "not-ok", "; ".join([found, *faults]), more)
     if lost:
-        state, found = "not-ok", f"{found}; does not answer: {', '.join(lost)}"
-    elif not gpus and seen.said is None and not host.gpus:
-        state = "could-not-look"
-        found = f"no GPU on the PCI bus, and neither NVML nor nvidia-smi ({host.other or 'driver'})"
-    elif not gpus and seen.said is None and not strange:
-        state = "could-not-look"
-        found = f"{found}: neither NVML nor nvidia-smi is there to ask"
-    elif len(gpus) < max(len(host.gpus), 1):
-        state = "not-ok"
-        found += f"; not NVIDIA's driver: {', '.join(strange)}" if strange else ""
-        found += f"; {_one_line(seen.said)}" if seen.said else ""
-    elif not host.gpus:
-        found = f"{len(gpus)} listed by the driver (the PCI bus is not visible here)"
-    elif names := {gpu.name for gpu in gpus if gpu.name}:
-        found += f": {', '.join(sorted(names))}"
-    return Check("visible-gpus", "visible GPUs", state, found, "nvidia-smi -L; lspci -nn -d 10de:")
+        return Check(*name, "not-ok", "; ".join([found, *faults]), more)
+    products = sorted({gpu.name for gpu in gpus if gpu.name})
+    return Check(*name, "ok", f"{found}: {', '.join(products)}" if products else found, more)
 
 
 def _one_line(text: str) -> str:
@@ -225,11 +225,11 @@ def check_work(seen: Observation) -> Check:
     """Check what each GPU does, and whether its clocks fit that."""
     name, more = ("work", "utilisation and clocks"), "nvidia-smi dmon -s pucvt -c 5"
     samples = [answer.snapshot.gpus for answer in seen.answers if answer.snapshot]
-    known = [gpu for gpu in seen.gpus if gpu.utilisation is not None or gpu.throttle]
-    if not known:
+    known = [gpu for gpu in seen.gpus if gpu.utilisation is not None]
+    lowered = [f"GPU {g.index}: {reason}" for g in seen.gpus for reason in _slowdowns(g, samples)]
+    if not known and not lowered:
         why = _NO_DRIVER if seen.blind else "the GPUs do not say (no NVML, no nvidia-smi, or MIG)"
         return Check(*name, "could-not-look", why, more)
-    lowered = [f"GPU {g.index}: {reason}" for g in known for reason in _slowdowns(g, samples)]
     busy = [gpu for gpu in known if _least(gpu, samples) >= BUSY_PERCENT]
     stuck = [gpu for gpu in busy if _is_slow(gpu)]
     hung = [g for g in known if busy and g.processes and _most(g, samples) == 0]
@@ -380,6 +380,8 @@ def check_versions(seen: Observation) -> Check:
         )
     elif host.switches:
         found.append(f"Fabric Manager {'runs' if host.fabric_manager else 'not seen'}")
+    if host.fabric_manager_version not in (None, loaded):
+        bad.append(f"Fabric Manager {host.fabric_manager_version}, module {loaded}")
     return Check(*name, "not-ok" if bad else "ok", "; ".join([*bad, *found]), more)
 
 

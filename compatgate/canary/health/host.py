@@ -5,30 +5,33 @@ Everything is read below a root folder, which is ``/`` for this machine.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
+from fnmatch import fnmatch
 
 from msgspec import Struct
 
 from compatgate.discovery.driver import PROC, SYS, KernelDriver, read_kernel_driver
+from compatgate.discovery.machine.programs import observe_programs, run_program
+from compatgate.discovery.machine.root import Root
 
 _NVIDIA = "0x10de"
 _DISPLAY, _BRIDGE = "0x03", "0x0680"
+_PCI = "/sys/bus/pci/devices"
 _OTHER_DRIVERS = {
-    "etc/nv_tegra_release": "Jetson",
-    "dev/nvhost-gpu": "Jetson",
-    "dev/nvgpu": "Jetson",
-    "dev/dxg": "WSL",
+    "/etc/nv_tegra_release": "Jetson",
+    "/dev/nvhost-gpu": "Jetson",
+    "/dev/nvgpu": "Jetson",
+    "/dev/dxg": "WSL",
 }
 _LIBRARY_FOLDERS = (
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "usr/lib64",
-    "usr/lib",
-    "usr/local/nvidia/lib64",
-    "usr/lib/wsl/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib",
 )
 _LIBRARY = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)")
 _FABRIC_MANAGER = "nv-fabricmanage"
@@ -59,6 +62,7 @@ class Host(Struct, frozen=True):
         nodes: names of GPU device files, ``nvidia0``.
         libraries: versions of the driver's libraries in the system's folders.
         fabric_manager: whether its process runs, as far as processes are visible.
+        fabric_manager_version: of the installed program, where the host has NVSwitches.
     """
 
     gpus: tuple[PciDevice, ...]
@@ -68,6 +72,7 @@ class Host(Struct, frozen=True):
     nodes: tuple[str, ...]
     libraries: tuple[str, ...]
     fabric_manager: bool
+    fabric_manager_version: str | None = None
 
     @property
     def has_driver(self) -> bool:
@@ -98,54 +103,49 @@ class Host(Struct, frozen=True):
         )
 
 
-def look_at_host(root: Path = Path("/")) -> Host:
+HERE = Root()
+
+
+def look_at_host(root: Root = HERE) -> Host:
     """Return what a host shows without its driver."""
     found = tuple(_pci_devices(root))
-    other = next((name for path, name in _OTHER_DRIVERS.items() if (root / path).exists()), None)
+    switches = tuple(device for kind, device in found if kind.startswith(_BRIDGE))
     return Host(
         gpus=tuple(device for kind, device in found if kind.startswith(_DISPLAY)),
-        switches=tuple(device for kind, device in found if kind.startswith(_BRIDGE)),
-        module=read_kernel_driver(proc=str(root / PROC[1:]), sys=str(root / SYS[1:])),
-        other=other,
-        nodes=tuple(sorted(path.name for path in _list(root / "dev", "nvidia[0-9]*"))),
-        libraries=tuple(sorted(_libraries(root))),
+        switches=switches,
+        module=read_kernel_driver(proc=root.at(PROC), sys=root.at(SYS)),
+        other=next((name for path, name in _OTHER_DRIVERS.items() if root.has(path)), None),
+        nodes=tuple(name for name in root.list("/dev") if fnmatch(name, "nvidia[0-9]*")),
+        libraries=tuple(sorted(set(_libraries(root)))),
         fabric_manager=any(
-            _read(path) == _FABRIC_MANAGER for path in _list(root / "proc", "[0-9]*/comm")
+            root.read(f"/proc/{name}/comm", 64) == _FABRIC_MANAGER
+            for name in root.list("/proc")
+            if name.isdecimal()
         ),
+        fabric_manager_version=_fabric_manager_version() if switches and root.is_here else None,
     )
 
 
-def _pci_devices(root: Path) -> Iterator[tuple[str, PciDevice]]:
+def _fabric_manager_version() -> str | None:
+    found = observe_programs(run_program, [])
+    return next((one.version for one in found if one.component == "fabric-manager"), None)
+
+
+def _pci_devices(root: Root) -> Iterator[tuple[str, PciDevice]]:
     """Yield the class and the device of everything that NVIDIA made."""
-    for folder in sorted(_list(root / "sys/bus/pci/devices", "*")):
-        if _read(folder / "vendor") == _NVIDIA:
-            link = folder / "driver"
-            driver = link.resolve().name if link.exists() else None
-            yield _read(folder / "class"), PciDevice(folder.name, driver)
+    for address in root.list(_PCI):
+        folder = f"{_PCI}/{address}"
+        if root.read(f"{folder}/vendor") == _NVIDIA:
+            link = root.at(f"{folder}/driver")
+            driver = os.path.basename(os.path.realpath(link)) if os.path.exists(link) else None
+            yield root.read(f"{folder}/class"), PciDevice(address, driver)
 
 
-def _libraries(root: Path) -> Iterator[str]:
-    seen = set()
+def _libraries(root: Root) -> Iterator[str]:
     for folder in _LIBRARY_FOLDERS:
-        for path in _list(root / folder, "lib*.so.*.*"):
-            match = _LIBRARY.fullmatch(path.name)
-            if match and match[1] not in seen:
-                seen.add(match[1])
+        for name in root.list(folder):
+            if match := _LIBRARY.fullmatch(name):
                 yield match[1]
-
-
-def _list(folder: Path, pattern: str) -> list[Path]:
-    try:
-        return list(folder.glob(pattern))
-    except OSError:
-        return []
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")[:4096].strip()
-    except OSError:
-        return ""
 
 
 # --- input --------------------------------------------------------------------------------------
@@ -174,11 +174,15 @@ class InputCounters(Struct, frozen=True):
     network: dict[str, Traffic] | None
 
 
-def read_input_counters(root: Path = Path("/")) -> InputCounters:
+def read_input_counters(root: Root = HERE) -> InputCounters:
     """Return the counters now."""
-    cpu, iowait = _cpu_times(_read(root / "proc/stat"))
+    cpu, iowait = _cpu_times(root.read("/proc/stat"))
+    network = root.read("/proc/net/dev")
     return InputCounters(
-        cpu, iowait, _pressure(_read(root / "proc/pressure/io")), _traffic(root / "proc/net/dev")
+        cpu,
+        iowait,
+        _pressure(root.read("/proc/pressure/io")),
+        _traffic(network) if network else None,
     )
 
 
@@ -197,17 +201,15 @@ def _pressure(text: str) -> float | None:
     return float(match[1]) if match else None
 
 
-def _traffic(path: Path) -> dict[str, Traffic] | None:
+def _traffic(text: str) -> dict[str, Traffic]:
     """Return packets and drops by device (``/proc/net/dev``: 8 receive, then 8 transmit fields)."""
     found = {}
-    with suppress(OSError):
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            name, colon, rest = line.partition(":")
-            values = rest.split()
-            if colon and len(values) >= 12 and all(map(str.isdecimal, values)):
-                counts = [int(value) for value in values]
-                if not _VIRTUAL.match(name.strip()):
-                    dropped = counts[3] + counts[11]
-                    found[name.strip()] = Traffic(counts[1] + counts[9] + dropped, dropped)
-        return found
-    return None
+    for line in text.splitlines():
+        name, colon, rest = line.partition(":")
+        values = rest.split()
+        if colon and len(values) >= 12 and all(map(str.isdecimal, values)):
+            counts = [int(value) for value in values]
+            if not _VIRTUAL.match(name.strip()):
+                dropped = counts[3] + counts[11]
+                found[name.strip()] = Traffic(counts[1] + counts[9] + dropped, dropped)
+    return found

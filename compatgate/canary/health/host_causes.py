@@ -20,6 +20,7 @@ from compatgate.core.triage import clean_text, find_signatures
 HOST = "host"
 """Device of a message that names no GPU."""
 _LINES = 6
+_LONGEST_LINE = 4096
 _LONGEST_MESSAGE = 400
 _MORE_LINES = 2
 _ADDRESS = re.compile(
@@ -62,7 +63,7 @@ class HostMessages:
     def read(self, record: Record) -> Iterator[HostMessage]:
         """Yield the messages that a line completes."""
         self._at = record.at or self._at
-        line = clean_text(record.text).strip()
+        line = clean_text(record.text[:_LONGEST_LINE]).strip()
         head = " ".join(text for _, text in self._before)
         head = f"{head} " if head else ""
         matches = find_signatures(head + line, self._table, self._signatures, len(head))

@@ -103,14 +103,14 @@ def provenance(verdict: Json) -> str:
 
 
 def degraded_note(verdict: Json) -> str:
-    """Return a sentence about a gate that decided without its database; empty otherwise."""
+    """Return a sentence about a gate that decided on its last good snapshot; empty otherwise."""
     degraded = verdict.get("degraded")
     if not degraded:
         return ""
     minutes = float(degraded["snapshot_age_s"]) / 60
     age = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
     return (
-        f"degraded: the gate decided without its database, on a snapshot that is {age} old"
+        f"degraded: the gate decided on its last good snapshot, which is {age} old"
         f" ({degraded['reason']})"
     )
 

@@ -12,7 +12,7 @@ import re
 from msgspec.structs import replace
 
 from compatgate.discovery.nvidia_smi import formats, vgpus
-from compatgate.discovery.nvidia_smi.node_parts import find_kernel_modules
+from compatgate.discovery.nvidia_smi.node_parts import find_host_parts
 from compatgate.discovery.nvidia_smi.report import Report
 from compatgate.errors import BadInput, CompatgateError
 
@@ -52,7 +52,7 @@ def parse_nvidia_smi(text: str, *, origin: str = "nvidia-smi") -> Report:
     if not any(report.devices or report.guests for report in reports):
         raise _nothing_found(text, origin, reports)
     joined = Report.joined(reports)
-    node = {**joined.node, **find_kernel_modules(text)}
+    node = {**joined.node, **find_host_parts(text)}
     return replace(joined, node=node, host=joined.host or vgpus.is_host(text))
 
 

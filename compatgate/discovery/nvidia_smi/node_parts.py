@@ -1,7 +1,8 @@
 """Read what ``nvidia-smi`` prints about the node below the driver: VBIOS, GSP, persistence, fabric.
 
-Lines of ``/proc/driver/nvidia/version`` and of ``modinfo nvidia`` name the flavour of the kernel
-modules; reports often hold them next to the output of ``nvidia-smi``.
+Lines of ``/proc/driver/nvidia/version``, of the kernel log and of ``modinfo nvidia`` name the
+flavour of the kernel modules, ``uname -a`` the kernel; reports often hold them next to the output
+of ``nvidia-smi``.
 
 Source: NVIDIA driver README, chapters "GSP Firmware" (N/A means that it is not in use) and "Open
 Linux Kernel Modules" (the licence that modinfo prints).
@@ -25,7 +26,10 @@ _NAMES = {
     "gsp firmware version": "gsp-firmware",
     "gsp_firmware_version": "gsp-firmware",
 }
-_NVRM = re.compile(r"NVRM version:\s*NVIDIA UNIX\s+(?P<open>Open )?(?:\S+ )?Kernel Module")
+_NVRM = re.compile(
+    r"NVRM(?: version)?:\s*(?:loading )?NVIDIA UNIX\s+(?P<open>Open )?(?:\S+ )?Kernel Module"
+)
+_UNAME = re.compile(r"^Linux \S+ (?P<kernel>\d\S+) #\d\S* ", re.MULTILINE)
 _LICENSE = re.compile(r"^license:\s+(?P<license>Dual MIT/GPL|NVIDIA)\s*$", re.MULTILINE)
 _MODINFO = re.compile(r"^(?:filename:\s+\S*/nvidia\.ko\S*|description:.*NVIDIA.*)$", re.MULTILINE)
 
@@ -61,8 +65,15 @@ def keep_valid(stated: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def find_kernel_modules(text: str) -> dict[str, str]:
-    """Return the flavour of the kernel modules that a text names, if it names one."""
+def find_host_parts(text: str) -> dict[str, str]:
+    """Return what lines next to the output say of the host: module flavour and kernel."""
+    found = _kernel_modules(text)
+    if match := _UNAME.search(text):
+        found["kernel"] = match["kernel"]
+    return keep_valid(found)
+
+
+def _kernel_modules(text: str) -> dict[str, str]:
     if match := _NVRM.search(text):
         return {"kernel-modules": "open" if match["open"] else "proprietary"}
     if _MODINFO.search(text) and (found := _LICENSE.search(text)):
@@ -88,13 +99,16 @@ def join_parts(stated: Sequence[Mapping[str, str]], what: str, notes: list[str])
     return tuple(found)
 
 
+_WAITING = ("not started", "in progress")
+
+
 def note_fabric(states: Iterable[str | None]) -> list[str]:
     """Return a note where a GPU waits for the NVLink fabric."""
-    waiting = sum(state is not None and state.lower() == "in progress" for state in states)
+    waiting = [state for state in states if state and state.lower() in _WAITING]
     if not waiting:
         return []
-    count = "a GPU waits" if waiting == 1 else f"{waiting} GPUs wait"
+    count = "a GPU waits" if len(waiting) == 1 else f"{len(waiting)} GPUs wait"
     return [
-        f"{count} for the NVLink fabric (Fabric State: In Progress): Fabric Manager is not "
+        f"{count} for the NVLink fabric (Fabric State: {waiting[0]}): Fabric Manager is not "
         "running, or has not finished; until then CUDA fails with error 802"
     ]

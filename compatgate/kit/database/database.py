@@ -186,6 +186,8 @@ class Database:
         self.engine = make(url, patience_s)
         self.outage: Callable[[], CompatgateError | None] = lambda: None
         """Returns why no transaction may begin now; None: one may."""
+        self.is_silent: Callable[[], bool] = lambda: False
+        """Returns whether the database is known neither to answer nor to refuse."""
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
         event.listen(self.engine, "connect", lambda made, _: self._note(made))
         self._file: FileIdentity | None = None

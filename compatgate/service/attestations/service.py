@@ -138,7 +138,12 @@ class Attestations:
     def _vouched(self, verdict_id: str) -> VerdictContent:
         with self._database.reading() as session:
             stored = decisions.find_verdict(session, verdict_id)
+            far = decisions.find_far_gate(session, verdict_id)
             confirmed = decisions.last_given_at(session, verdict_id)
+        if far is not None:
+            what = f"the far gate {far} gave this verdict, not this gate"
+            hint = "a gate signs its own verdicts; ask this gate about the image by its digest"
+            raise Conflict(what, field="id", value=verdict_id, hint=hint)
         return verdict_content(stored, confirmed_at=confirmed, valid_for=self._signing.valid_for)
 
     def _sign(self, statement: dict[str, Any]) -> dict[str, Any]:

@@ -424,7 +424,7 @@ class _BatchWalk:
         name = f"batch {row.sequence} of writer {row.writer}"
         first = row.id * NUMBERS
         span = f"decisions {first} to {first + row.count - 1}"
-        claims = decode_claims(row.verdicts)
+        claims = _read_claims(row.verdicts)
         stored = bytes(row.hash).hex()
         content = encode_values(values)
         if len(values) != row.count:
@@ -470,7 +470,7 @@ class _BatchWalk:
 
     def _claims(self, batch: int, verdict_id: str) -> str | None:
         query = select(StoredBatch.verdicts).where(StoredBatch.id == batch)
-        return decode_claims(self._session.execute(query).scalar()).get(verdict_id)
+        return _read_claims(self._session.execute(query).scalar()).get(verdict_id)
 
     def _take(self, end: int) -> list[list[Any]]:
         """Return the values of the next stored decisions, before a number.
@@ -516,6 +516,14 @@ def _digest_bodies(
         for row in rows:
             found[row.id] = (_digest_body(row), row.batch)
     return found
+
+
+def _read_claims(stored: str | None) -> dict[str, str]:
+    """Return stored claims; damaged ones are empty, so the hash of their batch does not match."""
+    try:
+        return decode_claims(stored)
+    except (ValueError, msgspec.MsgspecError):
+        return {}
 
 
 def _digest_body(row: Any) -> str:

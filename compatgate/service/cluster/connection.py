@@ -195,9 +195,19 @@ def _refusal(error: Any) -> CompatgateError:
 _LARGEST_REPORT = 512 * 1024
 """Maximum size of a report in bytes; a server accepts 1 MiB by default."""
 _GPU = re.compile(r"nvidia\.com/(gpu|mig-[A-Za-z0-9.-]+)(\.shared)?")
-_LEFT_OUT = re.compile(r"feature\.node\.kubernetes\.io/(?!pci-|rdma|network)|beta\.kubernetes\.io/")
-"""NFD labels about processor and kernel, which compatgate does not read."""
-_FIRST_LABELS = ("nvidia.com/", "compatgate.dev/", "kubernetes.io/", "topology.kubernetes.io/")
+_LEFT_OUT = re.compile(
+    r"feature\.node\.kubernetes\.io/"
+    r"(?!pci-|rdma|network|kernel-version\.full$|system-os_release\.(?:ID|VERSION_ID)$)"
+    r"|beta\.kubernetes\.io/(?!instance-type$)"
+)
+"""NFD labels about the processor and details of the kernel, which compatgate does not read."""
+_FIRST_LABELS = (
+    "nvidia.com/",
+    "compatgate.dev/",
+    "kubernetes.io/",
+    "node.kubernetes.io/",
+    "topology.kubernetes.io/",
+)
 """Prefixes of labels that a report keeps first if a node has too many."""
 _KEY, _VALUE = re.compile(report.KEY_PATTERN), re.compile(report.VALUE_PATTERN)
 _NAME, _TARGET = re.compile(report.NAME_PATTERN), re.compile(report.TARGET_PATTERN)

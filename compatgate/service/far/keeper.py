@@ -257,7 +257,7 @@ class BundleKeeper:
         """Return the state while polls fail; None: the latest one did not."""
         if (failure := self._failure) is None:
             return None
-        return Degraded(failure[0], round(self.age_s(), 1), failure[1])
+        return Degraded(failure[0], round(self.age_s(), 1), failure[1], "the central gate")
 
     def require_usable(self) -> None:
         """Check that the bundle is recent enough to decide on.

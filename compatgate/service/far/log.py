@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from compatgate.errors import CompatgateError, Conflict
 from compatgate.kit import clock
-from compatgate.service.far.schemas import MOST_BATCHES
+from compatgate.service.far.schemas import MOST_BATCHES, name_caller
 from compatgate.service.gate.batch_store import Delivery, ForkedChain
 from compatgate.service.gate.batches import DecisionBatch, WriterChain
 from compatgate.service.gate.decider import NewDecision
@@ -79,7 +79,7 @@ class FarLog(DecisionLog):
     """A log whose place is the spool.
 
     Args:
-        database: names the spool's owner; it is never connected.
+        database: refuses every transaction.
         spool: folder and size of the spool.
         central: where decisions are delivered to.
     """
@@ -93,6 +93,9 @@ class FarLog(DecisionLog):
         super()._begin()
         self._chain = WriterChain(self._central.name)
         self._away = (clock.now(), "the log of this gate is its spool")
+
+    def _spool_owner(self) -> str:
+        return f"far gate {self._central.name}"
 
     def _make_courier(self, spool: Spool) -> Courier:
         return Courier(
@@ -148,10 +151,14 @@ class FarLog(DecisionLog):
 
     def _append(self, spool: Spool, rows: Sequence[Row]) -> None:
         bodies = {one.verdict_id: body for one, body in rows if one.verdict_id not in self._spooled}
-        made = self._chain.make([one for one, _ in rows], bodies)
+        made = self._chain.make([self._name(one) for one, _ in rows], bodies)
         spool.append(Delivery(made, bodies, late=True))
         self._chain.take(made)
         self._spooled.update(bodies)
+
+    def _name(self, decision: NewDecision) -> NewDecision:
+        """Return a decision whose caller is known to be one of this far gate."""
+        return replace(decision, asked_by=name_caller(decision.asked_by, self._central.name))
 
     def _forget_late(self) -> None:
         if time.monotonic() - self._remembered > _FORGET_S:
@@ -191,7 +198,7 @@ class CentralDestination:
         """
         from compatgate.client.operations import Operations
 
-        for body in _make_requests(deliveries):
+        for body in make_requests(deliveries):
             try:
                 self._client.send(Operations.deliver_decisions.request(body))
             except Conflict as error:
@@ -202,7 +209,7 @@ class CentralDestination:
         self._client.close()
 
 
-def _make_requests(deliveries: Sequence[Delivery]) -> Iterator[Mapping[str, Any]]:
+def make_requests(deliveries: Sequence[Delivery]) -> Iterator[Mapping[str, Any]]:
     """Yield request bodies: consecutive batches of one writer, as many as fit."""
     batches: list[Mapping[str, Any]] = []
     size, last = 0, None

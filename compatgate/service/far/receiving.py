@@ -7,7 +7,9 @@ audit log names the far gate.
 
 from __future__ import annotations
 
+import copy
 import threading
+from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -24,6 +26,7 @@ from compatgate.service.far.schemas import (
     DeliveredDecision,
     DeliveryBody,
     DeliveryRequest,
+    name_caller,
 )
 from compatgate.service.gate.anchors import Anchors
 from compatgate.service.gate.batch_store import CommitMode, DecisionWriter, Delivery, ForkedChain
@@ -39,6 +42,8 @@ from compatgate.service.tokens.principal import AccessRefused, Principal
 
 PATIENCE_SECONDS = 5.0
 """How long a delivery waits for those before it."""
+_TOGETHER = 50
+"""Requests of one transaction."""
 _LATEST = timedelta(days=1)
 """How far the clock of a far gate may be ahead."""
 
@@ -65,8 +70,24 @@ class _Statement(Struct, frozen=True):
     matrix_revision: int
 
 
+class _Waiting:
+    """The batches of a request that waits for its turn."""
+
+    def __init__(self, deliveries: Sequence[Delivery]) -> None:
+        self.deliveries = deliveries
+        self.is_done = False
+        self.stored = 0
+        self.error: Exception | None = None
+
+    def end(self, new: set[tuple[str, int]], error: Exception | None = None) -> None:
+        keys = ((one.batch.writer, one.batch.sequence) for one in self.deliveries)
+        self.stored = sum(key in new for key in keys)
+        self.error = error
+        self.is_done = True
+
+
 class DeliveryDesk:
-    """Stores the batches of far gates, one request at a time.
+    """Stores the batches of far gates; requests that come at the same time share a transaction.
 
     Args:
         database: of the central gate.
@@ -77,6 +98,7 @@ class DeliveryDesk:
         self._database = database
         self._commit: CommitMode = commit
         self._turn = threading.Lock()
+        self._queue: deque[_Waiting] = deque()
         self._writer: _ChainWriter | None = None
         self._anchors = Anchors(database)
 
@@ -102,22 +124,67 @@ class DeliveryDesk:
         deliveries = [_read_batch(request, place) for place in range(len(request.batches))]
         if (refusal := self._database.outage()) is not None:
             raise refusal
-        if not self._turn.acquire(timeout=PATIENCE_SECONDS):
-            raise Unavailable("other deliveries are being stored", hint="try again")
-        try:
-            stored = self._store(deliveries)
-        finally:
-            self._turn.release()
+        waiting = _Waiting(deliveries)
+        self._wait_for(waiting)
+        if waiting.error is not None:
+            raise copy.copy(waiting.error)  # others raise it, too
         last = deliveries[-1].batch
-        if stored:
+        if waiting.stored:
             self._anchors.note(last.writer, last.sequence, last.hash)
-        known = len(deliveries) - stored
-        return DeliveryBody(request.writer, last.sequence, stored, known)
+        known = len(deliveries) - waiting.stored
+        return DeliveryBody(request.writer, last.sequence, waiting.stored, known)
 
-    def _store(self, deliveries: Sequence[Delivery]) -> int:
+    def _wait_for(self, waiting: _Waiting) -> None:
+        """Wait until a request is stored, by this thread or by another one.
+
+        Raises:
+            Unavailable: that takes too long; the batches may be stored later.
+        """
+        self._queue.append(waiting)
+        while not waiting.is_done:
+            if not self._turn.acquire(timeout=PATIENCE_SECONDS):
+                raise Unavailable("other deliveries are being stored", hint="try again")
+            try:
+                if not waiting.is_done:
+                    self._store_some()
+            finally:
+                self._turn.release()
+
+    def _store_some(self) -> None:
+        """Store the requests that wait; one that is refused does not hold up the others."""
+        group: list[_Waiting] = []
+        while self._queue and len(group) < _TOGETHER:
+            group.append(self._queue.popleft())
+        try:
+            new = self._write([one for waiting in group for one in waiting.deliveries])
+        except (ChainForked, ChainGap) as error:
+            if len(group) == 1:
+                group[0].end(set(), error)
+                return
+            for waiting in group:
+                self._store_alone(waiting)
+        except Exception as error:
+            for waiting in group:
+                waiting.end(set(), error)
+        else:
+            for waiting in group:
+                waiting.end(new)
+
+    def _store_alone(self, waiting: _Waiting) -> None:
+        try:
+            waiting.end(self._write(waiting.deliveries))
+        except Exception as error:
+            waiting.end(set(), error)
+
+    def _write(self, deliveries: Sequence[Delivery]) -> set[tuple[str, int]]:
+        """Store batches in one transaction, and return writer and sequence of those that are new.
+
+        Raises:
+            ChainForked: as of `receive`; so are the others.
+        """
         writer = self._writer = self._writer or _ChainWriter(self._database, self._commit)
         turn = WriterTurn(self._database)
-        writer.stored = 0
+        writer.new = set()
         try:
             with turn:
                 writer.write(deliveries)
@@ -133,7 +200,7 @@ class DeliveryDesk:
             raise unavailable(self._database, error) from error
         finally:
             turn.close()
-        return writer.stored
+        return writer.new
 
     def close(self) -> None:
         """Anchor what is not anchored, and close the connection."""
@@ -147,19 +214,18 @@ class _ChainWriter(DecisionWriter):
     """A writer that stores a batch only after the one before.
 
     Attributes:
-        stored: number of batches that were new in the last `write`.
+        new: writer and sequence of the batches that the last `write` stored.
     """
-
-    stored = 0
 
     def __init__(self, database: Database, commit: CommitMode) -> None:
         super().__init__(database, commit, is_hasty=True)
+        self.new: set[tuple[str, int]] = set()
 
     def _store(self, cursor: Any, delivery: Delivery) -> int:
         rows = super()._store(cursor, delivery)
         if rows:
             self._check_previous(cursor, delivery.batch)
-            self.stored += 1
+            self.new.add((delivery.batch.writer, delivery.batch.sequence))
         return rows
 
     def _check_previous(self, cursor: Any, batch: DecisionBatch) -> None:
@@ -221,7 +287,8 @@ def _read_batch(request: DeliveryRequest, place: int) -> Delivery:
         what = "the first batch continues none"
         raise BadInput(what, field=f"{field}.previous", value=sent.previous, hint="64 zeros")
     _check_verdicts(sent, field)
-    lines = [decision_values(_to_decision(one, field)) for one in sent.decisions]
+    far_gate = request.writer.rpartition(":")[0]
+    lines = [decision_values(_to_decision(one, field, far_gate)) for one in sent.decisions]
     content = encode_values(lines)
     claims = {key: sha256(body.encode()) for key, body in sent.verdicts.items()}
     hashed = hash_batch(request.writer, sent.sequence, sent.previous, content, claims)
@@ -237,11 +304,14 @@ def _read_batch(request: DeliveryRequest, place: int) -> Delivery:
     return Delivery(batch, sent.verdicts, late=True)
 
 
-def _to_decision(one: DeliveredDecision, field: str) -> NewDecision:
+def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecision:
     if one.decided_at > clock.now() + _LATEST:
         hint = "set the clock of the far gate"
         at = clock.iso(one.decided_at)
         raise BadInput("is in the future", field=f"{field}.decided_at", value=at, hint=hint)
+    if one.asked_by != name_caller(one.asked_by.rpartition("@")[0], far_gate):
+        what, hint = "does not name the far gate", f"the caller, and @{far_gate}"
+        raise BadInput(what, field=f"{field}.asked_by", value=one.asked_by, hint=hint)
     for name in ("target", "image", "asked_by", "source"):
         text = getattr(one, name)
         if text and not text.isprintable():
@@ -277,8 +347,3 @@ def _read_verdict(key: str, body: str, field: str) -> _Statement:
     if found.id != key:
         raise BadInput("is another verdict", field=place, value=found.id)
     return found
-
-
-def far_gate_of(writer: str) -> str | None:
-    """Return the name of the far gate that a writer belongs to; None: a process of this gate."""
-    return writer.rpartition(":")[0] or None

@@ -11,7 +11,8 @@ MOST_BATCHES = 200
 MOST_DECISIONS = 1000
 _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 VerdictId = Annotated[str, Meta(pattern="^vd_[0-9a-f]{32}$")]
-_Text = Annotated[str, Meta(max_length=512)]
+_LONGEST = 512
+_Text = Annotated[str, Meta(max_length=_LONGEST)]
 
 
 class DeliveredDecision(Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,8 +24,10 @@ class DeliveredDecision(Struct, frozen=True, forbid_unknown_fields=True):
     outcome: Annotated[str, Meta(pattern="^(pass|warn|unknown|fail)$")]
     allowed: bool
     matrix_revision: Annotated[int, Meta(ge=0, le=2**31 - 1)]
-    image: _Text | None
-    asked_by: Annotated[_Text, Meta(description="caller, as the far gate knows it")]
+    image: Annotated[str, Meta(min_length=1, max_length=_LONGEST)] | None
+    asked_by: Annotated[
+        _Text, Meta(description="caller and name of the far gate", examples=["ci@cluster-7"])
+    ]
     source: _Text
     duration_us: Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
@@ -66,3 +69,9 @@ class DeliveryBody(Struct, frozen=True, forbid_unknown_fields=True):
     sequence: Annotated[int, Meta(description="of the writer's last batch in this request")]
     stored: Annotated[int, Meta(description="batches that are new")]
     known: Annotated[int, Meta(description="batches that were stored before")]
+
+
+def name_caller(caller: str, far_gate: str) -> str:
+    """Return the name of a far gate's caller as the log of the central gate has it."""
+    ending = f"@{far_gate}"
+    return caller[: _LONGEST - len(ending)] + ending

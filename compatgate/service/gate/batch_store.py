@@ -47,13 +47,28 @@ _INSERT_BATCH_SQLITE = (
     f" ?, ?, ?, ?, ?, ?, ?) {_CONFLICT}"
 )
 _SELECT_HASH = "SELECT hash FROM decision_batches WHERE writer = ? AND sequence = ?"
-_INSERT_DECISION = (
-    f"INSERT INTO decisions (id, {', '.join(_COLUMNS)})"  # noqa: S608
-    f" VALUES ({', '.join(['%s'] * (1 + len(_COLUMNS)))})"
+_VERDICT, _IMAGE = _COLUMNS.index("verdict_id"), _COLUMNS.index("image")
+_OWN_IMAGE = (
+    "nullif(coalesce({image}, ''), coalesce((SELECT image FROM verdicts WHERE id = {verdict}), ''))"
 )
+"""Null: the decision's image is that of the verdict's row; empty: it has none, unlike that row."""
+_INSERT_DECISION = (
+    f"INSERT INTO decisions (id, {', '.join(_COLUMNS)}) VALUES (%s, "  # noqa: S608
+    + ", ".join(
+        _OWN_IMAGE.format(image="%s", verdict="%s") if name == "image" else "%s"
+        for name in _COLUMNS
+    )
+    + ")"
+)
+_FIELDS_SQLITE = [f"json_extract(value, '$[{index}]')" for index in range(len(_COLUMNS))]
 _INSERT_DECISIONS_SQLITE = (
     f"INSERT INTO decisions (id, {', '.join(_COLUMNS)}) SELECT ? + key, "  # noqa: S608
-    + ", ".join(f"json_extract(value, '$[{index}]')" for index in range(len(_COLUMNS)))
+    + ", ".join(
+        _OWN_IMAGE.format(image=field, verdict=_FIELDS_SQLITE[_VERDICT])
+        if index == _IMAGE
+        else field
+        for index, field in enumerate(_FIELDS_SQLITE)
+    )
     + " FROM json_each(?)"
 )
 """One statement per batch: the interpreter releases its lock at every statement."""
@@ -77,9 +92,9 @@ _INHERITED_CONNECTIONS: list[Any] = []
 @cache
 def _make_verdict_insert(count: int) -> str:
     """Return one statement for many verdicts."""
-    marks = ", ".join(["(?, '', ?, ?)"] * count)
+    marks = ", ".join(["(?, '', ?, ?, ?)"] * count)
     conflict = "ON CONFLICT (id) DO NOTHING"
-    return f"INSERT INTO verdicts (id, body, packed, batch) VALUES {marks} {conflict}"  # noqa: S608
+    return f"INSERT INTO verdicts (id, body, packed, batch, image) VALUES {marks} {conflict}"  # noqa: S608
 
 
 class Delivery(Struct, frozen=True, gc=False):
@@ -210,13 +225,13 @@ class DecisionWriter:
         if number is None:
             self._check_same(cursor, batch)
             return 0
-        self._store_verdicts(cursor, number, delivery.bodies)
+        self._store_verdicts(cursor, number, delivery)
         first = number * NUMBERS
         if self._database.is_sqlite:
             cursor.execute(_INSERT_DECISIONS_SQLITE, (first, batch.content.decode()))
         else:
             lines = enumerate(batch.lines, first)
-            cursor.executemany(_INSERT_DECISION, [(place, *line) for place, line in lines])
+            cursor.executemany(_INSERT_DECISION, [_values(place, line) for place, line in lines])
         return 1 + batch.count + len(delivery.bodies)
 
     def _store_batch(self, cursor: Any, delivery: Delivery) -> int | None:
@@ -249,11 +264,18 @@ class DecisionWriter:
         found = cursor.execute(self._sql(_SELECT_HASH), (writer, sequence)).fetchone()
         return None if found is None else bytes(found[0]).hex()
 
-    def _store_verdicts(self, cursor: Any, number: int, bodies: Mapping[str, str]) -> None:
+    def _store_verdicts(self, cursor: Any, number: int, delivery: Delivery) -> None:
         """Store new verdicts; in the order of ids, so that two writers never wait in a circle."""
-        rows = iter(sorted(bodies.items()))
+        if not delivery.bodies:
+            return
+        images = {line[_VERDICT]: line[_IMAGE] for line in delivery.batch.lines}
+        rows = iter(sorted(delivery.bodies.items()))
         while some := list(islice(rows, _VERDICTS_PER_STATEMENT)):
-            values = [value for key, body in some for value in (key, pack_body(body), number)]
+            values = [
+                value
+                for key, body in some
+                for value in (key, pack_body(body), number, images.get(key))
+            ]
             cursor.execute(self._sql(_make_verdict_insert(len(some))), values)
 
     def _sql(self, statement: str) -> str:
@@ -278,6 +300,11 @@ class DecisionWriter:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.invalidate()
+
+
+def _values(number: int, line: Sequence[Any]) -> list[Any]:
+    """Return a decision as parameters of `_INSERT_DECISION`."""
+    return [number, *line[: _IMAGE + 1], line[_VERDICT], *line[_IMAGE + 1 :]]
 
 
 def _make_rehearsal(decision: NewDecision) -> Delivery:

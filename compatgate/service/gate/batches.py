@@ -13,6 +13,8 @@ The number of a decision is 1000 times the number of its batch, plus its place i
 
 from __future__ import annotations
 
+import base64
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -33,6 +35,8 @@ NUMBERS = 1000
 """Decision numbers that a batch has; at most so many decisions form a batch."""
 FIRST_PREVIOUS = "0" * 64
 """What a writer's first batch continues."""
+_VERDICT_ID, _DIGEST = re.compile("vd_[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")
+_ID_BYTES, _CLAIM_BYTES = 16, 48
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 _decode_lines = msgspec.json.Decoder(list[list[Any]]).decode
@@ -63,7 +67,7 @@ class StoredBatch(Base):
     decided_at: Mapped[datetime] = mapped_column(UtcTime, comment="Of the last decision")
     late: Mapped[bool] = mapped_column(Boolean, comment="Delivered from a spool")
     verdicts: Mapped[str | None] = mapped_column(
-        Text, comment="JSON: SHA-256 of the verdicts that came with it, by id"
+        Text, comment="Ids and SHA-256 of the verdicts that came with it"
     )
     hash: Mapped[bytes] = mapped_column(LargeBinary, comment="SHA-256 of the writer's chain")
 
@@ -116,13 +120,37 @@ def hash_batch(
 
 
 def encode_claims(claims: Mapping[str, str]) -> str | None:
-    """Return claims as they are stored."""
-    return _encode_sorted(claims).decode() if claims else None
+    """Return claims as they are stored: Base64 of ids and digests, or JSON if an id is unusual."""
+    if not claims:
+        return None
+    parts = sorted(claims.items())
+    if not all(_VERDICT_ID.fullmatch(key) and _DIGEST.fullmatch(value) for key, value in parts):
+        return encode_claims_as_json(claims)
+    content = b"".join(bytes.fromhex(key[3:] + digest) for key, digest in parts)
+    return base64.b64encode(content).decode()
+
+
+def encode_claims_as_json(claims: Mapping[str, str]) -> str:
+    """Return claims as they were stored until schema 0009."""
+    return _encode_sorted(claims).decode()
 
 
 def decode_claims(stored: str | None) -> dict[str, str]:
-    """Return stored claims by verdict."""
-    return _decode_claims(stored) if stored else {}
+    """Return stored claims by verdict.
+
+    Raises:
+        ValueError: they are damaged.
+    """
+    if not stored:
+        return {}
+    if stored.startswith("{"):
+        return _decode_claims(stored)
+    content = base64.b64decode(stored, validate=True)
+    if len(content) % _CLAIM_BYTES:
+        raise ValueError("claims of verdicts are cut short")
+    starts = range(0, len(content), _CLAIM_BYTES)
+    parts = (content[start : start + _CLAIM_BYTES] for start in starts)
+    return {f"vd_{part[:_ID_BYTES].hex()}": part[_ID_BYTES:].hex() for part in parts}
 
 
 def decision_values(decision: NewDecision) -> list[Any]:
@@ -134,6 +162,11 @@ def decision_values(decision: NewDecision) -> list[Any]:
 def encode_values(rows: Sequence[Sequence[Any]]) -> bytes:
     """Return values of decisions as JSON; the batch's hash covers these bytes."""
     return _encode(rows)
+
+
+def far_gate_of(writer: str) -> str | None:
+    """Return the name of the far gate that a writer belongs to; None: a process of this gate."""
+    return writer.rpartition(":")[0] or None
 
 
 class WriterChain:

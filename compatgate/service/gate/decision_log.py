@@ -9,9 +9,10 @@ whose fate is unknown is stored again, which changes nothing if the database has
 be done, the process becomes another writer: the old chain ends where it ends, without a gap.
 
 With a spool, a write may take `STALL_SECONDS`. If it fails or takes longer, its batch goes to the
-spool, and so do the following ones; a second thread delivers them, in order, as soon as the
-database is back (`compatgate.service.gate.delivery`). A third thread watches the first, as a
-database that has stalled neither answers nor refuses.
+spool, and so do the following ones; so does a batch that finds the database known to be silent. A
+second thread delivers them, in order, as soon as the database is back
+(`compatgate.service.gate.delivery`). A third thread watches the first, as a database that has
+stalled neither answers nor refuses.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ _STOP_SECONDS = 5.0
 _MOST_KNOWN_VERDICTS = 100_000
 _QUICK_SECONDS = 2.0
 """A write that failed sooner is tried once more, on a new connection."""
+_SILENT = "the database does not answer"
 _log = logging.getLogger("compatgate.gate")
 Row = tuple[NewDecision, str]
 """A decision, and the JSON of its verdict, stored if its id is new."""
@@ -160,7 +162,7 @@ class DecisionLog:
         self._route = self._make_route()
         self._practice = self._make_route()
         self._known: set[str] = set()
-        self._spool = Spool(self._options, self._database.shown) if self._options else None
+        self._spool = Spool(self._options, self._spool_owner()) if self._options else None
         self._spooled: set[str] = set()
         self._joining = threading.Lock()
         self._settling = threading.Lock()
@@ -189,6 +191,10 @@ class DecisionLog:
         self._courier = self._make_courier(spool)
         watch = threading.Thread(target=self._watch, name="decisions-watch", daemon=True)
         watch.start()
+
+    def _spool_owner(self) -> str:
+        """Return whose spools this process delivers; it leaves those of others alone."""
+        return self._database.shown
 
     def _make_courier(self, spool: Spool) -> Courier:
         return Courier(
@@ -302,6 +308,9 @@ class DecisionLog:
                 self._wait_for_end(self._courier)
                 if self._place(batch):
                     return True
+            elif self._spool is not None and self._database.is_silent():
+                self._place(batch, why=Unavailable(_SILENT, field="database"))
+                return True
             self._gather(batch)
             route, attempt = self._route, _Attempt(batch)
             self._attempt = attempt

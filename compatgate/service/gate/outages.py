@@ -73,11 +73,13 @@ class Degraded(Struct, frozen=True):
         since: when the outage began.
         snapshot_age_s: seconds since the database last confirmed the snapshot.
         reason: why the database is away.
+        without: what is away.
     """
 
     since: datetime
     snapshot_age_s: float
     reason: str
+    without: str = "the database"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -91,7 +93,7 @@ class Degraded(Struct, frozen=True):
     def sentence(self) -> str:
         """Return the state as one sentence for people."""
         age = describe_seconds(self.snapshot_age_s)
-        return f"decided without the database, on a snapshot that is {age} old: {self.reason}"
+        return f"decided without {self.without}, on a snapshot that is {age} old: {self.reason}"
 
 
 def mark_degraded(body: bytes, degraded: Degraded | None) -> bytes:
@@ -149,6 +151,7 @@ class OutageKeeper:
         self._writer = ThreadPoolExecutor(1, "state")
         self._writing: Future[None] | None = None
         database.outage = self.watch.refusal
+        database.is_silent = self.watch.is_silent
         snapshots.keeper = self
         tokens.keeper = self
 

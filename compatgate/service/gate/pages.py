@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from compatgate.core.entry_evidence import known_versions
 from compatgate.core.facts import Facts
+from compatgate.core.request import parse_changes_text
 from compatgate.core.rule import EXIT_NO_DECISION, Finding, Outcome, exit_code
 from compatgate.core.rules import BY_ID
 from compatgate.core.whatif_result import EntryChange, PoolChange, WhatIf
@@ -243,17 +244,32 @@ class WhatIfQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
     driver: _Text = ""
     gpu: _Text = ""
     cuda: _Text = ""
+    set: _Text = ""
+
+    @property
+    def is_change(self) -> bool:
+        """Return whether a change is stated."""
+        return any((self.driver, self.gpu, self.cuda, self.set))
+
+    def changes(self) -> dict[str, Any]:
+        """Return the stated changes.
+
+        Raises:
+            BadInput: an item of ``set`` is not ``name=value``.
+        """
+        named = {n: v for n in ("driver", "gpu", "cuda") if (v := getattr(self, n).strip())}
+        return {**parse_changes_text(self.set), **named}
 
 
 @page("/what-if", scope="gate", nav="what-if", query=WhatIfQuery)
 def show_what_if(ask: PageRequest[WhatIfQuery]) -> HtmlPage:
     """Show every entry in use on a target, before and after a change."""
     query, snapshot = ask.query, ask.gate.snapshot()
-    changes = {n: v for n in ("driver", "gpu", "cuda") if (v := getattr(query, n).strip())}
     found: WhatIf | None = None
     problem: CompatgateError | None = None
-    if query.target and changes:
+    if query.target and query.is_change:
         try:
+            changes = query.changes()
             found = what_if(snapshot, query.target, changes, clock.now(), pool=query.pool or None)
         except CompatgateError as error:
             problem = error
@@ -275,7 +291,7 @@ def show_what_if(ask: PageRequest[WhatIfQuery]) -> HtmlPage:
 
 
 def _what_if_link(query: WhatIfQuery, **changes: str) -> str:
-    given = {n: getattr(query, n) for n in ("target", "pool", "driver", "gpu", "cuda")}
+    given = {n: getattr(query, n) for n in ("target", "pool", "driver", "gpu", "cuda", "set")}
     return link("what-if", **{**given, **changes})
 
 

@@ -25,6 +25,7 @@ from sqlalchemy import (
     case,
     func,
     not_,
+    or_,
     select,
     type_coerce,
 )
@@ -41,7 +42,7 @@ from compatgate.kit.database.tables import (
     page,
     to_plain,
 )
-from compatgate.service.gate.batches import NUMBERS, StoredBatch
+from compatgate.service.gate.batches import NUMBERS, StoredBatch, far_gate_of
 from compatgate.service.gate.decider import NewDecision
 from compatgate.service.gate.verdict_bodies import read_body
 from compatgate.service.tokens.principal import TargetPatterns, in_limit
@@ -60,6 +61,7 @@ class Verdict(Base):
     batch: Mapped[int | None] = mapped_column(
         BigKey, comment="That brought it; null: an audit link did"
     )
+    image: Mapped[str | None] = mapped_column(Text, comment="Of its decisions")
 
 
 class Decision(Base):
@@ -84,10 +86,20 @@ class Decision(Base):
     outcome: Mapped[str] = mapped_column(Text, comment="pass, warn, unknown or fail")
     allowed: Mapped[bool] = mapped_column(Boolean)
     matrix_revision: Mapped[int] = mapped_column(Integer)
-    image: Mapped[str | None] = mapped_column(Text)
+    image: Mapped[str | None] = mapped_column(
+        Text, comment="Null: that of the verdict; empty: none"
+    )
     asked_by: Mapped[str] = mapped_column(Text, comment="Name of the token, or anonymous")
     source: Mapped[str] = mapped_column(Text, comment="rest, cli, hook:kubernetes, ...")
     duration_us: Mapped[int] = mapped_column(Integer, comment="Microseconds that deciding took")
+
+
+_IMAGE_OF_VERDICT = select(Verdict.image).where(Verdict.id == Decision.verdict_id)
+IMAGE = func.nullif(func.coalesce(Decision.image, _IMAGE_OF_VERDICT.scalar_subquery()), "").label(
+    "image"
+)
+"""The image of a decision; a verdict's id covers its image, so its decisions have the same one."""
+_ROW = [IMAGE if column.name == "image" else column for column in Decision.__table__.columns]
 
 
 class DecisionRow(Struct, frozen=True):
@@ -134,6 +146,17 @@ def find_verdict(session: Session, verdict_id: str) -> str:
     return read_body(row.body, row.packed)
 
 
+def find_far_gate(session: Session, verdict_id: str) -> str | None:
+    """Return the name of the far gate that brought a verdict; None: this gate gave it first."""
+    query = (
+        select(StoredBatch.writer)
+        .join(Verdict, Verdict.batch == StoredBatch.id)
+        .where(Verdict.id == verdict_id)
+    )
+    writer: str | None = session.execute(query).scalar()
+    return far_gate_of(writer) if writer else None
+
+
 def last_given_at(session: Session, verdict_id: str) -> datetime | None:
     """Return the time when a verdict was last given; None: its decisions were deleted."""
     query = select(func.max(Decision.decided_at)).where(Decision.verdict_id == verdict_id)
@@ -147,7 +170,7 @@ def show_decision(session: Session, number: int) -> DecisionRow:
     Raises:
         NotFound: there is no such decision.
     """
-    row = session.execute(select(Decision.__table__).where(Decision.id == number)).first()
+    row = session.execute(select(*_ROW).where(Decision.id == number)).first()
     if row is None:
         raise NotFound(f"there is no decision {number}", field="id", value=number)
     return _to_row(row)
@@ -161,7 +184,8 @@ def read_decision_lines(session: Session, first: int = 0, last: int = 2**62) -> 
         first: smallest number.
         last: largest number.
     """
-    query = select(*(getattr(Decision, name) for name in ("id", *NewDecision.__struct_fields__)))
+    columns = {column.name: column for column in _ROW}
+    query = select(*(columns[name] for name in ("id", *NewDecision.__struct_fields__)))
     query = query.where(Decision.id.between(first, last)).order_by(Decision.id)
     for number, verdict_id, decided_at, *others in session.execute(
         query.execution_options(yield_per=2000)
@@ -202,19 +226,22 @@ def list_decisions(
         cursor: of the page.
         limit: most rows.
     """
-    query = select(Decision.__table__)
+    query = select(*_ROW)
     wanted = (
         (Decision.target, target),
         (Decision.outcome, verdict),
         (Decision.verdict_id, verdict_id),
         (Decision.asked_by, asked_by),
         (Decision.source, source),
-        (Decision.image, image),
         (Decision.allowed, allowed),
     )
     for column, value in wanted:
         if value is not None:
             query = query.where(column == value)
+    if image is not None:
+        with_image = select(Verdict.id).where(Verdict.image == image)
+        its_verdicts = and_(Decision.image.is_(None), Decision.verdict_id.in_(with_image))
+        query = query.where(or_(Decision.image == image, its_verdicts))
     if since:
         query = query.where(Decision.decided_at >= since)
     if until:
@@ -375,7 +402,7 @@ def list_most_denied(session: Session, since: datetime, *, limit: int) -> list[D
         Decision.target,
         Decision.outcome,
         Decision.decided_at,
-        Decision.image,
+        IMAGE,
     )
     denied = select(*columns).where(Decision.id >= first, Decision.decided_at >= since)
     denied = denied.where(Decision.allowed.is_(False))

@@ -178,7 +178,7 @@ class PoolBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DegradedBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of a gate that decides without its database."""
+    """The state of a gate without its database, or of a far gate without its central gate."""
 
     since: Annotated[datetime, Meta(description="when the outage began")]
     snapshot_age_s: Annotated[
@@ -188,7 +188,7 @@ class DegradedBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _DEGRADED = Meta(
-    description="only while the gate decides without its database; no part of the verdict or its id"
+    description="only while the gate decides on its last good snapshot; no part of the verdict"
 )
 
 

@@ -52,7 +52,8 @@ from compatgate.service.matrix.service import MatrixService
 from compatgate.service.nodes.service import Nodes
 from compatgate.service.runs import evidence
 from compatgate.service.runs.service import Runs, load_library
-from compatgate.service.tokens.service import BrowserSessions, Tokens
+from compatgate.service.tokens.browser_sessions import BrowserSessions
+from compatgate.service.tokens.service import Tokens
 
 if TYPE_CHECKING:
     from compatgate.service.gate.images import Images, ImageSettings

@@ -284,7 +284,7 @@ class Spool:
         return Unavailable(
             f"the spool {self._options.folder} takes no decision: {reason}",
             field="state",
-            hint="bring the database back; serve --spool-size sets the size",
+            hint="bring the database, or the central gate, back; serve --spool-size sets the size",
         )
 
     @property

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
+from compatgate.core.node import NODE_COMPONENTS, fits_declared
 from compatgate.core.request import (
     NEEDED_OF_POOL,
     POOL_CHANGES,
@@ -83,7 +84,12 @@ def find_node_place(node: Node, snapshot: Snapshot, target: str | None = None) -
     for seen in observed:
         same = [p for p in found.pools if p.gpu and seen.gpu and p.gpu.sku == seen.gpu.sku]
         for pool in same:
-            pools[pool.name] = replace(pool, driver=seen.driver or pool.driver)
+            pools[pool.name] = replace(
+                pool,
+                driver=seen.driver or pool.driver,
+                platform=seen.platform or pool.platform,
+                node={**pool.node, **seen.node},
+            )
             remarks += _list_drift(seen, pool)
         if not same:
             alone.append(seen)
@@ -103,9 +109,19 @@ def _join_skus(pools: Iterable[Pool]) -> str:
 
 
 def _list_drift(seen: Pool, pool: Pool) -> list[str]:
-    if seen.driver is None or pool.driver is None or seen.driver == pool.driver:
-        return []
-    return [f"the node has driver {seen.driver}, pool {pool.name} declares {pool.driver}"]
+    """Return sentences on what the node has and the pool declares otherwise."""
+    found = []
+    if seen.driver and pool.driver and seen.driver != pool.driver:
+        found.append(("driver", str(seen.driver), str(pool.driver)))
+    if seen.platform and pool.platform and seen.platform != pool.platform:
+        found.append(("platform", seen.platform, pool.platform))
+    for name, value in seen.node.items():
+        declared = pool.node.get(name)
+        if declared is not None and not fits_declared(name, declared, value):
+            found.append((NODE_COMPONENTS[name].title, value, declared))
+    return [
+        f"the node has {what} {has}, pool {pool.name} declares {is_}" for what, has, is_ in found
+    ]
 
 
 def _find_target(labels: Mapping[str, str], snapshot: Snapshot) -> str:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from compatgate.errors import CompatgateError, Unauthorized
 from compatgate.kit.http.links import UI_PREFIX, link, local_path
 from compatgate.kit.http.requests import AnyQuery
-from compatgate.service.tokens.service import NewBrowserSession
+from compatgate.service.tokens.browser_sessions import NewBrowserSession
 from compatgate.service.web import auth
 from compatgate.service.web.call import base_url
 from compatgate.service.web.page import HtmlPage, PageRequest, page

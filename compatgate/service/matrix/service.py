@@ -1,4 +1,4 @@
-"""Read and change the matrix: one document at a time, or whole files."""
+"""Change the matrix: one document at a time, or whole files."""
 
 from __future__ import annotations
 
@@ -12,133 +12,26 @@ from sqlalchemy.orm import Session
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import EntryStatus
 from compatgate.documents.sources import Source
-from compatgate.documents.specs import Change, Document, Kind, to_body
+from compatgate.documents.specs import Document, Kind, to_body
 from compatgate.documents.validation import read_body
-from compatgate.errors import BadInput, Conflict, NotFound
+from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.tables import Page
 from compatgate.service.gate.repository import list_asked_stacks
 from compatgate.service.gate.snapshot_reader import Snapshots
-from compatgate.service.matrix import approvals, packages_report, revisions
+from compatgate.service.matrix import approvals, imports, packages_report, revisions
 from compatgate.service.matrix import repository as lists
 from compatgate.service.matrix.approvals import ApprovalNeeded, ApprovalRow, Consent
-from compatgate.service.matrix.models import PoolRow, RevisionRow, StoredDocument
+from compatgate.service.matrix.imports import ImportResult
+from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.permission import check_edits
-from compatgate.service.matrix.revisions import Edit, ImportResult
+from compatgate.service.matrix.reader import MatrixReader, require_document
+from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.schemas import DAYS, DECISIONS, PackagesReportBody
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.waivers import service as waiver_limits
 
 T = TypeVar("T")
-
-
-class MatrixReader:
-    """Read access to the matrix of one database and to its history."""
-
-    def __init__(self, database: Database, facts: Facts) -> None:
-        self._database = database
-        self._facts = facts
-
-    def get(self, kind: Kind, name: str) -> StoredDocument:
-        """Return one document.
-
-        Raises:
-            NotFound: no document has that name; suggests similar names.
-        """
-        return self._read(lambda session: require_document(session, kind, name))
-
-    def export(self, *, revision: int | None = None) -> list[dict[str, Any]]:
-        """Return every document, now or at a revision: targets, entries, waivers, each by name.
-
-        Raises:
-            NotFound: there is no such revision.
-        """
-        return self._read(lambda session: revisions.export_documents(session, revision))
-
-    def diff(self, older: int, newer: int | None = None) -> list[Change]:
-        """Return the changes between two revisions; None: the stored matrix.
-
-        Raises:
-            NotFound: there is no such revision.
-        """
-        return self._read(lambda session: revisions.diff_revisions(session, older, newer))
-
-    def diff_files(self, sources: Sequence[Source]) -> list[Change]:
-        """Return the changes from the stored matrix to the one in files.
-
-        Raises:
-            ManyProblems: every mistake in the files.
-        """
-        read = revisions.read_files(self._database, sources, self._facts.gpus)
-        return self._read(lambda session: revisions.diff_with_files(session, read))
-
-    def list_targets(self, **filters: Any) -> Page[StoredDocument]:
-        """Return targets by name; filters: `repository.list_targets`."""
-        return self._read(lambda session: lists.list_targets(session, **filters))
-
-    def list_entries(self, **filters: Any) -> Page[StoredDocument]:
-        """Return entries by name; filters: `repository.list_entries`."""
-        return self._read(lambda session: lists.list_entries(session, **filters))
-
-    def list_waivers(self, **filters: Any) -> Page[StoredDocument]:
-        """Return waivers by name; filters: `repository.list_waivers`."""
-        return self._read(lambda session: lists.list_waivers(session, **filters))
-
-    def list_pools(self, **filters: Any) -> Page[PoolRow]:
-        """Return pools by target and name; filters: `repository.list_pools`."""
-        return self._read(lambda session: lists.list_pools(session, **filters))
-
-    def list_approvals(self, **filters: Any) -> Page[ApprovalRow]:
-        """Return changes that wait for a second person, or did; newest first."""
-        return self._read(lambda session: approvals.list_approvals(session, **filters))
-
-    def show_approval(self, number: str) -> ApprovalRow:
-        """Return one of them.
-
-        Raises:
-            NotFound: there is none of that id.
-        """
-        return self._read(lambda session: approvals.find_approval(session, number))
-
-    def list_revisions(self, **filters: Any) -> Page[RevisionRow]:
-        """Return revisions, newest first; filters: `revisions.list_revisions`."""
-        return self._read(lambda session: revisions.list_revisions(session, **filters))
-
-    def list_changes(self, kind: Kind, name: str, **paging: Any) -> Page[RevisionRow]:
-        """Return the revisions of one document, newest first, each with only that change."""
-        return self._read(lambda session: revisions.list_changes(session, kind, name, **paging))
-
-    def show_revision(self, number: int) -> RevisionRow:
-        """Return a revision with all its changes.
-
-        Raises:
-            NotFound: there is no such revision.
-        """
-        return self._read(lambda session: revisions.show_revision(session, number))
-
-    def revision_at(self, when: datetime) -> int:
-        """Return the latest revision at a moment; 0 before the first."""
-        return self._read(lambda session: revisions.find_revision_at(session, when))
-
-    def _read(self, query: Callable[[Session], T]) -> T:
-        with self._database.reading() as session:
-            return query(session)
-
-
-def require_document(session: Session, kind: Kind, name: str) -> StoredDocument:
-    """Return one document.
-
-    Raises:
-        NotFound: no document has that name; suggests similar names.
-    """
-    stored = lists.get_document(session, kind, name)
-    if stored is None:
-        hint = lists.suggest_names(session, kind, name)
-        raise NotFound(f"there is no {kind.lower()} {name!r}", field="name", value=name, hint=hint)
-    return stored
-
-
 STATUS_VERBS: dict[EntryStatus, str] = {
     "blessed": "Bless",
     "deprecated": "Deprecate",
@@ -364,17 +257,17 @@ class MatrixService(MatrixReader):
             Conflict: a target that the files name was deleted meanwhile.
         """
         by.check()
-        read = revisions.read_files(self._database, sources, self._facts.gpus)
+        read = imports.read_files(self._database, sources, self._facts.gpus)
         if dry_run:
             return self._read(lambda session: self._plan(session, read, by))
         return self._write(
-            lambda session: revisions.apply_import(
+            lambda session: imports.apply_import(
                 session, read, by.author, by.reason, clock.now(), permit(session, by)
             )
         )
 
     def _plan(self, session: Session, read: Sequence[Document], by: Authorship) -> ImportResult:
-        planned, edits = revisions.plan_import(session, read)
+        planned, edits = imports.plan_import(session, read)
         check_edits(edits, by.principal)
         return planned
 
@@ -439,7 +332,7 @@ class MatrixService(MatrixReader):
             check_edits(found.edits, principal)
             approvals.require_other(found, principal)
             approvals.require_unchanged(session, found)
-            revisions.check_import(session, [edit.after for edit in found.edits if edit.after])
+            imports.check_import(session, [edit.after for edit in found.edits if edit.after])
             consent = Consent(found.id, (found.author, principal.name))
             approvals.decide(session, found, "approved", by=principal.name)
             revision = revisions.make_revision(

@@ -38,7 +38,7 @@ class DriftFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     cluster: Filter | None = None
     target: Filter | None = None
-    what: Annotated[DriftKind, Meta(description="that differs")] | None = None
+    what: Annotated[DriftKind, Meta(description="property that differs")] | None = None
     gpu: GpuSpelling | None = None
     stale: StaleFilter | None = None
 
@@ -85,10 +85,11 @@ def list_nodes(call: Call[NodeFilters]) -> Reply:
     returns=Returns(NodesReported, "The current state of the reported nodes"),
 )
 def report_nodes(call: Call[ReportQuery]) -> Reply:
-    """Report nodes: labels, the kubelet's resources, the driver's own report.
+    """Report nodes: labels, the kubelet's resources, the node's own report.
 
-    A repeated report changes only the time. The node shows disagreeing sources, and the driver's
-    own report decides. New nodes, other drivers and other GPUs are audited.
+    The own report names the driver, the GPUs, the platform and the parts of the node that were
+    seen. A repeated report changes only the time. The node shows disagreeing sources, and its own
+    report decides. New nodes, other drivers, other GPUs and other parts are audited.
     """
     report = to_struct(call.document(), Report)
     found = call.gate.nodes.report(report, by=call.principal.name, dry_run=call.query.dry_run)
@@ -134,8 +135,9 @@ def remove_node(call: Call[NodeRemovalQuery]) -> Reply:
     returns=Returns(DriftBody, "A page of nodes that drifted", paged=True, etag=True),
 )
 def list_drift(call: Call[DriftFilters]) -> Reply:
-    """List nodes whose driver or GPUs are not what a pool of their target declares.
+    """List nodes whose driver, GPUs, platform or parts are not what their target declares.
 
-    An unreported value counts as a difference too; `have` is null then.
+    An unreported driver or GPU counts as a difference too; `have` is null then. An unreported
+    platform or part is a note of the node.
     """
     return page_reply(call.gate.nodes.drift(**call.query.filters()), lambda view: view.to_drift())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from compatgate.core.request import DriftKind
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format, add_limit
 from compatgate.kit.cli.output import format_json_time, print_table
@@ -24,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "examples:\n"
         "  compatgate k8s nodes --report --cluster prod-eu\n"
         "  compatgate nodes report --cluster prod-eu\n"
+        "  compatgate nodes import fleet.json\n"
         "  compatgate nodes list --target prod-a100 --driver-state not-blessed\n"
         "  compatgate nodes drift"
     )
@@ -45,7 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed.add_argument(
         "--disagrees", action="store_true", help="only nodes whose sources disagree"
     )
-    drift.add_argument("--what", choices=("driver", "gpu"), help="kind of difference")
+    drift.add_argument(
+        "--what",
+        metavar="PROPERTY",
+        choices=get_args(DriftKind),
+        help="what differs: driver, gpu, platform, or a part of the node, like fabric-manager",
+    )
     show = actions.add_parser("show", help="show a node with the reports of each source")
     remove = actions.add_parser("remove", help="remove a node that is gone")
     remove.add_argument("--reason", required=True, help="reason, kept in the audit log")
@@ -54,9 +61,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         each.add_argument(
             "--cluster", metavar="NAME", help="cluster, if several have a node with this name"
         )
-    report = actions.add_parser("report", help="report the driver and GPUs of a node")
+    report = actions.add_parser("report", help="report driver, GPUs, parts and settings of a node")
     report.add_argument(
         "--probe", metavar="FILE", help="output of compatgate probe (default: probe this machine)"
+    )
+    report.add_argument(
+        "--root",
+        metavar="DIR",
+        default="/",
+        help="root folder of the node, if this runs in a container (default: /)",
     )
     report.add_argument("--name", help="name of the node (default: host name)")
     report.add_argument(
@@ -68,9 +81,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     report.add_argument(
         "--every", metavar="DURATION", help="repeat at this interval, for example 10m"
     )
+    imported = actions.add_parser("import", help="report the nodes of a file")
+    imported.add_argument(
+        "file", metavar="FILE", help='JSON, the body of POST /nodes ("-": standard input)'
+    )
+    imported.add_argument(
+        "--dry-run", action="store_true", help="print the result without storing it"
+    )
     for each in (listed, drift):
         add_limit(each)
-    for each in (listed, drift, show, remove, report):
+    for each in (listed, drift, show, remove, report, imported):
         add_place(each)
         add_format(each)
 
@@ -88,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
         "show": _show_node,
         "remove": _remove_node,
         "report": _report,
+        "import": _import,
     }
     return actions[args.action](args)
 
@@ -116,7 +137,7 @@ def _list_drift(args: argparse.Namespace) -> int:
 
         found = ask_all(gate, args.limit, Operations.list_drift, **_where(args), what=args.what)
     if not _as_json(args, found):
-        print_drift(found)
+        print_drift(found, args.what)
     return 0
 
 
@@ -152,7 +173,7 @@ def _report(args: argparse.Namespace) -> int:
 
 def _report_once(args: argparse.Namespace) -> int:
 
-    body = own_report(args.probe, args.name)
+    body = own_report(args.probe, args.name, root=args.root)
     with gate_of(args) as gate:
         from compatgate.client.operations import Operations
 
@@ -160,6 +181,48 @@ def _report_once(args: argparse.Namespace) -> int:
     if not _as_json(args, found):
         print_node(found)
     return 0
+
+
+def _import(args: argparse.Namespace) -> int:
+    """Report the nodes of a file, in as many reports as their number needs."""
+    from compatgate.client.operations import Operations
+    from compatgate.service.nodes.schemas import CLUSTER, MOST_NODES
+
+    document = _read_report(args.file)
+    nodes, cluster = document["nodes"], document.get("cluster", CLUSTER)
+    found: list[dict[str, Any]] = []
+    with gate_of(args) as gate:
+        for start in range(0, len(nodes), MOST_NODES):
+            part = nodes[start : start + MOST_NODES]
+            answer = ask(gate, Operations.report_nodes, part, cluster=cluster, dry_run=args.dry_run)
+            found += answer["nodes"]
+    if not _as_json(args, found):
+        print_nodes(found, _NONE)
+    return 0
+
+
+def _read_report(path: str) -> dict[str, Any]:
+    """Read a report of nodes; the gate checks its nodes.
+
+    Raises:
+        BadInput: the file cannot be read, or is no report.
+    """
+    import msgspec
+
+    from compatgate.kit.cli.output import read_text
+    from compatgate.strict_json import DECODE_ERRORS
+
+    hint = 'like {"cluster": "prod-eu", "nodes": [{"name": "gpu-17", "probe": {...}}]}'
+    try:
+        document = msgspec.json.decode(read_text(path, "FILE"))
+    except DECODE_ERRORS as error:
+        raise BadInput(f"is not JSON: {error}", field=path, hint=hint) from None
+    nodes = document.get("nodes") if isinstance(document, dict) else None
+    if not isinstance(nodes, list) or not nodes:
+        raise BadInput("lists no nodes", field=path, hint=hint)
+    if unknown := sorted(set(document) - {"cluster", "nodes"}):
+        raise BadInput("unknown key", field=f"{path}: {unknown[0]}", hint=hint)
+    return dict(document)
 
 
 def _where(args: argparse.Namespace) -> dict[str, Any]:
@@ -175,12 +238,13 @@ def _as_json(args: argparse.Namespace, found: Any) -> bool:
     return bool(args.format == "json")
 
 
-def own_report(probe: str | None, name: str | None) -> dict[str, Any]:
+def own_report(probe: str | None, name: str | None, *, root: str = "/") -> dict[str, Any]:
     """Make a node report from the driver's own report.
 
     Args:
         probe: a file of ``compatgate probe``, ``-`` for standard input; None: this machine.
         name: of the node; None: this machine's host name, where it is looked at itself.
+        root: root folder of this machine, where this process runs in a container.
 
     Raises:
         BadInput: the file cannot be read, is no probe of a host, or the node has no name.
@@ -189,7 +253,7 @@ def own_report(probe: str | None, name: str | None) -> dict[str, Any]:
         from compatgate.catalog import load_facts
         from compatgate.discovery.probe import probe_machine
 
-        document: Mapping[str, Any] = probe_machine(load_facts()).to_json()
+        document: Mapping[str, Any] = probe_machine(load_facts(), root=root).to_json()
         import socket
 
         name = name or socket.gethostname().lower()
@@ -205,7 +269,7 @@ def own_report(probe: str | None, name: str | None) -> dict[str, Any]:
 
 
 def driver_report(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the driver and GPUs of a probe document.
+    """Return the driver, GPUs, platform and parts of the node of a probe document.
 
     Raises:
         BadInput: it is not about one host.
@@ -222,7 +286,7 @@ def driver_report(document: Mapping[str, Any]) -> dict[str, Any]:
             hint = "report nodes by their labels: compatgate k8s nodes --report"
             raise BadInput("is about several nodes", field="--probe", hint=hint)
         found["gpus"].append({"gpu": gpu.get("product"), "count": gpu.get("devices", 1)})
-    return found
+    return found | {name: host[name] for name in ("platform", "node") if host.get(name)}
 
 
 _NODE_COLUMNS = ("cluster", "node", "driver", "gpus", "targets", "driver is", "seen", "remarks")
@@ -247,8 +311,13 @@ def print_nodes(nodes: Sequence[dict[str, Any]], empty: str) -> None:
     print_table(_NODE_COLUMNS, rows, empty=empty)
 
 
-def print_drift(nodes: Sequence[dict[str, Any]]) -> None:
-    """Print a line for each difference."""
+def print_drift(nodes: Sequence[dict[str, Any]], what: str | None = None) -> None:
+    """Print a line for each difference.
+
+    Args:
+        nodes: those that drifted.
+        what: the property whose differences are printed; None: all.
+    """
     rows = [
         (
             node["cluster"],
@@ -262,6 +331,7 @@ def print_drift(nodes: Sequence[dict[str, Any]]) -> None:
         )
         for node in nodes
         for one in node["differences"]
+        if what in (None, one["what"])
     ]
     print_table(
         _DRIFT_COLUMNS,
@@ -276,6 +346,8 @@ def print_node(node: dict[str, Any]) -> None:
     facts = {
         "driver": f"{node['driver'] or 'not known'}, {node['driver_state']}: {node['driver_why']}",
         "GPUs": format_gpus(node) or "none known",
+        **({"platform": node["platform"]} if node["platform"] else {}),
+        **({"node": _format_parts(node["node"])} if node["node"] else {}),
         "targets": ", ".join(node["targets"]) or "none",
         "since": format_json_time(node["since"]),
         "seen": f"{format_json_time(node['seen_at'])}{', stale' if node['stale'] else ''}"
@@ -300,6 +372,10 @@ def format_gpus(node: dict[str, Any]) -> str:
     return strip_controls(", ".join(f"{kind['count']} x {kind['gpu']}" for kind in node["gpus"]))
 
 
+def _format_parts(parts: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in parts.items())
+
+
 def _remarks(node: dict[str, Any]) -> Iterator[str]:
     if node["stale"]:
         yield "stale"
@@ -311,6 +387,8 @@ def _remarks(node: dict[str, Any]) -> Iterator[str]:
 def _source_text(witness: dict[str, Any]) -> str:
     said = [f"driver {witness['driver']}"] if witness.get("driver") else []
     said += [format_gpus(witness)] if witness.get("gpus") else []
+    said += [f"platform {witness['platform']}"] if witness.get("platform") else []
+    said += [_format_parts(witness["node"])] if witness.get("node") else []
     said += [f"{name}: {count}" for name, count in witness.get("resources", {}).items()]
     what = ", ".join(said) or "nothing"
     return f"{witness['witness']}, {format_json_time(witness['seen_at'])}: {what}"

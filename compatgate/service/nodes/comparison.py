@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -13,13 +13,15 @@ from msgspec.structs import replace
 from compatgate.core.facts.nvidia import Gpu
 from compatgate.core.gpus import covers_gpu, resolve_gpu
 from compatgate.core.matrix import Entry
-from compatgate.core.request import DriftKind, DriverState, Pool, Target
+from compatgate.core.node import NODE_COMPONENTS, fits_declared
+from compatgate.core.request import DriftKind, DriverState, Pool, Target, drift_title
 from compatgate.core.versions import Version, parse_version
 from compatgate.documents.specs import MatchSpec
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.service.admission.matching import TARGET, match_targets
 from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.nodes.reports import NOTHING_SEEN, SeenNode
 from compatgate.service.nodes.repository import NodeRow
 
 _ADMITTING_STATES = ("blessed", "deprecated")
@@ -81,6 +83,7 @@ class MatrixComparer:
         gpus: Sequence[str],
         labels: Mapping[str, str],
         stated: str | None,
+        seen: SeenNode = NOTHING_SEEN,
     ) -> NodeComparison:
         """Compare a node.
 
@@ -89,13 +92,19 @@ class MatrixComparer:
             gpus: SKUs that count.
             labels: of the node.
             stated: target that its annotation names.
+            seen: its platform and parts that count.
         """
         named = (stated or labels.get(TARGET, "")).strip()
         values = tuple(labels.get(key) for key in self._keys)
-        return self._stood(driver, tuple(gpus), named, values)
+        return self._stood(driver, tuple(gpus), named, values, seen)
 
     def _standing(
-        self, driver: str | None, gpus: tuple[str, ...], named: str, values: tuple[str | None, ...]
+        self,
+        driver: str | None,
+        gpus: tuple[str, ...],
+        named: str,
+        values: tuple[str | None, ...],
+        seen: SeenNode,
     ) -> NodeComparison:
         targets = self._matched(named, values)
         unknown = [name for name in targets if name not in self.snapshot.documents]
@@ -105,13 +114,15 @@ class MatrixComparer:
         usable = [self.snapshot.targets[n] for n in targets if n in self.snapshot.targets]
         version = driver_version(driver)
         kinds = [find_gpu(gpu, self.snapshot) for gpu in gpus]
-        differences = [
-            difference
-            for target in usable
-            for difference in self._differences(target, driver, version, gpus, kinds)
-        ]
+        differences: list[Difference] = []
+        notes: list[str] = []
+        for target in usable:
+            differences += self._differences(target, driver, version, gpus, kinds)
+            pools = self._pools_of(target, version, kinds)
+            differences += _node_differences(target, pools, seen)
+            notes += _note_unseen(target, pools, seen)
         state, why = self._driver_state(targets, driver, version, gpus, kinds)
-        notes = [f"the target {n!r} cannot be used: {w}" for n, w in self._unusable(targets)]
+        notes += [f"the target {n!r} cannot be used: {w}" for n, w in self._unusable(targets)]
         return NodeComparison(targets, state, why, tuple(differences), tuple(notes))
 
     def _match(self, named: str, values: tuple[str | None, ...]) -> tuple[str, ...]:
@@ -175,6 +186,13 @@ class MatrixComparer:
         if version is None or not any(pool.driver == version for pool in pools):
             yield _difference(target, "driver", driver, drivers)
 
+    def _pools_of(
+        self, target: Target, version: Version | None, kinds: Sequence[Gpu | None]
+    ) -> list[Pool]:
+        """Return the pools that declare the node's parts: with its GPUs, and if any, its driver."""
+        having = [pool for kind in kinds for pool in pools_with_gpu(target, kind, self.snapshot)]
+        return [pool for pool in having if pool.driver == version] or having
+
     def _entries(self, target: str) -> tuple[Entry, ...]:
         if target not in self._admitting:
             found = self.snapshot.matrix.entries.of(target)
@@ -218,12 +236,38 @@ def _is_for(entry: Entry, gpu: Gpu | None) -> bool:
 def _difference(
     target: Target, what: DriftKind, have: str | None, declared: tuple[str, ...]
 ) -> Difference:
-    name = "GPU" if what == "gpu" else what
+    name = drift_title(what)
     wanted = _names(declared) or "none"
     has = f"has {name} {have}" if have else f"does not report its {name}"
     return Difference(
         target.name, what, have, declared, f"it {has}, {target.name} declares {wanted}"
     )
+
+
+def _node_differences(
+    target: Target, pools: Sequence[Pool], seen: SeenNode
+) -> Iterator[Difference]:
+    """Yield what was seen and fits no pool; a pool that states nothing of a part fits all."""
+    platforms = [pool.platform for pool in pools]
+    stated = tuple(dict.fromkeys(one for one in platforms if one))
+    if seen.platform and stated and None not in platforms and seen.platform not in stated:
+        yield _difference(target, "platform", seen.platform, stated)
+    for name, value in seen.node:
+        values = [pool.node.get(name) for pool in pools]
+        declared = tuple(dict.fromkeys(one for one in values if one is not None))
+        fits = any(fits_declared(name, one, value) for one in declared)
+        if declared and None not in values and not fits:
+            yield _difference(target, cast(DriftKind, name), value, declared)
+
+
+def _note_unseen(target: Target, pools: Sequence[Pool], seen: SeenNode) -> Iterator[str]:
+    """Yield a note on the parts that the pools declare and no source reports."""
+    reported = {name for name, _ in seen.node} | ({"platform"} if seen.platform else set())
+    declared = {name for pool in pools for name in pool.node}
+    declared |= {"platform" for pool in pools if pool.platform}
+    missing = [name for name in ("platform", *NODE_COMPONENTS) if name in declared - reported]
+    if missing:
+        yield f"{target.name} declares {', '.join(missing)}, which no source reports"
 
 
 def _names(names: Sequence[str]) -> str:
@@ -237,11 +281,13 @@ class NodeView(Struct, frozen=True):
         row: what was reported.
         standing: against the matrix as it is now.
         stale: no report for a day.
+        seen: its platform and parts that count.
     """
 
     row: NodeRow
     standing: NodeComparison
     stale: bool
+    seen: SeenNode = NOTHING_SEEN
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -252,6 +298,8 @@ class NodeView(Struct, frozen=True):
             "name": row.name,
             "driver": row.driver,
             "gpus": row.gpus,
+            "platform": self.seen.platform,
+            "node": dict(self.seen.node),
             "targets": list(standing.targets),
             "driver_state": standing.driver,
             "driver_why": standing.why,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 from msgspec import Struct
 
+from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.request import Pool
 from compatgate.service.admission.matching import TARGET
 from compatgate.service.cluster.connection import ClusterNode
@@ -70,7 +71,7 @@ class SourceComparison(Struct, frozen=True):
 def compare_sources(row: NodeRow) -> SourceComparison:
     """Compare the reports of a node's sources."""
     heard = msgspec.convert(row.witnesses, dict[SourceKind, SourceReport])
-    lines = (_driver(heard), _gpus(heard), _cuda(heard), *_resources(heard))
+    lines = (_driver(heard), _gpus(heard), _cuda(heard), *_parts(heard), *_resources(heard))
     there = tuple(line for line in lines if line.said)
     return SourceComparison(
         tuple(heard[w] for w in ORDER if w in heard), there, tuple(_explain_sources(heard))
@@ -94,6 +95,17 @@ def _gpus(heard: Mapping[SourceKind, SourceReport]) -> SourceLine:
 def _cuda(heard: Mapping[SourceKind, SourceReport]) -> SourceLine:
     said = {who: one.cuda for who, one in heard.items() if one.cuda}
     return SourceLine("CUDA, at most", said)
+
+
+def _parts(heard: Mapping[SourceKind, SourceReport]) -> Iterator[SourceLine]:
+    """Compare the platform and the parts of the node."""
+    platforms = {who: one.platform for who, one in heard.items() if one.platform}
+    yield SourceLine(
+        "Platform", platforms, _first(heard, platforms), len(set(platforms.values())) > 1
+    )
+    for name, component in NODE_COMPONENTS.items():
+        said = {who: one.node[name] for who, one in heard.items() if name in one.node}
+        yield SourceLine(component.title, said, _first(heard, said), len(set(said.values())) > 1)
 
 
 def _resources(heard: Mapping[SourceKind, SourceReport]) -> Iterator[SourceLine]:

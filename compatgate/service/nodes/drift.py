@@ -11,7 +11,7 @@ from datetime import datetime
 
 from msgspec import Struct, field
 
-from compatgate.core.request import DriftKind
+from compatgate.core.request import DriftKind, drift_title
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.nodes.comparison import Difference, NodeView
@@ -60,7 +60,7 @@ class DriftGroup(Struct, frozen=True):
 
     def _said(self, where: str) -> str:
         many = self.nodes != 1
-        noun, name = "node" if self.of == 1 else "nodes", "GPU" if self.what == "gpu" else self.what
+        noun, name = "node" if self.of == 1 else "nodes", drift_title(self.what)
         wanted = ", ".join(self.declared) or f"no {name} at all"
         start = f"{self.nodes:,} of {self.of:,} {noun}{where}"
         if self.have is None:
@@ -121,7 +121,7 @@ def drift_groups(
 
 def _key(one: Difference, view: NodeView, snapshot: Snapshot) -> _Key:
     gpus = (kind["gpu"] for kind in view.row.gpus)
-    pool = single_pool(one.target, gpus, snapshot) if one.what == "driver" else None
+    pool = single_pool(one.target, gpus, snapshot) if one.what != "gpu" else None
     return one.target, one.what, one.have, one.declared, pool
 
 

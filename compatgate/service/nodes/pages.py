@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from compatgate.core.request import DriftKind, DriverState
+from compatgate.core.request import DriftKind, DriverState, drift_title
 from compatgate.errors import CompatgateError, NotFound
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
@@ -144,8 +144,7 @@ def gpus_of(view: NodeView) -> str:
 
 
 def _group_headline(one: Any) -> str:
-    name = "GPU" if one.what == "gpu" else one.what
-    return f"{name}, declared {', '.join(one.declared) or 'none'}"
+    return f"{drift_title(one.what)}, declared {', '.join(one.declared) or 'none'}"
 
 
 @page("/nodes/<name>", nav="nodes", query=ClusterQuery)
@@ -185,6 +184,7 @@ def _node_page(
         "standing": standing,
         "tones": STATES,
         "gpus": gpus_of(view),
+        "title_of": drift_title,
         "belongings": target_matches(view, snapshot),
         "compared": compare_sources(view.row),
         "order": ORDER,
@@ -202,9 +202,10 @@ def try_node_values(difference: Any, pool: str | None) -> str | None:
     """Return the link to a what-if with the node's value; None: the value is not known."""
     if difference.have is None:
         return None
-    return link(
-        "what-if", target=difference.target, pool=pool, **{difference.what: difference.have}
-    )
+    changes = {difference.what: difference.have}
+    if difference.what not in ("driver", "gpu"):
+        changes = {"set": f"{difference.what}={difference.have}"}
+    return link("what-if", target=difference.target, pool=pool, **changes)
 
 
 def _pools(found: tuple[PoolComparison, ...]) -> Table:
@@ -299,6 +300,7 @@ def show_drift(ask: PageRequest[DriftQuery]) -> HtmlPage:
     shown = groups[:MOST_GROUPS]
     context = {
         "query": query,
+        "kinds": get_args(DriftKind),
         "groups": shown,
         "more": len(groups) - len(shown),
         "changed": _changed_targets(ask, shown),
@@ -316,7 +318,7 @@ def _drift_rows(view: NodeView, query: DriftQuery) -> list[tuple[Any, ...]]:
     return [
         (
             node_cell(view),
-            "GPU" if one.what == "gpu" else one.what,
+            drift_title(one.what),
             one.have if one.have else Cell("not known", tone="muted"),
             ", ".join(one.declared) or "none",
             Cell(state, tone=STATES[state], title=view.standing.why),
@@ -361,6 +363,6 @@ def _lost_entries(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterat
 
 def _group_link(one: DriftGroup) -> str:
     """Return the link to the nodes of a group."""
-    if one.have is None:
+    if one.have is None or one.what not in ("driver", "gpu"):
         return current_page_link(target=one.target, what=one.what, cursor=None, sort=None)
     return link("nodes", target=one.target, **{one.what: one.have})

@@ -11,13 +11,17 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
+from compatgate.core.node import NODE_COMPONENTS, read_node, read_platform
 from compatgate.core.versions import parse_version
-from compatgate.discovery.node_labels import describe_node
+from compatgate.discovery.machine.labels import read_label_parts
+from compatgate.discovery.node_labels import describe_node, label_platform
 from compatgate.discovery.nvidia_smi.report import Report as SmiReport
 from compatgate.discovery.nvidia_smi.report import find_disagreements, group_pools
+from compatgate.discovery.observations import NodeParts
 from compatgate.errors import BadInput
 from compatgate.kit.clock import iso
 from compatgate.service.nodes.repository import NodeRow
@@ -41,6 +45,8 @@ class SourceReport(Struct, frozen=True):
 
     Attributes:
         gpus: sorted; a MIG profile makes a SKU of its own.
+        platform: kind of machine; None: not known.
+        node: seen parts of the node, by name of `NODE_COMPONENTS`.
         resources: GPU resources by name: as handed out (kubelet), as to be expected (labels).
         remarks: contradictions within the report.
     """
@@ -50,6 +56,8 @@ class SourceReport(Struct, frozen=True):
     driver: str | None = None
     cuda: str | None = None
     gpus: tuple[GpuCount, ...] = ()
+    platform: str | None = None
+    node: dict[str, str] = {}
     resources: dict[str, int] = {}
     remarks: tuple[str, ...] = ()
 
@@ -83,12 +91,24 @@ def _of_labels(labels: Mapping[str, str], at: datetime, facts: Facts) -> SourceR
     described = describe_node(labels)
     remarks = [described.note] if described.note else []
     report = described.report
+    found = SourceReport(
+        "labels",
+        at,
+        platform=label_platform(labels, report, facts),
+        node=read_label_parts(labels),
+    )
     if report is None:
-        return SourceReport("labels", at, remarks=tuple(remarks))
+        return replace(found, remarks=tuple(remarks))
     kinds = _kinds(report, facts, remarks)
     remarks += [conflict.message for conflict in find_disagreements(report, facts)]
-    expected = _expected_resources(labels, report)
-    return SourceReport("labels", at, report.driver, report.cuda, kinds, expected, tuple(remarks))
+    return replace(
+        found,
+        driver=report.driver,
+        cuda=report.cuda,
+        gpus=kinds,
+        resources=_expected_resources(labels, report),
+        remarks=tuple(remarks),
+    )
 
 
 def _kinds(report: SmiReport, facts: Facts, remarks: list[str]) -> tuple[GpuCount, ...]:
@@ -102,7 +122,15 @@ def _kinds(report: SmiReport, facts: Facts, remarks: list[str]) -> tuple[GpuCoun
 
 
 def _of_driver(probe: DriverReport, at: datetime, facts: Facts) -> SourceReport:
-    return SourceReport("driver", at, probe.driver, probe.cuda, count_gpus(probe.gpus, facts))
+    return SourceReport(
+        "driver",
+        at,
+        probe.driver,
+        probe.cuda,
+        count_gpus(probe.gpus, facts),
+        read_platform(probe.platform, "platform") if probe.platform else None,
+        read_node(probe.node, "node"),
+    )
 
 
 def count_gpus(seen: Iterable[SeenGpus], facts: Facts) -> tuple[GpuCount, ...]:
@@ -179,6 +207,7 @@ def weigh_sources(witnesses: Mapping[SourceKind, SourceReport]) -> NodeConclusio
         decides = _deciding_text(own, outdated=ordered[0] is labels)
         said += _drivers(labels, own, decides)
         said += _gpus(labels, own, decides)
+        said += _parts(labels, own, decides)
     if labels and (kubelet := witnesses.get("kubelet")):
         said += _resources(labels, kubelet)
     said += [remark for witness in witnesses.values() for remark in witness.remarks]
@@ -237,6 +266,60 @@ def _gpus(labels: SourceReport, own: SourceReport, decides: str) -> list[str]:
     return [f"the labels say {theirs}, the driver itself {its}: {decides}"]
 
 
+def _parts(labels: SourceReport, own: SourceReport, decides: str) -> list[str]:
+    """Return differences in the platform and in parts of the node."""
+    theirs, its = labels.node | _platform_part(labels), own.node | _platform_part(own)
+    return [
+        f"the labels say {name} {value}, the node itself {its[name]}: {decides}"
+        for name, value in theirs.items()
+        if name in its and its[name] != value
+    ]
+
+
+def _platform_part(source: SourceReport) -> dict[str, str]:
+    return {"platform": source.platform} if source.platform else {}
+
+
+class SeenNode(Struct, frozen=True):
+    """What counts of a node below its driver.
+
+    Attributes:
+        platform: None: no source reports it.
+        node: parts in the order of `NODE_COMPONENTS`; hashable, to be compared once.
+    """
+
+    platform: str | None = None
+    node: NodeParts = ()
+
+
+NOTHING_SEEN = SeenNode()
+
+
+def seen_node(witnesses: Mapping[str, Mapping[str, Any]]) -> SeenNode:
+    """Conclude platform and parts of a node from the stored reports of its sources.
+
+    It is on a hot path, and reads the reports as they are stored.
+    """
+    own, labels = witnesses.get("driver", {}), witnesses.get("labels", {})
+    if not own.get("platform") and not own.get("node"):
+        return _seen(labels) if labels else NOTHING_SEEN
+    if not labels.get("platform") and not labels.get("node"):
+        return _seen(own)
+    first, second = (labels, own) if _is_outdated(own, labels) else (own, labels)
+    stated = {**second.get("node", {}), **first.get("node", {})}
+    platform = first.get("platform") or second.get("platform")
+    return SeenNode(platform, tuple((n, stated[n]) for n in NODE_COMPONENTS if n in stated))
+
+
+def _seen(source: Mapping[str, Any]) -> SeenNode:
+    return SeenNode(source.get("platform"), tuple(source.get("node", {}).items()))
+
+
+def _is_outdated(own: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    times = [datetime.fromisoformat(one["seen_at"]) for one in (own, labels)]
+    return times[1] - times[0] > OUTDATED_AFTER
+
+
 def _resources(labels: SourceReport, kubelet: SourceReport) -> list[str]:
     """Yield differences between the kubelet's resources and the labels."""
     return [
@@ -263,7 +346,8 @@ def reported_nodes(report: Report, now: datetime, facts: Facts) -> dict[str, Rep
     """Return the nodes of a report by name.
 
     Raises:
-        BadInput: one is named twice, or was seen in the future or long ago; names the field.
+        BadInput: one is named twice, was seen in the future or long ago, or states a part that no
+            node has; names the field.
     """
     found: dict[str, ReportedNode] = {}
     for number, node in enumerate(report.nodes):
@@ -278,7 +362,11 @@ def reported_nodes(report: Report, now: datetime, facts: Facts) -> dict[str, Rep
             field, hint = f"nodes[{number}].seen_at", "report what was seen within the last year"
             raise BadInput("is long ago", field=field, value=str(at), hint=hint)
         at = min(at, now)
-        found[node.name] = ReportedNode(node, at, source_reports(node, at, facts))
+        try:
+            sources = source_reports(node, at, facts)
+        except BadInput as error:
+            raise error.at(f"nodes[{number}].probe") from None
+        found[node.name] = ReportedNode(node, at, sources)
     return found
 
 
@@ -301,7 +389,11 @@ def _merge_node(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) 
     concluded = weigh_sources(witnesses)
     gpus: list[dict[str, Any]] = [msgspec.to_builtins(kind) for kind in concluded.gpus]
     read = "labels" in heard
+    stored: dict[str, dict[str, Any]] = {
+        who: witness.to_json() for who, witness in sorted(witnesses.items())
+    }
     same = old is not None and (old.driver, old.gpus) == (concluded.driver, gpus)
+    same = same and old is not None and not changed_parts(old.witnesses, stored)
     return NodeRow(
         cluster=cluster,
         name=seen.node.name,
@@ -310,7 +402,7 @@ def _merge_node(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) 
         disagreements=list(concluded.disagreements),
         target=seen.node.target if read or old is None else old.target,
         labels=dict(seen.node.labels or {}) if read or old is None else old.labels,
-        witnesses={who: witness.to_json() for who, witness in sorted(witnesses.items())},
+        witnesses=stored,
         reported_by=by,
         first_seen_at=min(old.first_seen_at, seen.at) if old else seen.at,
         seen_at=max(old.seen_at, seen.at) if old else seen.at,
@@ -318,13 +410,37 @@ def _merge_node(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) 
     )
 
 
+def changed_parts(
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> dict[str, list[str]]:
+    """Return the platform and parts whose values changed, as ``[old, new]``.
+
+    A part that was not seen before, or is not seen any more, has not changed.
+    """
+    old, new = seen_node(before), seen_node(after)
+    parts = dict(new.node)
+    changed = {n: [v, parts[n]] for n, v in old.node if n in parts and parts[n] != v}
+    if old.platform and new.platform and old.platform != new.platform:
+        changed["platform"] = [old.platform, new.platform]
+    return changed
+
+
+def _audited_change(old: NodeRow, new: NodeRow) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if (old.driver, old.gpus) != (new.driver, new.gpus):
+        found |= {"driver": [old.driver, new.driver], "gpus": [old.gpus, new.gpus]}
+    if parts := changed_parts(old.witnesses, new.witnesses):
+        found["node"] = parts
+    return found
+
+
 def audit_details(rows: list[NodeRow], known: Mapping[str, NodeRow]) -> dict[str, Any]:
-    """Return the details for the audit log: new nodes, and changed drivers and GPUs."""
+    """Return the details for the audit log: new nodes, and changed drivers, GPUs and parts."""
     new = [row.name for row in rows if row.name not in known]
     changed = {
-        row.name: {"driver": [old.driver, row.driver], "gpus": [old.gpus, row.gpus]}
+        row.name: change
         for row in rows
-        if (old := known.get(row.name)) and (old.driver, old.gpus) != (row.driver, row.gpus)
+        if (old := known.get(row.name)) and (change := _audited_change(old, row))
     }
     if not new and not changed:
         return {}

@@ -43,6 +43,18 @@ class DriverReport(Struct, frozen=True, forbid_unknown_fields=True):
     driver: Annotated[Line | None, Meta(description="null: no driver is loaded")] = None
     cuda: Line | None = None
     gpus: Annotated[tuple[SeenGpus, ...], Meta(max_length=64)] = ()
+    platform: Annotated[
+        Line | None, Meta(description="kind of machine, like `aws/p5`; null: not known")
+    ] = None
+    node: Annotated[
+        dict[Key, Line],
+        Meta(
+            max_length=64,
+            description="seen parts of the node, by the names that pools use; what was not seen is "
+            "left out",
+            examples=[{"kernel-modules": "open", "fabric-manager": "580.95.05"}],
+        ),
+    ] = {}
 
 
 class NodeReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -88,6 +100,8 @@ EXAMPLE: dict[str, Any] = {
             "probe": {
                 "driver": "550.54.15",
                 "gpus": [{"gpu": "NVIDIA A100-SXM4-80GB", "count": 8}],
+                "platform": "dgx/a100",
+                "node": {"kernel-modules": "proprietary", "fabric-manager": "550.54.15"},
             },
         }
     ],
@@ -104,6 +118,11 @@ class GpusBody(Struct, frozen=True, forbid_unknown_fields=True):
     count: int
 
 
+NodePartsBody = Annotated[
+    dict[str, str], Meta(description="seen parts and settings of the node, by name")
+]
+
+
 class WitnessBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The report of one source, without missing members."""
 
@@ -112,6 +131,8 @@ class WitnessBody(Struct, frozen=True, forbid_unknown_fields=True):
     driver: str | None = None
     cuda: str | None = None
     gpus: list[GpusBody] = []
+    platform: str | None = None
+    node: NodePartsBody = {}
     resources: Annotated[
         dict[str, int], Meta(description="GPU resources: handed out, or to be expected by labels")
     ] = {}
@@ -137,6 +158,8 @@ class NodeBody(Struct, frozen=True, forbid_unknown_fields=True):
         str | None, Meta(description="the deciding value; null: no source reports it")
     ]
     gpus: list[GpusBody]
+    platform: Annotated[str | None, Meta(description="kind of machine; null: not known")]
+    node: NodePartsBody
     targets: Targets
     driver_state: Annotated[
         DriverState, Meta(description="whether a blessed or deprecated entry admits the driver")
@@ -153,7 +176,7 @@ class NodeBody(Struct, frozen=True, forbid_unknown_fields=True):
     reported_by: str
     first_seen_at: datetime
     seen_at: datetime
-    since: Annotated[datetime, Meta(description="when these driver and GPUs were first seen")]
+    since: Annotated[datetime, Meta(description="when driver, GPUs and parts last changed")]
 
 
 class DriftBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -163,7 +186,7 @@ class DriftBody(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     driver: str | None
     gpus: list[GpusBody]
-    since: Annotated[datetime, Meta(description="when these driver and GPUs were first seen")]
+    since: Annotated[datetime, Meta(description="when driver, GPUs and parts last changed")]
     seen_at: datetime
     stale: bool
     differences: list[DifferenceBody]

@@ -26,6 +26,7 @@ from compatgate.service.nodes.reports import (
     is_same_driver,
     merge_nodes,
     reported_nodes,
+    seen_node,
     sku_of,
 )
 from compatgate.service.nodes.repository import NodeRow
@@ -131,7 +132,7 @@ class NodeViews:
         Args:
             cluster: as `list`.
             target: that they differ from.
-            what: ``driver`` or ``gpu``: that differs.
+            what: ``driver``, ``gpu``, ``platform`` or a part of the node: that differs.
             gpu: as `list`.
             stale: as `list`.
             cursor: of the page.
@@ -215,8 +216,9 @@ class NodeViews:
 
 def _view(row: NodeRow, now: datetime, matrix: MatrixComparer) -> NodeView:
     skus = [kind["gpu"] for kind in row.gpus]
-    standing = matrix.standing(row.driver, skus, row.labels, row.target)
-    return NodeView(row, standing, now - row.seen_at > STALE_AFTER)
+    seen = seen_node(row.witnesses)
+    standing = matrix.standing(row.driver, skus, row.labels, row.target, seen)
+    return NodeView(row, standing, now - row.seen_at > STALE_AFTER, seen)
 
 
 def _difference_filter(target: str | None, what: str | None) -> _NodeFilter:
@@ -266,7 +268,8 @@ class Nodes(NodeViews):
             dry_run: return the result without storing it.
 
         Raises:
-            BadInput: a node is named twice, or was seen in the future; names the field.
+            BadInput: a node is named twice, was seen in the future, or states a part that no node
+                has; names the field.
         """
         now = clock.now()
         seen = reported_nodes(report, now, self._facts)

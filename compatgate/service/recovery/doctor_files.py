@@ -116,7 +116,11 @@ def _check_snapshot(folder: Path, database: str) -> Check:
 def _check_spools(folder: Path, database: str) -> Check:
     """Look for decisions of ended processes that no gate has delivered."""
     waiting = 0
-    for file in Spool(SpoolOptions(folder / SPOOL_FOLDER), database).others():
+    spool = Spool(SpoolOptions(folder / SPOOL_FOLDER), database)
+    if aside := spool.count_aside():
+        what = f"{aside} spools in {folder / SPOOL_FOLDER} are set aside: no log has them"
+        return Check("spool", "warn", what, "see the runbook, CompatgateSpoolSetAside")
+    for file in spool.others():
         try:
             waiting += sum(delivery.batch.count for delivery in file.scan())
         finally:

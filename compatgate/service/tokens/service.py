@@ -1,12 +1,8 @@
-"""Check tokens and their scopes, and sign browsers in.
-
-A browser sends a token once; a cookie replaces it from then on.
-"""
+"""Make, check, rotate and revoke tokens, and check their scopes."""
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import re
 import secrets
 import threading
@@ -31,11 +27,9 @@ from compatgate.service.tokens.schemas import SCOPES
 
 _PREFIX = "cg_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
-_CACHE_SECONDS = 1.0
-_CACHE_SIZE = 4096
-_OUTAGE_SECONDS = 900.0
-"""How long a browser's session outlives its last check while the database is away."""
-_TOUCH_EVERY = timedelta(minutes=1)
+CACHE_SECONDS = 1.0
+CACHE_SIZE = 4096
+TOUCH_EVERY = timedelta(minutes=1)
 LONGEST_OVERLAP = timedelta(days=30)
 LASTING = timedelta(days=30)
 """An admin token that expires sooner does not stand in for the last one."""
@@ -269,9 +263,9 @@ class Tokens:
             return None
         self._touch(token)
         with self._lock:
-            if len(self._verified) >= _CACHE_SIZE:
+            if len(self._verified) >= CACHE_SIZE:
                 self._verified.clear()
-            self._verified[digest] = (present + _CACHE_SECONDS, token)
+            self._verified[digest] = (present + CACHE_SECONDS, token)
             self._remember(digest, token)
         return token
 
@@ -296,7 +290,7 @@ class Tokens:
         """Store the time of a token's use in another thread: the database may be slow."""
         now = clock.now()
         last = self._touched.get(token.id) or token.last_used_at
-        if last is not None and now - last <= _TOUCH_EVERY:
+        if last is not None and now - last <= TOUCH_EVERY:
             return
         with self._lock:
             self._touched[token.id] = now
@@ -317,7 +311,7 @@ class Tokens:
             return
         self._proven[digest] = None
         self._proven.move_to_end(digest)
-        if len(self._proven) > _CACHE_SIZE:
+        if len(self._proven) > CACHE_SIZE:
             self._proven.popitem(last=False)
 
     def was_valid(self, secret: str) -> bool:
@@ -336,7 +330,7 @@ class Tokens:
     def _touch(self, token: TokenRow) -> None:
         now = clock.now()
         if token.is_active and (
-            token.last_used_at is None or now - token.last_used_at > _TOUCH_EVERY
+            token.last_used_at is None or now - token.last_used_at > TOUCH_EVERY
         ):
             with suppress(Unavailable), self._database.writing() as session:
                 tokens.touch_token(session, token.id, now)
@@ -434,137 +428,3 @@ def to_principal(token: TokenRow) -> Principal:
 def digest_of(secret: str) -> str:
     """Return the digest that is stored in place of a secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-class SessionLimits(Struct, frozen=True):
-    """The ends of browser sessions; they end earlier if their token or its secret does.
-
-    Attributes:
-        lifetime: absolute; a working day.
-        idle: without a request.
-    """
-
-    lifetime: timedelta = timedelta(hours=12)
-    idle: timedelta = timedelta(hours=2)
-
-
-_FORMS = b"compatgate forms"
-_TOKEN_BYTES = 32
-
-
-class NewBrowserSession(Struct, frozen=True):
-    """A new browser session with its cookie, which is known only now."""
-
-    cookie: str
-    principal: Principal
-    seconds: int
-
-
-class BrowserSessions:
-    """Open and close browser sessions.
-
-    A revoked token, or a secret that was rotated out, ends them after at most a second.
-    """
-
-    def __init__(self, database: Database, tokens: Tokens) -> None:
-        self._database = database
-        self._tokens = tokens
-        self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, TokenRow]] = {}
-        self.limits = SessionLimits()
-
-    def sign_in(self, secret: str) -> NewBrowserSession:
-        """Open a session.
-
-        Args:
-            secret: secret of a token.
-
-        Raises:
-            Unauthorized: the token is not valid.
-        """
-        principal = self._tokens.verify(secret)
-        token = self._tokens.find(principal.token_id or "")
-        now = clock.now()
-        end = now + self.limits.lifetime
-        end = min(end, token.expires_at or end)
-        cookie = secrets.token_urlsafe(32)
-        with self._database.writing() as session:
-            tokens.open_session(session, digest_of(cookie), token, end, digest_of(secret))
-        return NewBrowserSession(cookie, principal, int((end - now).total_seconds()))
-
-    def principal(self, cookie: str) -> Principal | None:
-        """Return the holder of a session; None: unknown, expired or idle for too long.
-
-        Raises:
-            Unauthorized: the token was revoked or has expired since.
-            Unavailable: the database is away, and the session was not seen lately.
-        """
-        digest = digest_of(cookie)
-        present = time.monotonic()
-        cached = self._known.get(digest)
-        if cached and cached[0] > present:
-            return to_principal(cached[1])
-        try:
-            with self._database.reading() as session:
-                found = tokens.find_session(session, digest)
-        except Unavailable:  # a session of a moment ago outlives a short outage
-            if cached is None or present - cached[0] > _OUTAGE_SECONDS:
-                raise
-            return to_principal(cached[1])
-        if found is None:
-            return None
-        if clock.now() - found.seen_at > self.limits.idle:
-            with suppress(Unavailable):
-                self._close(digest, "idle")
-            return None
-        self._touch(digest, found.seen_at)
-        with self._lock:
-            if len(self._known) >= _CACHE_SIZE:
-                self._known.clear()
-            self._known[digest] = (present + _CACHE_SECONDS, found.token)
-        return to_principal(found.token)
-
-    def _touch(self, digest: str, seen_at: datetime) -> None:
-        at = clock.now()
-        if at - seen_at > min(_TOUCH_EVERY, self.limits.idle / 10):
-            with suppress(Unavailable), self._database.writing() as session:
-                tokens.touch_session(session, digest, at)
-
-    def sign_out(self, cookie: str) -> None:
-        """Close a session; an unknown session counts as closed."""
-        self._close(digest_of(cookie), "signed out")
-
-    def _close(self, digest: str, why: str) -> None:
-        with self._database.writing() as session:
-            tokens.close_session(session, digest, why=why)
-        with self._lock:
-            self._known.pop(digest, None)
-
-
-def form_token(cookie: str) -> str:
-    """Return the form token of a session, which other sites cannot know (against CSRF).
-
-    A new mask each time hides it from attacks on the length of compressed pages (BREACH).
-    """
-    mask = secrets.token_bytes(_TOKEN_BYTES)
-    return (mask + _mask_token(mask, _token(cookie))).hex()
-
-
-def is_form_token(cookie: str, given: str) -> bool:
-    """Return whether a form token belongs to this session."""
-    try:
-        raw = bytes.fromhex(given)
-    except ValueError:
-        return False
-    mask, hidden = raw[:_TOKEN_BYTES], raw[_TOKEN_BYTES:]
-    if len(hidden) != _TOKEN_BYTES:
-        return False
-    return hmac.compare_digest(_mask_token(mask, hidden), _token(cookie))
-
-
-def _token(cookie: str) -> bytes:
-    return hmac.digest(cookie.encode(), _FORMS, "sha256")
-
-
-def _mask_token(mask: bytes, token: bytes) -> bytes:
-    return bytes(a ^ b for a, b in zip(mask, token, strict=True))

@@ -12,8 +12,8 @@ from werkzeug.exceptions import HTTPException
 
 from compatgate.errors import BadInput, CompatgateError, Forbidden, Unauthorized
 from compatgate.kit.http.notes import note_of
+from compatgate.service.tokens.browser_sessions import NewBrowserSession, form_token, is_form_token
 from compatgate.service.tokens.principal import AccessRefused
-from compatgate.service.tokens.service import NewBrowserSession, form_token, is_form_token
 
 if TYPE_CHECKING:
     from compatgate.core.rule import Verdict

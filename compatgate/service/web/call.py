@@ -24,7 +24,7 @@ from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.attestations.service import SigningOptions
 from compatgate.service.identity.settings import IdentitySettings
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.tokens.service import SessionLimits
+from compatgate.service.tokens.browser_sessions import SessionLimits
 from compatgate.service.web.access import AccessLevel
 from compatgate.service.webhooks.signatures import Secret
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 from prometheus_client.core import Metric
 
 from compatgate import __version__
+from compatgate.core.request import DriftKind
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock, logs
 from compatgate.kit.http.connection import certificate_end
@@ -86,11 +87,11 @@ class StoredFigures(Struct, frozen=True):
     """Figures of the database.
 
     Attributes:
-        drifted: number of nodes that differ from a target, by target.
+        drifted: number of nodes that differ from a target, by target and property.
     """
 
     queue: QueueState
-    drifted: dict[str, int]
+    drifted: dict[tuple[str, DriftKind], int]
 
 
 class StateCollector:
@@ -120,9 +121,10 @@ class StateCollector:
 
     def _read_stored(self) -> StoredFigures:
         queue = self._gate.runs.queue_state()
-        drifted: dict[str, int] = {}
+        drifted: dict[tuple[str, DriftKind], int] = {}
         for group in self._gate.nodes.lately.drifted():
-            drifted[group.target] = drifted.get(group.target, 0) + group.nodes
+            key = group.target, group.what
+            drifted[key] = drifted.get(key, 0) + group.nodes
         return StoredFigures(queue, drifted)
 
     def collect(self) -> Iterator[Metric]:
@@ -179,12 +181,18 @@ def _of_stored(
     if found is not None:
         runs.add_metric(["waiting"], found.queue.waiting)
         runs.add_metric(["running"], found.queue.running)
-        for name, number in _bounded(found.drifted, targets).items():
-            drift.add_metric([name], number)
+        for what in _DRIFT_ALWAYS | {what for _, what in found.drifted}:
+            numbers = {target: n for (target, one), n in found.drifted.items() if one == what}
+            for name, number in _bounded(numbers, targets).items():
+                drift.add_metric([name, what], number)
     yield from (runs, drift)
     oldest = found.queue.oldest_s if found else None
     yield SPECS["canary_oldest_waiting_seconds"].gauge(oldest)
     yield SPECS["stored_figures_age_seconds"].gauge(age)
+
+
+_DRIFT_ALWAYS: frozenset[DriftKind] = frozenset({"driver", "gpu"})
+"""Properties that have a figure of every target, also where no node differs."""
 
 
 def _bounded(numbers: dict[str, int], targets: frozenset[str]) -> dict[str, int]:

@@ -161,8 +161,8 @@ GATE = (
     MetricSpec(
         "drifted_nodes",
         "gauge",
-        ("target",),
-        "Nodes that differ from their target, at most a minute old.",
+        ("target", "what"),
+        "Nodes that differ from their target in a property, at most a minute old.",
         stored=True,
     ),
     MetricSpec(

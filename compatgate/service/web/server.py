@@ -48,7 +48,7 @@ from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.gate.spool import SPOOL_BYTES, SpoolOptions
 from compatgate.service.gate.verdict_bodies import load_newest
 from compatgate.service.gate.wheels import WheelSettings
-from compatgate.service.matrix.revisions import ImportResult
+from compatgate.service.matrix.imports import ImportResult
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.tokens.service import NewToken
 

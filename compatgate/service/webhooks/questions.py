@@ -60,6 +60,7 @@ def _read(path: str, text: str) -> dict[str, Any]:
 
 Decision = Literal["allow", "deny", "unknown", "error"]
 """``unknown``: no decision could be had, ask again; ``error``: the question is wrong."""
+_DEGRADED = "degraded: decided on the last good snapshot"
 _LONGEST = 1500
 _WEIGHED_OUTCOMES = ("fail", "unknown", "warn")
 
@@ -112,14 +113,14 @@ def reason_of(verdict: Mapping[str, Any], link: str) -> str:
     if left := list_unread_parts(verdict):
         parts.append(left)
     if verdict.get("degraded"):
-        parts.append("degraded: decided without the database")
+        parts.append(_DEGRADED)
     return "; ".join([*parts, *filter(None, (link,))])
 
 
 def reason_lines(verdict: Mapping[str, Any], link: str) -> str:
     """Return reason, fix and link as lines, the reason first."""
     mend, more = leading_fix(verdict), other_rules(verdict)
-    state = "degraded: decided without the database" if verdict.get("degraded") else ""
+    state = _DEGRADED if verdict.get("degraded") else ""
     found = [headline(verdict), f"fix: {mend}" if mend else "", f"also: {more}" if more else ""]
     return "\n".join(filter(None, [*found, list_unread_parts(verdict), state, link])) + "\n"
 

@@ -48,7 +48,8 @@ class DeployAnswer(Struct, frozen=True, forbid_unknown_fields=True):
     id: Annotated[str | None, Meta(description="of the verdict")] = None
     url: Annotated[str | None, Meta(description="of the verdict")] = None
     degraded: Annotated[
-        DegradedBody | None, Meta(description="only while the gate decides without its database")
+        DegradedBody | None,
+        Meta(description="only on the last good snapshot"),
     ] = None
 
 

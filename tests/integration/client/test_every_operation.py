@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from canary_runs import GPU, evidence, host
@@ -26,6 +27,10 @@ from compatgate.documents.specs import (
 from compatgate.errors import Conflict, ManyProblems, NotFound, PreconditionFailed
 from compatgate.service.admission.schemas import EXAMPLES
 from compatgate.service.baselines.schemas import BaselineFile
+from compatgate.service.far.log import make_requests
+from compatgate.service.gate.batch_store import Delivery
+from compatgate.service.gate.batches import WriterChain
+from compatgate.service.gate.decider import NewDecision
 from compatgate.service.gate.schemas import GateRequest
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.schemas import WAIVER, EntryChange, TargetChange
@@ -76,6 +81,22 @@ def test_asking(call: Call) -> None:
     assert {d.outcome for d in decisions} == {"warn"}
     assert call("show_decision", decisions[0].id) == decisions[0]
     assert call("openapi")["openapi"] == "3.1.0"
+
+
+def test_delivering_the_decisions_of_a_far_gate(call: Call) -> None:
+    name = call("show_caller").name
+    asked_by = f"{uuid4().hex}@{name}"
+    verdict = call("ask", target="prod-a100", stack=STACK)
+    decision = NewDecision(
+        verdict.id, datetime.now(UTC), "prod-a100", verdict.verdict, verdict.allowed,
+        verdict.matrix_revision, None, asked_by, "rest", 90,
+    )  # fmt: skip
+    (body,) = make_requests([Delivery(WriterChain(name).make([decision], {}), {}, late=True)])
+    assert call("deliver_decisions", body).stored == 1
+    found = call("deliver_decisions", body)
+    assert (found.writer, found.sequence, found.stored, found.known) == (body["writer"], 1, 0, 1)
+    (decided,) = call("list_decisions", asked_by=asked_by)
+    assert decided.verdict_id == verdict.id
 
 
 def test_naming_the_cause_of_an_error(call: Call) -> None:

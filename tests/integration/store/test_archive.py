@@ -22,6 +22,7 @@ from compatgate.service.audit.service import History
 from compatgate.service.gate.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.batches import WriterChain
 from compatgate.service.gate.decider import NewDecision
+from compatgate.service.gate.repository import read_decision_lines
 
 BEGAN = datetime(2026, 8, 30, 12, tzinfo=UTC)
 OCTOBER = date(2026, 10, 1)
@@ -77,7 +78,7 @@ def archive(database: Database, folder: Path, *, drop: bool = True) -> list[Arch
 
 def images(database: Database) -> list[str]:
     with database.reading() as session:
-        return list(session.execute(text("SELECT image FROM decisions ORDER BY id")).scalars())
+        return [line[7] for line in read_decision_lines(session)]
 
 
 def verdicts(database: Database) -> list[str]:

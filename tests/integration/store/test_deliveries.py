@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,7 +17,7 @@ from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.service import History
-from compatgate.service.far.log import _make_requests
+from compatgate.service.far.log import make_requests
 from compatgate.service.far.receiving import ChainForked, ChainGap, DeliveryDesk
 from compatgate.service.far.schemas import DeliveryRequest
 from compatgate.service.gate.batch_store import Delivery
@@ -29,7 +32,8 @@ IDS = [f"vd_{number:032x}" for number in range(9)]
 
 def decision(number: int, verdict: int = 1, target: str = "prod") -> NewDecision:
     at = BEGAN + timedelta(seconds=number)
-    return NewDecision(IDS[verdict], at, target, "pass", True, 1, None, str(number), "rest", 5)
+    asked_by = f"{number}@far-1"
+    return NewDecision(IDS[verdict], at, target, "pass", True, 1, None, asked_by, "rest", 5)
 
 
 def body(verdict: int, target: str = "prod", **others: Any) -> str:
@@ -52,7 +56,7 @@ class FarGate:
 
 def request(*batches: Delivery) -> DeliveryRequest:
     """Return what a far gate sends, after its way over JSON."""
-    (found,) = _make_requests(batches)
+    (found,) = make_requests(batches)
     return msgspec.json.decode(msgspec.json.encode(found), type=DeliveryRequest)
 
 
@@ -72,7 +76,7 @@ def desk(database: Database) -> Iterator[DeliveryDesk]:
 def logged(database: Database) -> list[str]:
     with database.reading() as session:
         rows = session.execute(text("SELECT asked_by FROM decisions ORDER BY id"))
-        return [row.asked_by for row in rows]
+        return [row.asked_by.removesuffix("@far-1") for row in rows]
 
 
 def test_a_batch_is_stored_once_however_often_it_comes(
@@ -125,8 +129,10 @@ def _of(name: str, value: Any) -> Callable[[DeliveryRequest], DeliveryRequest]:
 
 
 REFUSED: list[tuple[Callable[[DeliveryRequest], DeliveryRequest], type[CompatgateError], str]] = [
-    (_of("asked_by", "mallory"), BadInput, r"batches\[0\].hash: is not the hash of the batch"),
-    (_of("asked_by", "a\nb"), BadInput, r"batches\[0\].asked_by: has characters"),
+    (_of("asked_by", "ci@far-1"), BadInput, r"batches\[0\].hash: is not the hash of the batch"),
+    (_of("asked_by", "a\nb@far-1"), BadInput, r"batches\[0\].asked_by: has characters"),
+    (_of("asked_by", "ci"), BadInput, "asked_by: does not name the far gate"),
+    (_of("asked_by", "ci@far-2"), BadInput, "asked_by: does not name the far gate"),
     (_of("allowed", False), BadInput, "the decision contradicts its verdict"),
     (_in_future, BadInput, r"batches\[0\].decided_at: is in the future"),
     (lambda sent: changed(sent, previous="1" * 64), BadInput, "the first batch continues none"),
@@ -167,10 +173,38 @@ def test_what_contradicts_itself_or_belongs_to_others_is_refused(
     assert desk.receive(sent, FAR).stored == 2
 
 
+def test_requests_at_the_same_time_share_a_transaction_and_one_refused_harms_no_other(
+    database: Database, desk: DeliveryDesk
+) -> None:
+    gates = [FarGate() for _ in range(8)]
+    for gate in gates:
+        desk.receive(request(gate.batch(0)), FAR)
+    gates[3].batch(1)  # lost: its next one does not go on
+    sent = [request(gate.batch(9)) for gate in gates]
+    found: dict[int, Any] = {}
+
+    def deliver(place: int) -> None:
+        try:
+            found[place] = desk.receive(sent[place], FAR).stored
+        except ChainGap:
+            found[place] = "gap"
+
+    threads = [threading.Thread(target=deliver, args=(place,)) for place in range(8)]
+    with desk._turn:
+        for thread in threads:
+            thread.start()
+        while len(desk._queue) < len(threads):
+            time.sleep(0.01)
+    for thread in threads:
+        thread.join(30)
+    assert found == {place: "gap" if place == 3 else 1 for place in range(8)}
+    assert Counter(logged(database)) == {"0": 8, "9": 7}
+
+
 def test_requests_are_divided_by_writer_number_and_size() -> None:
     far, other = FarGate(), FarGate()
     small = [far.batch(number) for number in range(3)]
     long = far.batch(3, **{IDS[1]: body(1, text="x" * 500_000)})
-    found = list(_make_requests([*small, long, other.batch(1), far.batch(5)]))
+    found = list(make_requests([*small, long, other.batch(1), far.batch(5)]))
     assert [len(one["batches"]) for one in found] == [3, 1, 1, 1]
-    assert list(_make_requests([])) == []
+    assert list(make_requests([])) == []

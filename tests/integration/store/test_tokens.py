@@ -16,6 +16,7 @@ from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.tokens import schemas
 from compatgate.service.tokens import service as auth
+from compatgate.service.tokens.browser_sessions import SessionLimits
 from compatgate.service.tokens.principal import matches
 
 
@@ -267,7 +268,7 @@ def test_a_session_ends_with_its_secret(gate: Gate) -> None:
 def test_a_session_ends_when_it_is_idle_and_however_it_is_used(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate.sessions.limits = auth.SessionLimits(timedelta(hours=3), timedelta(hours=1))
+    gate.sessions.limits = SessionLimits(timedelta(hours=3), timedelta(hours=1))
     made = gate.tokens.create("ann", ["read"], by="t")
     used, idle = (gate.sessions.sign_in(made.secret).cookie for _ in range(2))
     begin = clock.now()

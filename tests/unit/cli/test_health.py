@@ -13,6 +13,7 @@ from compatgate.canary.health import Gpu, Snapshot, first_five, host, kernel_log
 from compatgate.canary.health.host import look_at_host
 from compatgate.cli import health as module
 from compatgate.cli.main import main
+from compatgate.discovery.machine.root import Root
 from compatgate.errors import Unavailable
 
 
@@ -25,7 +26,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(kernel_log, "read_kernel_log", lambda *a: real(*a, kmsg=str(log)))
     monkeypatch.setattr(first_five, "snapshot", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(host, "look_at_host", lambda: look_at_host(tmp_path))
+    monkeypatch.setattr(host, "look_at_host", lambda: look_at_host(Root(str(tmp_path))))
     monkeypatch.setattr(module, "_loaded_driver", lambda: None)
     return log
 

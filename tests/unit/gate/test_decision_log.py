@@ -381,3 +381,25 @@ def test_a_thread_whose_batch_was_taken_adds_nothing_to_the_chain(
     report = History(database).verify()
     assert (report.ok, report.decisions) == (True, 2), report.problems
     database.close()
+
+
+def test_a_silent_database_is_not_tried_before_the_spool(tmp_path: Path) -> None:
+    database = Database.open(f"{tmp_path}/gate.db")
+    tables.prepare_schema(database)
+    log = DecisionLog(database, "sync", SpoolOptions(tmp_path / "spool", 1 << 20))
+    tried = _Writer()
+    log._route.writer = tried  # type: ignore[assignment]
+    database.is_silent = lambda: True
+    log.record(_decision("first"), "{}")
+    database.is_silent = lambda: False
+    deadline = time.monotonic() + 10
+    while log.state.degraded:
+        assert time.monotonic() < deadline, "what is in the spool is not delivered"
+        time.sleep(0.02)
+    assert tried.batches == []
+    report = History(database).verify()
+    assert (report.ok, report.decisions) == (True, 1), report.problems
+    log.record(_decision("second"), "{}")
+    assert tried.batches == [["second"]]
+    log.close()
+    database.close()

@@ -14,6 +14,7 @@ from compatgate.core.performance import sha256
 from compatgate.core.rule import Verdict
 from compatgate.errors import DamagedContent, Unavailable
 from compatgate.service.gate import verdict_bodies
+from compatgate.service.gate.batches import decode_claims, encode_claims
 from compatgate.service.gate.verdict_bodies import (
     DICTIONARIES,
     FIRST_NUMBER,
@@ -98,3 +99,20 @@ def test_an_incomplete_installation_is_named(
     with pytest.raises(Unavailable, match=problem) as caught:
         load_dictionary.__wrapped__(1)
     assert caught.value.hint == "reinstall compatgate"
+
+
+@pytest.mark.parametrize(
+    ("claims", "stored"),
+    [
+        ({}, None),
+        (
+            {"vd_" + "2" * 32: "ab" * 32, "vd_" + "1" * 32: "0" * 64},
+            base64.b64encode(b"\x11" * 16 + bytes(32) + b"\x22" * 16 + b"\xab" * 32).decode(),
+        ),
+        ({"vd_1": "ab" * 32}, '{"vd_1":"' + "ab" * 32 + '"}'),
+        ({"vd_" + "1" * 32: "AB" * 32}, '{"vd_' + "1" * 32 + '":"' + "AB" * 32 + '"}'),
+    ],
+)
+def test_digests_of_verdicts_are_stored_short(claims: dict[str, str], stored: str | None) -> None:
+    assert encode_claims(claims) == stored
+    assert decode_claims(stored) == claims

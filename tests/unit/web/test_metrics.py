@@ -104,7 +104,7 @@ def test_the_state_of_the_gate_is_shown(client: FlaskClient, gate: Gate) -> None
         labels(state="waiting"): 0,
         labels(state="running"): 0,
     }
-    assert samples(client, "drifted_nodes")[labels(target="prod-a100")] == 0
+    assert samples(client, "drifted_nodes")[labels(target="prod-a100", what="driver")] == 0
     assert samples(client, "spool_batches") == {(): 0}
 
 

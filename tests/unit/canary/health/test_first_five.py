@@ -6,10 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from compatgate.canary.health import first_five
 from compatgate.canary.health.first_five import check_all, observe
+from compatgate.canary.health.host import Host
 from compatgate.core.facts import Facts
+from compatgate.discovery.machine.root import Root
 
 STAT = "cpu  {user} 0 0 1000 {iowait} 0 0 0 0 0\ncpu0 1 0 0 1 0 0 0 0 0 0\n"
 NET = (
@@ -65,7 +69,7 @@ class Machine:
     def checks(self, facts: Facts, meanwhile: Callable[[], None] = lambda: None) -> dict[str, Any]:
         seen = observe(
             facts,
-            root=self.root,
+            root=Root(str(self.root)),
             program=str(self.root / "nvidia-smi"),
             sleep=lambda _: meanwhile(),
         )
@@ -244,3 +248,44 @@ def test_without_nvml_and_nvidia_smi_the_driver_cannot_be_asked(
         "versions": "ok",
     }
     assert "No such file" in found["recent-errors"][1]
+
+
+def test_gpus_of_others_are_not_missed(machine: Machine, facts: Facts) -> None:
+    """Virtual machines have some GPUs, and a container is given a part of the rest."""
+    machine.good()
+    machine.pci("0000:c1:00.0", driver="vfio-pci")
+    assert machine.checks(facts)["visible-gpus"][0] == "ok"
+    machine.pci("0000:d1:00.0", "0000:d2:00.0")
+    assert machine.checks(facts)["visible-gpus"][0] == "not-ok"
+    machine.write("dev/nvidia0", "")
+    machine.write("dev/nvidia3", "")
+    machine.write("dev/nvidiactl", "")
+    state, found = machine.checks(facts)["visible-gpus"]
+    assert (state, "2 given to this container" in found) == ("ok", True)
+
+
+def test_a_gpu_without_utilisation_is_not_called_idle(machine: Machine, facts: Facts) -> None:
+    machine.good()
+    mig = xml("9b").replace("0 %", "N/A")
+    machine.smi(mig)
+    assert machine.checks(facts)["work"][0] == "could-not-look"
+    machine.smi(mig.replace("gpu_idle", "hw_slowdown"))
+    assert machine.checks(facts)["work"][0] == "not-ok"
+
+
+def test_a_fabric_manager_of_another_version_is_told(
+    machine: Machine, facts: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.good()
+    machine.pci("0000:c3:00.0", driver="nvidia-nvswitch", kind="0x068000")
+    machine.write("proc/4711/comm", "nv-fabricmanage\n")
+    state, found = machine.checks(facts)["versions"]
+    assert (state, "Fabric Manager runs" in found) == ("ok", True)
+    look = first_five.look_at_host
+
+    def with_version(root: Root) -> Host:
+        return msgspec.structs.replace(look(root), fabric_manager_version="575.57.08")
+
+    monkeypatch.setattr(first_five, "look_at_host", with_version)
+    state, found = machine.checks(facts)["versions"]
+    assert (state, "Fabric Manager 575.57.08, module 575.51.02" in found) == ("not-ok", True)

@@ -139,9 +139,7 @@ def test_a_gate_without_its_database_is_said_before_the_basis(denied: Json) -> N
         "reason": "down",
     }
     text = lines(denied)
-    note = (
-        "degraded: the gate decided without its database, on a snapshot that is 12 min old (down)"
-    )
+    note = "degraded: the gate decided on its last good snapshot, which is 12 min old (down)"
     assert text[text.index(note) + 1] == ""
     assert "degraded" in render("markdown", denied, View(width=100))
     assert '"degraded"' in render("json", denied, View(width=100))

@@ -1,0 +1,183 @@
+"""Import, export and compare documents of the matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy.orm import Session
+
+from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.matrix import ANY_TARGET
+from compatgate.documents.convert import pause_garbage_collection
+from compatgate.documents.sources import Source
+from compatgate.documents.specs import (
+    KINDS,
+    Change,
+    Document,
+    TargetDoc,
+    compare_document,
+    compare_documents,
+    key_of,
+    target_refs,
+    to_body,
+)
+from compatgate.documents.validation import read_documents
+from compatgate.errors import Conflict
+from compatgate.kit.database.database import Database
+from compatgate.service.matrix import repository as documents
+from compatgate.service.matrix.revisions import (
+    Consent,
+    Edit,
+    make_revision,
+    read_documents_at,
+    require_revision,
+)
+from compatgate.service.waivers import service as waiver_limits
+
+
+class ImportResult(Struct, frozen=True):
+    """The result of an import or of a dry run.
+
+    Attributes:
+        unchanged: number of documents that are stored already.
+        revision: made by the import; None: a dry run, or nothing to change.
+    """
+
+    changes: tuple[Change, ...]
+    unchanged: int
+    revision: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "changes": [c.to_json() for c in self.changes],
+            "unchanged": self.unchanged,
+            "revision": self.revision,
+        }
+
+
+def read_files(database: Database, sources: Sequence[Source], gpus: Gpus) -> list[Document]:
+    """Read documents from files, and check them against the stored targets and waivers.
+
+    Raises:
+        ManyProblems: every mistake, with file, line and path.
+    """
+    with database.reading() as session:
+        known = documents.target_names(session)
+        return read_documents(sources, gpus, known, judge=waiver_limits.make_waiver_check(session))
+
+
+def plan_import(session: Session, imported: Sequence[Document]) -> tuple[ImportResult, list[Edit]]:
+    """Return the expected result of an import, and its edits."""
+    stored = documents.find_documents(session, [key_of(document) for document in imported])
+    edits = [
+        Edit(stored.get(key_of(document)), document)
+        for document in _sort_documents(imported)
+        if stored.get(key_of(document)) != document
+    ]
+    changes = [c for edit in edits if (c := compare_document(edit.before, edit.after))]
+    return ImportResult(tuple(changes), len(imported) - len(edits)), edits
+
+
+def apply_import(
+    session: Session,
+    imported: Sequence[Document],
+    author: str,
+    reason: str,
+    at: datetime,
+    permit: Callable[[Sequence[Edit]], Consent],
+) -> ImportResult:
+    """Import documents as one revision.
+
+    Args:
+        session: a writing one.
+        imported: the documents.
+        author: of the change.
+        reason: of the author.
+        at: now.
+        permit: called with the edits; raises if the author may not make them alone.
+
+    Raises:
+        Conflict: a target that the documents name was deleted since they were read.
+        ManyProblems: a policy that changed since forbids a waiver.
+        AccessRefused: from ``permit``.
+    """
+    check_import(session, imported)
+    with pause_garbage_collection():
+        result, edits = plan_import(session, imported)
+        consent = permit(edits)
+        if not edits:
+            return result
+        revision = make_revision(
+            session,
+            edits,
+            author=author,
+            reason=reason,
+            action="import",
+            at=at,
+            detail=consent.to_detail(),
+        )
+        consent.note(session, revision)
+        return ImportResult(result.changes, result.unchanged, revision)
+
+
+def check_import(session: Session, imported: Sequence[Document]) -> None:
+    """Check documents again in the transaction that writes them; they were read before.
+
+    Raises:
+        Conflict: a target that the documents name was deleted since.
+        ManyProblems: a policy that changed since forbids a waiver.
+    """
+    _check_targets(session, imported)
+    waiver_limits.check_waivers(session, imported)
+
+
+def _check_targets(session: Session, imported: Iterable[Document]) -> None:
+    known = documents.target_names(session) | {ANY_TARGET}
+    known |= {d.metadata.name for d in imported if isinstance(d, TargetDoc)}
+    for document in imported:
+        for name in target_refs(document):
+            if name not in known:
+                kind, user = key_of(document)
+                what = f"{kind} {user} names the target {name!r}, which was deleted meanwhile"
+                raise Conflict(what, field="targets", value=name)
+
+
+def export_documents(session: Session, revision: int | None) -> list[dict[str, Any]]:
+    """Return every document, now or at a revision: targets, entries, waivers, each by name."""
+    with pause_garbage_collection():
+        return [
+            to_body(document) for document in _sort_documents(_load_documents(session, revision))
+        ]
+
+
+def diff_revisions(session: Session, older: int, newer: int | None) -> list[Change]:
+    """Return the changes between two revisions; None: the stored matrix."""
+    with pause_garbage_collection():
+        return compare_documents(_load_documents(session, older), _load_documents(session, newer))
+
+
+def diff_with_files(session: Session, imported: Sequence[Document]) -> list[Change]:
+    """Return the changes from the stored matrix to the imported one."""
+    return compare_documents(_load_documents(session, None), imported)
+
+
+def _load_documents(session: Session, revision: int | None) -> list[Document]:
+    if revision is None:
+        return [
+            document for kind in KINDS for document, _ in documents.load_documents(session, kind)
+        ]
+    if revision != 0:
+        require_revision(session, revision)
+    return [document for document, _ in read_documents_at(session, revision)]
+
+
+def _sort_documents(found: Iterable[Document]) -> list[Document]:
+    def order(document: Document) -> tuple[int, str]:
+        kind, name = key_of(document)
+        return KINDS.index(kind), name
+
+    return sorted(found, key=order)

@@ -1,0 +1,128 @@
+"""Read the matrix: documents, lists, revisions, and what differs between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from sqlalchemy.orm import Session
+
+from compatgate.core.facts import Facts
+from compatgate.documents.sources import Source
+from compatgate.documents.specs import Change, Kind
+from compatgate.errors import NotFound
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import Page
+from compatgate.service.matrix import approvals, imports, revisions
+from compatgate.service.matrix import repository as lists
+from compatgate.service.matrix.approvals import ApprovalRow
+from compatgate.service.matrix.models import PoolRow, RevisionRow, StoredDocument
+
+T = TypeVar("T")
+
+
+class MatrixReader:
+    """Read access to the matrix of one database and to its history."""
+
+    def __init__(self, database: Database, facts: Facts) -> None:
+        self._database = database
+        self._facts = facts
+
+    def get(self, kind: Kind, name: str) -> StoredDocument:
+        """Return one document.
+
+        Raises:
+            NotFound: no document has that name; suggests similar names.
+        """
+        return self._read(lambda session: require_document(session, kind, name))
+
+    def export(self, *, revision: int | None = None) -> list[dict[str, Any]]:
+        """Return every document, now or at a revision: targets, entries, waivers, each by name.
+
+        Raises:
+            NotFound: there is no such revision.
+        """
+        return self._read(lambda session: imports.export_documents(session, revision))
+
+    def diff(self, older: int, newer: int | None = None) -> list[Change]:
+        """Return the changes between two revisions; None: the stored matrix.
+
+        Raises:
+            NotFound: there is no such revision.
+        """
+        return self._read(lambda session: imports.diff_revisions(session, older, newer))
+
+    def diff_files(self, sources: Sequence[Source]) -> list[Change]:
+        """Return the changes from the stored matrix to the one in files.
+
+        Raises:
+            ManyProblems: every mistake in the files.
+        """
+        read = imports.read_files(self._database, sources, self._facts.gpus)
+        return self._read(lambda session: imports.diff_with_files(session, read))
+
+    def list_targets(self, **filters: Any) -> Page[StoredDocument]:
+        """Return targets by name; filters: `repository.list_targets`."""
+        return self._read(lambda session: lists.list_targets(session, **filters))
+
+    def list_entries(self, **filters: Any) -> Page[StoredDocument]:
+        """Return entries by name; filters: `repository.list_entries`."""
+        return self._read(lambda session: lists.list_entries(session, **filters))
+
+    def list_waivers(self, **filters: Any) -> Page[StoredDocument]:
+        """Return waivers by name; filters: `repository.list_waivers`."""
+        return self._read(lambda session: lists.list_waivers(session, **filters))
+
+    def list_pools(self, **filters: Any) -> Page[PoolRow]:
+        """Return pools by target and name; filters: `repository.list_pools`."""
+        return self._read(lambda session: lists.list_pools(session, **filters))
+
+    def list_approvals(self, **filters: Any) -> Page[ApprovalRow]:
+        """Return changes that wait for a second person, or did; newest first."""
+        return self._read(lambda session: approvals.list_approvals(session, **filters))
+
+    def show_approval(self, number: str) -> ApprovalRow:
+        """Return one of them.
+
+        Raises:
+            NotFound: there is none of that id.
+        """
+        return self._read(lambda session: approvals.find_approval(session, number))
+
+    def list_revisions(self, **filters: Any) -> Page[RevisionRow]:
+        """Return revisions, newest first; filters: `revisions.list_revisions`."""
+        return self._read(lambda session: revisions.list_revisions(session, **filters))
+
+    def list_changes(self, kind: Kind, name: str, **paging: Any) -> Page[RevisionRow]:
+        """Return the revisions of one document, newest first, each with only that change."""
+        return self._read(lambda session: revisions.list_changes(session, kind, name, **paging))
+
+    def show_revision(self, number: int) -> RevisionRow:
+        """Return a revision with all its changes.
+
+        Raises:
+            NotFound: there is no such revision.
+        """
+        return self._read(lambda session: revisions.show_revision(session, number))
+
+    def revision_at(self, when: datetime) -> int:
+        """Return the latest revision at a moment; 0 before the first."""
+        return self._read(lambda session: revisions.find_revision_at(session, when))
+
+    def _read(self, query: Callable[[Session], T]) -> T:
+        with self._database.reading() as session:
+            return query(session)
+
+
+def require_document(session: Session, kind: Kind, name: str) -> StoredDocument:
+    """Return one document.
+
+    Raises:
+        NotFound: no document has that name; suggests similar names.
+    """
+    stored = lists.get_document(session, kind, name)
+    if stored is None:
+        hint = lists.suggest_names(session, kind, name)
+        raise NotFound(f"there is no {kind.lower()} {name!r}", field="name", value=name, hint=hint)
+    return stored

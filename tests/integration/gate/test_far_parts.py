@@ -1,0 +1,253 @@
+"""The log and the bundle of a far gate, with a central gate that answers as each test says."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+from attest_keys import signer_of
+
+from compatgate.errors import CompatgateError, Unavailable
+from compatgate.service.attestations.keys import read_keys
+from compatgate.service.far.gate import NoDatabase, ReadOnlyGate
+from compatgate.service.far.keeper import BundleOptions, BundleStore
+from compatgate.service.far.log import Central, FarLog
+from compatgate.service.gate.batches import FIRST_PREVIOUS
+from compatgate.service.gate.bundles import BundleRefused, sign_bundle
+from compatgate.service.gate.decider import NewDecision
+from compatgate.service.gate.snapshot import BUNDLE_FORMAT, Payload, seal_bundle
+from compatgate.service.gate.spool import SpoolOptions
+
+AT = datetime(2026, 11, 3, 9, tzinfo=UTC)
+PROBLEM = {"detail": "batch 1 differs", "type": "https://compatgate.dev/problems/chain-forked"}
+Said = tuple[int, Mapping[str, str], bytes]
+
+
+def until(is_so: Callable[[], Any]) -> None:
+    deadline = monotonic() + 20
+    while not is_so():
+        assert monotonic() < deadline, "that took too long"
+        sleep(0.02)
+
+
+class Stand(ThreadingHTTPServer):
+    """A central gate: it gives the answers of a list, then stores what it gets."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.answers: list[Said] = []
+        self.bundle = b""
+        self.sizes: list[int] = []
+        self.stored: dict[tuple[str, int], dict[str, Any]] = {}
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    def take(self, body: bytes) -> Said:
+        if self.answers:
+            return self.answers.pop(0)
+        sent = json.loads(body)
+        self.sizes.append(len(body))
+        for batch in sent["batches"]:
+            self.stored[sent["writer"], batch["sequence"]] = batch
+        last = sent["batches"][-1]["sequence"]
+        found = {"writer": sent["writer"], "sequence": last, "stored": 1, "known": 0}
+        return 200, {}, json.dumps(found).encode()
+
+    def asked_by(self) -> list[str]:
+        batches = sorted(self.stored.items())
+        return [one["asked_by"] for _, batch in batches for one in batch["decisions"]]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Stand
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        assert self.headers["Authorization"] == "Bearer cg_far"
+        self._answer(*self.server.take(body))
+
+    def do_GET(self) -> None:
+        is_known = self.headers.get("If-None-Match") == "known"
+        self._answer(304 if is_known else 200, {}, self.server.bundle)
+
+    def _answer(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.send_response(status)
+        media = "application/json" if status < 400 else "application/problem+json"
+        for name, value in {"Content-Type": media, **headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def stand() -> Iterator[Stand]:
+    made = Stand()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def open_log(stand: Stand, folder: Path, size: int = 1024 * 1024) -> FarLog:
+    central = Central(stand.url, token="cg_far", name="far-1")
+    database = NoDatabase(BundleOptions(central, (), folder))
+    return FarLog(database, SpoolOptions(folder / "spool", size), central)
+
+
+def row(who: str, verdict: int = 1, body: str = "{}") -> tuple[NewDecision, str]:
+    found = NewDecision(f"vd_{verdict:032x}", AT, None, "pass", True, 1, None, who, "rest", 5)
+    return found, body
+
+
+def test_decisions_are_delivered_once_the_central_gate_takes_them(
+    stand: Stand, tmp_path: Path
+) -> None:
+    busy = (429, {"Retry-After": "1"}, b"")
+    stand.answers = [busy, (503, {}, b""), (503, {}, b""), (502, {}, b"<html>")]
+    log = open_log(stand, tmp_path)
+    for name in "abc":
+        log.record(*row(name))
+    assert (log.away, log.state.degraded) == (None, False)
+    until(lambda: len(stand.stored) == 3)
+    assert stand.asked_by() == ["a@far-1", "b@far-1", "c@far-1"]
+    writers = {writer for writer, _ in stand.stored}
+    assert len(writers) == 1
+    assert writers.pop().startswith("far-1:")
+    first, second, third = (stand.stored[key] for key in sorted(stand.stored))
+    assert first["previous"] == FIRST_PREVIOUS
+    assert (second["previous"], third["previous"]) == (first["hash"], second["hash"])
+    assert [list(one["verdicts"]) for one in (first, second)] == [["vd_" + "0" * 31 + "1"], []]
+    until(lambda: log.state.batches == 0)
+    log.close()
+    assert not list((tmp_path / "spool").iterdir())
+
+
+def test_after_a_fork_another_writer_goes_on(stand: Stand, tmp_path: Path) -> None:
+    log = open_log(stand, tmp_path)
+    log.record(*row("before"))
+    until(lambda: log.state.batches == 0)
+    forked = (409, {}, json.dumps(PROBLEM).encode())
+    stand.answers = [forked, forked]
+    log.record(*row("forked"))
+    until(lambda: log.state.set_aside == 1)
+    log.record(*row("after"))
+    until(lambda: "after@far-1" in stand.asked_by())
+    assert sorted(stand.asked_by()) == ["after@far-1", "before@far-1"]
+    (after,) = [one for one in stand.stored.values() if one["decisions"][0]["asked_by"][0] == "a"]
+    assert (after["sequence"], len(after["verdicts"])) == (1, 1), "the verdict comes once more"
+    log.close()
+    assert [path.suffix for path in (tmp_path / "spool").iterdir()] == [".aside"]
+
+
+def test_a_full_spool_records_nothing_until_it_is_delivered(stand: Stand, tmp_path: Path) -> None:
+    away = [(503, {"Retry-After": "3600"}, b"")]
+    stand.answers = away * 10_000
+    log = open_log(stand, tmp_path, 8192)
+    recorded: list[str] = []
+
+    def record_many() -> None:
+        for number in range(1000):
+            log.record(*row(str(number)))
+            recorded.append(f"{number}@far-1")
+
+    with pytest.raises(Unavailable, match="bring the database, or the central gate, back"):
+        record_many()
+    with pytest.raises(Unavailable, match="the spool is full"):
+        log.rehearse()
+    stand.answers = []
+    until(lambda: log.state.batches == 0)
+    log.rehearse()
+    log.record(*row("later"))
+    until(lambda: log.state.batches == 0)
+    assert stand.asked_by() == [*recorded, "later@far-1"]
+    log.close()
+
+
+def test_long_verdicts_are_divided_among_batches_and_requests(stand: Stand, tmp_path: Path) -> None:
+    log = open_log(stand, tmp_path, 8 * 1024 * 1024)
+    body = json.dumps({"text": "x" * 100_000})
+    log.submit([row(str(n), n, body) for n in range(10)] + [row("z", 9, body)]).result(20)
+    until(lambda: log.state.batches == 0)
+    counts = [len(stand.stored[key]["decisions"]) for key in sorted(stand.stored)]
+    assert counts == [2, 2, 2, 2, 3]
+    assert max(stand.sizes) < 1024 * 1024
+    log.close()
+
+
+def test_a_gate_without_a_database_says_where_to_ask(tmp_path: Path) -> None:
+    database = NoDatabase(BundleOptions(Central("https://gate.example"), (), tmp_path))
+    for transaction in (database.reading, database.writing, database.working):
+        with pytest.raises(ReadOnlyGate, match=r"ask the central gate: https://gate.example"):
+            transaction().__enter__()
+    assert not list(tmp_path.iterdir())
+
+
+# --- bundles ------------------------------------------------------------------------------------
+
+
+def make_bundle(revision: int, evidence: int = 0, *, format_: int = BUNDLE_FORMAT) -> bytes:
+    return seal_bundle(
+        Payload(format_, revision, None, "facts", (), (), (), evidence_number=evidence)
+    )
+
+
+@pytest.fixture(scope="module")
+def signers() -> Sequence[Any]:
+    return signer_of("p256"), signer_of()
+
+
+@pytest.fixture
+def store(stand: Stand, signers: Sequence[Any], tmp_path: Path) -> BundleStore:
+    public = signers[0].public_key.keyval["public"].encode()
+    keys = read_keys(public, "key")
+    return BundleStore(BundleOptions(Central(stand.url, token="cg_far"), keys, tmp_path))
+
+
+def test_the_last_good_bundle_stays_until_a_better_one_comes(
+    stand: Stand, store: BundleStore, signers: Sequence[Any]
+) -> None:
+    trusted, other = signers
+    assert store.read() is None
+    stand.bundle = sign_bundle(make_bundle(5, 3), trusted)
+    present = store.poll(None)
+    assert present is not None
+    good = store.path.read_bytes()
+    tampered = sign_bundle(make_bundle(6, 3), trusted).replace(b'"sig": "', b'"sig": "AAAA')
+    refused: list[tuple[bytes, type[CompatgateError], str]] = [
+        (make_bundle(6, 3), BundleRefused, "is not signed"),
+        (sign_bundle(make_bundle(6, 3), other), BundleRefused, "is not trusted"),
+        (tampered, BundleRefused, "the signature .* is invalid|malformed"),
+        (sign_bundle(make_bundle(4, 3), trusted), BundleRefused, r"is older \(revision 4"),
+        (sign_bundle(make_bundle(5, 2), trusted), BundleRefused, "is older"),
+        (sign_bundle(make_bundle(6, 3, format_=9), trusted), CompatgateError, "has format 9"),
+        (b"<html>", CompatgateError, "is not a bundle"),
+        (b"", CompatgateError, "is not a bundle"),
+    ]
+    for content, error, says in refused:
+        stand.bundle = content
+        with pytest.raises(error, match=says):
+            store.poll(present)
+        assert store.path.read_bytes() == good
+        found = store.read()
+        assert found is not None
+        assert found.trusted.version == (5, 3)
+    stand.bundle = sign_bundle(make_bundle(6, 3), trusted)
+    newer = store.poll(present)
+    assert newer is not None
+    assert (newer.snapshot.revision, newer.snapshot.evidence) == (6, 3)
+    stand.bundle = sign_bundle(make_bundle(5, 9), trusted)
+    with pytest.raises(BundleRefused, match="is older"):  # another process was quicker
+        store.poll(present)
+    store.path.write_bytes(make_bundle(7))
+    assert store.read() is None, "a file that nobody signed is no bundle"
