@@ -22,6 +22,8 @@ from compatgate.errors import BadInput
 RELEASE = "/etc/nv_tegra_release"
 TREE = "/proc/device-tree"
 _RELEASE = re.compile(r"#?\s*R(\d{2}) \(release\), REVISION: (\d+(?:\.\d+)?)")
+_L4T_VARIABLE = re.compile(r"\bL4T_VERSION=(\d{2}\.\d+\.\d+)\b")
+_JETPACK_VARIABLE = re.compile(r"\bJETPACK_VERSION=(\d\.\d(?:\.\d)?)\b")
 _L4T_PACKAGE = re.compile(r"\bnvidia-l4t-core\s{1,40}(?:\S{1,40}\s{1,40}){0,2}?(\d{2}\.\d+\.\d+)-")
 _JETPACK_PACKAGE = re.compile(
     r"\bnvidia-jetpack\s{1,40}(?:\S{1,40}\s{1,40}){0,2}?(\d\.\d(?:\.\d)?)[+-]b\d+"
@@ -58,10 +60,10 @@ def parse_board(text: str) -> TegraBoard | None:
     """Read a board from any text that holds these files, or lists of packages; None: no Jetson."""
     clean = text.replace("\0", "\n")
     release = _RELEASE.search(clean)
-    l4t = f"{release[1]}.{release[2]}" if release else _first(_L4T_PACKAGE, clean)
+    l4t = f"{release[1]}.{release[2]}" if release else ""
     board = TegraBoard(
-        l4t=l4t,
-        jetpack=_first(_JETPACK_PACKAGE, clean),
+        l4t=l4t or _first(_L4T_PACKAGE, clean) or _first(_L4T_VARIABLE, clean),
+        jetpack=_first(_JETPACK_PACKAGE, clean) or _first(_JETPACK_VARIABLE, clean),
         model=_first(_MODEL, clean),
         soc=_first(_SOC, clean),
     )

@@ -44,6 +44,12 @@ TEXTS = [  # text, l4t, jetpack, GPU
         "7.2",
         "sm_87",
     ),
+    (
+        "L4T_VERSION=38.4.0  JETPACK_VERSION=7.1  CUDA_VERSION=13.0\nnvidia,tegra264\n",
+        "38.4.0",
+        "7.1",
+        "sm_110",
+    ),
 ]
 TEGRASTATS = [
     "RAM 2449/62841MB (lfb 14x4MB) CPU [1%@729,0%@729] GR3D_FREQ 0% cpu@43.1C soc2@40C",
