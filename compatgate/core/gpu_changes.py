@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from compatgate.core.changes import MAX_PER_KIND
 from compatgate.core.gpu_code import find_run_mode
-from compatgate.core.gpus import mig_profiles
+from compatgate.core.gpus import mig_profiles, resolve_gpu
 from compatgate.core.rule import Candidate
+from compatgate.core.vgpus import compact, parse_vgpu_name
 
 if TYPE_CHECKING:
     from compatgate.core.facts.nvidia import Gpu, Pair
@@ -32,7 +33,8 @@ def other_gpu(context: RuleContext, fits: Callable[[Gpu], bool]) -> Iterator[Can
             if pool.driver and pool.driver != context.driver:
                 change["driver"] = pool.driver.text
             yield Candidate(change, f"run it on pool {pool.name} ({pool.gpu.sku})")
-    for gpu in (*_larger_slices(context, fits), *_nearest_gpus(context, fits)[:MAX_PER_KIND]):
+    parts = (*_larger_slices(context, fits), *_larger_vgpus(context, fits))
+    for gpu in (*parts, *_nearest_gpus(context, fits)[:MAX_PER_KIND]):
         if gpu.sku not in seen:
             yield from _move_to_gpu(context, gpu)
 
@@ -60,6 +62,19 @@ def _larger_slices(context: RuleContext, fits: Callable[[Gpu], bool]) -> list[Gp
         return []
     slices = (replace(own, mig=profile) for profile in mig_profiles(own))
     return [gpu for gpu in slices if fits(gpu)][:2]
+
+
+def _larger_vgpus(context: RuleContext, fits: Callable[[Gpu], bool]) -> list[Gpu]:
+    """Return types of the same board and series that fit; empty where the pool has no vGPU."""
+    own, table = context.pool.gpu, context.facts.gpus
+    name = parse_vgpu_name(own.vgpu.lower()) if own and own.vgpu else None
+    kind = table.vgpus.get(compact(name.prefix)) if name else None
+    if name is None or kind is None or name.slices:
+        return []
+    prefix = kind.prefix.replace(" ", "-")
+    sizes = kind.memory.get(name.series, ())
+    found = (resolve_gpu(f"{prefix}-{size}{name.series}", table) for size in sizes)
+    return [gpu for gpu in found if fits(gpu)][:2]
 
 
 def _nearest_gpus(context: RuleContext, fits: Callable[[Gpu], bool]) -> list[Gpu]:

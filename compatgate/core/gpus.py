@@ -14,7 +14,7 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.facts.nvidia import Gpu, Gpus, Memory
+from compatgate.core.facts.nvidia import Gpu, Gpus, Memory, VgpuType
 from compatgate.core.near_names import near_names
 from compatgate.core.performance import lazy_property
 from compatgate.core.vgpus import VgpuName, compact, parse_vgpu_name
@@ -317,11 +317,23 @@ def _find_vgpu(name: VgpuName, table: Gpus) -> Gpu | None:
         board,
         brands=(),
         memory_gb=name.memory or None,
-        memory=Memory(name.memory, name.memory, kind.source) if name.memory else None,
+        memory=_vgpu_memory(name, kind),
         mig_capable=False,
         mig_driver=None,
         vgpu=f"{kind.prefix.replace(' ', '-')}-{name.ending}",
     )
+
+
+def _vgpu_memory(name: VgpuName, kind: VgpuType) -> Memory | None:
+    """Return the memory of a vGPU: at most the GiB of its name.
+
+    A time-sliced type keeps a share for itself (8C shows 8192 MiB, of which 560 are reserved), a
+    MIG-backed one an eighth and more (H100L-1-12C shows 10565 MiB).
+    """
+    if not name.memory:
+        return None
+    least = name.memory * 7 // 8 if name.slices else name.memory * 0.95
+    return Memory(least, name.memory, kind.source)
 
 
 def _choose_candidate(text: str, words: list[str], candidates: list[Gpu], index: GpuIndex) -> Gpu:

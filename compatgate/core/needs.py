@@ -1,4 +1,4 @@
-"""Read what a workload needs of a GPU: number formats that it computes in, and memory.
+"""Read what a workload needs of a GPU: number formats that it computes in, features, and memory.
 
 The text form is ``fp8+60GiB``; the JSON form ``["fp8", "60GiB"]``.
 """
@@ -21,6 +21,10 @@ PRECISIONS: tuple[str, ...] = (
     *("int8", "int4", "fp64-tensor"),
 )
 """Number formats that a workload can need; `precision.yaml` says which GPU has which."""
+FEATURES: tuple[str, ...] = (
+    *("unified-memory", "nvlink-p2p", "pcie-p2p", "nvlink-multicast", "profiling"),
+)
+"""Features that a workload can need; `vgpu.yaml` says which vGPU has which."""
 _UNITS = {
     "MB": 10**6,
     "GB": 10**9,
@@ -48,14 +52,17 @@ class Needs(Struct, frozen=True):
     Attributes:
         precision: number formats, in the order of `PRECISIONS`.
         memory: memory of one GPU or MIG slice; None: not stated.
+        features: features, in the order of `FEATURES`.
     """
 
     precision: tuple[str, ...] = ()
     memory: Size | None = None
+    features: tuple[str, ...] = ()
 
     def to_json(self) -> list[str]:
         """Return the form that requests and answers carry, ``["fp8", "60GiB"]``."""
-        return [*self.precision, *([self.memory.text] if self.memory else [])]
+        sizes = [self.memory.text] if self.memory else []
+        return [*self.precision, *self.features, *sizes]
 
     def to_text(self) -> str:
         """Return the text form, ``fp8+60GiB``."""
@@ -67,8 +74,9 @@ class Needs(Struct, frozen=True):
             return self
         sizes = [one for one in (self.memory, other.memory) if one]
         return Needs(
-            _sort({*self.precision, *other.precision}),
+            _sort({*self.precision, *other.precision}, PRECISIONS),
             max(sizes, key=lambda one: one.size, default=None),
+            _sort({*self.features, *other.features}, FEATURES),
         )
 
 
@@ -82,29 +90,30 @@ def parse_needs(value: Any) -> Needs:
     items = value.split("+") if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)) or not all(isinstance(one, str) for one in items):
         raise BadInput("must be a list of texts", field="needs", value=value, hint=_EXAMPLE)
-    check_count(len(items), len(PRECISIONS) + 1, "items", "needs")
+    check_count(len(items), len(PRECISIONS) + len(FEATURES) + 1, "items", "needs")
     clean = [item.strip() for item in items]
     sizes = [read_size(item) for item in clean if item[:1].isdigit()]
     if len(sizes) > 1:
         hint = "state one size: that of one GPU"
         raise BadInput("states two sizes of memory", field="needs", value=value, hint=hint)
-    named = {_read_precision(item) for item in clean if not item[:1].isdigit()}
+    named = {_read_name(item) for item in clean if not item[:1].isdigit()}
     if not (named or sizes):
         raise BadInput("states nothing", field="needs", value=value, hint=_EXAMPLE)
-    return Needs(_sort(named), sizes[0] if sizes else None)
+    size = sizes[0] if sizes else None
+    return Needs(_sort(named, PRECISIONS), size, _sort(named, FEATURES))
 
 
-def _read_precision(name: str) -> str:
+def _read_name(name: str) -> str:
     clean = name.lower().replace("_", "-")
-    if clean in PRECISIONS:
+    if clean in PRECISIONS or clean in FEATURES:
         return clean
-    near = near_names(clean[:_LONGEST], PRECISIONS)
+    near = near_names(clean[:_LONGEST], (*PRECISIONS, *FEATURES))
     meant = f"did you mean {near[0]}? " if near else ""
     raise BadInput(
-        f"{name[:_LONGEST]!r} is neither a number format nor a size of memory",
+        f"{name[:_LONGEST]!r} is neither a number format, a feature nor a size of memory",
         field="needs",
         value=name,
-        hint=f"{meant}a size like 60GiB, or one of {', '.join(PRECISIONS)}",
+        hint=f"{meant}a size like 60GiB, or one of {', '.join((*PRECISIONS, *FEATURES))}",
     )
 
 
@@ -127,8 +136,10 @@ def read_size(value: str) -> Size:
     return Size(f"{match[1]}{unit}", size)
 
 
-def _sort(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(names, key=PRECISIONS.index))
+def _sort(names: Iterable[str], order: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names that are in an order, in that order."""
+    found = set(names)
+    return tuple(name for name in order if name in found)
 
 
 def format_size(size: float) -> str:

@@ -55,7 +55,7 @@ NEED_PATTERN = (
     r"^([a-z][a-z0-9-]{1,15}|[1-9][0-9]{0,6}(\.[0-9]{1,3})?(MB|GB|TB|MiB|GiB|TiB))$(?!\n)"
 )
 Need = Annotated[str, Meta(pattern=NEED_PATTERN)]
-"""A number format, or memory of one GPU."""
+"""A number format, a feature, or memory of one GPU."""
 Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 TargetRef = Annotated[str, Meta(pattern=REF_PATTERN)]
 Line = Annotated[str, Meta(pattern=LINE_PATTERN)]

@@ -19,7 +19,9 @@ from compatgate.core.rules import (
     node_tools,
     packages,
     platform,
+    sharing,
     vgpu,
+    vgpu_types,
 )
 
 _FAMILIES = (
@@ -39,6 +41,8 @@ _FAMILIES = (
     matrix,
     caveats,
     vgpu,
+    vgpu_types,
+    sharing,
 )
 
 RULES: tuple[Rule, ...] = tuple(

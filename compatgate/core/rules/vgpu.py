@@ -1,18 +1,15 @@
-"""CG135 to CG144: check guests of vGPU hosts, and GPUs that containers share.
+"""CG135, CG136, CG138 and CG139: check a vGPU guest's driver and services against its host.
 
-A vGPU guest has a driver of vGPU software, which its host must take; a type is known to some
-branches and can do less than its board. MPS and time slicing have limits of their own. A pool
-without vGPUs, that shares no GPU, costs one look at each rule.
+A guest has a driver of vGPU software, which its host must take. A pool without vGPUs costs one look
+at each rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 from compatgate.core import changes
-from compatgate.core.facts.nvidia import VgpuType
-from compatgate.core.facts.vgpu import SharingFact, Vgpu, VgpuFeature
+from compatgate.core.facts.vgpu import Vgpu, VgpuFeature
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.rule import (
     DRIVER,
@@ -22,18 +19,19 @@ from compatgate.core.rule import (
     Candidate,
     Problem,
     RuleAnswer,
-    report_not_checked,
     rule,
 )
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.versions import Version, format_parts
-from compatgate.core.vgpus import VgpuName, compact, is_known_profile, parse_vgpu_name
+from compatgate.core.versions import Version
 
-_HOST = "vgpu-manager"
+MANAGER = "vgpu-manager"
+"""The part of a node that is its host's driver."""
 GUEST = DRIVER | NODE
+"""The parts that decide on host and guest."""
 
 
-def _is_guest(context: RuleContext) -> bool:
+def is_guest(context: RuleContext) -> bool:
+    """Return whether the pool's nodes are vGPU guests."""
     pool = context.pool
     return pool.platform == "vgpu" or (pool.gpu is not None and pool.gpu.vgpu is not None)
 
@@ -54,11 +52,11 @@ def vgpu_host_guest(context: RuleContext) -> RuleAnswer:
 
     Fix: the newest guest driver of the host's release, or a newer vGPU manager on the host.
 
-    Source: release notes of NVIDIA vGPU software, "Supported combinations of vGPU Manager and guest
-    driver"; interface versions in the open kernel modules.
+    Source: release notes of NVIDIA vGPU software (R418, R525 and R580) on compatible releases;
+    interface versions in the open kernel modules.
     """
-    manager, driver = context.pool.node_version(_HOST), context.driver
-    if manager is None or driver is None or not _is_guest(context):
+    manager, driver = context.pool.node_version(MANAGER), context.driver
+    if manager is None or driver is None or not is_guest(context):
         return NOT_APPLICABLE
     table = context.facts.vgpu
     host = table.of_branch.get(manager.major)
@@ -131,7 +129,7 @@ def _other_releases(
     newer = table.newest(guest) if guest > host else None
     if newer and newer.host:
         message = f"raise the vGPU manager of the hosts to {newer.host} (vGPU {newer.release})"
-        yield Candidate({_HOST: newer.host.text}, message)
+        yield Candidate({MANAGER: newer.host.text}, message)
 
 
 @rule("CG136", "vgpu-guest-driver", reads=GUEST, pool_only=True)
@@ -150,7 +148,7 @@ def vgpu_guest_driver(context: RuleContext) -> RuleAnswer:
     Source: NVIDIA vGPU software documentation, list of branches; GPU Operator issue 1371.
     """
     driver = context.driver
-    if driver is None or not _is_guest(context):
+    if driver is None or not is_guest(context):
         return NOT_APPLICABLE
     table = context.facts.vgpu
     source = table.rules.get("data-center driver")
@@ -197,10 +195,10 @@ def _unknown_guest(context: RuleContext, table: Vgpu, driver: Version) -> RuleAn
 
 def _nearest_guests(table: Vgpu, driver: Version) -> Iterator[Candidate]:
     """Yield guest drivers of the driver's own branch, of the next ones, then of older ones."""
-    yield from _guests_of(table, table.of_branch, driver)
+    yield from propose_guests(table, table.of_branch, driver)
 
 
-def _guests_of(table: Vgpu, branches: Iterable[int], driver: Version) -> Iterator[Candidate]:
+def propose_guests(table: Vgpu, branches: Iterable[int], driver: Version) -> Iterator[Candidate]:
     """Yield the newest guest driver of each branch: newer branches first, the nearest first."""
     nearest = sorted(branches, key=lambda one: (one < driver.major, abs(one - driver.major)))
     for branch in nearest[: changes.MAX_PER_KIND]:
@@ -208,71 +206,6 @@ def _guests_of(table: Vgpu, branches: Iterable[int], driver: Version) -> Iterato
         if release and release.guest_linux:
             message = f"use guest driver {release.guest_linux} of vGPU {release.release}"
             yield Candidate({"driver": release.guest_linux.text}, message)
-
-
-@rule("CG137", "vgpu-type", reads=GUEST, pool_only=True)
-def vgpu_type(context: RuleContext) -> RuleAnswer:
-    """The driver of the guest, or of its host, does not know this type of vGPU.
-
-    Types come with releases: L40S with 16.1, H200 with branch 570, B200 with 580. Types of Volta
-    and of the first Turing boards end with branch 580. A size that no release was found to have is
-    reported as unknown.
-
-    Example: NVIDIA L40S-48Q with guest driver 535.54.03 (vGPU 16.0) is not known to work.
-
-    Fix: a guest driver whose branch names the type.
-
-    Source: names of vGPUs in NVIDIA's open kernel modules, by release.
-    """
-    gpu = context.pool.gpu
-    if gpu is None or gpu.vgpu is None:
-        return NOT_APPLICABLE
-    name = parse_vgpu_name(gpu.vgpu.lower())
-    kind = context.facts.gpus.vgpus.get(compact(name.prefix)) if name else None
-    if name is None or kind is None:
-        return report_not_checked("gpu", f"the vGPU type {gpu.vgpu} is not in the facts")
-    problems = [*_check_profile(name, kind, gpu.vgpu)]
-    for component, version in (
-        ("driver", context.driver if context.os == "linux" else None),
-        (_HOST, context.pool.node_version(_HOST)),
-    ):
-        if version is not None:
-            problems += _check_branch(context, kind, component, version)
-    return problems or PASS
-
-
-def _check_profile(name: VgpuName, kind: VgpuType, text: str) -> Iterator[Problem]:
-    if is_known_profile(name, kind):
-        return
-    known = kind.mig_backed if name.slices else kind.memory.get(name.series, ())
-    listed = ", ".join(map(str, known)) or "none"
-    of = "MIG-backed types" if name.slices else f"{name.series}-series sizes in GB"
-    message = f"{text} is not known: the {of} of {kind.prefix} are {listed}"
-    yield Problem("unknown", "gpu", message, have=text, source=kind.source)
-
-
-def _check_branch(
-    context: RuleContext, kind: VgpuType, component: str, version: Version
-) -> Iterator[Problem]:
-    table = context.facts.vgpu
-    read = {branch for one in context.facts.gpus.vgpus.values() for branch in one.branches}
-    if version.major not in read:
-        return  # no release of this branch was read
-    title = "guest driver" if component == "driver" else "vGPU manager"
-    candidates = (
-        partial(_guests_of, table, kind.branches, version) if component == "driver" else None
-    )
-    if version.major not in kind.branches:
-        branches = ", ".join(map(str, kind.branches)) or "none that was read"
-        message = f"{title} {version} does not know {kind.prefix}: branches that do are {branches}"
-        need = f"branch {branches}"
-        yield Problem("fail", component, message, version.text, need, kind.source, candidates)
-        return
-    first = kind.branches[version.major]
-    if first and component == "driver" and version < first:
-        message = f"{title} {version} is not known to know {kind.prefix}, which came with {first}"
-        need = f">={first}"
-        yield Problem("unknown", component, message, version.text, need, kind.source, candidates)
 
 
 _SERVICES = ("dcgm", "fabric-manager", "nvlsm", "imex")
@@ -292,7 +225,7 @@ def vgpu_service(context: RuleContext) -> RuleAnswer:
     Source: NVIDIA's driver container; DCGM user guide; vGPU user guide.
     """
     stated = [name for name in _SERVICES if name in context.pool.node]
-    if not stated or not _is_guest(context):
+    if not stated or not is_guest(context):
         return NOT_APPLICABLE
     features = context.facts.vgpu.features
     return [
@@ -331,153 +264,11 @@ def vgpu_host(context: RuleContext) -> RuleAnswer:
 
     Source: release numbers of vGPU managers, in NVIDIA's security bulletins.
     """
-    manager, driver = context.pool.node_version(_HOST), context.driver
-    if manager is None or driver is None or _is_guest(context) or manager.parts != driver.parts:
+    manager, driver = context.pool.node_version(MANAGER), context.driver
+    if manager is None or driver is None or is_guest(context) or manager.parts != driver.parts:
         return NOT_APPLICABLE
     message = (
         f"driver {driver} is the vGPU manager of these nodes: workloads run in their guests, "
         "which have a driver and a GPU name of their own"
     )
     return (Problem("unknown", "driver", message, have=driver.text),)
-
-
-@rule("CG142", "vgpu-cuda", pool_only=True)
-def vgpu_cuda(context: RuleContext) -> RuleAnswer:
-    """The type of vGPU does not run CUDA.
-
-    CUDA and OpenCL run on vGPUs of the C- and Q-series. A-series (applications) and B-series
-    (desktops) do not run them, and of the M10 only the 8Q does.
-
-    Example: a pool of ``A40-24A`` fails, ``A40-24Q`` passes.
-
-    Fix: a type of the C- or Q-series of the same size.
-
-    Source: NVIDIA vGPU software user guide, "NVIDIA CUDA Toolkit and OpenCL Support on NVIDIA vGPU
-    Software".
-    """
-    gpu = context.pool.gpu
-    if gpu is None or gpu.vgpu is None:
-        return NOT_APPLICABLE
-    name = parse_vgpu_name(gpu.vgpu.lower())
-    kind = context.facts.gpus.vgpus.get(compact(name.prefix)) if name else None
-    feature = context.facts.vgpu.features.get("cuda")
-    if name is None or kind is None or feature is None:
-        return NOT_APPLICABLE
-    if name.series not in feature.series:
-        message = f"{gpu.vgpu} does not run CUDA: only C- and Q-series do"
-    elif kind.cuda_only and name.ending not in kind.cuda_only:
-        message = f"{gpu.vgpu} does not run CUDA: of {kind.prefix} only {kind.cuda_only[0]} does"
-    else:
-        return PASS
-    found = tuple(
-        Candidate({"gpu": other}, f"use {other}") for other in _types_with_cuda(name, kind, feature)
-    )
-    need = " or ".join(kind.cuda_only or (f"{one}-series" for one in sorted(feature.series)))
-    return (Problem("fail", "gpu", message, gpu.vgpu, need, feature.source, lambda: iter(found)),)
-
-
-def _types_with_cuda(name: VgpuName, kind: VgpuType, feature: VgpuFeature) -> Iterator[str]:
-    """Yield types of the same size that run CUDA."""
-    prefix = kind.prefix.replace(" ", "-")
-    if kind.cuda_only:
-        yield from (f"{prefix}-{ending}" for ending in kind.cuda_only)
-        return
-    for series in sorted(feature.series):
-        other = VgpuName(name.prefix, name.slices, name.memory, series, name.media)
-        if is_known_profile(other, kind):
-            yield f"{prefix}-{other.ending}"
-
-
-@rule("CG140", "mps-support", reads=NODE, pool_only=True)
-def mps_support(context: RuleContext) -> RuleAnswer:
-    """The pool shares its GPUs by MPS, which does not exist there or isolates less.
-
-    MPS runs on Linux and QNX, on GPUs from capability 3.5 on; before Volta (7.0) its clients share
-    one GPU address space, and no limit of threads can be set for one of them. NVIDIA's device
-    plugin does not share devices with MIG by MPS, while MPS on an instance is documented outside
-    Kubernetes. No source says whether MPS works on a vGPU.
-
-    Example: ``os=windows,sharing=mps`` fails; a P100 with ``sharing=mps`` is warned of.
-
-    Fix: ``sharing=time-slicing``, or ``sharing=exclusive``.
-
-    Source: NVIDIA Multi-Process Service documentation; README of NVIDIA's device plugin.
-    """
-    pool = context.pool
-    if pool.sharing != "mps":
-        return NOT_APPLICABLE
-    table = context.facts.vgpu
-    problems: list[Problem] = []
-    if pool.os != "linux" and (fact := table.find_sharing("mps", "os")):
-        outcome = "fail" if pool.os == "windows" else "unknown"
-        problems.append(_report_sharing(fact, outcome, have=f"os={pool.os}"))
-    if (capability := context.capability) is not None:
-        have = format_parts(capability)
-        for limit in ("least-capability", "isolating-capability"):
-            fact = table.find_sharing("mps", limit)
-            if fact and capability < _pair(fact.values[0]):
-                problems.append(_report_sharing(fact, fact.effect, have, f">={fact.values[0]}"))
-                break
-    gpu = pool.gpu
-    if gpu and gpu.mig and (fact := table.find_sharing("mps", "mig")):
-        problems.append(_report_sharing(fact, fact.effect, have=gpu.sku))
-    if _is_guest(context) and (fact := table.find_sharing("mps", "vgpu")):
-        problems.append(Problem("not-checked", "sharing", fact.text, source=fact.source))
-    return problems or PASS
-
-
-def _pair(text: str) -> tuple[int, int]:
-    major, minor = text.split(".")
-    return int(major), int(minor)
-
-
-def _report_sharing(
-    fact: SharingFact, outcome: str, have: str | None, need: str | None = None
-) -> Problem:
-    return Problem(
-        "fail" if outcome == "fail" else "warn" if outcome == "warn" else "unknown",
-        "sharing",
-        fact.text,
-        have=have,
-        need=need,
-        source=fact.source,
-        candidates=_other_sharing,
-    )
-
-
-def _other_sharing() -> Iterator[Candidate]:
-    yield Candidate({"sharing": "time-slicing"}, "share the GPUs by time slicing")
-    yield Candidate({"sharing": "exclusive"}, "give each container a GPU of its own")
-
-
-@rule("CG141", "time-slicing-metrics", reads=NODE, pool_only=True)
-def time_slicing_metrics(context: RuleContext) -> RuleAnswer:
-    """The pool shares its GPUs by time slicing, and DCGM cannot tell its containers apart.
-
-    With time slicing DCGM-Exporter cannot associate metrics with containers, so accounting and
-    alerts for each container do not work. Time slicing also gives no memory or fault isolation: a
-    container that uses all memory stops the others.
-
-    Example: a pool with ``sharing=time-slicing`` that states ``node.dcgm`` is warned of.
-
-    Fix: ``sharing=exclusive``, or MIG where the GPU has it.
-
-    Source: NVIDIA GPU Operator documentation, "Time-Slicing GPUs in Kubernetes", limitations.
-    """
-    pool = context.pool
-    if pool.sharing != "time-slicing" or "dcgm" not in pool.node:
-        return NOT_APPLICABLE
-    fact = context.facts.vgpu.find_sharing("time-slicing", "dcgm")
-    if fact is None:
-        return NOT_APPLICABLE
-    exclusive = Candidate({"sharing": "exclusive"}, "give each container a GPU of its own")
-    return (
-        Problem(
-            fact.effect,
-            "sharing",
-            fact.text,
-            have=f"dcgm {pool.node['dcgm']}",
-            source=fact.source,
-            candidates=lambda: (exclusive,),
-        ),
-    )

@@ -22,14 +22,14 @@ from compatgate.errors import BadInput
 PLATFORM = "vgpu"
 _MANAGER = "vgpu-manager"
 _HEADER = re.compile(r"NVIDIA-SMI\s+[\w.]+\s+Driver Version:\s*(?P<driver>[\w.]+)")
-_TITLE = re.compile(r"^\|\s+vGPU ID\s+Name\s+\|\s+VM ID", re.MULTILINE)
+_TITLE = re.compile(r"^[ \t]*\|[ \t]+vGPU ID[ \t]+Name[ \t]+\|[ \t]+VM ID", re.MULTILINE)
 _GPU = re.compile(r"(?P<index>\d{1,3})\s+(?P<name>\S.*)")
 _VGPU = re.compile(r"\d{6,}\s+(?P<name>\S.*)")
 _BUS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d")
-_ACTIVE = re.compile(r"^\s+Active vGPUs\s+:\s*\d+\s*$", re.MULTILINE)
+_ACTIVE = re.compile(r"^[ \t]+Active vGPUs[ \t]+:[ \t]*\d", re.MULTILINE)
 _NAME = re.compile(r"\s+vGPU Name\s+:\s*(.+?)\s*")
 _DRIVER = re.compile(r"\s+Guest Driver Version\s+:\s*(.+?)\s*")
-_PROCESS = re.compile(r"^\|\s+\d+\s.*\sC\+G\s+vgpu\s", re.MULTILINE)
+_PROCESS = re.compile(r"^[ \t]*\|[ \t]+\d.*[ \t]C\+G[ \t]+vgpu[ \t]", re.MULTILINE)
 
 
 def parse_vgpu_table(text: str) -> Report | None:

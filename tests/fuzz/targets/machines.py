@@ -15,13 +15,19 @@ from compatgate.discovery.libraries import parse_version_file
 from compatgate.discovery.machine.observe import observe_machine
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import group_pools
-from compatgate.discovery.probe import SCHEMA, read_probe
+from compatgate.discovery.probe import SCHEMA, probe_output, read_probe
 from targets.target import TESTS, Target
 
 HEALTH_LINES = (
     "[1.0] NVRM: Xid (PCI:0000:01:00): 79, pid=7, name=a, GPU has fallen off the bus.\n",
     "NVRM: API mismatch: the client has the version 1.0, but\nNVRM: this kernel module has\n",
     '{"dmesg":[{"time":5.5,"msg":"NVRM: The NVIDIA GPU 0000:02:00.0 (PCI ID: 10de:2c58)"}]}\n',
+)
+JETSONS = (
+    b"# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64\n"
+    b"NVIDIA Jetson AGX Orin Developer Kit\0nvidia,p3737-0000+p3701-0000\0nvidia,tegra234\0",
+    b"ii  nvidia-l4t-core  39.2.0-20260601141651  arm64\nii nvidia-jetpack 7.2-b184 arm64\n",
+    b"RAM 3120/125772MB GR3D_FREQ @[1000,1000,1000] VDD_GPU_SOC 5139mW/5139mW/5139mW\n",
 )
 
 
@@ -51,6 +57,9 @@ def targets() -> dict[str, Target]:
         "nvidia-smi state": Target(
             lambda data: parse_smi(data.decode("utf-8", "replace")),
             [path.read_bytes() for path in (TESTS / "fixtures" / "nvidia_smi").glob("xml-*.xml")],
+        ),
+        "files of a Jetson": Target(
+            lambda data: probe_output(data.decode("utf-8", "replace"), facts), list(JETSONS)
         ),
         **_smi(),
         **_files(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import covers_gpu, resolve_gpu
 from compatgate.core.rule import Verdict
+from compatgate.discovery.integrations.drafts import draft_target, read_drafts
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import group_pools
 from compatgate.errors import BadInput
@@ -89,3 +91,19 @@ def test_forward_compatibility_of_a_vgpu_is_open(ask: Callable[..., Verdict]) ->
     said = {finding.rule: finding for finding in verdict.findings}
     assert said["CG103"].outcome == "unknown"
     assert "the brand that the vGPU T4-8C reports" in said["CG103"].message
+
+
+def test_a_target_drafted_from_vgpu_nodes_states_host_and_sharing(facts: Facts) -> None:
+    labels = {
+        "nvidia.com/gpu.product": "GRID-T4-8C",
+        "nvidia.com/cuda.driver-version.full": "580.126.09",
+        "nvidia.com/vgpu.host-driver-version": "595.71.03",
+        "nvidia.com/gpu.sharing-strategy": "time-slicing",
+    }
+    node = json.dumps({"kind": "Node", "metadata": {"name": "guest", "labels": labels}})
+    (pool,) = draft_target(read_drafts([("nodes", node)], facts), "guests", facts.gpus)["spec"][
+        "pools"
+    ]
+    assert pool["gpu"] == "T4-8C"
+    assert (pool["platform"], pool["sharing"]) == ("vgpu", "time-slicing")
+    assert pool["node"] == {"vgpu-manager": "595.71.03"}
