@@ -28,7 +28,8 @@ examples:
 
 With several pools, versions are the lowest of all pools and GPU code covers all pools. Variables
 that cannot suit every pool are omitted and explained on standard error. The newest host compilers
-that nvcc takes are a comment (on standard error where the format has none), in JSON host_compilers.
+that nvcc takes are a comment, on standard error where the format has none; JSON has them as
+host_compilers, in the form of a stack.
 exit status: 0 printed, 2 bad input, or no variable is known, 3 the gate does not answer
 
 """
@@ -136,9 +137,9 @@ def _docker(variables: dict[str, str]) -> str:
 
 
 def _json(result: BuildEnvironment) -> str:
-    body: dict[str, Any] = dict(result.variables)
+    body = dict(result.variables)
     if result.compilers:
-        body["host_compilers"] = {"nvcc": result.compilers.toolkit, **result.compilers.newest}
+        body["host_compilers"] = result.compilers.to_text()
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
 
 

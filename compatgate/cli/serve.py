@@ -87,7 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=64 * 1024**2,
         metavar="BYTES",
         help="reserved disk space of each process, in the folder of --state, for decisions that"
-        " wait for the database; once it is full, there is no decision (default: 64m)",
+        " wait for the database, or for the central gate of --bundle; once it is full, there is no"
+        " decision (default: 64m)",
     )
     serve_far.add_far(parser.add_argument_group("far gate"))
     add(

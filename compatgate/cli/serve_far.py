@@ -123,13 +123,17 @@ def prepare(args: argparse.Namespace, max_stale: timedelta) -> PreparedFarGate:
     except BadInput as error:
         error.field = "--bundle"
         raise
+    every_s = read_interval(args.bundle_every, "--bundle-every", 1)
+    if max_stale.total_seconds() < 2 * every_s:
+        hint = f"at least two polls; --bundle-every is {args.bundle_every}"
+        raise BadInput("is too short", field="--max-stale", value=args.max_stale, hint=hint)
     token_file = Path(args.bundle_token) if args.bundle_token else None
     central = Central(url, "" if token_file else os.environ.get(TOKEN, ""), token_file)
     options = BundleOptions(
         central,
         read_bundle_keys(args.bundle_key, "--bundle-key"),
         open_state_folder(make_url(url), args.state),
-        read_interval(args.bundle_every, "--bundle-every", 1),
+        every_s,
         max_stale,
     )
     found = prepare_far_gate(options)

@@ -233,17 +233,18 @@ def add_state(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--state",
         metavar="DIR",
-        help="folder of this replica for what it needs while the database is away: the last"
-        " snapshot, and decisions to deliver (default: $COMPATGATE_STATE, else a folder next to"
-        " the SQLite file, else one in the user's state folder)",
+        help="folder of this replica for what it needs while the database, or the central gate of"
+        " --bundle, is away: the last snapshot, and decisions to deliver (default:"
+        " $COMPATGATE_STATE, else a folder next to the SQLite file, else one in the user's state"
+        " folder)",
     )
     group.add_argument(
         "--max-stale",
         default="24h",
         metavar="DURATION",
-        help="how old the snapshot may become while the database is away, for example 90m or 7d;"
-        " with an older one there is no decision; 0 means no decision without the database"
-        " (default: 24h)",
+        help="how old the snapshot may become while the database, or the central gate of --bundle,"
+        " is away, for example 90m or 7d; with an older one there is no decision; 0 means no"
+        " decision without the database (default: 24h)",
     )
     group.add_argument(
         "--start-empty",

@@ -80,6 +80,11 @@ class HostCompilers(Struct, frozen=True):
     toolkit: str
     newest: dict[str, str]
 
+    def to_text(self) -> str:
+        """Return toolkit and compilers in the text form of a stack, ``cuda=12.4,gcc=13``."""
+        parts = {"cuda": self.toolkit, **self.newest}
+        return ",".join(f"{name}={version}" for name, version in parts.items())
+
     def describe(self) -> str:
         """Return one line for people."""
         named = ", ".join(f"{label_of(name)} {version}" for name, version in self.newest.items())

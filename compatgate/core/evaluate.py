@@ -194,7 +194,10 @@ def _merge_pools(findings: Iterable[Finding]) -> list[Finding]:
     for finding in findings:
         key = _encode(replace(finding, pools=()))
         known = groups.get(key)
-        groups[key] = replace(known, pools=(*known.pools, *finding.pools)) if known else finding
+        if known is not None:
+            pools = dict.fromkeys((*known.pools, *finding.pools))  # a rule may say a thing twice
+            finding = replace(known, pools=tuple(pools))
+        groups[key] = finding
     return list(groups.values())
 
 

@@ -23,7 +23,8 @@ def find_platforms(machines: PlatformMachines, instance_type: str) -> list[str]:
     return [
         machine.platform
         for machine in machines.machines
-        if any(fnmatchcase(clean, pattern) for pattern in machine.instance_type)
+        for condition in machine.recognise
+        if any(fnmatchcase(clean, pattern) for pattern in condition.instance_type)
     ][:1]
 
 

@@ -115,7 +115,7 @@ class RuleContext:
         self.capability = pool.gpu.capability if pool.gpu else None
         self.target = target
         self.facts = facts
-        if pool.driver is None and pool.node:
+        if pool.driver is None and ("l4t" in pool.node or "jetpack" in pool.node):
             self.driver = self._driver_of_release()
         self.matrix = matrix
         self.today = today
@@ -173,13 +173,18 @@ class RuleContext:
             return "the GPU"
         return f"{gpu.sku} ({format_parts(gpu.capability)})" if gpu.product else gpu.name
 
+    @property
+    def is_jetson(self) -> bool:
+        """Tell whether the pool's GPU is that of a Jetson."""
+        gpu = self.pool.gpu
+        if gpu is None or gpu.product:
+            return gpu is not None and gpu.segment == "jetson"
+        return gpu.capability in self.facts.arch.tegra
+
     @lazy_property
     def jetson(self) -> JetsonHost | None:
         """Return the L4T release of a pool of Jetsons; None for any other pool."""
-        gpu = self.pool.gpu
-        if gpu is None or (gpu.product and gpu.segment != "jetson"):
-            return None
-        if not gpu.product and gpu.capability not in self.facts.arch.tegra:
+        if not self.is_jetson:
             return None
         from compatgate.core.jetson import describe_jetson
 
@@ -242,7 +247,7 @@ class RuleContext:
     @lazy_property
     def floor(self) -> tuple[Version, Source] | None:
         """Return the lowest driver that runs the stack's CUDA without forward compatibility."""
-        if self.cuda is None or self.jetson:
+        if self.cuda is None or self.is_jetson:
             return None
         return find_floor(self.cuda, self.toolkit, self.pool, self.facts)
 

@@ -140,6 +140,8 @@ def floor_of_capability(walk, stack, lowest, build):
         )
         at = {"gpu": device, "driver": "580.65.06", "cpu": "x86_64"}
         denied = not enough or lacks_code(walk, build, version, device)
+        if denied and enough and device in ("10.1", "11.0"):
+            continue  # one number for Thor or the other: reports differ
         expected = "fail" if denied else "pass" if existed or measured else "unknown"
         walk.expect(expected, "CG405", stack, **at)
 

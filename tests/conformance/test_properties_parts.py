@@ -54,6 +54,24 @@ class Without:
         return getattr(self._whole, name)
 
 
+RELEASE = ("l4t", "jetpack")
+
+
+class ReleaseAlone(dict):
+    """Parts of a node of which only the release of a Jetson can be looked at."""
+
+    def __contains__(self, name):
+        return super().__contains__(name) if name in RELEASE else Hidden().part
+
+    def get(self, name, default=None):
+        return super().get(name, default) if name in RELEASE else Hidden().part
+
+    def __bool__(self):
+        raise Looked
+
+    __getitem__ = __iter__ = items = keys = values = lambda self, *_: Hidden().part
+
+
 class HiddenDriver:
     def __get__(self, case, owner):
         raise Looked("driver")
@@ -80,16 +98,27 @@ def blind(case, reads):
         case.stack, hidden, components=shown, packages=packages, versions=versions, get=versions.get
     )  # fmt: skip
     sees = "driver" in reads
-    unseen = set() if "node" in reads else {"node", "node_version", "platform", "sharing"}
-    pool = case.pool if sees else Without(case.pool, {"driver"}, driver=None)
+    pool = case.pool if "node" in reads else without_node(case.pool)
+    pool = pool if sees else Without(pool, {"driver"}, driver=None)
     made = (RuleContext if sees else Driverless)(
         stack, pool, case.target, case.facts, case.matrix,
         today=case.today, now=case.now, brief=case.brief,
     )  # fmt: skip
-    unseen |= set() if sees else {"driver"}
-    if unseen:
-        made.pool = Without(case.pool, unseen)
+    if not sees:
+        made.pool = Without(made.pool, {"driver"})
     return made
+
+
+def without_node(pool):
+    """The pool without its nodes, but for the release of a Jetson, which is that of its driver."""
+    shown = {name: value for name, value in pool.node.items() if name in RELEASE}
+    seen = replace(pool, node=shown)
+
+    def node_version(name):
+        return seen.node_version(name) if name in RELEASE else Hidden().version
+
+    node = ReleaseAlone(shown)
+    return Without(seen, {"platform", "sharing"}, node=node, node_version=node_version)
 
 
 def said(answer):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from compatgate.catalog.build.values import Record, record_source
-from compatgate.core.facts.machines import Machine, PlatformMachines
-
-_PATTERNS = ("instance_type", "product", "vendor", "asset_tag")
+from compatgate.core.facts.machines import Condition, Machine, PlatformMachines
 
 
 def platform_machines(document: Record) -> PlatformMachines:
@@ -14,7 +12,8 @@ def platform_machines(document: Record) -> PlatformMachines:
 
 
 def _machine(record: Record) -> Machine:
-    patterns = {name: tuple(record.get(name, ())) for name in _PATTERNS}
-    return Machine(
-        record["platform"], record_source(record), gpus=tuple(record.get("gpus", ())), **patterns
+    conditions = (
+        Condition(**{name: tuple(patterns) for name, patterns in condition.items()})
+        for condition in record["recognise"]
     )
+    return Machine(record["platform"], tuple(conditions), record_source(record))

@@ -199,7 +199,7 @@ def create_token(
 
     Args:
         name: unique name, shown in logs.
-        scopes: of read, gate, operate, bless, admin; see `SCOPES`.
+        scopes: of read, gate, deliver, operate, bless, admin; see `SCOPES`.
         expires: validity, such as ``90d``; None: unlimited.
         targets: patterns of the only targets, such as ``prod-*``; None: every target.
     """

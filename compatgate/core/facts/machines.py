@@ -7,11 +7,10 @@ from msgspec import Struct
 from compatgate.core.facts.nvidia import Source
 
 
-class Machine(Struct, frozen=True):
-    """Patterns of one platform; every list that is not empty must fit.
+class Condition(Struct, frozen=True):
+    """Patterns of machines; every list that is not empty must fit.
 
     Attributes:
-        platform: as pools state it.
         instance_type: of the label ``node.kubernetes.io/instance-type``.
         product: DMI product names, and models of the device tree.
         vendor: DMI system vendors.
@@ -19,8 +18,6 @@ class Machine(Struct, frozen=True):
         gpus: one of these must be a GPU of the machine, by canonical name.
     """
 
-    platform: str
-    source: Source
     instance_type: tuple[str, ...] = ()
     product: tuple[str, ...] = ()
     vendor: tuple[str, ...] = ()
@@ -28,7 +25,20 @@ class Machine(Struct, frozen=True):
     gpus: tuple[str, ...] = ()
 
 
+class Machine(Struct, frozen=True):
+    """The machines of one platform.
+
+    Attributes:
+        platform: as pools state it.
+        recognise: conditions, one of which must fit.
+    """
+
+    platform: str
+    recognise: tuple[Condition, ...]
+    source: Source
+
+
 class PlatformMachines(Struct, frozen=True):
-    """Table ``platform_machines``; the first machine that fits decides."""
+    """Table ``platform_machines``; the first platform that fits decides."""
 
     machines: tuple[Machine, ...]

@@ -203,7 +203,7 @@ def _is_in_range(have: Version, low: str | None, high: str | None) -> bool:
     return above and (high is None or have.at(2) <= parse_version("python", high).at(2))
 
 
-@rule("CG405", "framework-arch", reads=CODE | RECORDS)
+@rule("CG405", "framework-arch", reads=CODE | RECORDS | FORWARD)
 def framework_arch(context: RuleContext) -> RuleAnswer:
     """The published wheel has no code for the pool's GPU.
 

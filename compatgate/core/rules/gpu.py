@@ -119,7 +119,7 @@ def mig_driver(context: RuleContext) -> RuleAnswer:
     )
 
 
-@rule("CG201", "no-kernel-image", reads=CODE)
+@rule("CG201", "no-kernel-image", reads=CODE | FORWARD)
 def no_kernel_image(context: RuleContext) -> RuleAnswer:
     """The workload has no code for this GPU: "no kernel image is available for execution".
 

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 from compatgate.core import changes
 from compatgate.core.facts.nvidia import Pair
 from compatgate.core.rule import (
+    CODE,
     CUDA,
     DRIVER,
     FORWARD,
-    NODE,
     NOT_APPLICABLE,
     PASS,
-    RECORDS,
     Candidate,
     Problem,
     RuleAnswer,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:  # imported by the first question about a Jetson
     from compatgate.core.jetson import JetsonHost
 
 
-@rule("CG130", "jetson-release", reads=NODE | DRIVER, pool_only=True)
+@rule("CG130", "jetson-release", reads=DRIVER, pool_only=True)
 def jetson_release(context: RuleContext) -> RuleAnswer:
     """The L4T release of a Jetson is not known, contradicts itself, or does not support the module.
 
@@ -212,7 +211,7 @@ def _propose_cuda(context: RuleContext, host: JetsonHost, cuda: Version) -> Iter
     yield from _propose_releases(context, host, cuda.major_minor)
 
 
-@rule("CG132", "jetson-wheels", reads=CUDA | RECORDS | DRIVER)
+@rule("CG132", "jetson-wheels", reads=CODE | DRIVER)
 def jetson_wheels(context: RuleContext) -> RuleAnswer:
     """A wheel is built for Arm servers (SBSA), and this Jetson has another CUDA.
 
@@ -221,7 +220,7 @@ def jetson_wheels(context: RuleContext) -> RuleAnswer:
     first kernel. Thor from JetPack 7.0 and Orin from JetPack 7.2 run SBSA builds. A stack names a
     wheel of NVIDIA's indexes for Jetson by its own label (``2.5.0a0+872d972e41.nv24.08``), or by
     the name of the index (``torch=2.5.0+jp6.cu126``). Code that the stack states (``arch``) is
-    taken for a build of one's own.
+    taken for your own build.
 
     Example: ``torch=2.8.0+cu128`` on an AGX Orin with JetPack 6.2 fails.
 

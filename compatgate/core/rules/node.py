@@ -275,10 +275,12 @@ def _check_fabric(
 
 
 def _presence(context: RuleContext, name: str, system: FabricSystem | None) -> str:
-    """Return whether a service of the fabric runs on these nodes."""
+    """Return whether a service of the fabric runs on these nodes; a vGPU leaves it to its host."""
+    gpu = context.pool.gpu
+    if gpu and gpu.vgpu:
+        return "no"
     if system:
         return system.fabric_manager if name == "fabric-manager" else system.imex
-    gpu = context.pool.gpu
     if name == "imex" or (gpu and gpu.segment not in (None, "datacenter")):
         return "no"
     return "unknown"

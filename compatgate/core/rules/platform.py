@@ -12,11 +12,11 @@ from compatgate.core.near_names import near_names
 from compatgate.core.node import NODE_COMPONENTS, parse_node_version
 from compatgate.core.platforms import find_platforms, has_gpu
 from compatgate.core.rule import (
+    CUDA,
     DRIVER,
     NODE,
     NOT_APPLICABLE,
     PASS,
-    VERSIONS,
     Candidate,
     FindingOutcome,
     Problem,
@@ -185,7 +185,7 @@ def _report_system(platform: Platform, key: str, have: str, need: str) -> Proble
     )
 
 
-@rule("CG129", "platform-parts", reads=NODE | VERSIONS)
+@rule("CG129", "platform-parts", reads=NODE | CUDA | {"cudnn", "nccl"})
 def platform_parts(context: RuleContext) -> RuleAnswer:
     """A part of the nodes, or of the stack, is outside of what the platform supports.
 

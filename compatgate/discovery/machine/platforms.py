@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 from compatgate.core.facts import Facts
-from compatgate.core.facts.machines import Machine
+from compatgate.core.facts.machines import Condition
 from compatgate.core.gpus import resolve_gpu
 from compatgate.errors import BadInput
 
@@ -48,14 +48,14 @@ def recognise_platform(texts: MachineTexts, gpus: Iterable[str], facts: Facts) -
     names = {name for gpu in gpus if (name := _gpu_name(gpu, facts))}
     said = {name: _clean(getattr(texts, name)) for name in texts.__struct_fields__}
     for machine in facts.platform_machines.machines:
-        if _fits(machine, said, names):
+        if any(_fits(condition, said, names) for condition in machine.recognise):
             return machine.platform
     return None
 
 
-def _fits(machine: Machine, said: dict[str, str], gpus: Collection[str]) -> bool:
-    patterns = {name: getattr(machine, name) for name in said}
-    return (not machine.gpus or any(gpu in gpus for gpu in machine.gpus)) and all(
+def _fits(condition: Condition, said: dict[str, str], gpus: Collection[str]) -> bool:
+    patterns = {name: getattr(condition, name) for name in said}
+    return (not condition.gpus or any(gpu in gpus for gpu in condition.gpus)) and all(
         any(fnmatchcase(said[name], pattern) for pattern in wanted)
         for name, wanted in patterns.items()
         if wanted

@@ -24,7 +24,7 @@ class DeliveredDecision(Struct, frozen=True, forbid_unknown_fields=True):
     outcome: Annotated[str, Meta(pattern="^(pass|warn|unknown|fail)$")]
     allowed: bool
     matrix_revision: Annotated[int, Meta(ge=0, le=2**31 - 1)]
-    image: _Text | None
+    image: Annotated[str, Meta(min_length=1, max_length=_LONGEST)] | None
     asked_by: Annotated[
         _Text, Meta(description="caller and name of the far gate", examples=["ci@cluster-7"])
     ]

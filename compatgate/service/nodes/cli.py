@@ -137,7 +137,7 @@ def _list_drift(args: argparse.Namespace) -> int:
 
         found = ask_all(gate, args.limit, Operations.list_drift, **_where(args), what=args.what)
     if not _as_json(args, found):
-        print_drift(found)
+        print_drift(found, args.what)
     return 0
 
 
@@ -311,8 +311,13 @@ def print_nodes(nodes: Sequence[dict[str, Any]], empty: str) -> None:
     print_table(_NODE_COLUMNS, rows, empty=empty)
 
 
-def print_drift(nodes: Sequence[dict[str, Any]]) -> None:
-    """Print a line for each difference."""
+def print_drift(nodes: Sequence[dict[str, Any]], what: str | None = None) -> None:
+    """Print a line for each difference.
+
+    Args:
+        nodes: those that drifted.
+        what: the property whose differences are printed; None: all.
+    """
     rows = [
         (
             node["cluster"],
@@ -326,6 +331,7 @@ def print_drift(nodes: Sequence[dict[str, Any]]) -> None:
         )
         for node in nodes
         for one in node["differences"]
+        if what in (None, one["what"])
     ]
     print_table(
         _DRIFT_COLUMNS,

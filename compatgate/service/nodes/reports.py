@@ -296,13 +296,28 @@ NOTHING_SEEN = SeenNode()
 
 
 def seen_node(witnesses: Mapping[str, Mapping[str, Any]]) -> SeenNode:
-    """Conclude platform and parts of a node from the stored reports of its sources."""
-    if not any("node" in one or "platform" in one for one in witnesses.values()):
-        return NOTHING_SEEN
-    ranked = rank_sources(msgspec.convert(witnesses, dict[SourceKind, SourceReport]))
-    stated = {name: text for one in reversed(ranked) for name, text in one.node.items()}
-    platform = next((one.platform for one in ranked if one.platform), None)
+    """Conclude platform and parts of a node from the stored reports of its sources.
+
+    It is on a hot path, and reads the reports as they are stored.
+    """
+    own, labels = witnesses.get("driver", {}), witnesses.get("labels", {})
+    if not own.get("platform") and not own.get("node"):
+        return _seen(labels) if labels else NOTHING_SEEN
+    if not labels.get("platform") and not labels.get("node"):
+        return _seen(own)
+    first, second = (labels, own) if _is_outdated(own, labels) else (own, labels)
+    stated = {**second.get("node", {}), **first.get("node", {})}
+    platform = first.get("platform") or second.get("platform")
     return SeenNode(platform, tuple((n, stated[n]) for n in NODE_COMPONENTS if n in stated))
+
+
+def _seen(source: Mapping[str, Any]) -> SeenNode:
+    return SeenNode(source.get("platform"), tuple(source.get("node", {}).items()))
+
+
+def _is_outdated(own: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    times = [datetime.fromisoformat(one["seen_at"]) for one in (own, labels)]
+    return times[1] - times[0] > OUTDATED_AFTER
 
 
 def _resources(labels: SourceReport, kubelet: SourceReport) -> list[str]:

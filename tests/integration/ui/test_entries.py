@@ -146,3 +146,27 @@ def test_hostile_text_is_text(pages, stocked, by, entry_body):
         shown = client.get(f"/ui/{path}").text
         assert "<script>alert" not in shown, path
         assert "<img src=x" not in shown, path
+
+
+@pytest.fixture
+def gate_of_needs(stocked, by):
+    """The gate with an entry that states needs."""
+    spec = {
+        "targets": ["prod-a100"],
+        "components": {"cuda": "99.*"},
+        "status": "candidate",
+        "needs": ["fp8", "60GiB"],
+    }
+    body = {"apiVersion": "compatgate.dev/v1", "kind": "Entry", "metadata": {"name": "needing"}}
+    stocked.matrix.create("Entry", {**body, "spec": spec}, by)
+    return stocked
+
+
+def test_needs_of_a_gpu_are_shown_with_entry_question_and_answer(pages, gate_of_needs):
+    client = pages()
+    assert "fp8, 60GiB" in client.get("/ui/entries/needing").text
+    asked = client.get(
+        "/ui/ask?driver=580.95.05&gpu=A100-SXM4-80GB&stack=cuda%3D12.4%2Carch%3Dsm_80%2Cneeds%3Dfp8"
+    ).text
+    assert "needs fp8" in asked
+    assert "does not compute in FP8" in asked

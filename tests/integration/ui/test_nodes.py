@@ -212,3 +212,25 @@ def test_hostile_text_is_text(pages, tell):
     refused = post(client, "nodes/n1/remove", cluster="eu", reason="\0" + HOSTILE)
     assert refused.status_code == 400
     assert "<img src=x" not in refused.text
+
+
+def test_what_lies_below_the_driver_is_shown_compared_and_tried(pages, tell):
+    node = {"kernel-modules": "proprietary", "fabric-manager": "570.172.08", "kernel": "6.8.0-85"}
+    gpus = [{"gpu": "NVIDIA H100 80GB HBM3", "count": 8}]
+    own = {"driver": "580.95.05", "gpus": gpus, "platform": "dgx/h100", "node": node}
+    tell({"name": "h100-02", "target": "staging-h100", "probe": own})
+    client = pages()
+
+    page = client.get("/ui/nodes/h100-02").text
+    for shown in ("dgx/h100", "Fabric Manager", "570.172.08", "it has NVIDIA kernel modules"):
+        assert shown in page
+    drift = client.get("/ui/drift?what=fabric-manager").text
+    assert "reports Fabric Manager 570.172.08 instead of 580.95.05" in drift
+    link = "/ui/what-if?target=staging-h100&pool=h100-80&set=fabric-manager%3D570.172.08"
+    assert link.replace("&", "&amp;") in page
+    tried = client.get(link)
+    assert tried.status_code == 200
+    assert 'value="fabric-manager=570.172.08"' in tried.text
+    wrong = client.get("/ui/what-if?target=staging-h100&set=fabric-manager%3Dnewest")
+    assert wrong.status_code == 400
+    assert "is not a version" in wrong.text

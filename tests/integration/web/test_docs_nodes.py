@@ -52,7 +52,7 @@ def test_the_examples_print_what_the_page_says(server: Any, tmp_path: Path) -> N
 
 
 def test_there_are_examples() -> None:
-    assert len(commands()) == 8
+    assert len(commands()) == 11
 
 
 def test_the_page_names_what_is_set_on_nodes() -> None:

@@ -97,7 +97,7 @@ def test_every_operation_answers_as_described(api: Any, name: str, mode: Any) ->
         assert mode is schemathesis.GenerationMode.NEGATIVE  # nothing can be sent wrong
 
 
-_SCOPES = ("none", "read", "gate", "operate", "bless", "admin")
+_SCOPES = ("none", "read", "gate", "deliver", "operate", "bless", "admin")
 
 
 @pytest.fixture(scope="module")

@@ -127,6 +127,7 @@ def test_the_newest_host_compilers_are_those_of_the_toolkit(facts: Facts) -> Non
     assert stated
     assert stated.newest == {"gcc": "13", "clang": "17", "msvc": "19.49"}
     assert "GCC 13" in stated.describe()
+    assert stated.to_text() == "cuda=12.4,gcc=13,clang=17,msvc=19.49"
 
 
 def test_a_toolkit_that_is_not_known_gives_no_compilers(facts: Facts) -> None:

@@ -5,6 +5,9 @@ import json
 import msgspec
 import pytest
 
+from compatgate.core import evaluate
+from compatgate.core.rule import Finding
+
 PROMISED = [
     "id", "verdict", "allowed", "mode", "target", "findings", "stack", "matrix_revision", "facts",
     "evidence", "decided_at", "valid_until",
@@ -124,3 +127,11 @@ def test_every_finding_says_why_and_where_that_is_published(denied):
 def test_an_answer_is_plain_json(denied):
     assert json.loads(json.dumps(denied)) == denied
     assert json.loads(msgspec.json.encode(denied)) == denied
+
+
+def test_a_finding_names_each_pool_once():
+    def said_on(pool: str) -> Finding:
+        return Finding("CG411", "package-links", "fail", "cuda", None, None, "the same", (pool,))
+
+    (merged,) = evaluate._merge_pools([said_on("a"), said_on("b"), said_on("a")])
+    assert merged.pools == ("a", "b")

@@ -133,6 +133,23 @@ def test_a_named_target_decides_where_a_node_belongs(snapshot: Snapshot, now: da
     assert [p["name"] for p in found["after"]] == ["h100-80"]
 
 
+def test_a_node_is_judged_with_the_kernel_and_platform_that_it_has(
+    snapshot: Snapshot, now: datetime
+) -> None:
+    labels = {
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+        "nvidia.com/gpu.machine": "p5.48xlarge",
+        "feature.node.kubernetes.io/kernel-version.full": "6.14.0-33-generic",
+    }
+    found = ask(snapshot, now, target="staging-h100", node={"labels": labels})
+    (pool,) = found["before"]
+    assert (pool["platform"], pool["node"]["kernel"]) == ("aws/p5", "6.14.0-33-generic")
+    assert pool["node"]["fabric-manager"] == "580.95.05"
+    assert found["remarks"] == [
+        "the node has Linux kernel 6.14.0-33-generic, pool h100-80 declares 6.8"
+    ]
+
+
 @pytest.mark.parametrize(
     ("body", "field", "said"),
     [

@@ -71,7 +71,10 @@ MISTAKES = {
         PEOPLE.replace("  client_id: compatgate\n", ""),
         "missing required field 'client_id'",
     ),
-    "scope": (PEOPLE.replace("bless", "write"), "(one of read, gate, operate, bless, admin)"),
+    "scope": (
+        PEOPLE.replace("bless", "write"),
+        "(one of read, gate, deliver, operate, bless, admin)",
+    ),
     "http": (
         PEOPLE.replace("https", "http"),
         "oidc.yaml:2: people.issuer: 'http://id.example/realms/platform' must be https",

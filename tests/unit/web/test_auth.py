@@ -16,7 +16,7 @@ from compatgate.service.routes import HOOKS, ROUTES
 from compatgate.service.tokens.schemas import SCOPES as ALLOWS
 from compatgate.service.web.route import Route
 
-SCOPES = ("read", "gate", "operate", "bless", "admin")
+SCOPES = ("read", "gate", "deliver", "operate", "bless", "admin")
 CHANGES = {
     "POST /targets": "bless",
     "PUT /targets/{name}": "bless",
@@ -44,6 +44,7 @@ CHANGES = {
     "POST /sessions": None,  # the ID token in the body opens it
     "DELETE /sessions/{id}": "admin",
     "DELETE /session": None,  # of the caller
+    "POST /decisions/batches": "deliver",
     "POST /gate": "gate",
     "POST /gate/preview": "gate",
     "POST /what-if": "gate",
@@ -56,7 +57,7 @@ CHANGES = {
 }
 """The scope of every operation that is not a GET. A new one must be added here, on purpose: what
 decides what the gate lets through (targets, entries, waivers, baselines) takes ``bless``; canary
-runs and node reports take ``operate``."""
+runs and node reports take ``operate``; the decisions of far gates take ``deliver``."""
 PARTS = {"PUT /targets/{name}": "operate", "POST /matrix/import": "operate"}
 """The scope that is enough for what weakens nothing; the handler checks."""
 READS = {

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import re
 import socket
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compatgate.cli import serve, serve_access
+from compatgate.cli import serve, serve_access, serve_far
 from compatgate.cli.serve_options import commit_of
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import Parser
@@ -155,3 +157,44 @@ def test_a_session_has_two_ends() -> None:
     assert serve_access.session_limits(given) == SessionLimits(hours, hours)
     with pytest.raises(BadInput, match="too short"):
         serve_access.session_limits(parse("--session-idle", "5s"))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--bundle-key", "gate.pub"], "--bundle-key: needs --bundle URL"),
+        (["--caller-token", "ci=ci.token"], "--caller-token: needs --bundle URL"),
+        (["--bundle", "https://gate.example"], "--bundle-key: --bundle needs a trusted key"),
+        (
+            ["--bundle", "https://gate.example", "--bundle-key", "k", "--database", "gate.db"],
+            "--database: does not go with --bundle (a far gate: it has none)",
+        ),
+        (
+            ["--bundle", "https://gate.example", "--bundle-key", "k", "--matrix", "m.yaml"],
+            "--matrix: does not go with --bundle",
+        ),
+    ],
+)
+def test_options_of_a_far_gate_that_contradict_each_other_are_named(
+    words: list[str], says: str
+) -> None:
+    with pytest.raises(BadInput, match=re.escape(says)):
+        serve_far.is_far(parse(*words))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"--bundle": "gate.example"}, "--bundle: 'gate.example' is not a URL"),
+        ({"--bundle-every": "0.1s"}, "--bundle-every: "),
+        ({"--bundle-every": "60s"}, "--max-stale: is too short (at least two polls"),
+        ({"--bundle-key": "/missing"}, "--bundle-key: "),
+    ],
+)
+def test_values_of_a_far_gate_that_cannot_be_used_are_named(
+    given: dict[str, str], says: str, tmp_path: Path
+) -> None:
+    usual = {"--bundle": "https://gate.example", "--bundle-every": "30s", "--state": str(tmp_path)}
+    args = parse(*(word for pair in {**usual, **given}.items() for word in pair))
+    with pytest.raises(BadInput, match=f"^{re.escape(says)}"):
+        serve_far.prepare(args, timedelta(seconds=100))

@@ -33,6 +33,7 @@ from tests.unit.gate.nodes.conftest import NOW
 ROOT = Path(__file__).parents[4]
 H100 = [{"gpu": "NVIDIA H100 80GB HBM3", "count": 8}]
 NODE = {"kernel-modules": "open", "fabric-manager": "580.95.05"}
+_KERNEL = "feature.node.kubernetes.io/kernel-version.full"
 LABELS = {
     "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
     "nvidia.com/gpu.count": "8",
@@ -248,3 +249,16 @@ def test_the_drift_of_the_example_fleet_names_fabric_manager_and_module_flavour(
         "a100-01": "aws/p4de",
         "l4-01": "gcp/g2",
     }
+
+
+def test_labels_that_are_much_younger_decide_over_the_node_itself(facts: Facts) -> None:
+    own_report = tell(
+        facts, probe=own(node={"kernel": "6.8.0-1021-aws", **NODE}), at=-timedelta(days=3)
+    )
+    row = tell(facts, {"n1": own_report}, labels={**LABELS, _KERNEL: "6.8.0-1035-aws"})
+    assert dict(seen_node(row.witnesses).node) == {
+        **NODE,
+        "kernel": "6.8.0-1035-aws",
+        "distribution": "ubuntu-24.04",
+    }
+    assert any("which decide" in one for one in row.disagreements)
