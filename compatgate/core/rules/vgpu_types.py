@@ -143,7 +143,7 @@ def _types_with_cuda(name: VgpuName, kind: VgpuType, feature: VgpuFeature) -> It
             yield f"{prefix}-{other.ending}"
 
 
-@rule("CG143", "vgpu-feature", pool_only=True)
+@rule("CG143", "vgpu-feature")
 def vgpu_feature(context: RuleContext) -> RuleAnswer:
     """The type of vGPU cannot do what the workload needs.
 

@@ -15,6 +15,7 @@ from compatgate.errors import BadInput
         ("60GiB", ["60GiB"]),
         ("nvfp4+1.5TB", ["nvfp4", "1.5TB"]),
         ("fp64_tensor+80gb", ["fp64-tensor", "80GB"]),
+        ("24GB+pcie-p2p+fp8", ["fp8", "pcie-p2p", "24GB"]),
     ],
 )
 def test_the_text_and_the_json_form_say_the_same(text, body):
