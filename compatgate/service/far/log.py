@@ -98,14 +98,20 @@ class FarLog(DecisionLog):
         return f"far gate {self._central.name}"
 
     def _make_courier(self, spool: Spool) -> Courier:
+        destination = self._destination = CentralDestination(self._central)
         return Courier(
-            lambda: CentralDestination(self._central),
+            lambda: destination,
             _explain,
             spool,
             lambda: self._is_delivered(spool),
             self._set_aside,
             _LONGEST_RETRY_S,
         )
+
+    def close(self) -> None:
+        """Stop to deliver; what is not delivered stays in the spool."""
+        super().close()
+        self._destination.end()
 
     def _is_delivered(self, spool: Spool) -> bool:
         with self._placing:
@@ -183,10 +189,15 @@ def _divide(rows: Sequence[Row], known: set[str]) -> Iterator[Sequence[Row]]:
 
 
 class CentralDestination:
-    """The central gate, as the destination of batches."""
+    """The central gate, as the destination of batches; one thread uses it.
+
+    Args:
+        central: is connected, with its token, at the first delivery and after each error.
+    """
 
     def __init__(self, central: Central) -> None:
-        self._client = central.connect(_TIMEOUT_S, 1)
+        self._central = central
+        self._client: Client | None = None
 
     def write(self, deliveries: Sequence[Delivery]) -> None:
         """Deliver batches in a few requests; return once the central gate has all of them.
@@ -198,15 +209,25 @@ class CentralDestination:
         """
         from compatgate.client.operations import Operations
 
-        for body in make_requests(deliveries):
-            try:
+        try:
+            for body in make_requests(deliveries):
+                if self._client is None:
+                    self._client = self._central.connect(_TIMEOUT_S, 1)
                 self._client.send(Operations.deliver_decisions.request(body))
-            except Conflict as error:
-                raise ForkedChain(f"the central gate says: {error.problem}") from error
+        except Conflict as error:
+            raise ForkedChain(f"the central gate says: {error.problem}") from error
+        except BaseException:
+            self.end()
+            raise
 
     def close(self) -> None:
+        """Keep the connection for the next delivery."""
+
+    def end(self) -> None:
         """Close the connection."""
-        self._client.close()
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
 
 
 def make_requests(deliveries: Sequence[Delivery]) -> Iterator[Mapping[str, Any]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from secrets import token_hex
 from time import monotonic, sleep
 from typing import Any
 
@@ -45,6 +47,7 @@ class Stand(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.answers: list[Said] = []
         self.bundle = b""
+        self.delay_s = 0.0
         self.sizes: list[int] = []
         self.stored: dict[tuple[str, int], dict[str, Any]] = {}
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
@@ -52,6 +55,7 @@ class Stand(ThreadingHTTPServer):
     def take(self, body: bytes) -> Said:
         if self.answers:
             return self.answers.pop(0)
+        sleep(self.delay_s)
         sent = json.loads(body)
         self.sizes.append(len(body))
         for batch in sent["batches"]:
@@ -171,6 +175,22 @@ def test_a_full_spool_records_nothing_until_it_is_delivered(stand: Stand, tmp_pa
     log.record(*row("later"))
     until(lambda: log.state.batches == 0)
     assert stand.asked_by() == [*recorded, "later@far-1"]
+    log.close()
+
+
+def test_a_spool_begins_anew_under_load_before_it_is_full(stand: Stand, tmp_path: Path) -> None:
+    stand.delay_s = 0.02
+    log = open_log(stand, tmp_path, 512 * 1024)
+    recorded = [f"{number}-{token_hex(200)}" for number in range(2000)]
+
+    def record(names: Sequence[str]) -> None:
+        for name in names:
+            log.record(*row(name))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(record, (recorded[start::4] for start in range(4))))
+    until(lambda: log.state.batches == 0)
+    assert sorted(stand.asked_by()) == sorted(f"{name}@far-1" for name in recorded)
     log.close()
 
 

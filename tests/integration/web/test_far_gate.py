@@ -181,6 +181,11 @@ def test_a_far_gate_decides_as_the_central_gate_and_delivers_to_it(site: Site) -
     until(lambda: state_of(far)["revision"] == number)
     assert ask(far, "same:1")["id"] == ask(site.central, "same:1")["id"]
     until(lambda: site.logged()["same:1"] == 2)
+    verdict = ask(far, "elsewhere:1")["id"]
+    until(lambda: site.logged()["elsewhere:1"])
+    unsigned = site.central.ask("GET", f"/api/v1/verdicts/{verdict}/attestation")
+    assert unsigned.status == 409
+    assert f"the far gate {NAME} gave this verdict" in unsigned.json()["detail"]
     sender = {"Authorization": f"Bearer {CALLER}"}
     assert far.ask("GET", "/api/v1/caller", headers=sender).json()["name"] == "ci"
     unknown = far.ask("GET", "/api/v1/caller", headers=site.admin)
