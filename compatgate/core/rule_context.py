@@ -57,7 +57,7 @@ DERIVED_VALUES: dict[str, Parts] = {
     "driver_cuda_is_exact": DRIVER,
     "cuda": CUDA,
     "toolkit": CUDA,
-    "floor": CUDA,
+    "floor": CUDA | DRIVER,
     "forward": FORWARD,
     "usable_cuda": FORWARD,
     "frameworks": CUDA,
@@ -179,16 +179,29 @@ class RuleContext:
         gpu = self.pool.gpu
         if gpu is None or gpu.product:
             return gpu is not None and gpu.segment == "jetson"
-        return gpu.capability in self.facts.arch.tegra
+        return self.jetson is not None
 
     @lazy_property
     def jetson(self) -> JetsonHost | None:
-        """Return the L4T release of a pool of Jetsons; None for any other pool."""
-        if not self.is_jetson:
+        """Return the L4T release of a pool of Jetsons; None for any other pool.
+
+        A capability alone is a Jetson's where the pool states a release or a driver of one.
+        """
+        gpu = self.pool.gpu
+        if gpu is None or not (self.is_jetson if gpu.product else self._may_be_jetson):
             return None
         from compatgate.core.jetson import describe_jetson
 
-        return describe_jetson(self.pool, self.facts.jetson)
+        host = describe_jetson(self.pool, self.facts.jetson)
+        return host if gpu.product or host.releases or self._states_release else None
+
+    @property
+    def _may_be_jetson(self) -> bool:
+        return self.pool.gpu is not None and self.pool.gpu.capability in self.facts.arch.tegra
+
+    @property
+    def _states_release(self) -> bool:
+        return "l4t" in self.pool.node or "jetpack" in self.pool.node
 
     def _driver_of_release(self) -> Version | None:
         """Return the driver that the L4T release of a pool of Jetsons brings; else None."""
