@@ -74,13 +74,10 @@ def test_each_gpu_is_driven_from_its_first_branch_to_its_last(walk):
 
 def test_a_bare_capability_is_driven_to_the_last_branch_of_its_architecture(walk):
     known = [b["branch"] for b in walk.read("driver_branches")["branches"]]
-    tegra = walk.read("cuda_arch_support")["tegra"]["capabilities"]
     for fact in walk.read("cuda_arch_support")["compute_capabilities"]:
         last = fact["last_driver_branch"]
         for branch in known:
             expected = "fail" if last and branch > last else "not-checked"
-            if fact["compute_capability"] in tegra:
-                expected = "not-applicable"
             at = {"driver": f"{branch}.999.99", "gpu": fact["compute_capability"]}
             walk.expect(expected, "CG105", {"cuda": "12.4"}, **at)
     walk.done(at_least=500)
