@@ -281,8 +281,9 @@ def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
         text = f"warning: the stored matrix is at revision {prepared.revision}, but was at revision"
         logs.tell(f"{text} {prepared.seen_revision} before: an older backup?")
     if prepared.admin is not None:
-        text = f"admin token (shown only once): {prepared.admin.secret}"
-        print(text, file=sys.stderr, flush=True)
+        text = f"admin token (shown only once): {prepared.admin.secret}\n"
+        sys.stderr.write(text)  # in one piece: another thread logs meanwhile
+        sys.stderr.flush()
 
 
 def _warn(anonymous: frozenset[str], url: str, *, local: bool) -> None:

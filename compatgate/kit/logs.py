@@ -266,7 +266,8 @@ def tell(message: str) -> None:
         start = json_start(time.time(), "INFO", "compatgate.serve")
         writer.put(_encode({**start, "message": redact(message)}) + b"\n", urgent=True)
     else:
-        print(message, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{message}\n")  # in one piece: other threads write as well
+        sys.stderr.flush()
 
 
 def handlers() -> list[logging.Handler]:

@@ -50,9 +50,24 @@ class Server:
     process: subprocess.Popen[str]
     host: str = ""
     port: int = 0
-    token: str = ""
     output: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
+    _token: str = ""
+
+    @property
+    def token(self) -> str:
+        """The admin token, which the first start of a gate prints."""
+        deadline = time.monotonic() + _PATIENCE
+        while not self._token:
+            told = re.search(r"admin token[^:]*: (cg_\S+)", "\n".join(self.log))
+            self._token = told[1] if told else ""
+            assert told or time.monotonic() < deadline, "this start printed no token"
+            time.sleep(0 if told else 0.02)
+        return self._token
+
+    @token.setter
+    def token(self, known: str) -> None:
+        self._token = known
 
     def connect(self) -> http.client.HTTPConnection:
         """A connection that is kept alive."""
@@ -134,7 +149,7 @@ def with_examples(folder: Path, options: Sequence[str]) -> list[str]:
     fixed = ["--matrix", str(matrix_dir() / "examples")]
     if "--database" not in options:
         file = folder / "gate.db"
-        if not file.exists():
+        if not file.exists() and not Path(f"{file}-state").exists():  # never after a deletion
             new_database(file)
         fixed += ["--database", str(file)]
     return [*fixed, *options]
@@ -161,9 +176,3 @@ def wait_for_url(server: Server) -> None:
     found = URL_LINE.match(first)
     assert found, f"the first line is {first!r}"
     server.host, server.port = found[1], int(found[2])
-    deadline = time.monotonic() + 1
-    while not server.token and time.monotonic() < deadline:
-        told = re.search(r"admin token[^:]*: (cg_\S+)", "\n".join(server.log))
-        server.token = told[1] if told else ""
-        if not told and "admin" not in "\n".join(server.log):
-            time.sleep(0.05)
