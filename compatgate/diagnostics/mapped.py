@@ -218,8 +218,8 @@ def _recorded(site: str, folder: str, files: Files) -> Iterator[str]:
 
 
 _ELF = b"\x7fELF"
-_NO_FILES = ("/memfd:", "/dev/", "/SYSV", "/anon_hugepage")
-"""Prefixes of the kernel's names for memory without a file."""
+_NO_FILES = re.compile(r"/memfd:|/dev/(?!shm/)|/SYSV|/anon_hugepage")
+"""The kernel's names for memory without a file; programs keep compiled libraries in /dev/shm."""
 _OF_SYSTEM = ("/lib", "/usr/lib", "/usr/bin", "/bin")
 _PYTHON = re.compile(r"/(?:lib)?python(\d\.\d{1,2})(?:t|d)?(?:/|\.so|$)")
 _OF_NVIDIA = re.compile(
@@ -287,7 +287,7 @@ class Reader:
             return None
 
     def _add_code(self, file: MappedFile, owner: str, found: Findings) -> None:
-        if file.path.startswith(_NO_FILES):
+        if _NO_FILES.match(file.path):
             return
         origin = json_text(file.path)
         try:
