@@ -10,6 +10,7 @@ import pytest
 from compatgate.cli.main import main
 from compatgate.discovery import probe as module
 from compatgate.discovery.driver import KernelDriver
+from compatgate.discovery.machine import files
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import Report
 
@@ -25,11 +26,15 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def gpu_host(monkeypatch: pytest.MonkeyPatch) -> Report:
+def gpu_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     report = parse_nvidia_smi((FOLDER / "table-r535-forward-compat.txt").read_text())
     kernel = KernelDriver("535.161.08", True, "/proc/driver/nvidia/version")
     monkeypatch.setattr(module, "read_nvml", lambda: report)
     monkeypatch.setattr(module, "read_kernel_driver", lambda: kernel)
+    running = tmp_path / "osrelease"  # this machine's may be newer than the driver
+    running.write_text("5.15.0-100-generic\n")
+    monkeypatch.setattr(files, "OS_KERNEL", str(running))
+    monkeypatch.setattr(files, "OS_RELEASE", ())
     return report
 
 

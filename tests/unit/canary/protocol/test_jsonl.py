@@ -154,7 +154,7 @@ def test_what_breaks_the_protocol_is_a_problem_with_its_line(line: bytes, said: 
         ({"type": "env", "driver": 535.104}, "driver must be text"),
         ({"type": "env", "driver": "new"}, "not a version of driver"),
         ({"type": "env", "versions": {"cuda": 12.4}}, "cuda must be text"),
-        ({"type": "env", "versions": {"glibc": "2.36"}}, "'glibc' is not a component"),
+        ({"type": "env", "versions": {"musl": "1.2.5"}}, "'musl' is not a component"),
         ({"type": "env", "versions": {"cuda": "12.4"}, "cuda": "12.1"}, "both 12.4 and 12.1"),
         ({"type": "env", "versions": []}, "versions must be an object"),
         ({"type": "env", "gpus": {}}, "gpus must be a list"),
