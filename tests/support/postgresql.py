@@ -140,7 +140,8 @@ class Cluster:
 @contextmanager
 def running(binaries: Path, **settings: str) -> Iterator[Cluster]:
     """A running cluster; it is removed at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="compatgate-postgresql-"))
+    place = os.environ.get("PYTEST_DEBUG_TEMPROOT")  # a server that recovers syncs every file
+    folder = Path(tempfile.mkdtemp(prefix="compatgate-postgresql-", dir=place))
     try:
         cluster = Cluster(folder, binaries, settings)
         cluster.start()

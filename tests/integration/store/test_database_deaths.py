@@ -49,7 +49,7 @@ class Load:
 
     def wait_for_answers(self, count: int = 40) -> None:
         """Wait until some more were answered."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         enough = len(self.answered) + count
         while len(self.answered) < enough:
             assert time.monotonic() < deadline, "nothing is answered any more"
