@@ -314,7 +314,7 @@ def test_a_database_that_fails_in_between_is_no_verdict_on_the_run(context, leas
         raise Unavailable("the database does not answer")
 
     queue.record = away
-    drive(lease, context(executor, queue))
+    drive(lease, context(executor, queue, lease=1.0))
     assert queue.ended is None
     assert queue.retried == "the database does not answer"
 
