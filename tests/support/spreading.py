@@ -64,7 +64,7 @@ SHARED = {
 """Fixtures that start something which only one process at a time should have."""
 
 RERUN_ONCE = frozenset(
-    {"browser", "compilers", "engines", "issuer", "served", "slurm", "stories", "pages"}
+    {"browser", "compilers", "engines", "faults", "issuer", "served", "slurm", "stories", "pages"}
 )
 """Groups that drive real servers, browsers and engines beside other load: a test that fails is run
 once more. The summary lists it as RERUN, and what it shows is a race to mend."""
