@@ -234,8 +234,8 @@ class TestSqlite:
             filler = disk / "filler"
             with load_on([server]) as load:
                 _outage(load, lambda: _fill(filler), filler.unlink)
+            _settle(str(path), load.seen)  # a stop leaves what waits in the spool
             server.stop()
-            _settle(str(path), load.seen)
         finally:
             subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
