@@ -44,7 +44,7 @@ unit: $(VENV)/.installed
 		$(SAMPLE:%=tests/conformance/test_%.py)
 
 compiled: $(VENV)/.installed  # each process would compile every test for itself
-	$(CACHED) $(BIN)/python -m pytest --collect-only --quiet > /dev/null
+	-@$(CACHED) $(BIN)/python -m pytest --collect-only --quiet > /dev/null
 
 tests: $(VENV)/.installed  # databases of tests in memory, where there is room: each commit waits for the disk
 	$(CACHED) $(if $(MEMORY),PYTEST_DEBUG_TEMPROOT=$(MEMORY)) $(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 0
