@@ -176,8 +176,8 @@ def drift_title(what: DriftKind) -> str:
 
 
 _REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "set")
-_POOL_KEYS = ("name", "driver", "gpu", "os", "cpu", "count", "platform", "sharing", "node")
-_CPU_NAMES: dict[str, Cpu] = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
+POOL_KEYS = ("name", "driver", "gpu", "os", "cpu", "count", "platform", "sharing", "node")
+CPU_NAMES: dict[str, Cpu] = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
 """Other names of processors: those of containers, Windows and macOS."""
 NEEDED_OF_POOL = ("driver", "gpu", "os", "cpu")
 """Keys of ``set`` that change a pool, and that cannot be removed."""
@@ -298,7 +298,7 @@ def parse_pool(body: Any, gpus: Gpus) -> Pool:
     Raises:
         BadInput: ``field`` starts with ``pool.``.
     """
-    body = _require_mapping(body, "pool", _POOL_KEYS)
+    body = _require_mapping(body, "pool", POOL_KEYS)
     if not any(body.get(key) for key in ("driver", "gpu")):
         raise BadInput("the pool is empty", field="pool", hint="state its driver and gpu")
     pool = Pool(name=_read_text(body, "name") or "pool", gpu=None, driver=None)
@@ -313,6 +313,8 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
     Raises:
         BadInput: a malformed value.
     """
+    if not changes:  # the case of most questions
+        return pool
     fields: dict[str, Any] = {}
     for key in ("gpu", "driver", "os", "cpu", "count"):
         if (value := changes.get(key)) is None:
@@ -328,7 +330,7 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
         elif key == "gpu":
             fields[key] = _prefix_field(path, lambda v=value: resolve_gpu(v, gpus))
         else:
-            name = _CPU_NAMES.get(value.lower(), value) if key == "cpu" else value
+            name = CPU_NAMES.get(value.lower(), value) if key == "cpu" else value
             fields[key] = _read_choice(name, Os if key == "os" else Cpu, f"{path}.{key}")
     if "gpu" in fields and "cpu" not in fields:
         fields["cpu"] = _choose_cpu(fields["gpu"], pool)
@@ -401,7 +403,7 @@ def _require_mapping(
 
 def _key_hint(key: str, known: tuple[str, ...]) -> str:
     """Return the hint for a wrong key: the nearest one; a pool has parts of the node as well."""
-    parts = {f"node.{name}": name for name in NODE_COMPONENTS} if known is _POOL_KEYS else {}
+    parts = {f"node.{name}": name for name in NODE_COMPONENTS} if known is POOL_KEYS else {}
     spelled = key.lower().replace("_", "-")
     near = near_names(spelled, (*known, *parts.values()), cutoff=0.75)
     paths = {name: path for path, name in parts.items()}

@@ -115,7 +115,7 @@ class RuleContext:
         self.capability = pool.gpu.capability if pool.gpu else None
         self.target = target
         self.facts = facts
-        if pool.driver is None and ("l4t" in pool.node or "jetpack" in pool.node):
+        if pool.driver is None and self._states_release:
             self.driver = self._driver_of_release()
         self.matrix = matrix
         self.today = today
@@ -173,14 +173,6 @@ class RuleContext:
             return "the GPU"
         return f"{gpu.sku} ({format_parts(gpu.capability)})" if gpu.product else gpu.name
 
-    @property
-    def is_jetson(self) -> bool:
-        """Tell whether the pool's GPU is that of a Jetson."""
-        gpu = self.pool.gpu
-        if gpu is None or gpu.product:
-            return gpu is not None and gpu.segment == "jetson"
-        return self.jetson is not None
-
     @lazy_property
     def jetson(self) -> JetsonHost | None:
         """Return the L4T release of a pool of Jetsons; None for any other pool.
@@ -188,16 +180,15 @@ class RuleContext:
         A capability alone is a Jetson's where the pool states a release or a driver of one.
         """
         gpu = self.pool.gpu
-        if gpu is None or not (self.is_jetson if gpu.product else self._may_be_jetson):
+        if gpu is None:
+            return None
+        tegra = self.facts.arch.tegra
+        if not (gpu.segment == "jetson" if gpu.product else gpu.capability in tegra):
             return None
         from compatgate.core.jetson import describe_jetson
 
         host = describe_jetson(self.pool, self.facts.jetson)
         return host if gpu.product or host.releases or self._states_release else None
-
-    @property
-    def _may_be_jetson(self) -> bool:
-        return self.pool.gpu is not None and self.pool.gpu.capability in self.facts.arch.tegra
 
     @property
     def _states_release(self) -> bool:
@@ -260,7 +251,7 @@ class RuleContext:
     @lazy_property
     def floor(self) -> tuple[Version, Source] | None:
         """Return the lowest driver that runs the stack's CUDA without forward compatibility."""
-        if self.cuda is None or self.is_jetson:
+        if self.cuda is None or self.jetson:
             return None
         return find_floor(self.cuda, self.toolkit, self.pool, self.facts)
 

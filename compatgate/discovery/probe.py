@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
+from compatgate.core.request import CPU_NAMES
 from compatgate.discovery.driver import KernelDriver, read_kernel_driver, read_nvml
 from compatgate.discovery.findings import select_records
 from compatgate.discovery.libraries import find_libraries, note_unused_compat
@@ -198,7 +199,7 @@ def _system(report: Report) -> str:
 
 def _cpu() -> str:
     machine = platform.machine().lower()
-    return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+    return CPU_NAMES.get(machine, machine)
 
 
 def describe_host(

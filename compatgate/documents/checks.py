@@ -220,7 +220,7 @@ def to_canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
     A pool that names no processor gets the processor of its GPU: GH200 has an Arm processor.
     """
     if kind == "Target":
-        return _write_nodes(_add_processors(body, gpus))
+        return _write_pools(body, gpus)
     path = {"Entry": ("spec",), "Waiver": ("spec", "match")}.get(kind)
     if path is None:
         return body
@@ -231,9 +231,12 @@ def to_canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
     return _replace_at(body, (*path, "components"), renamed)
 
 
-def _add_processors(body: dict[str, Any], gpus: Gpus) -> dict[str, Any]:
+def _write_pools(body: dict[str, Any], gpus: Gpus) -> dict[str, Any]:
+    """Write pools with their processor, and their nodes in canonical form: ``on`` is no boolean."""
     pools = _get(body, "spec", "pools")
-    found = [_add_processor(pool, gpus) for pool in pools] if isinstance(pools, list) else pools
+    if not isinstance(pools, list):
+        return body
+    found = [_write_node(_add_processor(pool, gpus)) for pool in pools]
     return body if found == pools else _replace_at(body, ("spec", "pools"), found)
 
 
@@ -242,13 +245,6 @@ def _add_processor(pool: Any, gpus: Gpus) -> Any:
         return pool
     cpu = resolve_gpu(pool["gpu"], gpus).cpu
     return {**pool, "cpu": cpu} if cpu else pool
-
-
-def _write_nodes(body: dict[str, Any]) -> dict[str, Any]:
-    """Write what pools state of their nodes in canonical form: ``on`` is no boolean."""
-    pools = _get(body, "spec", "pools")
-    found = [_write_node(pool) for pool in pools] if isinstance(pools, list) else pools
-    return body if found == pools else _replace_at(body, ("spec", "pools"), found)
 
 
 def _write_node(pool: Any) -> Any:

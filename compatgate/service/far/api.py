@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
 from compatgate.service.far.schemas import DeliveryBody, DeliveryRequest
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Body, NoQuery, Returns, route
-
-_EXAMPLES: dict[str, Any] = {}
 
 
 @route(
@@ -19,7 +15,7 @@ _EXAMPLES: dict[str, Any] = {}
     scope="deliver",
     tag="decisions",
     targets="checked",
-    body=Body(DeliveryRequest, examples=_EXAMPLES),
+    body=Body(DeliveryRequest),
     returns=Returns(DeliveryBody, "The batches are on disk"),
     errors=(409,),
 )

@@ -21,6 +21,7 @@ from compatgate.core.node import NODE_COMPONENTS, fits_declared
 from compatgate.core.request import (
     NEEDED_OF_POOL,
     POOL_CHANGES,
+    POOL_KEYS,
     Pool,
     Target,
     parse_changes,
@@ -261,9 +262,6 @@ def _parse_node(body: Any) -> Node:
     return Node(name if isinstance(name, str) else "", dict(labels))
 
 
-_POOL_FIELDS = ("name", "driver", "gpu", "os", "cpu", "count", "platform", "sharing", "node")
-
-
 class DecisionChange(Struct, frozen=True):
     """A verdict that changes with the other facts.
 
@@ -415,7 +413,7 @@ def _restore_pool(stored: dict[str, Any], target: Target | None, facts: Facts) -
         gpu = own.gpu.sku if own.gpu else None
         if (driver, gpu, own.os) == (stored["driver"], stored["gpu"], stored["os"]):
             return own
-    return parse_pool({name: stored[name] for name in _POOL_FIELDS if stored.get(name)}, facts.gpus)
+    return parse_pool({name: stored[name] for name in POOL_KEYS if stored.get(name)}, facts.gpus)
 
 
 def _compare_verdicts(

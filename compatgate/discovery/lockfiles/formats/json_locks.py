@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from compatgate.core.request import CPU_NAMES
 from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
     LockContents,
@@ -40,7 +41,6 @@ _INSTALLED_SHAPE = re.compile(r'"installed"\s*:\s*\[')
 _PIN = re.compile(r"===?\s*([^\s,;*]+)")
 _REQUIRED_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 _DEFAULT, _DEVELOP = "default", "develop"
-_MACHINES = {"AMD64": "x86_64", "x86-64": "x86_64", "ARM64": "aarch64", "arm64": "aarch64"}
 _SYSTEMS = {"win32": "windows", "linux": "linux", "darwin": "macOS"}
 
 
@@ -239,7 +239,7 @@ def _check_environment(document: dict[str, Any], file: str, platform: Platform) 
     """
     described = _table(document.get("environment"), "environment", file)
     machine = read_text(described, "platform_machine", file)
-    cpu = _MACHINES.get(machine, machine)
+    cpu = CPU_NAMES.get(machine.lower(), machine)
     system = read_text(described, "sys_platform", file)
     os = _SYSTEMS.get(system, system)
     wanted = "linux" if platform.os == "wsl" else platform.os
