@@ -251,15 +251,14 @@ class DecisionWriter:
 
     def _insert_batches(self, cursor: Any, rows: Sequence[tuple[Any, ...]]) -> list[int | None]:
         """Return the number of each batch; None: it is stored already."""
-        if self._database.is_sqlite:
-            found = [cursor.execute(_INSERT_BATCH_SQLITE, row).fetchone() for row in rows]
-        elif rows:
+        if self._database.is_sqlite or len(rows) < 2:  # a pipeline costs more than it saves
+            statement = _INSERT_BATCH_SQLITE if self._database.is_sqlite else _INSERT_BATCH
+            found = [cursor.execute(statement, row).fetchone() for row in rows]
+        else:
             cursor.executemany(_INSERT_BATCH, rows, returning=True)
             found = [cursor.fetchone()]
             while cursor.nextset():
                 found.append(cursor.fetchone())
-        else:
-            found = []
         return [one[0] if one else None for one in found]
 
     def _check_same(self, cursor: Any, batch: DecisionBatch) -> None:
