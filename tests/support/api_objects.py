@@ -24,6 +24,7 @@ KINDS = {
     "configmaps": "ConfigMap",
     "policyreports": "PolicyReport",
     "clusterpolicyreports": "ClusterPolicyReport",
+    "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
 }
 Object = dict[str, Any]
 Answer = tuple[int, Object]
