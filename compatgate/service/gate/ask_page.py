@@ -112,7 +112,6 @@ _IMAGE = re.compile(
 _STACK = re.compile(r"\s*[\w-]+=[^=,\s][^,\s]*(\s*,\s*[\w-]+=[^=,\s][^,\s]*)*\s*")
 _SMI = re.compile(r"NVIDIA-SMI|<nvidia_smi_log|Driver Version\s*:|^name, ?driver_version", re.M)
 _LABELS = re.compile(r"nvidia\.com/(gpu|cuda)\.")
-_SBOM = re.compile(r'"bomFormat"|"spdxVersion"|SPDXVersion:|cyclonedx\.org/schema/bom')
 _LINUX = Platform(os="linux", cpu="x86_64")
 _HINT = (
     "paste the output of nvidia-smi, an image reference, a lockfile, a bill of materials,"
@@ -150,6 +149,8 @@ def read_pasted(text: str, facts: Facts, platform: Platform = _LINUX) -> PastedT
         BadInput: the text is of no known kind, or is damaged.
         Inconclusive: the text states nothing.
     """
+    from compatgate.discovery.sbom.read import is_bill
+
     given = text.strip()
     if not given:
         raise BadInput("nothing was pasted", field="pasted", hint=_HINT)
@@ -162,7 +163,7 @@ def read_pasted(text: str, facts: Facts, platform: Platform = _LINUX) -> PastedT
         return PastedText("a probe", document["stack"], tuple(document["pools"]))
     if _SMI.search(given):
         return _from_probe("nvidia-smi output", probe_output(text, facts, origin=_NAME))
-    if _SBOM.search(given):
+    if is_bill(given):
         return _read_bill(text, platform, facts.packages)
     if _LABELS.search(given):
         return _from_probe("node labels", probe_labels(text, facts, origin=_NAME))
