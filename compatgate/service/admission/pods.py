@@ -18,7 +18,13 @@ from msgspec import Struct
 
 from compatgate.errors import BadInput
 from compatgate.kit.kubernetes import find_at, read_labels, read_list, read_mapping, read_text
-from compatgate.service.admission.claims import NO_CLAIMS, Claim, KnownClaims, claims_of
+from compatgate.service.admission.claims import (
+    NO_CLAIMS,
+    Claim,
+    KnownClaims,
+    claims_of,
+    stated_claims,
+)
 from compatgate.service.admission.kinds import CLASS_RESOURCE, Kinds, PodKind
 
 FOLDER = "/var/run/nvidia-container-devices"
@@ -200,6 +206,13 @@ class _GpuRequest(Struct, frozen=True):
 _NOTHING = _GpuRequest("")
 
 
+class _Claims(Struct, frozen=True):
+    """The claims of a pod by name, and those that are known in its namespace."""
+
+    of_pod: Mapping[str, Claim]
+    known: KnownClaims
+
+
 def pods_of(document: Mapping[str, Any], kind: PodKind) -> Iterator[Pod]:
     """Yield the pods that an object is, or makes, at the places that its kind names."""
     own = read_labels(read_mapping(document.get("metadata")).get("annotations"))
@@ -261,7 +274,7 @@ def gpu_containers(pod: Pod, kinds: Kinds, known: KnownClaims = NO_CLAIMS) -> It
     found = False
     for path, raw in _containers(pod):
         changes = read_variables(raw)
-        asks = _gpu_request(raw, pod.spec, kinds, claims, changes)
+        asks = _gpu_request(raw, pod.spec, kinds, _Claims(claims, known), changes)
         if not asks.why:
             asks = parts.get(path, asks)
         if not asks.why and said == _YES:
@@ -337,7 +350,7 @@ def _gpu_request(
     raw: Mapping[str, Any],
     spec: Mapping[str, Any],
     kinds: Kinds,
-    claims: Mapping[str, Claim],
+    claims: _Claims,
     changes: VariableChanges,
 ) -> _GpuRequest:
     """Return how a container asks; a request past the scheduler may get any GPU of the node."""
@@ -372,24 +385,23 @@ def _indirect_request(
     raw: Mapping[str, Any],
     spec: Mapping[str, Any],
     kinds: Kinds,
-    claims: Mapping[str, Claim],
+    claims: _Claims,
     changes: VariableChanges,
 ) -> _GpuRequest:
     if changes.asks:
         return _GpuRequest(VISIBLE_DEVICES)
     if place := gpu_mount(raw, spec):
         return _GpuRequest(f"the mount {place}")
-    if not claims:
+    if not claims.of_pod and "draResources" not in raw:
         return _NOTHING
-    classes: list[str] = []
-    for item in read_list(read_mapping(raw.get("resources")).get("claims")):
-        claim = claims.get(read_text(read_mapping(item).get("name")))
-        if claim is None:
-            continue
-        if claim.requests is None:
-            return _GpuRequest(f"the resource claim {claim.name}", False)
-        asked = claim.classes(read_text(read_mapping(item).get("request")))
-        classes += [name for name in asked if kinds.is_gpu_class(name)]
+    used = [(one, "") for one in stated_claims(raw, claims.known)]
+    for item in map(read_mapping, read_list(read_mapping(raw.get("resources")).get("claims"))):
+        if claim := claims.of_pod.get(read_text(item.get("name"))):
+            used.append((claim, read_text(item.get("request"))))
+    if unknown := next((one for one, _ in used if one.requests is None), None):
+        return _GpuRequest(f"the resource claim {unknown.name}", False)
+    every = (name for claim, request in used for name in claim.classes(request))
+    classes = [name for name in every if kinds.is_gpu_class(name)]
     if not classes:
         return _NOTHING
     resources = tuple(dict.fromkeys(CLASS_RESOURCE + name for name in classes))
