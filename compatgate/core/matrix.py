@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.components import OF_BUILDS, resolve_component
+from compatgate.core.components import FRAMEWORKS, OF_BUILDS, resolve_component
 from compatgate.core.facts.nvidia import Gpu
 from compatgate.core.gpus import ANY_SLICE
 from compatgate.core.needs import Needs
@@ -313,12 +313,17 @@ class Evidence(Struct, frozen=True, gc=False):
     def is_about(self, stack: Stack) -> bool:
         """Return whether the run measured this stack, in every component that the stack states.
 
-        What a build was made with is not among what a run measures.
+        A run of a framework is about stacks with this framework only: its own GPU code was run,
+        not that of a stack that names the same CUDA. What a build was made with is not among what
+        a run measures.
         """
+        stated = stack.components
+        if any(name in FRAMEWORKS and name not in stated for name in self.components):
+            return False
         return all(
             (measured := self.components.get(name)) is not None
-            and same_release(name, measured, stated)
-            for name, stated in stack.components.items()
+            and same_release(name, measured, version)
+            for name, version in stated.items()
             if name not in OF_BUILDS
         )
 

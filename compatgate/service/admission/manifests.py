@@ -31,6 +31,9 @@ are refused, no node gets ready.
 
 Source: NVIDIA GPU Operator, "Installing the NVIDIA GPU Operator".
 """
+LABEL = "compatgate.dev/admission"
+"""Label by which a namespace opts in (``enabled``) or out (``disabled``)."""
+Selection = Literal["all", "opt-in", "opt-out"]
 Object = dict[str, Any]
 
 
@@ -46,6 +49,7 @@ class WebhookOptions(Struct, frozen=True):
         operators: namespaces of the GPU Operator.
         ca_bundle: base64 of PEM certificates that the API server trusts; None: cert-manager makes
             the certificates and puts its authority there.
+        namespaces: that are asked about: all, or by the label `LABEL`.
     """
 
     namespace: str = NAME
@@ -54,6 +58,7 @@ class WebhookOptions(Struct, frozen=True):
     excluded: tuple[str, ...] = ()
     operators: tuple[str, ...] = (OPERATOR,)
     ca_bundle: str | None = None
+    namespaces: Selection = "all"
 
 
 def webhook_objects(options: WebhookOptions, kinds: Kinds) -> list[Object]:
@@ -66,6 +71,17 @@ def webhook_objects(options: WebhookOptions, kinds: Kinds) -> list[Object]:
     if options.ca_bundle is None:
         found += _certificates(options)
     return [*found, _configuration(options, kinds)]
+
+
+def asked_objects(kinds: Kinds) -> Object:
+    """Return rules and conditions of both webhooks, as the chart's values ``webhook.asked``."""
+    pods = [kind for kind in kinds.file.kinds if kind.pod]
+    makers = [kind for kind in kinds.file.kinds if not kind.pod]
+    return {
+        "matchConditions": [{"name": "uses-gpus", "expression": uses_gpus(kinds)}],
+        "pods": [_rule(kind, ("/ephemeralcontainers",)) for kind in pods],
+        "workloads": [_rule(kind) for kind in makers],
+    }
 
 
 def advice(options: WebhookOptions) -> tuple[str, ...]:
@@ -190,12 +206,11 @@ def _configuration(options: WebhookOptions, kinds: Kinds) -> Object:
     if options.ca_bundle is None:
         injected = f"{options.namespace}/{SECRET}"
         metadata["annotations"]["cert-manager.io/inject-ca-from"] = injected
-    pods = [kind for kind in kinds.file.kinds if kind.pod]
-    makers = [kind for kind in kinds.file.kinds if not kind.pod]
-    first = _webhook("pods", options, kinds, [_rule(k, ("/ephemeralcontainers",)) for k in pods])
+    asked = asked_objects(kinds)
+    first = _webhook("pods", options, kinds, asked["pods"])
     first["failurePolicy"] = options.failure_policy
-    first["matchConditions"] = [{"name": "uses-gpus", "expression": uses_gpus(kinds)}]
-    second = _webhook("workloads", options, kinds, [_rule(kind) for kind in makers])
+    first["matchConditions"] = asked["matchConditions"]
+    second = _webhook("workloads", options, kinds, asked["workloads"])
     second["failurePolicy"] = "Ignore"
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -223,7 +238,10 @@ def _webhook(name: str, options: WebhookOptions, kinds: Kinds, rules: list[Objec
     if options.ca_bundle is not None:
         client["caBundle"] = options.ca_bundle
     left_out = list(dict.fromkeys((*always_excluded(options, kinds), *options.excluded)))
-    selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_out}
+    selectors = [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_out}]
+    if options.namespaces != "all":
+        opted = ("In", "enabled") if options.namespaces == "opt-in" else ("NotIn", "disabled")
+        selectors.append({"key": LABEL, "operator": opted[0], "values": [opted[1]]})
     return {
         "name": f"{name}.compatgate.dev",
         "admissionReviewVersions": ["v1"],
@@ -231,7 +249,7 @@ def _webhook(name: str, options: WebhookOptions, kinds: Kinds, rules: list[Objec
         "timeoutSeconds": options.timeout_s,
         "matchPolicy": "Equivalent",
         "clientConfig": client,
-        "namespaceSelector": {"matchExpressions": [selector]},
+        "namespaceSelector": {"matchExpressions": selectors},
         "rules": rules,
     }
 

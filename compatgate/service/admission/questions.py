@@ -5,7 +5,7 @@ An exemption is by annotation or namespace, and always by a waiver that allows i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -21,9 +21,11 @@ from compatgate.core.stack import Stack, parse_stack, parse_stack_text
 from compatgate.errors import BadInput
 from compatgate.service.admission.claims import NO_CLAIMS, KnownClaims
 from compatgate.service.admission.kinds import Kinds, PodKind
+from compatgate.service.admission.landing import NOWHERE_KNOWN
 from compatgate.service.admission.matching import TARGET, match_targets, terms_of
 from compatgate.service.admission.placement import (
     ContainerWorkload,
+    PlacedBy,
     Placement,
     PlacementMatrix,
     node_selection_of,
@@ -64,6 +66,7 @@ class Question(Struct, frozen=True):
         possible: nothing says that it runs on this target, nor that it does not.
         waiver: that the object names for its exemption.
         finding: what is wrong with where it is to run; then the gate is not asked.
+        placed_by: who says that it runs on this target.
     """
 
     target: str | None
@@ -73,6 +76,7 @@ class Question(Struct, frozen=True):
     possible: bool = False
     waiver: str = ""
     finding: Finding | None = None
+    placed_by: PlacedBy = "match"
 
     @property
     def key(self) -> bytes:
@@ -136,7 +140,8 @@ def make_questions(
         matrix, stated = known(), _stated_stack(pod)
         keys += len(stated)
         check_count(keys, MAX_STATED, "components in all stacks", f"annotation {STACK_ANNOTATION}")
-        workload = _workload(pod, namespace, matrix)
+        requested = {resource for one in found for resource in one.resources}
+        workload = _workload(pod, namespace, matrix, requested, is_pod=kind.pod)
         places: dict[ContainerWorkload, list[Placement]] = {}
         for container in found:
             remarks += _remarks(container, stated, is_pod=kind.pod)
@@ -149,7 +154,11 @@ def make_questions(
                     if kind.scope == "Cluster" and place.target is None and not place.finding:
                         remarks.append(_NO_NAMESPACE)
                         continue
-                    _add_question(asked, _question(place, container, pod, stated))
+                    counts = accepts_stated(place, matrix)
+                    if stated and not counts:
+                        remarks.append(_ignored_stack(place))
+                    counted = stated if counts else {}
+                    _add_question(asked, _question(place, container, pod, counted))
         if declines_gpus(pod):
             remarks.append(
                 f'{GPU_ANNOTATION}: "false" is ignored, the pod asks for GPUs ({found[0].why})'
@@ -177,15 +186,37 @@ def _add_question(asked: dict[bytes, Question], question: Question) -> None:
     asked[question.key] = replace(question, containers=tuple(names))
 
 
-def _workload(pod: Pod, namespace: str, known: PlacementMatrix) -> ContainerWorkload:
+def _workload(
+    pod: Pod, namespace: str, known: PlacementMatrix, requested: Collection[str], *, is_pod: bool
+) -> ContainerWorkload:
     """Return the properties that all containers of a pod share."""
     matches = ((name, spec.match) for name, spec in known.targets.items())
     terms = list(terms_of(pod.spec))
+    bound = match_targets(namespace, pod.spec, matches)
+    landing = NOWHERE_KNOWN
+    if known.nodes is not None:
+        wanted = bound.targets or bound.open
+        landing = known.nodes.landing(namespace, pod.spec, requested, wanted)
     return ContainerWorkload(
         pod.annotations.get(TARGET, "").strip(),
-        match_targets(namespace, pod.spec, matches),
+        bound,
         node_selection_of(terms),
         slice_products(terms),
+        landing=landing,
+        is_pod=is_pod,
+    )
+
+
+def accepts_stated(place: Placement, known: PlacementMatrix) -> bool:
+    """Return whether the target of a placement accepts the stack that a pod states."""
+    spec = known.targets.get(place.target or "")
+    return spec is None or spec.policy.stated_stacks != "ignore"
+
+
+def _ignored_stack(place: Placement) -> str:
+    return (
+        f"the annotation {STACK_ANNOTATION} does not count on {place.target} "
+        "(policy statedStacks: ignore): the image must be read"
     )
 
 
@@ -214,6 +245,7 @@ def _question(
         place.possible,
         pod.annotations.get(WAIVER_ANNOTATION, "").strip(),
         place.finding,
+        place.by,
     )
 
 

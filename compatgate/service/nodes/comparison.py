@@ -304,6 +304,7 @@ class NodeView(Struct, frozen=True):
             "notes": list(standing.notes),
             "witnesses": list(row.witnesses.values()),
             "labels": row.labels,
+            "taints": row.taints,
             "stale": self.stale,
             "reported_by": row.reported_by,
             **{name: clock.iso(getattr(row, name)) for name in times},
