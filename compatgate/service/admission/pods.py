@@ -179,6 +179,8 @@ class Container(Struct, frozen=True):
         why: what says that it uses GPUs.
         resources: that a node must have for it; empty: it asks in a way that does not say, perhaps
             beside one that does.
+        requested: resources that its limits and requests name, as a node has them; the pod may
+            tolerate their taints.
         shared: it gets a part of a GPU that it shares with others.
         sure: that these are GPUs; False: a claim that may be something else, or an image that may
             ask for none.
@@ -191,6 +193,7 @@ class Container(Struct, frozen=True):
     changes: VariableChanges
     sure: bool = True
     resources: tuple[str, ...] = ()
+    requested: tuple[str, ...] = ()
     shared: bool = False
 
 
@@ -200,6 +203,7 @@ class _GpuRequest(Struct, frozen=True):
     why: str
     sure: bool = True
     resources: tuple[str, ...] = ()
+    requested: tuple[str, ...] = ()
     shared: bool = False
 
 
@@ -302,7 +306,8 @@ def _container(
 ) -> Container:
     name, image = read_text(raw.get("name")), _image(raw.get("image"))
     name = name or path.rpartition(".")[2]
-    return Container(name, path, image, asks.why, changes, asks.sure, asks.resources, asks.shared)
+    how = (asks.sure, asks.resources, asks.requested, asks.shared)
+    return Container(name, path, image, asks.why, changes, *how)
 
 
 def _image(value: Any) -> str:
@@ -334,7 +339,7 @@ def _annotated_parts(pod: Pod, kinds: Kinds) -> dict[str, _GpuRequest]:
     for one in kinds.file.shared.annotations:
         if not _is_positive(pod.annotations.get(one.name)):
             continue
-        asks = _GpuRequest(f"the annotation {one.name}", True, (one.of,), True)
+        asks = _GpuRequest(f"the annotation {one.name}", resources=(one.of,), shared=True)
         every = list(_containers(pod))
         named = pod.annotations.get(one.container, "") if one.container else ""
         meant = [path for path, raw in every if named and raw.get("name") == named]
@@ -359,10 +364,9 @@ def _gpu_request(
     if not resources:
         return other
     shared = any(kinds.is_shared(name) for name in resources)
-    if other.why and not other.resources:
-        return _GpuRequest(resources[0], shared=shared)
-    needed = dict.fromkeys((*map(kinds.resource_of_node, resources), *other.resources))
-    return _GpuRequest(resources[0], resources=tuple(needed), shared=shared)
+    own = tuple(dict.fromkeys(map(kinds.resource_of_node, resources)))
+    needed = () if other.why and not other.resources else (*own, *other.resources)
+    return _GpuRequest(resources[0], True, needed, own, shared)
 
 
 def _requested(raw: Mapping[str, Any], kinds: Kinds) -> tuple[str, ...]:
