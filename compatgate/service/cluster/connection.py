@@ -33,6 +33,7 @@ from compatgate.kit.kubernetes import (
     read_text,
     retry_request,
 )
+from compatgate.service.admission.kinds import shipped_kinds
 from compatgate.service.admission.matching import TARGET
 from compatgate.service.nodes import schemas as report
 from compatgate.strict_json import DECODE_ERRORS
@@ -198,7 +199,6 @@ def _refusal(error: Any) -> CompatgateError:
 
 _LARGEST_REPORT = 512 * 1024
 """Maximum size of a report in bytes; a server accepts 1 MiB by default."""
-_GPU = re.compile(r"nvidia\.com/(gpu|mig-[A-Za-z0-9.-]+)(\.shared)?")
 _FIRST_LABELS = (
     "nvidia.com/",
     "compatgate.dev/",
@@ -310,7 +310,7 @@ def make_reports(nodes: Iterable[ClusterNode], cluster: str) -> Iterator[dict[st
 
 def _resources(stated: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     for name, count in stated.items():
-        if _GPU.fullmatch(name) and str(count).isascii() and str(count).isdecimal():
+        if shipped_kinds().is_gpu(name) and str(count).isascii() and str(count).isdecimal():
             yield name, min(int(str(count)[:6]), 65536)
 
 
