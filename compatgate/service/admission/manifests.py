@@ -14,8 +14,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from compatgate.service.admission.events import event_access
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.pods import FOLDER, GPU_ANNOTATION
+from compatgate.service.admission.policy import PolicyAction, gpu_resource, policy_objects
 
 NAME = "compatgate"
 PATH = "/hooks/kubernetes/validate"
@@ -46,6 +48,8 @@ class WebhookOptions(Struct, frozen=True):
         operators: namespaces of the GPU Operator.
         ca_bundle: base64 of PEM certificates that the API server trusts; None: cert-manager makes
             the certificates and puts its authority there.
+        events: the gate writes events about denials (``serve --kubernetes-events in-cluster``).
+        policy: effect of the ValidatingAdmissionPolicy; None: there is none.
     """
 
     namespace: str = NAME
@@ -54,15 +58,21 @@ class WebhookOptions(Struct, frozen=True):
     excluded: tuple[str, ...] = ()
     operators: tuple[str, ...] = (OPERATOR,)
     ca_bundle: str | None = None
+    events: bool = False
+    policy: PolicyAction | None = None
 
 
 def webhook_objects(options: WebhookOptions, kinds: Kinds) -> list[Object]:
     """Return account, service, certificates and webhooks, in the order of application.
 
     The gate reads what the API server sends, and nothing else of the cluster: its account has no
-    role, and no token is mounted.
+    role, and no token is mounted, unless it writes events.
     """
     found = [_account(options), _service(options)]
+    if options.events:
+        found += event_access(NAME, options.namespace)
+    if options.policy is not None:
+        found += policy_objects(options.policy, left_out(options), kinds, uses_gpus(kinds))
     if options.ca_bundle is None:
         found += _certificates(options)
     return [*found, _configuration(options, kinds)]
@@ -87,9 +97,17 @@ def url(namespace: str) -> str:
     return f"https://{NAME}.{namespace}.svc"
 
 
+def left_out(options: WebhookOptions) -> Object:
+    """Return the namespace selector, which leaves out namespaces that are never asked about."""
+    own = (*SYSTEM, options.namespace, *options.operators)
+    names = list(dict.fromkeys((*own, *options.excluded)))
+    selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names}
+    return {"matchExpressions": [selector]}
+
+
 def uses_gpus(kinds: Kinds) -> str:
     """Return the CEL expression for pods that may use GPUs; it covers every pod the hook reads."""
-    names = " || ".join(_matches(glob) for glob in kinds.file.resources) or "false"
+    names = gpu_resource(kinds)
     stated = " || ".join(
         f"(has(c.resources.{part}) && c.resources.{part}.exists(r, {names}))"
         for part in ("limits", "requests")
@@ -109,18 +127,12 @@ def uses_gpus(kinds: Kinds) -> str:
     return f"{lists} || has(object.spec.resourceClaims) || {by_class} || {annotated}"
 
 
-def _matches(glob: str) -> str:
-    literal = glob.partition("*")[0].partition("?")[0].partition("[")[0]
-    text = json.dumps(literal)
-    return f"r == {text}" if literal == glob else f"r.startsWith({text})"
-
-
 def _account(options: WebhookOptions) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": _metadata(options.namespace),
-        "automountServiceAccountToken": False,
+        "automountServiceAccountToken": options.events,
     }
 
 
@@ -207,9 +219,6 @@ def _webhook(name: str, options: WebhookOptions, rules: list[Object]) -> Object:
     client: Object = {"service": service}
     if options.ca_bundle is not None:
         client["caBundle"] = options.ca_bundle
-    own = (*SYSTEM, options.namespace, *options.operators)
-    left_out = list(dict.fromkeys((*own, *options.excluded)))
-    selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_out}
     return {
         "name": f"{name}.compatgate.dev",
         "admissionReviewVersions": ["v1"],
@@ -217,7 +226,7 @@ def _webhook(name: str, options: WebhookOptions, rules: list[Object]) -> Object:
         "timeoutSeconds": options.timeout_s,
         "matchPolicy": "Equivalent",
         "clientConfig": client,
-        "namespaceSelector": {"matchExpressions": [selector]},
+        "namespaceSelector": left_out(options),
         "rules": rules,
     }
 

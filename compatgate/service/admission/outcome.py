@@ -1,0 +1,67 @@
+"""Tell how a review ended, for metrics and events: one word, and what it was about. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.evaluate import is_allowed
+from compatgate.core.request import Policy
+from compatgate.core.rule import Finding, Verdict
+from compatgate.core.rules.caveats import no_pool_for_request, waived
+
+ReviewResult = Literal[
+    "undecided", "allowed", "warned", "exempt", "unmatched", "would_deny", "denied", "failed"
+]
+"""How a review ended, the weightiest last. ``undecided``: nothing was asked, as for an object
+without GPUs."""
+EventResult = Literal["written", "repeated", "dropped", "failed"]
+"""What became of a Kubernetes event."""
+RESULTS: tuple[ReviewResult, ...] = get_args(ReviewResult)
+_RANK = {result: rank for rank, result in enumerate(RESULTS)}
+
+
+class ReviewOutcome(Struct, frozen=True):
+    """How a review ended.
+
+    Attributes:
+        would_deny: targets that would deny a container in mode ``enforce``, once for each of these
+            containers.
+        reason: of a denial, or of the first container that would be denied; one line.
+    """
+
+    result: ReviewResult = "undecided"
+    would_deny: tuple[str, ...] = ()
+    reason: str = ""
+
+
+UNDECIDED = ReviewOutcome()
+DENIED = ReviewOutcome("denied")
+FAILED = ReviewOutcome("failed")
+
+
+def weightiest(results: Iterable[ReviewResult]) -> ReviewResult:
+    """Return the result that counts for an object with these containers."""
+    return max(results, key=_RANK.__getitem__, default="undecided")
+
+
+def result_of_verdict(verdict: Verdict, policy: Policy | None) -> ReviewResult:
+    """Return the result of a container that the gate allows.
+
+    Args:
+        verdict: about the container.
+        policy: of its target; None: the target is gone.
+    """
+    if policy and not is_allowed(verdict.verdict, replace(policy, mode="enforce")):
+        return "would_deny"
+    return "allowed" if verdict.verdict == "pass" else "warned"
+
+
+def result_of_placement(finding: Finding) -> ReviewResult:
+    """Return the result of a container whose placement is no reason to deny it."""
+    if finding.rule == no_pool_for_request.id:
+        return "would_deny"
+    return "exempt" if finding.rule == waived.id else "warned"
