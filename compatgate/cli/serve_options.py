@@ -297,6 +297,11 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
         help="result for a GPU workload without a target (default: warn)",
     )
     group.add_argument(
+        "--cluster",
+        metavar="NAME",
+        help="cluster whose pods are decided: only its nodes place them (default: those of all)",
+    )
+    group.add_argument(
         "--on-failure",
         choices=("allow", "deny"),
         default="deny",
@@ -392,6 +397,7 @@ def admission_options(args: argparse.Namespace) -> AdmissionOptions:
         args.unmatched,
         args.on_failure,
         exemptions,
+        args.cluster,
         events=_event_access(args.kubernetes_events),
     )
 

@@ -35,7 +35,12 @@ _TIMEOUT_S = (10, 60)
 _PAUSES = RETRY_PAUSES
 _LISTS = 3
 """Maximum number of restarts of a list whose continuation expired."""
-_APIS = {"core": "CoreV1Api", "custom": "CustomObjectsApi", "events": "EventsV1Api"}
+_APIS = {
+    "admission": "AdmissionregistrationV1Api",
+    "core": "CoreV1Api",
+    "custom": "CustomObjectsApi",
+    "events": "EventsV1Api",
+}
 
 
 class ClusterApi:
@@ -55,7 +60,7 @@ class ClusterApi:
         """Make a request; requests of this module can safely be repeated.
 
         Args:
-            api: ``core``, ``custom`` or ``events``.
+            api: ``admission``, ``core``, ``custom`` or ``events``.
             operation: of the client, such as ``list_node``.
             args: of the operation.
             params: further ones.

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from compatgate.core.evaluate import is_allowed
 from compatgate.core.request import Policy
 from compatgate.core.rule import Finding, Verdict
-from compatgate.core.rules.caveats import no_pool_for_request, waived
+from compatgate.core.rules.caveats import no_node_for_pod, no_pool_for_request, waived
 
 ReviewResult = Literal[
     "undecided", "allowed", "warned", "exempt", "unmatched", "would_deny", "denied", "failed"
@@ -39,7 +39,6 @@ class ReviewOutcome(Struct, frozen=True):
 
 
 UNDECIDED = ReviewOutcome()
-DENIED = ReviewOutcome("denied")
 FAILED = ReviewOutcome("failed")
 
 
@@ -60,8 +59,13 @@ def result_of_verdict(verdict: Verdict, policy: Policy | None) -> ReviewResult:
     return "allowed" if verdict.verdict == "pass" else "warned"
 
 
-def result_of_placement(finding: Finding) -> ReviewResult:
-    """Return the result of a container whose placement is no reason to deny it."""
-    if finding.rule == no_pool_for_request.id:
-        return "would_deny"
+def result_of_placement(finding: Finding, *, is_pod: bool) -> ReviewResult:
+    """Return the result of a container whose placement is no reason to deny it.
+
+    Args:
+        finding: a warning.
+        is_pod: the object is a pod; of others a pod without a node is never denied.
+    """
+    if finding.rule == no_pool_for_request.id or (finding.rule == no_node_for_pod.id and is_pod):
+        return "would_deny"  # these deny in mode enforce, and warn in the others
     return "exempt" if finding.rule == waived.id else "warned"

@@ -76,7 +76,7 @@ def policy_objects(
 
 def gpu_resource(kinds: Kinds) -> str:
     """Return the CEL expression for a resource ``r`` that is a GPU."""
-    return " || ".join(_matches(glob) for glob in kinds.file.resources) or "false"
+    return " || ".join(_matches(glob) for glob in kinds.gpu_resources) or "false"
 
 
 def _matches(glob: str) -> str:

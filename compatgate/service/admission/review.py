@@ -16,17 +16,20 @@ from msgspec import Struct
 
 from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Finding, Verdict
+from compatgate.core.rules.caveats import incomplete
 from compatgate.errors import BadInput
 from compatgate.kit.http.requests import check_collections
 from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
 from compatgate.service.admission.outcome import UNDECIDED, ReviewOutcome
-from compatgate.service.admission.questions import Question
+from compatgate.service.admission.questions import STACK_ANNOTATION, Question
 from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
 API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
 LONGEST_UID = 256
 _LONGEST_WARNING = 250
 _MOST_WARNINGS = 12
+_BY = ("compatgate: ", "compatgate (degraded): ")
+"""Beginnings of warnings: kubectl does not say who warns."""
 _LONGEST_MESSAGE = 1500
 _UID = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([A-Za-z0-9._:-]{1,256})"')
 _ANY_UID = re.compile(rb'"uid"\s*:\s*"([A-Za-z0-9._:-]{1,256})"')
@@ -164,7 +167,8 @@ def _review(uid: str, request: Mapping[str, Any]) -> Review:
 
 
 def _limit_warnings(warnings: tuple[str, ...]) -> list[str]:
-    lines = list(dict.fromkeys(to_one_line(line, _LONGEST_WARNING) for line in warnings))
+    named = (line if line.startswith(_BY) else f"{_BY[0]}{line}" for line in warnings)
+    lines = list(dict.fromkeys(to_one_line(line, _LONGEST_WARNING) for line in named))
     if len(lines) > _MOST_WARNINGS:
         left = len(lines) - _MOST_WARNINGS + 1
         lines = [*lines[: _MOST_WARNINGS - 1], f"compatgate: {left} more warnings"]
@@ -192,7 +196,7 @@ def denial_message(question: Question, verdict: Verdict, link: str, why_not: str
     parts = [f"{describe_containers(question)} {does} on {verdict.target}"]
     if finding:
         parts[0] += f": {_finding_line(finding)}"
-        parts += _fix_of(finding)
+        parts += _fix_of(finding) or _fix_of_open_point(finding)
         more = sorted({f.rule for f in verdict.failing} - {finding.rule})
         if more:
             parts.append(f"also {', '.join(more)}")
@@ -201,19 +205,24 @@ def denial_message(question: Question, verdict: Verdict, link: str, why_not: str
             f"no node selector keeps it from {verdict.target}: select nodes, "
             "or annotate compatgate.dev/target"
         )
-    return "; ".join([*parts, *filter(None, (why_not, link))])
+    return "; ".join([*parts, *filter(None, (_placed(question), why_not, link))])
 
 
-def placement_denial(question: Question, finding: Finding, why_not: str) -> str:
+def _placed(question: Question) -> str:
+    return "" if question.placed_by == "match" else f"placed by {question.placed_by}"
+
+
+def placement_denial(question: Question, finding: Finding, why_not: str, link: str = "") -> str:
     """Return the denial of a placement, before any stack is judged.
 
     Args:
         question: about the container.
         finding: about its placement.
         why_not: why no waiver exempts it.
+        link: to the denial's verdict; empty: it is not stored.
     """
     said = f"{describe_containers(question)} may not run: {_finding_line(finding)}"
-    return "; ".join(filter(None, (said, *_fix_of(finding), why_not)))
+    return "; ".join(filter(None, (said, *_fix_of(finding), why_not, link)))
 
 
 def placement_warning(
@@ -291,9 +300,9 @@ def exemption_message(question: Question, waiver: Waiver, verdict: Verdict | Non
 
 
 def join_denials(denials: Sequence[str]) -> str:
-    """Return several denials as one line: the first, and the number of the others."""
+    """Return denials as one line: the first, and the number of the others; empty: there is none."""
     more = f" (and {len(denials) - 1} more)" if len(denials) > 1 else ""
-    return f"{denials[0]}{more}"
+    return f"{denials[0]}{more}" if denials else ""
 
 
 def leading_finding(verdict: Verdict) -> Finding | None:
@@ -323,6 +332,13 @@ def _join_names(names: Iterable[str]) -> str:
 
 def _finding_line(finding: Finding) -> str:
     return f"{finding.rule} {finding.message}"
+
+
+def _fix_of_open_point(finding: Finding) -> list[str]:
+    """Return the fix of a stack that is not known; empty: it is another finding."""
+    if finding.rule != incomplete.id or "image" not in finding.message:
+        return []
+    return [f"fix: annotate {STACK_ANNOTATION}, or name an image that the gate may read"]
 
 
 def _fix_of(finding: Finding) -> list[str]:

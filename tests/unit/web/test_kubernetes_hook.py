@@ -93,7 +93,9 @@ def test_a_review_with_a_key_twice_is_refused_and_its_uid_answered(
 def test_the_decision_is_in_the_log_with_its_source(client: FlaskClient) -> None:
     response = answer(client)
     (entry,) = client.get("/api/v1/decisions?limit=1").get_json()["items"]
-    assert entry["source"] == "hook:kubernetes"
+    assert entry["source"] == "hook:kubernetes/annotation"
+    found = client.get("/api/v1/decisions?source=hook:kubernetes").get_json()["items"]
+    assert [one["id"] for one in found] == [entry["id"]]
     assert entry["verdict_id"] in response["auditAnnotations"]["verdicts"]
 
 
@@ -333,10 +335,11 @@ def test_a_denial_is_an_event_in_the_cluster_and_a_dry_run_is_none(
         response = answer(client, review)
         answer(client)
         end = time.monotonic() + 20
-        while not (names := cluster.names("events")) and time.monotonic() < end:
+        written = labels(result="written")
+        while not samples(client, "admission_events_total")[written] and time.monotonic() < end:
             time.sleep(0.01)
-        (name,) = names
+        (name,) = cluster.names("events")
         event = cluster.get("events", name, "ml-train")
     assert event["note"] == response["status"]["message"]
     assert event["regarding"]["name"] == "trainer"
-    assert samples(client, "admission_events_total")[labels(result="written")] == 1
+    assert samples(client, "admission_events_total")[written] == 1
