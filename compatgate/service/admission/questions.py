@@ -19,6 +19,7 @@ from compatgate.core.rule import Finding, Verdict
 from compatgate.core.rules.caveats import exempted
 from compatgate.core.stack import Stack, parse_stack, parse_stack_text
 from compatgate.errors import BadInput
+from compatgate.service.admission.claims import NO_CLAIMS, KnownClaims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.landing import NOWHERE_KNOWN
 from compatgate.service.admission.matching import TARGET, match_targets, terms_of
@@ -39,8 +40,8 @@ from compatgate.service.admission.pods import (
     count_containers,
     declines_gpus,
     gpu_containers,
-    pods_of,
 )
+from compatgate.service.admission.search import MAX_PARTS, find_pods
 
 STACK_ANNOTATION = "compatgate.dev/stack"
 """Annotation: the stack of the images, ``cuda=12.4,cudnn=9.1.0``."""
@@ -51,6 +52,7 @@ MAX_CONTAINERS = 2000
 MAX_STATED = 1024
 """Components in the stated stacks of all pods of one object."""
 _NAMED = 3
+_NO_NAMESPACE = "the object is in no namespace and matches no target; its pods are decided later"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -105,6 +107,7 @@ def make_questions(
     namespace: str,
     kinds: Kinds,
     known: Callable[[], PlacementMatrix],
+    claims: KnownClaims = NO_CLAIMS,
 ) -> Questions:
     """Return the questions of an object, empty where nothing in it asks for GPUs.
 
@@ -114,6 +117,7 @@ def make_questions(
         namespace: it is in.
         kinds: knows which resources are GPUs.
         known: asked only where there is a GPU, so that nothing else depends on the database.
+        claims: of the namespace; any other claim is taken for a GPU.
 
     Raises:
         BadInput: an annotation of ours is malformed, or the object has too many containers or
@@ -122,10 +126,15 @@ def make_questions(
     asked: dict[bytes, Question] = {}
     remarks: list[str] = []
     containers = keys = 0
-    for pod in pods_of(document, kind):
+    every = find_pods(document, kind, kinds)
+    if not every.complete:
+        remarks.append(
+            f"the object has more than {MAX_PARTS} parts; not all were searched for pods"
+        )
+    for pod in every.pods:
         containers += count_containers(pod)
         check_count(containers, MAX_CONTAINERS, "containers", "request.object")
-        found = list(gpu_containers(pod, kinds))
+        found = list(gpu_containers(pod, kinds, claims))
         if not found:
             continue
         matrix, stated = known(), _stated_stack(pod)
@@ -142,6 +151,9 @@ def make_questions(
                     places[asks] = list(place_workload(asks, matrix))
                     remarks += _warn_other_targets(asks, matrix)
                 for place in places[asks]:
+                    if kind.scope == "Cluster" and place.target is None and not place.finding:
+                        remarks.append(_NO_NAMESPACE)
+                        continue
                     counts = accepts_stated(place, matrix)
                     if stated and not counts:
                         remarks.append(_ignored_stack(place))
@@ -158,6 +170,14 @@ def new_questions(new: Questions, old: Questions) -> Questions:
     """Return the questions that an update adds; running containers are not judged again."""
     known = {question.key for question in old.asked}
     return Questions(tuple(q for q in new.asked if q.key not in known), new.remarks)
+
+
+def searched(questions: Questions, kind: str) -> Questions:
+    """Add that an object was searched for pods, because its kind is not known."""
+    known = f"compatgate: {kind or 'an object'} is not of a kind that compatgate knows"
+    found = "its parts that look like pods are" if questions.asked else "no part of it is"
+    said = f"{known} (serve --kinds); {found} checked as a GPU pod"
+    return replace(questions, remarks=(said, *questions.remarks))
 
 
 def _add_question(asked: dict[bytes, Question], question: Question) -> None:

@@ -26,8 +26,10 @@ from compatgate.service.admission.questions import (
     check_exemption,
     make_questions,
     new_questions,
+    searched,
 )
 from compatgate.service.admission.review import Review, ReviewAnswer
+from compatgate.service.admission.search import unknown_kind
 from compatgate.service.gate.decider import AnswerRecord
 from compatgate.service.gate.decision_log import wait_until_committed
 from compatgate.service.gate.service import Gate
@@ -107,15 +109,12 @@ class Admission:
         kind = self._options.kinds.of(review.group, review.kind)
         if not _is_relevant(review) or review.document is None:
             return ReviewAnswer(True)
-        if kind is None:
-            if review.subresource:
-                return ReviewAnswer(True)
-            said = (
-                f"compatgate: {review.kind or 'an object'} is not of a kind that compatgate checks"
-            )
-            return ReviewAnswer(True, warnings=(f"{said} (serve --kinds)",))
+        if kind is None and review.subresource:
+            return ReviewAnswer(True)
         try:
-            questions = self._questions(review, kind)
+            questions = self._questions(review, kind or unknown_kind(review.kind))
+            if kind is None:
+                questions = searched(questions, review.kind)
             if not questions.asked:
                 return ReviewAnswer(True, warnings=questions.remarks)
             if len(questions.asked) > MAX_QUESTIONS:

@@ -43,7 +43,11 @@ _TIMEOUT_S = (10, 60)
 _PAUSES = RETRY_PAUSES
 _LISTS = 3
 """Maximum number of restarts of a list whose continuation expired."""
-_APIS = {"core": "CoreV1Api", "custom": "CustomObjectsApi"}
+_APIS = {
+    "admission": "AdmissionregistrationV1Api",
+    "core": "CoreV1Api",
+    "custom": "CustomObjectsApi",
+}
 
 
 class ClusterApi:
@@ -63,7 +67,7 @@ class ClusterApi:
         """Make a request; requests of this module can safely be repeated.
 
         Args:
-            api: ``core`` or ``custom``.
+            api: ``admission``, ``core`` or ``custom``.
             operation: of the client, such as ``list_node``.
             args: of the operation.
             params: further ones.
