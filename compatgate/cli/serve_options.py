@@ -16,8 +16,10 @@ from compatgate.kit.cli.parser import bounded_count
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from compatgate.kit.http.connection import CertificatePair
+    from compatgate.service.admission.claims import KnownClaims
     from compatgate.service.admission.service import AdmissionOptions
     from compatgate.service.gate.batch_store import CommitMode
     from compatgate.service.gate.images import ImageSettings
@@ -299,6 +301,12 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
         help="cluster whose pods are decided: only its nodes place them (default: those of all)",
     )
     group.add_argument(
+        "--read-claims",
+        metavar="in-cluster|KUBECONFIG",
+        help="read the claims of pods from the cluster: a claim of other devices is no GPU"
+        " (default: every claim is one)",
+    )
+    group.add_argument(
         "--on-failure",
         choices=("allow", "deny"),
         default="deny",
@@ -378,14 +386,28 @@ def admission_options(args: argparse.Namespace) -> AdmissionOptions:
     Raises:
         BadInput: an exemption or a file of kinds is malformed.
     """
+    from compatgate.service.admission.claims import no_claims
     from compatgate.service.admission.kinds import load_kinds
     from compatgate.service.admission.questions import parse_exemptions
     from compatgate.service.admission.service import AdmissionOptions
 
     exemptions = parse_exemptions(args.exempt, "--exempt")
     return AdmissionOptions(
-        load_kinds(args.kinds), args.unmatched, args.on_failure, exemptions, args.cluster
+        load_kinds(args.kinds),
+        args.unmatched,
+        args.on_failure,
+        exemptions,
+        args.cluster,
+        _claims(args.read_claims) if args.read_claims else no_claims,
     )
+
+
+def _claims(source: str) -> Callable[[str], KnownClaims]:
+    from compatgate.kit.kubernetes import kubernetes_client
+    from compatgate.service.cluster.claims import ClusterClaims
+
+    kubernetes_client()  # says now that it is missing
+    return ClusterClaims.connect(source).of
 
 
 def tls_pair(args: argparse.Namespace) -> CertificatePair | None:

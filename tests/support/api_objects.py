@@ -25,6 +25,8 @@ KINDS = {
     "policyreports": "PolicyReport",
     "clusterpolicyreports": "ClusterPolicyReport",
     "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
+    "resourceclaims": "ResourceClaim",
+    "resourceclaimtemplates": "ResourceClaimTemplate",
 }
 Object = dict[str, Any]
 Answer = tuple[int, Object]

@@ -16,6 +16,7 @@ from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
 from compatgate.kit import clock, tracing
 from compatgate.service.admission import review as messages
+from compatgate.service.admission.claims import KnownClaims, no_claims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.landing import KnownNodes
 from compatgate.service.admission.placement import PlacementMatrix
@@ -58,6 +59,7 @@ class AdmissionOptions(Struct, frozen=True):
         on_failure: result when nothing can be decided (the database does not answer).
         exemptions: namespaces, each by a waiver.
         cluster: whose pods are decided; nodes of others do not count. None: every node does.
+        claims: by namespace; those that are not among them count as GPUs.
     """
 
     kinds: Kinds
@@ -65,6 +67,7 @@ class AdmissionOptions(Struct, frozen=True):
     on_failure: FailurePolicy = "deny"
     exemptions: tuple[Exemption, ...] = ()
     cluster: str | None = None
+    claims: Callable[[str], KnownClaims] = no_claims
 
 
 class ReviewContext(Struct, frozen=True):
@@ -141,8 +144,10 @@ class Admission:
             return placement_matrix(snapshot, nodes)
 
         def of(document: Any) -> Questions:
-            return make_questions(document, kind, review.namespace, self._options.kinds, known)
+            kinds = self._options.kinds
+            return make_questions(document, kind, review.namespace, kinds, known, claims)
 
+        claims = self._options.claims(review.namespace)
         new = of(review.document)
         if review.operation != "UPDATE" or review.old is None:
             return new
