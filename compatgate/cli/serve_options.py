@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from compatgate.kit.http.connection import CertificatePair
+    from compatgate.kit.kubernetes import ClusterAccess
     from compatgate.service.admission.claims import KnownClaims
     from compatgate.service.admission.service import AdmissionOptions
     from compatgate.service.gate.batch_store import CommitMode
@@ -268,6 +269,8 @@ def max_stale(args: argparse.Namespace) -> timedelta:
     return parse_duration(args.max_stale, field="--max-stale")
 
 
+_IN_CLUSTER = "in-cluster"
+_EVENTS_HINT = "in-cluster in a pod with a service account token, or the path of a kubeconfig"
 _SECRETS = "COMPATGATE_HOOK_SECRETS"
 _OIDC = "COMPATGATE_OIDC"
 
@@ -326,6 +329,12 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="FILE",
         help="additional workload kinds and GPU resources; may be repeated",
+    )
+    group.add_argument(
+        "--kubernetes-events",
+        metavar="ACCESS",
+        help="write a Kubernetes event about each denied workload, with the service account of this"
+        " pod (in-cluster) or with a kubeconfig FILE (default: no events)",
     )
 
 
@@ -386,7 +395,6 @@ def admission_options(args: argparse.Namespace) -> AdmissionOptions:
     Raises:
         BadInput: an exemption or a file of kinds is malformed.
     """
-    from compatgate.service.admission.claims import no_claims
     from compatgate.service.admission.kinds import load_kinds
     from compatgate.service.admission.questions import parse_exemptions
     from compatgate.service.admission.service import AdmissionOptions
@@ -398,16 +406,37 @@ def admission_options(args: argparse.Namespace) -> AdmissionOptions:
         args.on_failure,
         exemptions,
         args.cluster,
-        _claims(args.read_claims) if args.read_claims else no_claims,
+        claims=_claims(_cluster_access(args.read_claims, "--read-claims")),
+        events=_cluster_access(args.kubernetes_events, "--kubernetes-events"),
     )
 
 
-def _claims(source: str) -> Callable[[str], KnownClaims]:
-    from compatgate.kit.kubernetes import kubernetes_client
+def _claims(access: ClusterAccess | None) -> Callable[[str], KnownClaims]:
+    from compatgate.service.admission.claims import no_claims
     from compatgate.service.cluster.claims import ClusterClaims
 
-    kubernetes_client()  # says now that it is missing
-    return ClusterClaims.connect(source).of
+    return no_claims if access is None else ClusterClaims.connect(access).of
+
+
+def _cluster_access(named: str | None, option: str) -> ClusterAccess | None:
+    """Return the access to a cluster, after a check of its credentials; it is not asked."""
+    from compatgate.kit.cluster_api import ClusterApi
+    from compatgate.kit.kubernetes import ClusterAccess
+
+    if named is None:
+        return None
+    in_cluster = named == _IN_CLUSTER
+    access = ClusterAccess(None if in_cluster else named, in_cluster=in_cluster)
+    api = ClusterApi(access)
+    try:
+        api.connect()
+    except BadInput as error:
+        if error.field == "--kubeconfig":
+            error.hint = _EVENTS_HINT
+        error.field, error.value = option, named
+        raise
+    api.close()
+    return access
 
 
 def tls_pair(args: argparse.Namespace) -> CertificatePair | None:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from compatgate.errors import CompatgateError
+from compatgate.kit.cluster_api import ClusterApi
 from compatgate.kit.kubernetes import ClusterAccess, ObjectMissing
 from compatgate.service.admission.claims import (
     CLAIM,
@@ -18,9 +19,7 @@ from compatgate.service.admission.claims import (
     Requests,
     read_requests,
 )
-from compatgate.service.cluster.connection import ClusterApi
 
-IN_CLUSTER = "in-cluster"
 _VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha3")
 _PLURALS = {CLAIM: "resourceclaims", TEMPLATE: "resourceclaimtemplates"}
 _TIMEOUT_S = (1.0, 1.0)
@@ -44,14 +43,8 @@ class ClusterClaims:
         self._failing = False
 
     @classmethod
-    def connect(cls, source: str) -> ClusterClaims:
-        """Return the claims of a cluster that is asked while the API server waits.
-
-        Args:
-            source: ``in-cluster``, or the path of a kubeconfig.
-        """
-        inside = source == IN_CLUSTER
-        access = ClusterAccess(None if inside else source, None, inside)
+    def connect(cls, access: ClusterAccess) -> ClusterClaims:
+        """Return the claims of a cluster that is asked while its API server waits."""
         return cls(ClusterApi(access, pauses=(), timeout_s=_TIMEOUT_S))
 
     def of(self, namespace: str) -> KnownClaims:

@@ -10,6 +10,7 @@ from api_objects import Fault, Objects
 from api_server import kubeconfig
 from flask.testing import FlaskClient
 
+from compatgate.kit.kubernetes import ClusterAccess
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.cluster.claims import ClusterClaims
@@ -23,7 +24,7 @@ PATH = "/hooks/kubernetes/validate"
 @pytest.fixture
 def client(gate: Gate, objects: Objects, tmp_path: Path) -> FlaskClient:
     """The webhook of a gate that reads claims."""
-    claims = ClusterClaims.connect(kubeconfig(tmp_path, objects.url))
+    claims = ClusterClaims.connect(ClusterAccess(kubeconfig(tmp_path, objects.url)))
     options = AdmissionOptions(load_kinds(), claims=claims.of)
     settings = Settings(anonymous=frozenset({"admin"}), overlays=(), admission=options)
     return create_app(gate, settings).test_client()
