@@ -124,17 +124,18 @@ def read_image_stack(
 
 
 def read_image_reference(reference: str, cpu: str | None, facts: Facts) -> ImageReading:
-    """Read an image, with the settings of the environment and the user's cache.
+    """Read an image in a registry or in a file, with the environment's settings and user's cache.
 
     Raises:
         BadInput: the reference is malformed, or has no image for the platform.
-        NotFound: the registry has no such image.
+        NotFound: the registry has no such image, or there is no such file.
         Unavailable: the registry does not answer in time.
     """
     from msgspec.structs import replace
 
     from compatgate.catalog import read_source
     from compatgate.discovery.cache import default_image_folder
+    from compatgate.discovery.image.local import is_local_image, read_local_image
     from compatgate.discovery.image.read import read_image
     from compatgate.discovery.registry.limits import read_options
 
@@ -145,9 +146,8 @@ def read_image_reference(reference: str, cpu: str | None, facts: Facts) -> Image
         packages=facts.packages,
     )
     platform = "linux/arm64" if cpu == "aarch64" else "linux/amd64"
-    return read_image(
-        reference, signals=read_source("image_signals"), platform=platform, options=options
-    )
+    read = read_local_image if is_local_image(reference) else read_image
+    return read(reference, signals=read_source("image_signals"), platform=platform, options=options)
 
 
 def places_of(

@@ -246,8 +246,15 @@ def _inspect_image(reference: str) -> InspectionResult:
     )
 
 
+def _is_local_image(what: str) -> bool:
+    from compatgate.discovery.image.local import is_local_image
+
+    return is_local_image(what)
+
+
 KINDS: tuple[Kind, ...] = (
     Kind("lockfile", _is_lockfile, _inspect_lockfile),
+    Kind("image in a file", _is_local_image, _inspect_image),
     Kind("file, wheel or folder", os.path.exists, _inspect_path),
     Kind("image reference", _is_reference, _inspect_image),
 )

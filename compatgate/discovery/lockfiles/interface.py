@@ -150,7 +150,8 @@ class LockReading(Struct, frozen=True):
         conflicts: contradictions within the file, or with the target, beyond those between two
             observations of one component, which `settle` finds.
         open: sentences about undecided questions; none is a pass.
-        arch: GPU code, where the file or the chosen wheel variant states it (``sm_90``, ``compute_120``).
+        arch: GPU code, where the file or the chosen wheel variant states it (``sm_90``,
+            ``compute_120``).
         wheels: installed files by the name of the part, where known.
         origins: sources of the files of each GPU package and component, by name.
         unrelated: no package of the lock, optional ones included, is part of a GPU stack; this is
