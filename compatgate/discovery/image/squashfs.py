@@ -360,5 +360,21 @@ def _dissect(name: str) -> Callable[[bytes, int], bytes]:
         problem = f"is SquashFS with the compression {name}, which needs dissect.util"
         raise BadInput(problem, field="image", hint=hint) from None
     if name == "lz4":
-        return lambda data, largest: bytes(lz4.decompress(data, largest))
-    return lambda data, largest: bytes(lzo.decompress(data, header=False, buflen=largest))
+        return lambda data, largest: _guarded(lambda: lz4.decompress(data, largest))
+    return lambda data, largest: _guarded(
+        lambda: lzo.decompress(data, header=False, buflen=largest)
+    )
+
+
+def _guarded(decompress: Callable[[], bytes]) -> bytes:
+    """Return decompressed data; a panic of the library, which is no `Exception`, is an error.
+
+    Raises:
+        ValueError: the data are damaged.
+    """
+    try:
+        return bytes(decompress())
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__module__ != "pyo3_runtime":
+            raise
+        raise ValueError(str(error)) from None
