@@ -3,8 +3,8 @@
 ``spdx-tools`` checks and reads packages of SPDX 2.x. It gets only what the stack needs: names,
 versions and package URLs, with a creation time of its own, as it takes one form of time alone and
 tools write several. Tag-value text is read line by line, since the library stops at the first tag
-that it does not expect. SPDX 3.0, which the library cannot read, is plain JSON with fixed names,
-as the specification fixes its context.
+that it does not expect. SPDX 3.0, which the library cannot read, is plain JSON with fixed names:
+the specification fixes its context.
 
 Sources: https://spdx.github.io/spdx-spec/v2.3/ ("Composition of an SPDX document", "Tag:value
 format"), https://spdx.github.io/spdx-spec/v3.0.1/ (``Software/Package``,

@@ -7,7 +7,7 @@ versions that the vendors' facts allow with the rest of the stack.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -346,12 +346,21 @@ def _empty_stack(stack: Any) -> Any:
 def paste_question(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Fill the question from pasted text."""
     text = ask.form.get("pasted", "")[:_LONGEST_PASTE]
-    question = Question(target=ask.form.get("target", ""), stack=ask.form.get("stack", ""))
+    question = _read_form(ask.form, ("target", "stack"))
     try:
         found = read_pasted(text, ask.gate.facts)
     except CompatgateError as error:
         return _answered_page(ask, question, error=error, pasted=text)
     return Redirect(_fill_form(ask.form, found), _describe_paste(found))
+
+
+def _read_form(form: Mapping[str, str], names: Iterable[str]) -> Question:
+    """Return the question of some fields of a form.
+
+    Raises:
+        BadInput: names the field, which is too long or unknown.
+    """
+    return parse_query(Question, MultiDict((name, form[name]) for name in names if form.get(name)))
 
 
 def _fill_form(form: dict[str, str], found: PastedText) -> str:
@@ -376,7 +385,6 @@ def _describe_paste(found: PastedText) -> str:
 @page("/ask/keep", scope="gate", method="POST", nav="ask")
 def log_question(ask: PageRequest[Any]) -> Redirect:
     """Decide and log the question, and show the verdict at its permanent link."""
-    given = MultiDict((n, ask.form[n]) for n in Question.__struct_fields__ if ask.form.get(n))
-    question = parse_query(Question, given)
+    question = _read_form(ask.form, Question.__struct_fields__)
     verdict = ask.gate.decide(question.body(), asked_by=ask.principal.name, source="ui")
     return Redirect(link("verdicts", verdict.id), "Saved in the decision log.")
