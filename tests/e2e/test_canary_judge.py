@@ -266,3 +266,19 @@ def test_options_of_pairs_that_do_not_fit_are_refused(paired, monkeypatch, optio
     found = judge(*options)
     assert found.returncode == 2
     assert error in found.stderr
+
+
+def test_the_guide_shows_what_the_command_prints(tmp_path):
+    ratios = [1.021, 1.062, 0.985, 1.048, 0.994]
+    lines = [
+        {"type": "metric", "name": "step_time", "unit": "ms", "arm": arm, "pair": pair,
+         "block": block, "values": [v * (ratio if arm == "B" else 1) for v in (1.2, 1.21, 1.19)]}
+        for pair, ratio in enumerate(ratios, 1)
+        for block, arm in enumerate("AB", 1)
+    ]  # fmt: skip
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    guide = Path(__file__).parents[2] / "docs" / "how-to" / "judge-pairs.md"
+    found = judge(path, "--paired")
+    assert found.returncode == 3
+    assert found.stdout in guide.read_text()

@@ -24,7 +24,7 @@ from compatgate.canary.run import Check
 from compatgate.canary.workload import Better
 from compatgate.errors import BadInput
 
-MAX_PAIRS = 1000
+MAX_PAIRS = 200
 """Maximum number of pairs in a file."""
 MAX_METRICS = 2000
 """Maximum number of metrics in a file."""

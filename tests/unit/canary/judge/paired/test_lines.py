@@ -80,7 +80,7 @@ def test_a_malformed_line_is_named(bad, field, problem):
 
 def test_what_is_too_much_is_refused():
     many = [line(pair=i) for i in range(MAX_PAIRS + 1)]
-    with pytest.raises(BadInput, match="more than 1000 pairs"):
+    with pytest.raises(BadInput, match="more than 200 pairs"):
         read(*many)
     with pytest.raises(BadInput, match="more than 2000 metrics"):
         read(*(line(value=1, name=f"m{i}") for i in range(MAX_METRICS + 1)))

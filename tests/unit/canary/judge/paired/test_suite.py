@@ -230,3 +230,16 @@ def test_the_looks_share_the_rates():
         assert sum(failing_share(n, first) for n in list_looks(1000)) <= 1 + 1e-9
     assert sum(passing_level(n) for n in list_looks(1000)) <= 0.0271
     assert [Design().least_pairs(n) for n in (1, 10, 11, 52, 10**9)] == [5, 5, 6, 7, 15]
+
+
+def test_suites_of_52_metrics_hold_their_rates():
+    outcomes = {
+        ratio: [
+            judge_suite([noisy(100 * s + i, 7, 1 + ratio * (i == 0)) for i in range(52)]).outcome
+            for s in range(8)
+        ]
+        for ratio in (0.0, 0.01, 0.06)
+    }
+    assert set(outcomes[0.0]) == {"passed"}
+    assert "failed" not in outcomes[0.01]
+    assert outcomes[0.06].count("failed") >= 7
