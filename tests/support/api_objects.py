@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import kubernetes_validate
+from cluster_events import event_problems, event_update_problems
 from policy_reports import report_problems
 
 VERSIONS = ("1.30", "1.37")
@@ -24,6 +25,8 @@ KINDS = {
     "configmaps": "ConfigMap",
     "policyreports": "PolicyReport",
     "clusterpolicyreports": "ClusterPolicyReport",
+    "events": "Event",
+    "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
 }
 Object = dict[str, Any]
 Answer = tuple[int, Object]
@@ -164,6 +167,8 @@ class Objects:
                 return refusal(409, "the object has been modified")
             if "report" in key[0] and (problems := report_problems(body)):
                 return refusal(422, problems[0])
+            if key[0] == "events" and (problems := event_update_problems(old, body)):
+                return refusal(422, problems[0])
             self.add(key[0], body)
             return 200, body
 
@@ -177,13 +182,16 @@ class Objects:
                     part.replace("~1", "/").replace("~0", "~")
                     for part in op["path"].removeprefix("/").split("/")
                 )
-                inside = body
+                inside: Any = body
                 for part in path:
-                    if part not in inside:
+                    if part not in _keys(inside):
                         return refusal(422, f"there is no {op['path']}")
-                    inside = inside[part]
-                assert op["op"] in ("add", "replace"), op
-                inside[last] = op["value"]
+                    inside = inside[int(part) if isinstance(inside, list) else part]
+                assert op["op"] in ("add", "replace", "test"), op
+                if op["op"] != "test":
+                    inside[last] = op["value"]
+                elif inside.get(last) != op["value"]:
+                    return refusal(422, f"{op['path']} is not {op['value']}")
             return self.replace(key, body)
 
     def delete(self, key: Key, *, forced: bool) -> Answer:
@@ -247,4 +255,9 @@ def _problems(kind: str, body: Object) -> list[str]:
             kubernetes_validate.validate(body, version, strict=True)
         except kubernetes_validate.ValidationError as error:
             return [f"{'.'.join(map(str, error.path))}: {error.message}"]
-    return []
+    return event_problems(body) if kind == "events" else []
+
+
+def _keys(inside: Any) -> Any:
+    """What the next part of a JSON pointer may be."""
+    return [str(index) for index in range(len(inside))] if isinstance(inside, list) else inside

@@ -14,8 +14,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from compatgate.service.admission.events import event_access
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.pods import FOLDER, GPU_ANNOTATION
+from compatgate.service.admission.policy import PolicyAction, gpu_resource, policy_objects
 
 NAME = "compatgate"
 PATH = "/hooks/kubernetes/validate"
@@ -23,14 +25,17 @@ SECRET = "compatgate-tls"  # noqa: S105 - the name of an object
 PORT = 8443
 _DEVICES = posixpath.basename(FOLDER)
 _PART_OF = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
-SYSTEM = ("kube-system", "kube-public", "kube-node-lease")
-"""Namespaces that the webhook never covers."""
+EXCLUDED = "compatgate.dev/excluded-namespaces"
+"""Annotation of the configuration: why it leaves out the namespaces that it always does."""
 OPERATOR = "gpu-operator"
 """Where the GPU Operator runs unless told otherwise. Its validator pods ask for a GPU: where they
 are refused, no node gets ready.
 
 Source: NVIDIA GPU Operator, "Installing the NVIDIA GPU Operator".
 """
+LABEL = "compatgate.dev/admission"
+"""Label by which a namespace opts in (``enabled``) or out (``disabled``)."""
+Selection = Literal["all", "opt-in", "opt-out"]
 Object = dict[str, Any]
 
 
@@ -46,6 +51,9 @@ class WebhookOptions(Struct, frozen=True):
         operators: namespaces of the GPU Operator.
         ca_bundle: base64 of PEM certificates that the API server trusts; None: cert-manager makes
             the certificates and puts its authority there.
+        namespaces: that are asked about: all, or by the label `LABEL`.
+        events: the gate writes events about denials (``serve --kubernetes-events in-cluster``).
+        policy: effect of the ValidatingAdmissionPolicy; None: there is none.
     """
 
     namespace: str = NAME
@@ -54,18 +62,36 @@ class WebhookOptions(Struct, frozen=True):
     excluded: tuple[str, ...] = ()
     operators: tuple[str, ...] = (OPERATOR,)
     ca_bundle: str | None = None
+    namespaces: Selection = "all"
+    events: bool = False
+    policy: PolicyAction | None = None
 
 
 def webhook_objects(options: WebhookOptions, kinds: Kinds) -> list[Object]:
     """Return account, service, certificates and webhooks, in the order of application.
 
     The gate reads what the API server sends, and nothing else of the cluster: its account has no
-    role, and no token is mounted.
+    role, and no token is mounted, unless it writes events.
     """
     found = [_account(options), _service(options)]
+    if options.events:
+        found += event_access(NAME, options.namespace)
+    if options.policy is not None:
+        found += policy_objects(options.policy, selected(options, kinds), kinds, uses_gpus(kinds))
     if options.ca_bundle is None:
         found += _certificates(options)
     return [*found, _configuration(options, kinds)]
+
+
+def asked_objects(kinds: Kinds) -> Object:
+    """Return rules and conditions of both webhooks, as the chart's values ``webhook.asked``."""
+    pods = [kind for kind in kinds.file.kinds if kind.pod]
+    makers = [kind for kind in kinds.file.kinds if not kind.pod]
+    return {
+        "matchConditions": [{"name": "uses-gpus", "expression": uses_gpus(kinds)}],
+        "pods": [_rule(kind, ("/ephemeralcontainers",)) for kind in pods],
+        "workloads": [_rule(kind) for kind in makers],
+    }
 
 
 def advice(options: WebhookOptions) -> tuple[str, ...]:
@@ -87,9 +113,19 @@ def url(namespace: str) -> str:
     return f"https://{NAME}.{namespace}.svc"
 
 
+def selected(options: WebhookOptions, kinds: Kinds) -> Object:
+    """Return the selector of the namespaces that are asked about."""
+    left_out = list(dict.fromkeys((*always_excluded(options, kinds), *options.excluded)))
+    selectors = [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_out}]
+    if options.namespaces != "all":
+        opted = ("In", "enabled") if options.namespaces == "opt-in" else ("NotIn", "disabled")
+        selectors.append({"key": LABEL, "operator": opted[0], "values": [opted[1]]})
+    return {"matchExpressions": selectors}
+
+
 def uses_gpus(kinds: Kinds) -> str:
     """Return the CEL expression for pods that may use GPUs; it covers every pod the hook reads."""
-    names = " || ".join(_matches(glob) for glob in kinds.file.resources) or "false"
+    names = gpu_resource(kinds)
     stated = " || ".join(
         f"(has(c.resources.{part}) && c.resources.{part}.exists(r, {names}))"
         for part in ("limits", "requests")
@@ -101,18 +137,14 @@ def uses_gpus(kinds: Kinds) -> str:
         f"(has(object.spec.{name}) && object.spec.{name}.exists(c, {one}))"
         for name in ("containers", "initContainers", "ephemeralContainers")
     )
-    annotated = (
-        f"(has(object.metadata.annotations) && '{GPU_ANNOTATION}' in object.metadata.annotations)"
+    names_of_annotations = (GPU_ANNOTATION, *(one.name for one in kinds.file.shared.annotations))
+    either = " || ".join(
+        f"{json.dumps(name)} in object.metadata.annotations" for name in names_of_annotations
     )
+    annotated = f"(has(object.metadata.annotations) && ({either}))"
     classes = json.dumps(kinds.runtime_classes)
     by_class = f"(has(object.spec.runtimeClassName) && object.spec.runtimeClassName in {classes})"
     return f"{lists} || has(object.spec.resourceClaims) || {by_class} || {annotated}"
-
-
-def _matches(glob: str) -> str:
-    literal = glob.partition("*")[0].partition("?")[0].partition("[")[0]
-    text = json.dumps(literal)
-    return f"r == {text}" if literal == glob else f"r.startsWith({text})"
 
 
 def _account(options: WebhookOptions) -> Object:
@@ -120,7 +152,7 @@ def _account(options: WebhookOptions) -> Object:
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": _metadata(options.namespace),
-        "automountServiceAccountToken": False,
+        "automountServiceAccountToken": options.events,
     }
 
 
@@ -184,15 +216,15 @@ def _certificates(options: WebhookOptions) -> list[Object]:
 
 def _configuration(options: WebhookOptions, kinds: Kinds) -> Object:
     metadata = _metadata(None)
+    metadata["annotations"] = {EXCLUDED: _reasons(options, kinds)}
     if options.ca_bundle is None:
         injected = f"{options.namespace}/{SECRET}"
-        metadata["annotations"] = {"cert-manager.io/inject-ca-from": injected}
-    pods = [kind for kind in kinds.file.kinds if kind.pod]
-    makers = [kind for kind in kinds.file.kinds if not kind.pod]
-    first = _webhook("pods", options, [_rule(k, ("/ephemeralcontainers",)) for k in pods])
+        metadata["annotations"]["cert-manager.io/inject-ca-from"] = injected
+    asked = asked_objects(kinds)
+    first = _webhook("pods", options, kinds, asked["pods"])
     first["failurePolicy"] = options.failure_policy
-    first["matchConditions"] = [{"name": "uses-gpus", "expression": uses_gpus(kinds)}]
-    second = _webhook("workloads", options, [_rule(kind) for kind in makers])
+    first["matchConditions"] = asked["matchConditions"]
+    second = _webhook("workloads", options, kinds, asked["workloads"])
     second["failurePolicy"] = "Ignore"
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -202,14 +234,23 @@ def _configuration(options: WebhookOptions, kinds: Kinds) -> Object:
     }
 
 
-def _webhook(name: str, options: WebhookOptions, rules: list[Object]) -> Object:
+def always_excluded(options: WebhookOptions, kinds: Kinds) -> dict[str, str]:
+    """Return the namespaces that the webhook never covers, and why."""
+    found = {one.name: one.reason for one in kinds.file.excluded_namespaces if not one.operator}
+    found[options.namespace] = "the gate itself; where it is refused, nothing can be decided"
+    reason = next((one.reason for one in kinds.file.excluded_namespaces if one.operator), "")
+    return {**found, **dict.fromkeys(options.operators, reason)}
+
+
+def _reasons(options: WebhookOptions, kinds: Kinds) -> str:
+    return "; ".join(f"{name}: {why}" for name, why in always_excluded(options, kinds).items())
+
+
+def _webhook(name: str, options: WebhookOptions, kinds: Kinds, rules: list[Object]) -> Object:
     service = {"name": NAME, "namespace": options.namespace, "path": PATH, "port": 443}
     client: Object = {"service": service}
     if options.ca_bundle is not None:
         client["caBundle"] = options.ca_bundle
-    own = (*SYSTEM, options.namespace, *options.operators)
-    left_out = list(dict.fromkeys((*own, *options.excluded)))
-    selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_out}
     return {
         "name": f"{name}.compatgate.dev",
         "admissionReviewVersions": ["v1"],
@@ -217,7 +258,7 @@ def _webhook(name: str, options: WebhookOptions, rules: list[Object]) -> Object:
         "timeoutSeconds": options.timeout_s,
         "matchPolicy": "Equivalent",
         "clientConfig": client,
-        "namespaceSelector": {"matchExpressions": [selector]},
+        "namespaceSelector": selected(options, kinds),
         "rules": rules,
     }
 
@@ -228,7 +269,7 @@ def _rule(kind: PodKind, subresources: tuple[str, ...] = ()) -> Object:
         "apiVersions": ["*"],
         "resources": [kind.resource, *(kind.resource + sub for sub in subresources)],
         "operations": ["CREATE", "UPDATE"],
-        "scope": "Namespaced",
+        "scope": kind.scope,
     }
 
 

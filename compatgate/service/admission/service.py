@@ -10,12 +10,23 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from compatgate.core.rule import Verdict
+from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
 from compatgate.kit import clock, tracing
+from compatgate.kit.kubernetes import ClusterAccess
 from compatgate.service.admission import review as messages
 from compatgate.service.admission.kinds import Kinds, PodKind
+from compatgate.service.admission.landing import KnownNodes
+from compatgate.service.admission.outcome import (
+    FAILED,
+    ReviewOutcome,
+    ReviewResult,
+    result_of_placement,
+    result_of_verdict,
+    weightiest,
+)
 from compatgate.service.admission.placement import PlacementMatrix
 from compatgate.service.admission.questions import (
     Exemption,
@@ -24,8 +35,11 @@ from compatgate.service.admission.questions import (
     check_exemption,
     make_questions,
     new_questions,
+    searched,
 )
 from compatgate.service.admission.review import Review, ReviewAnswer
+from compatgate.service.admission.search import unknown_kind
+from compatgate.service.gate.decider import AnswerRecord
 from compatgate.service.gate.decision_log import wait_until_committed
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import Snapshot
@@ -52,12 +66,16 @@ class AdmissionOptions(Struct, frozen=True):
         unmatched: result for a GPU workload that matches no target.
         on_failure: result when nothing can be decided (the database does not answer).
         exemptions: namespaces, each by a waiver.
+        cluster: whose pods are decided; nodes of others do not count. None: every node does.
+        events: the cluster that gets events about denials; None: no events are written.
     """
 
     kinds: Kinds
     unmatched: UnmatchedPolicy = "warn"
     on_failure: FailurePolicy = "deny"
     exemptions: tuple[Exemption, ...] = ()
+    cluster: str | None = None
+    events: ClusterAccess | None = None
 
 
 class ReviewContext(Struct, frozen=True):
@@ -88,6 +106,28 @@ class _Result(Struct, frozen=True):
     error: CompatgateError | None = None
 
 
+class _Weighed(Struct):
+    """What the results of an object come to.
+
+    Attributes:
+        denials: one line each.
+        warnings: one line each.
+        results: of each container.
+        would_deny: targets that would deny in mode ``enforce``, and why.
+    """
+
+    denials: list[str]
+    warnings: list[str]
+    results: list[ReviewResult]
+    would_deny: list[tuple[str, str]]
+
+    def outcome(self) -> ReviewOutcome:
+        """Return how the review ended."""
+        said = messages.join_denials(self.denials or [why for _, why in self.would_deny])
+        targets = tuple(target for target, _ in self.would_deny)
+        return ReviewOutcome(weightiest(self.results), targets, said)
+
+
 class Admission:
     """The service that answers the API server; safe for any number of threads."""
 
@@ -102,28 +142,27 @@ class Admission:
         kind = self._options.kinds.of(review.group, review.kind)
         if not _is_relevant(review) or review.document is None:
             return ReviewAnswer(True)
-        if kind is None:
-            if review.subresource:
-                return ReviewAnswer(True)
-            said = (
-                f"compatgate: {review.kind or 'an object'} is not of a kind that compatgate checks"
-            )
-            return ReviewAnswer(True, warnings=(f"{said} (serve --kinds)",))
+        if kind is None and review.subresource:
+            return ReviewAnswer(True)
         try:
-            questions = self._questions(review, kind)
+            questions = self._questions(review, kind or unknown_kind(review.kind))
+            if kind is None:
+                questions = searched(questions, review.kind)
             if not questions.asked:
                 return ReviewAnswer(True, warnings=questions.remarks)
             if len(questions.asked) > MAX_QUESTIONS:
                 what = f"{len(questions.asked)} different GPU containers, at most {MAX_QUESTIONS}"
-                return ReviewAnswer(False, f"compatgate: the object has {what} are decided", 422)
+                said = f"compatgate: the object has {what} are decided"
+                return _invalid(said)
             for question in questions.asked:
                 if question.is_asked:
                     asked.check(question.body)
             results = self._ask(questions, review, asked, began + asked.wait_s)
+            results = self._record_denials(results, review, asked, began + asked.wait_s)
             return self._conclude(questions, results, review, asked)
         except CompatgateError as error:
             if error.status < 500:
-                return ReviewAnswer(False, f"compatgate: {error.detail}", 422)
+                return _invalid(f"compatgate: {error.detail}")
             return self._failed(error.detail, asked)
         except Exception:
             _log.exception("admission of %s failed", review.kind)
@@ -131,7 +170,9 @@ class Admission:
 
     def _questions(self, review: Review, kind: PodKind) -> Questions:
         def known() -> PlacementMatrix:
-            return placement_matrix(self._gate.snapshot())
+            snapshot = self._gate.snapshot()
+            nodes = self._gate.nodes.inventory.known(snapshot, self._options.cluster)
+            return placement_matrix(snapshot, nodes)
 
         def of(document: Any) -> Questions:
             return make_questions(document, kind, review.namespace, self._options.kinds, known)
@@ -159,6 +200,53 @@ class Admission:
             found |= {id(one.question): one for one in self._find(rest, review, asked, end)}
         return [found.get(id(question)) or _Result(question) for question in questions.asked]
 
+    def _record_denials(
+        self, results: list[_Result], review: Review, asked: ReviewContext, end: float
+    ) -> list[_Result]:
+        """Log a decision for each placement that is denied; it is denied whether or not that works.
+
+        The verdict is that on the target that the placement leads to, the finding before others.
+        """
+        if review.dry_run:
+            return results
+        began, records = time.perf_counter(), {}
+        for result in results:
+            finding = result.question.finding
+            if finding is None or finding.outcome != "fail":
+                continue
+            try:
+                records[id(result)] = self._deny(result.question, finding, asked)
+            except CompatgateError as error:
+                _log.warning("a denied placement is not in the decision log: %s", error.detail)
+        if not records:
+            return results
+        try:
+            batch = self._gate.submit(list(records.values()))
+            wait_until_committed(batch, max(0.0, end - time.monotonic()))
+        except CompatgateError as error:
+            _log.warning("denied placements are not in the decision log: %s", error.detail)
+            return results
+        for record in records.values():
+            asked.decided(record.answer.verdict, time.perf_counter() - began)
+        return [
+            replace(result, verdict=records[id(result)].answer.verdict)
+            if id(result) in records
+            else result
+            for result in results
+        ]
+
+    def _deny(self, question: Question, finding: Finding, asked: ReviewContext) -> AnswerRecord:
+        """Return the denial of a placement; an image that was not read leaves the stack open."""
+        body = {**question.body, "target": question.target or finding.have}
+        source = source_of(question)
+        try:
+            return self._gate.refuse(body, finding, asked_by=asked.by, source=source)
+        except CompatgateError as error:
+            if not (error.field or "").startswith("stack"):
+                raise
+            body["stack"] = {"open": ["the stack was not read: the placement is denied"]}
+        return self._gate.refuse(body, finding, asked_by=asked.by, source=source)
+
     def _known(self, asked_for: list[Question], asked: ReviewContext, end: float) -> list[_Result]:
         began = time.perf_counter()
         found = [
@@ -166,7 +254,7 @@ class Admission:
             for question in asked_for
             if (
                 decided := self._gate.known(
-                    _encode(question.body), asked_by=asked.by, source=SOURCE
+                    _encode(question.body), asked_by=asked.by, source=source_of(question)
                 )
             )
         ]
@@ -209,23 +297,28 @@ class Admission:
         body = question.body
         for_image = max(0.001, (end - time.monotonic()) * _FOR_IMAGES)
         try:
-            return self._verdict(body, review, asked, for_image)
+            return self._verdict(question, body, review, asked, for_image)
         except CompatgateError as error:
             if not (error.field or "").startswith(("image", "stack")):
                 raise
             stack = body.get("stack", {})
             left = [*stack.get("open", ()), f"the image is not known: {error.problem}"]
             body = {**body, "stack": {**stack, "open": left}}
-        return self._verdict(body, review, asked, 0)
+        return self._verdict(question, body, review, asked, 0)
 
     def _verdict(
-        self, body: dict[str, Any], review: Review, asked: ReviewContext, image_s: float
+        self,
+        question: Question,
+        body: dict[str, Any],
+        review: Review,
+        asked: ReviewContext,
+        image_s: float,
     ) -> Verdict:
         if review.dry_run:
             return self._gate.preview(body, image_s=image_s)
         began = time.perf_counter()
         found = self._gate.answer(
-            _encode(body), asked_by=asked.by, source=SOURCE, image_s=image_s
+            _encode(body), asked_by=asked.by, source=source_of(question), image_s=image_s
         ).verdict
         asked.decided(found, time.perf_counter() - began)
         return found
@@ -240,16 +333,15 @@ class Admission:
                 return self._failed(result.error.detail, asked)
             about = messages.describe_containers(result.question)
             said = f"compatgate: {about}: {result.error.detail}"
-            return ReviewAnswer(False, said, 422, questions.remarks)
-        denials: list[str] = []
-        said_too = list(questions.remarks)
+            return _invalid(said, questions.remarks)
+        weighed = _Weighed([], list(questions.remarks), [], [])
         for result in results:
-            self._weigh(result, review, asked, denials, said_too)
-        said_too += self._state_warnings()
-        audit = _audit_annotations(results)
-        if denials:
-            return ReviewAnswer(False, messages.join_denials(denials), 403, tuple(said_too), audit)
-        return ReviewAnswer(True, warnings=tuple(said_too), audit=audit)
+            weighed.results.append(self._weigh(result, review, asked, weighed))
+        said_too = (*weighed.warnings, *self._state_warnings())
+        audit, outcome = _audit_annotations(results), weighed.outcome()
+        if weighed.denials:
+            return ReviewAnswer(False, outcome.reason, 403, said_too, audit, outcome)
+        return ReviewAnswer(True, warnings=said_too, audit=audit, outcome=outcome)
 
     def _state_warnings(self) -> tuple[str, ...]:
         """Return the warning that the gate decides without its database, if it does."""
@@ -257,45 +349,64 @@ class Admission:
         return () if degraded is None else (f"compatgate (degraded): {degraded.sentence}",)
 
     def _weigh(
-        self,
-        result: _Result,
-        review: Review,
-        asked: ReviewContext,
-        denials: list[str],
-        said: list[str],
-    ) -> None:
+        self, result: _Result, review: Review, asked: ReviewContext, weighed: _Weighed
+    ) -> ReviewResult:
         """Sort the result of a question into denials and warnings."""
         question, verdict = result.question, result.verdict
         if verdict is not None and verdict.allowed:
-            said += messages.verdict_warnings(question, verdict)
-            return
+            return self._admit(question, verdict, review, asked, weighed)
         finding = question.finding
         if finding is not None and finding.outcome != "fail":
-            said.append(messages.placement_warning(question, finding))
-            return
+            return _admit_placement(question, finding, weighed, is_pod=review.kind == "Pod")
         if verdict is None and finding is None:
             asked.unmatched()
             if self._options.unmatched == "allow":
-                return
+                return "unmatched"
         snapshot = self._gate.snapshot()
         today = clock.now().date().isoformat()
+        judged = None if finding else verdict
         found = check_exemption(
-            question, verdict, review.namespace, self._options.exemptions, snapshot.waivers, today
+            question, judged, review.namespace, self._options.exemptions, snapshot.waivers, today
         )
         if found.waiver:
-            said.append(messages.exemption_message(question, found.waiver, verdict))
-        elif finding is not None:
-            denials.append(messages.placement_denial(question, finding, found.why_not))
-        elif verdict is not None:
+            weighed.warnings.append(messages.exemption_message(question, found.waiver, judged))
+            return "exempt"
+        if finding is not None:
+            link = asked.link(verdict.id) if verdict is not None else ""
+            said = messages.placement_denial(question, finding, found.why_not, link)
+            weighed.denials.append(said)
+            return "denied"
+        if verdict is not None:
             link = "" if review.dry_run else asked.link(verdict.id)
-            denials.append(messages.denial_message(question, verdict, link, found.why_not))
-        elif self._options.unmatched == "deny":
-            denials.append(
-                messages.unmatched_message(question, list(snapshot.targets), found.why_not)
-            )
-        else:
-            unmatched = messages.unmatched_message(question, list(snapshot.targets), found.why_not)
-            said.append(f"compatgate: {unmatched}")
+            said = messages.denial_message(question, verdict, link, found.why_not)
+            weighed.denials.append(said)
+            return "denied"
+        unmatched = messages.unmatched_message(question, list(snapshot.targets), found.why_not)
+        if self._options.unmatched == "deny":
+            weighed.denials.append(unmatched)
+            return "denied"
+        weighed.warnings.append(f"compatgate: {unmatched}")
+        return "unmatched"
+
+    def _admit(
+        self,
+        question: Question,
+        verdict: Verdict,
+        review: Review,
+        asked: ReviewContext,
+        weighed: _Weighed,
+    ) -> ReviewResult:
+        """Warn about what is wrong with an admitted container, and whether it would be denied."""
+        if verdict.verdict == "pass":
+            return "allowed"
+        target = self._gate.snapshot().targets.get(verdict.target or "")
+        result = result_of_verdict(verdict, target.policy if target else None)
+        link = "" if review.dry_run else asked.link(verdict.id)
+        said = messages.verdict_warnings(question, verdict, link, would_deny=result == "would_deny")
+        weighed.warnings += said
+        if result == "would_deny":
+            weighed.would_deny.append((verdict.target or "", said[0] if said else ""))
+        return result
 
     def _failed(self, why: str, asked: ReviewContext) -> ReviewAnswer:
         """Answer with the operator's choice for failures."""
@@ -303,10 +414,27 @@ class Admission:
         _log.error("admission failed: %s", why)
         if self._options.on_failure == "deny":
             message = f"compatgate cannot decide and is set to deny: {why}; try again"
-            return ReviewAnswer(False, message, 503)
-        return ReviewAnswer(
-            True, warnings=(f"compatgate could not decide, nothing was checked: {why}",)
-        )
+            return ReviewAnswer(False, message, 503, outcome=FAILED)
+        said = f"compatgate: nothing was checked, because the gate could not decide: {why}"
+        return ReviewAnswer(True, warnings=(said,), outcome=FAILED)
+
+
+def _invalid(said: str, remarks: tuple[str, ...] = ()) -> ReviewAnswer:
+    """Return the denial of an object that cannot be decided as it is written."""
+    return ReviewAnswer(False, said, 422, remarks, outcome=ReviewOutcome("denied", reason=said))
+
+
+def _admit_placement(
+    question: Question, finding: Finding, weighed: _Weighed, *, is_pod: bool
+) -> ReviewResult:
+    """Warn about the placement of an admitted container."""
+    result = result_of_placement(finding, is_pod=is_pod)
+    would_deny = result == "would_deny"
+    said = messages.placement_warning(question, finding, would_deny=would_deny)
+    weighed.warnings.append(said)
+    if would_deny:
+        weighed.would_deny.append((question.target or "", said))
+    return result
 
 
 def _is_relevant(review: Review) -> bool:
@@ -323,13 +451,28 @@ def _audit_annotations(results: list[_Result]) -> dict[str, str]:
         f"{r.verdict.target}={r.verdict.verdict}:{r.verdict.id}" for r in results if r.verdict
     )
     said = {"verdicts": " ".join(found)[:4096]} if found else {}
+    placed = dict.fromkeys(
+        f"{r.question.target}={r.question.placed_by}" for r in results if r.question.target
+    )
+    if placed:
+        said["placed-by"] = " ".join(placed)[:4096]
     rules = dict.fromkeys(r.question.finding.rule for r in results if r.question.finding)
     if rules:
         said["placement"] = " ".join(rules)
     return said or {"matched": "false"}
 
 
-def placement_matrix(snapshot: Snapshot) -> PlacementMatrix:
-    """Return the parts of a snapshot that decide about placement today."""
+def placement_matrix(snapshot: Snapshot, nodes: KnownNodes | None = None) -> PlacementMatrix:
+    """Return the parts of a snapshot that decide about placement today.
+
+    Args:
+        snapshot: of the matrix.
+        nodes: that the gate knows; None: none.
+    """
     targets = {name: document.spec for name, document in snapshot.documents.items()}
-    return PlacementMatrix(targets, snapshot.waivers, clock.today().isoformat())
+    return PlacementMatrix(targets, snapshot.waivers, clock.today().isoformat(), nodes)
+
+
+def source_of(question: Question) -> str:
+    """Return the source of a decision: the hook, and who placed the workload unless it matched."""
+    return SOURCE if question.placed_by == "match" else f"{SOURCE}/{question.placed_by}"

@@ -16,7 +16,7 @@ from compatgate.kit.cli.parser import add_actions, run_action
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.service.cluster.connection import ClusterApi
+    from compatgate.kit.cluster_api import ClusterApi
 
 _EXAMPLES = """\
 examples:
@@ -37,6 +37,10 @@ ACTIONS = {
     "audit": (
         "compatgate.service.cluster.cli_audit",
         "re-evaluate running GPU pods, and write policy reports",
+    ),
+    "webhook": (
+        "compatgate.service.cluster.cli_webhook",
+        "set the failure policy of the webhook once the gate answers",
     ),
     "reconcile": (
         "compatgate.service.cluster.cli_nodes:reconcile",
@@ -92,8 +96,8 @@ def connect_cluster(args: argparse.Namespace) -> Iterator[ClusterApi]:
     Raises:
         BadInput: they contradict each other.
     """
+    from compatgate.kit.cluster_api import ClusterApi
     from compatgate.kit.kubernetes import ClusterAccess
-    from compatgate.service.cluster.connection import ClusterApi
 
     if args.in_cluster and (args.kubeconfig or args.context):
         raise BadInput("use --kubeconfig and --context, or --in-cluster", field="--in-cluster")
@@ -122,7 +126,10 @@ _GOES_WITH = {
     "failure_policy": ("webhook",),
     "timeout": ("webhook",),
     "ca": ("webhook",),
-    "kinds": ("webhook",),
+    "events": ("webhook",),
+    "policy": ("webhook",),
+    "namespaces": ("webhook",),
+    "kinds": ("webhook", "chart_values"),
     "exclude_namespace": ("webhook", "audit"),
     "operator_namespace": ("webhook", "audit"),
     "taint": ("nodes",),
@@ -133,7 +140,15 @@ _GOES_WITH = {
     "every": ("nodes", "audit"),
 }
 """Options, and the options of which one must be given with them."""
-_FLAGS_AND_LISTS = ("taint", "own", "kinds", "exclude_namespace", "operator_namespace")
+_FLAGS_AND_LISTS = (
+    "taint",
+    "own",
+    "kinds",
+    "events",
+    "policy",
+    "exclude_namespace",
+    "operator_namespace",
+)
 """Options whose value tells whether the user gave them."""
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -144,6 +159,7 @@ def add_manifests_arguments(parser: argparse.ArgumentParser) -> None:
         "examples:\n"
         "  compatgate k8s manifests --namespace gpu-staging | kubectl apply -f -\n"
         "  compatgate k8s manifests --webhook | kubectl apply -f -\n"
+        "  compatgate k8s manifests --webhook --policy warn --events | kubectl apply -f -\n"
         "  compatgate k8s manifests --webhook --failure-policy Fail | kubectl apply -f -  # later\n"
         "  compatgate k8s manifests --nodes --audit --image registry.example/compatgate:1 \\\n"
         "    --cluster prod-eu | kubectl apply -f -"
@@ -153,6 +169,17 @@ def add_manifests_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"where the worker runs its canaries (default {NAMESPACE}), or else where"
         f" the gate runs ({WEBHOOK_NAMESPACE}); it must exist",
+    )
+    parser.add_argument(
+        "--worker-namespace",
+        metavar="NAME",
+        help="where the worker itself runs (default: where its canaries do)",
+    )
+    parser.add_argument(
+        "--chart-values",
+        action="store_true",
+        help="print what the webhook asks about, for the value webhook.asked of the Helm chart,"
+        " and nothing else",
     )
     add_webhook_arguments(parser)
     add_watching_arguments(parser)
@@ -168,6 +195,9 @@ def run_manifests(args: argparse.Namespace) -> int:
 
     namespace, watched = args.namespace, wants_watching(args)
     _refuse_idle(args)
+    if args.chart_values:
+        print_chart_values(args)
+        return 0
     if namespace is None:
         namespace = WEBHOOK_NAMESPACE if args.webhook or watched else NAMESPACE
     _check_namespace(namespace, "--namespace")
@@ -183,7 +213,9 @@ def run_manifests(args: argparse.Namespace) -> int:
     else:
         from compatgate.canary.executors.kubernetes.objects import make_worker_objects
 
-        found = make_worker_objects(namespace)
+        if args.worker_namespace is not None:
+            _check_namespace(args.worker_namespace, "--worker-namespace")
+        found = make_worker_objects(namespace, args.worker_namespace)
     if watched:
         found += watching_manifests(args, namespace)
     _advise(args, advice)
@@ -206,7 +238,7 @@ def _refuse_idle(args: argparse.Namespace) -> None:
     stated |= {n for n in _FLAGS_AND_LISTS if getattr(args, n)}
     for name, owners in _GOES_WITH.items():
         if name in stated and not any(getattr(args, owner) for owner in owners):
-            wanted = " or ".join(f"--{owner}" for owner in owners)
+            wanted = " or ".join(f"--{owner.replace('_', '-')}" for owner in owners)
             raise BadInput(f"goes with {wanted}", field=f"--{name.replace('_', '-')}")
 
 
@@ -252,6 +284,13 @@ def add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
         help="namespace to skip in admission and audit; may be repeated",
     )
     group.add_argument(
+        "--namespaces",
+        choices=("all", "opt-in", "opt-out"),
+        default="all",
+        help="namespaces to ask about: all, only those labelled compatgate.dev/admission=enabled,"
+        " or all but those labelled compatgate.dev/admission=disabled (default: all)",
+    )
+    group.add_argument(
         "--operator-namespace",
         action="append",
         default=[],
@@ -267,6 +306,19 @@ def add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--kinds", action="append", default=[], metavar="FILE", help="as in compatgate serve"
+    )
+    group.add_argument(
+        "--events",
+        action="store_true",
+        help="print the role for writing events about denials as well, for"
+        " serve --kubernetes-events in-cluster",
+    )
+    group.add_argument(
+        "--policy",
+        choices=("warn", "deny"),
+        help="print a ValidatingAdmissionPolicy as well, which needs no gate: the API server warns"
+        " about or denies GPU pods with malformed or contradicting annotations, and pods that mount"
+        " /dev/nvidia*",
     )
 
 
@@ -295,9 +347,23 @@ def webhook_manifests(
         tuple(args.exclude_namespace),
         operators(args),
         None if args.ca is None else _read_bundle(args.ca),
+        args.namespaces,
+        args.events,
+        args.policy,
     )
     found = webhook_objects(options, load_kinds(args.kinds))
     return found, advice(options)
+
+
+def print_chart_values(args: argparse.Namespace) -> None:
+    """Print the value ``webhook.asked`` of the chart as YAML."""
+    import yaml
+
+    from compatgate.service.admission.kinds import load_kinds
+    from compatgate.service.admission.manifests import asked_objects
+
+    values = {"webhook": {"asked": asked_objects(load_kinds(args.kinds))}}
+    yaml.safe_dump(values, sys.stdout, sort_keys=False)
 
 
 def operators(args: argparse.Namespace) -> tuple[str, ...]:

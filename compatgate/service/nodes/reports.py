@@ -24,13 +24,13 @@ from compatgate.discovery.nvidia_smi.report import find_disagreements, group_poo
 from compatgate.discovery.observations import NodeParts
 from compatgate.errors import BadInput
 from compatgate.kit.clock import iso
+from compatgate.service.admission.kinds import shipped_kinds
 from compatgate.service.nodes.repository import NodeRow
 from compatgate.service.nodes.schemas import DriverReport, NodeReport, Report, SeenGpus
 
 SourceKind = Literal["labels", "kubelet", "driver"]
 _GPU = "nvidia.com/gpu"
 _MIG = "nvidia.com/mig-"
-_SHARED_PRODUCT_SUFFIX = ".shared"
 
 
 class GpuCount(Struct, frozen=True, order=True):
@@ -80,7 +80,7 @@ def source_reports(node: NodeReport, at: datetime, facts: Facts) -> dict[SourceK
     if node.labels is not None:
         found["labels"] = _of_labels(node.labels, at, facts)
     if node.allocatable is not None:
-        resources = {k: v for k, v in node.allocatable.items() if _is_gpu(k)}
+        resources = {k: v for k, v in node.allocatable.items() if shipped_kinds().is_gpu(k)}
         found["kubelet"] = SourceReport("kubelet", at, resources=resources)
     if node.probe is not None:
         found["driver"] = _of_driver(node.probe, at, facts)
@@ -172,10 +172,6 @@ def _replicas(labels: Mapping[str, str], stem: str) -> int:
 
 def _number(text: str | None) -> int:
     return min(int(text), 65536) if text and text.isascii() and text.isdecimal() else 0
-
-
-def _is_gpu(resource: str) -> bool:
-    return resource.removesuffix(_SHARED_PRODUCT_SUFFIX) == _GPU or resource.startswith(_MIG)
 
 
 OUTDATED_AFTER = timedelta(days=1)
@@ -407,7 +403,40 @@ def _merge_node(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) 
         first_seen_at=min(old.first_seen_at, seen.at) if old else seen.at,
         seen_at=max(old.seen_at, seen.at) if old else seen.at,
         since=old.since if old is not None and same else seen.at,
+        taints=_reported_taints(seen.node, old) if read or old is None else old.taints,
     )
+
+
+def _reported_taints(node: NodeReport, old: NodeRow | None) -> list[dict[str, str]]:
+    """Return the taints of a report; a reporter that names none keeps the previous ones."""
+    if node.taints is None:
+        return old.taints if old else []
+    found = [msgspec.to_builtins(taint) for taint in node.taints]
+    return sorted(found, key=lambda taint: (taint["key"], taint["effect"]))
+
+
+def mark_changes(
+    rows: Iterable[NodeRow], known: Mapping[str, NodeRow], now: datetime
+) -> list[NodeRow]:
+    """Note in each row when the gate stored what placement reads of it.
+
+    Args:
+        rows: of one cluster, as they are now.
+        known: as they were, by name.
+        now: by the gate's clock.
+    """
+    return [
+        replace(row, changed_at=now)
+        if (old := known.get(row.name)) is None or _placement_of(old) != _placement_of(row)
+        else replace(row, changed_at=old.changed_at)
+        for row in rows
+    ]
+
+
+def _placement_of(row: NodeRow) -> tuple[Any, ...]:
+    resources = row.witnesses.get("kubelet", {}).get("resources", {})
+    offered = sorted(name for name, count in resources.items() if count)
+    return row.labels, row.taints, row.target, row.driver, [g["gpu"] for g in row.gpus], offered
 
 
 def changed_parts(
