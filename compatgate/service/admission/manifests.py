@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import posixpath
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from compatgate.service.admission.kinds import Kinds, PodKind
+from compatgate.service.admission.kinds import ExcludedNamespace, Kinds, PodKind
 from compatgate.service.admission.pods import FOLDER, GPU_ANNOTATION
 
 NAME = "compatgate"
@@ -25,6 +26,7 @@ _DEVICES = posixpath.basename(FOLDER)
 _PART_OF = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
 EXCLUDED = "compatgate.dev/excluded-namespaces"
 """Annotation of the configuration: why it leaves out the namespaces that it always does."""
+_GATE_REASON = "the gate itself; where it is refused, nothing can be decided"
 OPERATOR = "gpu-operator"
 """Where the GPU Operator runs unless told otherwise. Its validator pods ask for a GPU: where they
 are refused, no node gets ready.
@@ -78,6 +80,10 @@ def asked_objects(kinds: Kinds) -> Object:
     pods = [kind for kind in kinds.file.kinds if kind.pod]
     makers = [kind for kind in kinds.file.kinds if not kind.pod]
     return {
+        "excludedNamespaces": [
+            {"name": one.name, "reason": one.reason} for one in _excluded(kinds, operator=False)
+        ],
+        "reasons": {"gate": _GATE_REASON, "operator": _operator_reason(kinds)},
         "matchConditions": [{"name": "uses-gpus", "expression": uses_gpus(kinds)}],
         "pods": [_rule(kind, ("/ephemeralcontainers",)) for kind in pods],
         "workloads": [_rule(kind) for kind in makers],
@@ -105,7 +111,7 @@ def url(namespace: str) -> str:
 
 def uses_gpus(kinds: Kinds) -> str:
     """Return the CEL expression for pods that may use GPUs; it covers every pod the hook reads."""
-    names = " || ".join(_matches(glob) for glob in kinds.gpu_resources) or "false"
+    names = _names(kinds.gpu_resources)
     stated = " || ".join(
         f"(has(c.resources.{part}) && c.resources.{part}.exists(r, {names}))"
         for part in ("limits", "requests")
@@ -127,10 +133,17 @@ def uses_gpus(kinds: Kinds) -> str:
     return f"{lists} || has(object.spec.resourceClaims) || {by_class} || {annotated}"
 
 
-def _matches(glob: str) -> str:
-    literal = glob.partition("*")[0].partition("?")[0].partition("[")[0]
-    text = json.dumps(literal)
-    return f"r == {text}" if literal == glob else f"r.startsWith({text})"
+def _names(globs: Iterable[str]) -> str:
+    """Return the CEL expression for a resource ``r`` that one of the globs may match."""
+    whole: list[str] = []
+    starts: dict[str, None] = {}
+    for glob in globs:
+        literal = glob.partition("*")[0].partition("?")[0].partition("[")[0]
+        if literal == glob:
+            whole.append(glob)
+        else:
+            starts[f"r.startsWith({json.dumps(literal)})"] = None
+    return " || ".join([f"r in {json.dumps(whole)}", *starts]) if whole or starts else "false"
 
 
 def _account(options: WebhookOptions) -> Object:
@@ -222,10 +235,17 @@ def _configuration(options: WebhookOptions, kinds: Kinds) -> Object:
 
 def always_excluded(options: WebhookOptions, kinds: Kinds) -> dict[str, str]:
     """Return the namespaces that the webhook never covers, and why."""
-    found = {one.name: one.reason for one in kinds.file.excluded_namespaces if not one.operator}
-    found[options.namespace] = "the gate itself; where it is refused, nothing can be decided"
-    reason = next((one.reason for one in kinds.file.excluded_namespaces if one.operator), "")
-    return {**found, **dict.fromkeys(options.operators, reason)}
+    found = {one.name: one.reason for one in _excluded(kinds, operator=False)}
+    found[options.namespace] = _GATE_REASON
+    return {**found, **dict.fromkeys(options.operators, _operator_reason(kinds))}
+
+
+def _excluded(kinds: Kinds, *, operator: bool) -> list[ExcludedNamespace]:
+    return [one for one in kinds.file.excluded_namespaces if one.operator == operator]
+
+
+def _operator_reason(kinds: Kinds) -> str:
+    return next((one.reason for one in _excluded(kinds, operator=True)), "")
 
 
 def _reasons(options: WebhookOptions, kinds: Kinds) -> str:
