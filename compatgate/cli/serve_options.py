@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.kit.http.connection import CertificatePair
+    from compatgate.kit.kubernetes import ClusterAccess
     from compatgate.service.admission.service import AdmissionOptions
     from compatgate.service.gate.batch_store import CommitMode
     from compatgate.service.gate.images import ImageSettings
@@ -266,6 +267,8 @@ def max_stale(args: argparse.Namespace) -> timedelta:
     return parse_duration(args.max_stale, field="--max-stale")
 
 
+_IN_CLUSTER = "in-cluster"
+_EVENTS_HINT = "in-cluster in a pod with a service account token, or the path of a kubeconfig"
 _SECRETS = "COMPATGATE_HOOK_SECRETS"
 _OIDC = "COMPATGATE_OIDC"
 
@@ -318,6 +321,12 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="FILE",
         help="additional workload kinds and GPU resources; may be repeated",
+    )
+    group.add_argument(
+        "--kubernetes-events",
+        metavar="ACCESS",
+        help="write a Kubernetes event about each denied workload, with the service account of this"
+        " pod (in-cluster) or with a kubeconfig FILE (default: no events)",
     )
 
 
@@ -384,8 +393,34 @@ def admission_options(args: argparse.Namespace) -> AdmissionOptions:
 
     exemptions = parse_exemptions(args.exempt, "--exempt")
     return AdmissionOptions(
-        load_kinds(args.kinds), args.unmatched, args.on_failure, exemptions, args.cluster
+        load_kinds(args.kinds),
+        args.unmatched,
+        args.on_failure,
+        exemptions,
+        args.cluster,
+        events=_event_access(args.kubernetes_events),
     )
+
+
+def _event_access(named: str | None) -> ClusterAccess | None:
+    """Return the access for events, after a check of its credentials; the server is not asked."""
+    from compatgate.kit.cluster_api import ClusterApi
+    from compatgate.kit.kubernetes import ClusterAccess
+
+    if named is None:
+        return None
+    in_cluster = named == _IN_CLUSTER
+    access = ClusterAccess(None if in_cluster else named, in_cluster=in_cluster)
+    api = ClusterApi(access)
+    try:
+        api.connect()
+    except BadInput as error:
+        if error.field == "--kubeconfig":
+            error.hint = _EVENTS_HINT
+        error.field, error.value = "--kubernetes-events", named
+        raise
+    api.close()
+    return access
 
 
 def tls_pair(args: argparse.Namespace) -> CertificatePair | None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterable
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from compatgate.service.admission.events import event_access
 from compatgate.service.admission.kinds import ExcludedNamespace, Kinds, PodKind
 from compatgate.service.admission.pods import FOLDER, GPU_ANNOTATION
+from compatgate.service.admission.policy import PolicyAction, gpu_resource, policy_objects
 
 NAME = "compatgate"
 PATH = "/hooks/kubernetes/validate"
@@ -52,6 +53,8 @@ class WebhookOptions(Struct, frozen=True):
         ca_bundle: base64 of PEM certificates that the API server trusts; None: cert-manager makes
             the certificates and puts its authority there.
         namespaces: that are asked about: all, or by the label `LABEL`.
+        events: the gate writes events about denials (``serve --kubernetes-events in-cluster``).
+        policy: effect of the ValidatingAdmissionPolicy; None: there is none.
     """
 
     namespace: str = NAME
@@ -61,15 +64,21 @@ class WebhookOptions(Struct, frozen=True):
     operators: tuple[str, ...] = (OPERATOR,)
     ca_bundle: str | None = None
     namespaces: Selection = "all"
+    events: bool = False
+    policy: PolicyAction | None = None
 
 
 def webhook_objects(options: WebhookOptions, kinds: Kinds) -> list[Object]:
     """Return account, service, certificates and webhooks, in the order of application.
 
     The gate reads what the API server sends, and nothing else of the cluster: its account has no
-    role, and no token is mounted.
+    role, and no token is mounted, unless it writes events.
     """
     found = [_account(options), _service(options)]
+    if options.events:
+        found += event_access(NAME, options.namespace)
+    if options.policy is not None:
+        found += policy_objects(options.policy, selected(options, kinds), kinds, uses_gpus(kinds))
     if options.ca_bundle is None:
         found += _certificates(options)
     return [*found, _configuration(options, kinds)]
@@ -109,9 +118,19 @@ def url(namespace: str) -> str:
     return f"https://{NAME}.{namespace}.svc"
 
 
+def selected(options: WebhookOptions, kinds: Kinds) -> Object:
+    """Return the selector of the namespaces that are asked about."""
+    left_out = list(dict.fromkeys((*always_excluded(options, kinds), *options.excluded)))
+    selectors = [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_out}]
+    if options.namespaces != "all":
+        opted = ("In", "enabled") if options.namespaces == "opt-in" else ("NotIn", "disabled")
+        selectors.append({"key": LABEL, "operator": opted[0], "values": [opted[1]]})
+    return {"matchExpressions": selectors}
+
+
 def uses_gpus(kinds: Kinds) -> str:
     """Return the CEL expression for pods that may use GPUs; it covers every pod the hook reads."""
-    names = _names(kinds.gpu_resources)
+    names = gpu_resource(kinds)
     stated = " || ".join(
         f"(has(c.resources.{part}) && c.resources.{part}.exists(r, {names}))"
         for part in ("limits", "requests")
@@ -133,25 +152,12 @@ def uses_gpus(kinds: Kinds) -> str:
     return f"{lists} || has(object.spec.resourceClaims) || {by_class} || {annotated}"
 
 
-def _names(globs: Iterable[str]) -> str:
-    """Return the CEL expression for a resource ``r`` that one of the globs may match."""
-    whole: list[str] = []
-    starts: dict[str, None] = {}
-    for glob in globs:
-        literal = glob.partition("*")[0].partition("?")[0].partition("[")[0]
-        if literal == glob:
-            whole.append(glob)
-        else:
-            starts[f"r.startsWith({json.dumps(literal)})"] = None
-    return " || ".join([f"r in {json.dumps(whole)}", *starts]) if whole or starts else "false"
-
-
 def _account(options: WebhookOptions) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": _metadata(options.namespace),
-        "automountServiceAccountToken": False,
+        "automountServiceAccountToken": options.events,
     }
 
 
@@ -257,11 +263,6 @@ def _webhook(name: str, options: WebhookOptions, kinds: Kinds, rules: list[Objec
     client: Object = {"service": service}
     if options.ca_bundle is not None:
         client["caBundle"] = options.ca_bundle
-    left_out = list(dict.fromkeys((*always_excluded(options, kinds), *options.excluded)))
-    selectors = [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_out}]
-    if options.namespaces != "all":
-        opted = ("In", "enabled") if options.namespaces == "opt-in" else ("NotIn", "disabled")
-        selectors.append({"key": LABEL, "operator": opted[0], "values": [opted[1]]})
     return {
         "name": f"{name}.compatgate.dev",
         "admissionReviewVersions": ["v1"],
@@ -269,7 +270,7 @@ def _webhook(name: str, options: WebhookOptions, kinds: Kinds, rules: list[Objec
         "timeoutSeconds": options.timeout_s,
         "matchPolicy": "Equivalent",
         "clientConfig": client,
-        "namespaceSelector": {"matchExpressions": selectors},
+        "namespaceSelector": selected(options, kinds),
         "rules": rules,
     }
 

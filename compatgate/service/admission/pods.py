@@ -78,7 +78,7 @@ _DISABLE_REQUIRE = "NVIDIA_DISABLE_REQUIRE"
 _JETPACK = "NVIDIA_REQUIRE_JETPACK"
 _LIBRARIES = "LD_LIBRARY_PATH"
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
-_NO_DEVICES = ("", "void", "none")
+NO_DEVICES = ("", "void", "none")
 
 
 class VariableChanges(Struct, frozen=True):
@@ -140,7 +140,7 @@ def _requirements(required: Mapping[str, str], left: list[str]) -> dict[str, Any
 def _names_devices(item: Mapping[str, Any] | None) -> bool:
     if item is None:
         return False
-    return "valueFrom" in item or read_text(item.get("value")) not in _NO_DEVICES
+    return "valueFrom" in item or read_text(item.get("value")) not in NO_DEVICES
 
 
 GPU_ANNOTATION = "compatgate.dev/gpu"

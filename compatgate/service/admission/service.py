@@ -15,9 +15,19 @@ from msgspec.structs import replace
 from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
 from compatgate.kit import clock, tracing
+from compatgate.kit.kubernetes import ClusterAccess
 from compatgate.service.admission import review as messages
+from compatgate.service.admission.claims import NO_CLAIMS, KnownClaims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.landing import KnownNodes
+from compatgate.service.admission.outcome import (
+    FAILED,
+    ReviewOutcome,
+    ReviewResult,
+    result_of_placement,
+    result_of_verdict,
+    weightiest,
+)
 from compatgate.service.admission.placement import PlacementMatrix
 from compatgate.service.admission.questions import (
     Exemption,
@@ -58,6 +68,7 @@ class AdmissionOptions(Struct, frozen=True):
         on_failure: result when nothing can be decided (the database does not answer).
         exemptions: namespaces, each by a waiver.
         cluster: whose pods are decided; nodes of others do not count. None: every node does.
+        events: the cluster that gets events about denials; None: no events are written.
     """
 
     kinds: Kinds
@@ -65,6 +76,7 @@ class AdmissionOptions(Struct, frozen=True):
     on_failure: FailurePolicy = "deny"
     exemptions: tuple[Exemption, ...] = ()
     cluster: str | None = None
+    events: ClusterAccess | None = None
 
 
 class ReviewContext(Struct, frozen=True):
@@ -78,6 +90,7 @@ class ReviewContext(Struct, frozen=True):
         decided: called with each logged verdict and the seconds that it took.
         unmatched: called for each question that no target matches.
         failed: called when nothing can be decided.
+        claims: of dynamic resource allocation in the object's namespace, where they are known.
     """
 
     by: str
@@ -87,12 +100,35 @@ class ReviewContext(Struct, frozen=True):
     check: Callable[[dict[str, Any]], None]
     unmatched: Callable[[], None] = lambda: None
     failed: Callable[[], None] = lambda: None
+    claims: KnownClaims = NO_CLAIMS
 
 
 class _Result(Struct, frozen=True):
     question: Question
     verdict: Verdict | None = None
     error: CompatgateError | None = None
+
+
+class _Weighed(Struct):
+    """What the results of an object come to.
+
+    Attributes:
+        denials: one line each.
+        warnings: one line each.
+        results: of each container.
+        would_deny: targets that would deny in mode ``enforce``, and why.
+    """
+
+    denials: list[str]
+    warnings: list[str]
+    results: list[ReviewResult]
+    would_deny: list[tuple[str, str]]
+
+    def outcome(self) -> ReviewOutcome:
+        """Return how the review ended."""
+        said = messages.join_denials(self.denials or [why for _, why in self.would_deny])
+        targets = tuple(target for target, _ in self.would_deny)
+        return ReviewOutcome(weightiest(self.results), targets, said)
 
 
 class Admission:
@@ -112,14 +148,15 @@ class Admission:
         if kind is None and review.subresource:
             return ReviewAnswer(True)
         try:
-            questions = self._questions(review, kind or unknown_kind(review.kind))
+            questions = self._questions(review, kind or unknown_kind(review.kind), asked.claims)
             if kind is None:
                 questions = searched(questions, review.kind)
             if not questions.asked:
                 return ReviewAnswer(True, warnings=questions.remarks)
             if len(questions.asked) > MAX_QUESTIONS:
                 what = f"{len(questions.asked)} different GPU containers, at most {MAX_QUESTIONS}"
-                return ReviewAnswer(False, f"compatgate: the object has {what} are decided", 422)
+                said = f"compatgate: the object has {what} are decided"
+                return _invalid(said)
             for question in questions.asked:
                 if question.is_asked:
                     asked.check(question.body)
@@ -128,20 +165,21 @@ class Admission:
             return self._conclude(questions, results, review, asked)
         except CompatgateError as error:
             if error.status < 500:
-                return ReviewAnswer(False, f"compatgate: {error.detail}", 422)
+                return _invalid(f"compatgate: {error.detail}")
             return self._failed(error.detail, asked)
         except Exception:
             _log.exception("admission of %s failed", review.kind)
             return self._failed("an internal error; the gate's log has the details", asked)
 
-    def _questions(self, review: Review, kind: PodKind) -> Questions:
+    def _questions(self, review: Review, kind: PodKind, claims: KnownClaims) -> Questions:
         def known() -> PlacementMatrix:
             snapshot = self._gate.snapshot()
             nodes = self._gate.nodes.inventory.known(snapshot, self._options.cluster)
             return placement_matrix(snapshot, nodes)
 
         def of(document: Any) -> Questions:
-            return make_questions(document, kind, review.namespace, self._options.kinds, known)
+            kinds = self._options.kinds
+            return make_questions(document, kind, review.namespace, kinds, known, claims)
 
         new = of(review.document)
         if review.operation != "UPDATE" or review.old is None:
@@ -299,16 +337,15 @@ class Admission:
                 return self._failed(result.error.detail, asked)
             about = messages.describe_containers(result.question)
             said = f"compatgate: {about}: {result.error.detail}"
-            return ReviewAnswer(False, said, 422, questions.remarks)
-        denials: list[str] = []
-        said_too = list(questions.remarks)
+            return _invalid(said, questions.remarks)
+        weighed = _Weighed([], list(questions.remarks), [], [])
         for result in results:
-            self._weigh(result, review, asked, denials, said_too)
-        said_too += self._state_warnings()
-        audit = _audit_annotations(results)
-        if denials:
-            return ReviewAnswer(False, messages.join_denials(denials), 403, tuple(said_too), audit)
-        return ReviewAnswer(True, warnings=tuple(said_too), audit=audit)
+            weighed.results.append(self._weigh(result, review, asked, weighed))
+        said_too = (*weighed.warnings, *self._state_warnings())
+        audit, outcome = _audit_annotations(results), weighed.outcome()
+        if weighed.denials:
+            return ReviewAnswer(False, outcome.reason, 403, said_too, audit, outcome)
+        return ReviewAnswer(True, warnings=said_too, audit=audit, outcome=outcome)
 
     def _state_warnings(self) -> tuple[str, ...]:
         """Return the warning that the gate decides without its database, if it does."""
@@ -316,26 +353,19 @@ class Admission:
         return () if degraded is None else (f"compatgate (degraded): {degraded.sentence}",)
 
     def _weigh(
-        self,
-        result: _Result,
-        review: Review,
-        asked: ReviewContext,
-        denials: list[str],
-        said: list[str],
-    ) -> None:
+        self, result: _Result, review: Review, asked: ReviewContext, weighed: _Weighed
+    ) -> ReviewResult:
         """Sort the result of a question into denials and warnings."""
         question, verdict = result.question, result.verdict
         if verdict is not None and verdict.allowed:
-            said += messages.verdict_warnings(question, verdict)
-            return
+            return self._admit(question, verdict, review, asked, weighed)
         finding = question.finding
         if finding is not None and finding.outcome != "fail":
-            said.append(messages.placement_warning(question, finding))
-            return
+            return _admit_placement(question, finding, weighed, is_pod=review.kind == "Pod")
         if verdict is None and finding is None:
             asked.unmatched()
             if self._options.unmatched == "allow":
-                return
+                return "unmatched"
         snapshot = self._gate.snapshot()
         today = clock.now().date().isoformat()
         judged = None if finding else verdict
@@ -343,20 +373,44 @@ class Admission:
             question, judged, review.namespace, self._options.exemptions, snapshot.waivers, today
         )
         if found.waiver:
-            said.append(messages.exemption_message(question, found.waiver, judged))
-        elif finding is not None:
+            weighed.warnings.append(messages.exemption_message(question, found.waiver, judged))
+            return "exempt"
+        if finding is not None:
             link = asked.link(verdict.id) if verdict is not None else ""
-            denials.append(messages.placement_denial(question, finding, found.why_not, link))
-        elif verdict is not None:
+            said = messages.placement_denial(question, finding, found.why_not, link)
+            weighed.denials.append(said)
+            return "denied"
+        if verdict is not None:
             link = "" if review.dry_run else asked.link(verdict.id)
-            denials.append(messages.denial_message(question, verdict, link, found.why_not))
-        elif self._options.unmatched == "deny":
-            denials.append(
-                messages.unmatched_message(question, list(snapshot.targets), found.why_not)
-            )
-        else:
-            unmatched = messages.unmatched_message(question, list(snapshot.targets), found.why_not)
-            said.append(f"compatgate: {unmatched}")
+            said = messages.denial_message(question, verdict, link, found.why_not)
+            weighed.denials.append(said)
+            return "denied"
+        unmatched = messages.unmatched_message(question, list(snapshot.targets), found.why_not)
+        if self._options.unmatched == "deny":
+            weighed.denials.append(unmatched)
+            return "denied"
+        weighed.warnings.append(f"compatgate: {unmatched}")
+        return "unmatched"
+
+    def _admit(
+        self,
+        question: Question,
+        verdict: Verdict,
+        review: Review,
+        asked: ReviewContext,
+        weighed: _Weighed,
+    ) -> ReviewResult:
+        """Warn about what is wrong with an admitted container, and whether it would be denied."""
+        if verdict.verdict == "pass":
+            return "allowed"
+        target = self._gate.snapshot().targets.get(verdict.target or "")
+        result = result_of_verdict(verdict, target.policy if target else None)
+        link = "" if review.dry_run else asked.link(verdict.id)
+        said = messages.verdict_warnings(question, verdict, link, would_deny=result == "would_deny")
+        weighed.warnings += said
+        if result == "would_deny":
+            weighed.would_deny.append((verdict.target or "", said[0] if said else ""))
+        return result
 
     def _failed(self, why: str, asked: ReviewContext) -> ReviewAnswer:
         """Answer with the operator's choice for failures."""
@@ -364,10 +418,27 @@ class Admission:
         _log.error("admission failed: %s", why)
         if self._options.on_failure == "deny":
             message = f"compatgate cannot decide and is set to deny: {why}; try again"
-            return ReviewAnswer(False, message, 503)
-        return ReviewAnswer(
-            True, warnings=(f"compatgate could not decide, nothing was checked: {why}",)
-        )
+            return ReviewAnswer(False, message, 503, outcome=FAILED)
+        said = f"compatgate: nothing was checked, because the gate could not decide: {why}"
+        return ReviewAnswer(True, warnings=(said,), outcome=FAILED)
+
+
+def _invalid(said: str, remarks: tuple[str, ...] = ()) -> ReviewAnswer:
+    """Return the denial of an object that cannot be decided as it is written."""
+    return ReviewAnswer(False, said, 422, remarks, outcome=ReviewOutcome("denied", reason=said))
+
+
+def _admit_placement(
+    question: Question, finding: Finding, weighed: _Weighed, *, is_pod: bool
+) -> ReviewResult:
+    """Warn about the placement of an admitted container."""
+    result = result_of_placement(finding, is_pod=is_pod)
+    would_deny = result == "would_deny"
+    said = messages.placement_warning(question, finding, would_deny=would_deny)
+    weighed.warnings.append(said)
+    if would_deny:
+        weighed.would_deny.append((question.target or "", said))
+    return result
 
 
 def _is_relevant(review: Review) -> bool:

@@ -12,6 +12,7 @@ from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Verdict
 from compatgate.documents.specs import TargetSpec
 from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit.cluster_api import ClusterApi
 from compatgate.kit.kubernetes import read_labels, read_list, read_mapping, read_text
 from compatgate.service.admission import review
 from compatgate.service.admission.kinds import Kinds, PodKind
@@ -24,12 +25,12 @@ from compatgate.service.admission.questions import (
     make_questions,
 )
 from compatgate.service.admission.service import UnmatchedPolicy
-from compatgate.service.cluster.connection import ClusterApi
 
 POD = PodKind("Pod", "pods", pod=True)
 _ENDED_PHASES = ("Succeeded", "Failed")
 _SELECTOR = ",".join(f"status.phase!={phase}" for phase in _ENDED_PHASES)
 _PULLED = re.compile(r"(?:[a-z-]+://)?([^@\s]+@sha256:[0-9a-f]{64})")
+_LONGEST_MESSAGE = 1000
 _ABSENT_VALUE = "\0"
 """A value that no label has."""
 _KEPT = ("nodeSelector", "affinity", "resourceClaims", "runtimeClassName", "volumes")
@@ -279,7 +280,7 @@ def _weigh(
 ) -> PodResult:
     finding = question.finding
     if finding is not None and finding.outcome != "fail":
-        said = review.placement_warning(question, finding).removeprefix("compatgate ")
+        said = review.placement_warning(question, finding, most=_LONGEST_MESSAGE)
         return _result(pod, question, "warn", said.removeprefix("compatgate: "))
     if isinstance(answer, CompatgateError):
         return _result(
@@ -309,10 +310,9 @@ def _allowed_result(pod: RunningPod, question: Question, verdict: Verdict) -> Po
     if verdict.verdict == "pass":
         said = f"{review.describe_containers(question)} may run on {verdict.target}"
         return _result(pod, question, "pass", said, verdict)
-    said = (
-        "; ".join(review.verdict_warnings(question, verdict)) or f"the verdict is {verdict.verdict}"
-    )
-    return _result(pod, question, "warn", said.removeprefix("compatgate "), verdict)
+    lines = review.verdict_warnings(question, verdict, most=_LONGEST_MESSAGE)
+    said = "; ".join(line.removeprefix("compatgate: ") for line in lines)
+    return _result(pod, question, "warn", said or f"the verdict is {verdict.verdict}", verdict)
 
 
 def _result(

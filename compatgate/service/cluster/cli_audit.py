@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from compatgate.core.matrix import Waiver
     from compatgate.core.rule import Verdict
     from compatgate.documents.specs import TargetSpec
+    from compatgate.kit.cluster_api import ClusterApi
     from compatgate.service.cluster.audit import AuditOptions, PodResult
-    from compatgate.service.cluster.connection import ClusterApi
     from compatgate.service.cluster.policy_reports import WriteCounts
 
 _PATIENCE_S = 120.0
