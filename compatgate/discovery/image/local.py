@@ -76,7 +76,14 @@ def is_local_image(text: str) -> bool:
         return rest.startswith(("/", ".", "[")) or os.path.exists(rest)
     if os.path.isdir(text):
         return is_layout(text)
-    return os.path.isfile(text) and (text.endswith(_ENDINGS) or _kind(text) in ("sif", "squashfs"))
+    return os.path.isfile(text) and (text.endswith(_ENDINGS) or _is_squashed(text))
+
+
+def _is_squashed(path: str) -> bool:
+    try:
+        return _kind(path) in ("sif", "squashfs")
+    except OSError:  # whoever reads the file says why it cannot be read
+        return False
 
 
 def read_local_image(
