@@ -33,6 +33,10 @@ _RESOURCES = {
         "clusterroles": ("ClusterRole", False),
         "clusterrolebindings": ("ClusterRoleBinding", False),
     },
+    "cert-manager.io/v1": {
+        "certificates": ("Certificate", True),
+        "issuers": ("Issuer", True),
+    },
     "admissionregistration.k8s.io/v1": {
         "validatingwebhookconfigurations": ("ValidatingWebhookConfiguration", False)
     },

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
@@ -99,6 +99,22 @@ def asked_objects(kinds: Kinds) -> Object:
             if not one.operator
         ],
         "reasons": {"gate": _GATE_REASON, "operator": _operator_reason(kinds)},
+        "policy": _asked_policy(kinds),
+    }
+
+
+def _asked_policy(kinds: Kinds) -> Object:
+    """Return what the ValidatingAdmissionPolicy covers, checks and does, without namespaces."""
+    actions: dict[PolicyAction, Any] = {}
+    spec: Object = {}
+    for action in get_args(PolicyAction):
+        policy, binding = policy_objects(action, {}, kinds, uses_gpus(kinds))
+        spec, actions[action] = policy["spec"], binding["spec"]["validationActions"]
+    return {
+        "resourceRules": spec["matchConstraints"]["resourceRules"],
+        "matchConditions": spec["matchConditions"],
+        "validations": spec["validations"],
+        "actions": actions,
     }
 
 

@@ -118,6 +118,19 @@ imagePullSecrets:
 {{- concat $names (include "compatgate.leftOut" . | fromJsonArray) | uniq | toJson }}
 {{- end }}
 
+{{- /* Selects the namespaces that are asked about. */}}
+{{- define "compatgate.namespaceSelector" -}}
+matchExpressions:
+- key: kubernetes.io/metadata.name
+  operator: NotIn
+  values: {{ include "compatgate.excluded" . }}
+{{- if eq .Values.webhook.namespaces.select "opt-out" }}
+- {key: compatgate.dev/admission, operator: NotIn, values: [disabled]}
+{{- else if eq .Values.webhook.namespaces.select "opt-in" }}
+- {key: compatgate.dev/admission, operator: In, values: [enabled]}
+{{- end }}
+{{- end }}
+
 {{- /* Why, for those that no value added. */}}
 {{- define "compatgate.reasons" -}}
 {{- $asked := include "compatgate.asked" . | fromYaml }}
