@@ -21,6 +21,8 @@ Arm = Literal["A", "B"]
 """``A`` is the reference, ``B`` the candidate."""
 Block = tuple[float, ...]
 """Samples of one process, at least one."""
+_LEAST, _MOST = 1e-100, 1e100
+"""Limits of plausible samples; ratios of samples beyond them do not fit a float."""
 _MEASURES = frozenset(
     {"time", "bytes", "bytes/s", "flop/s", "op/s", "frequency", "power", "energy"}
 )
@@ -122,6 +124,8 @@ def find_refusal(samples: PairedSamples, tolerance: float) -> Refusal | None:
     if broken:
         reason = f"{broken} of {len(values)} samples are not finite numbers"
         return Refusal(reason, "samples that are finite numbers")
+    if any(value and not _LEAST <= abs(value) <= _MOST for value in values):
+        return Refusal("samples are too large or too small to compare", "samples of a usual size")
     zeros_count = counts_events(samples)
     for arm in ("reference", "candidate"):
         found = [v for pair in samples.pairs for block in getattr(pair, arm) for v in block]

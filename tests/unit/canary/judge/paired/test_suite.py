@@ -121,6 +121,8 @@ def test_a_session_noisier_than_history_does_not_use_it():
         (float("inf"), "not finite"),
         (0.0, "nothing was measured"),
         (-1.0, "negative"),
+        (1e-320, "too small"),
+        (1e308, "too large"),
     ],
 )
 def test_no_data_is_never_a_pass(values, words):
