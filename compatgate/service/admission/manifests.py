@@ -27,6 +27,7 @@ _DEVICES = posixpath.basename(FOLDER)
 _PART_OF = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
 EXCLUDED = "compatgate.dev/excluded-namespaces"
 """Annotation of the configuration: why it leaves out the namespaces that it always does."""
+_GATE_REASON = "the gate itself; where it is refused, nothing can be decided"
 OPERATOR = "gpu-operator"
 """Where the GPU Operator runs unless told otherwise. Its validator pods ask for a GPU: where they
 are refused, no node gets ready.
