@@ -19,7 +19,7 @@ from compatgate.core.rule import Finding, Verdict
 from compatgate.core.rules.caveats import exempted
 from compatgate.core.stack import Stack, parse_stack, parse_stack_text
 from compatgate.errors import BadInput
-from compatgate.service.admission.claims import NO_CLAIMS, KnownClaims
+from compatgate.service.admission.claims import NO_CLAIMS, KnownClaims, StatedClaims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.landing import NOWHERE_KNOWN
 from compatgate.service.admission.matching import TARGET, match_targets, terms_of
@@ -117,7 +117,7 @@ def make_questions(
         namespace: it is in.
         kinds: knows which resources are GPUs.
         known: asked only where there is a GPU, so that nothing else depends on the database.
-        claims: of the namespace; any other claim is taken for a GPU.
+        claims: of the namespace, as read; one that no operator states is taken for a GPU.
 
     Raises:
         BadInput: an annotation of ours is malformed, or the object has too many containers or
@@ -127,6 +127,7 @@ def make_questions(
     remarks: list[str] = []
     containers = keys = 0
     every = find_pods(document, kind, kinds)
+    known_claims = StatedClaims(claims, kinds, namespace)
     if not every.complete:
         remarks.append(
             f"the object has more than {MAX_PARTS} parts; not all were searched for pods"
@@ -134,7 +135,7 @@ def make_questions(
     for pod in every.pods:
         containers += count_containers(pod)
         check_count(containers, MAX_CONTAINERS, "containers", "request.object")
-        found = list(gpu_containers(pod, kinds, claims))
+        found = list(gpu_containers(pod, kinds, known_claims))
         if not found:
             continue
         matrix, stated = known(), _stated_stack(pod)

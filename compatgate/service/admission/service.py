@@ -17,6 +17,7 @@ from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
 from compatgate.kit import clock, tracing
 from compatgate.kit.kubernetes import ClusterAccess
 from compatgate.service.admission import review as messages
+from compatgate.service.admission.claims import KnownClaims, no_claims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.landing import KnownNodes
 from compatgate.service.admission.outcome import (
@@ -67,6 +68,7 @@ class AdmissionOptions(Struct, frozen=True):
         on_failure: result when nothing can be decided (the database does not answer).
         exemptions: namespaces, each by a waiver.
         cluster: whose pods are decided; nodes of others do not count. None: every node does.
+        claims: by namespace; those that are not among them count as GPUs.
         events: the cluster that gets events about denials; None: no events are written.
     """
 
@@ -75,6 +77,7 @@ class AdmissionOptions(Struct, frozen=True):
     on_failure: FailurePolicy = "deny"
     exemptions: tuple[Exemption, ...] = ()
     cluster: str | None = None
+    claims: Callable[[str], KnownClaims] = no_claims
     events: ClusterAccess | None = None
 
 
@@ -175,8 +178,10 @@ class Admission:
             return placement_matrix(snapshot, nodes)
 
         def of(document: Any) -> Questions:
-            return make_questions(document, kind, review.namespace, self._options.kinds, known)
+            kinds = self._options.kinds
+            return make_questions(document, kind, review.namespace, kinds, known, claims)
 
+        claims = self._options.claims(review.namespace)
         new = of(review.document)
         if review.operation != "UPDATE" or review.old is None:
             return new
