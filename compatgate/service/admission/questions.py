@@ -62,6 +62,7 @@ class Question(Struct, frozen=True):
         possible: nothing says that it runs on this target, nor that it does not.
         waiver: that the object names for its exemption.
         finding: what is wrong with where it is to run; then the gate is not asked.
+        paths: of these containers in the object.
     """
 
     target: str | None
@@ -71,6 +72,7 @@ class Question(Struct, frozen=True):
     possible: bool = False
     waiver: str = ""
     finding: Finding | None = None
+    paths: tuple[str, ...] = ()
 
     @property
     def key(self) -> bytes:
@@ -153,8 +155,11 @@ def new_questions(new: Questions, old: Questions) -> Questions:
 
 def _add_question(asked: dict[bytes, Question], question: Question) -> None:
     known = asked.get(question.key)
-    names = dict.fromkeys((*(known.containers if known else ()), *question.containers))
-    asked[question.key] = replace(question, containers=tuple(names))
+    if known is not None:
+        names = dict.fromkeys((*known.containers, *question.containers))
+        paths = dict.fromkeys((*known.paths, *question.paths))
+        question = replace(question, containers=tuple(names), paths=tuple(paths))
+    asked[question.key] = question
 
 
 def _workload(pod: Pod, namespace: str, known: PlacementMatrix) -> ContainerWorkload:
@@ -194,6 +199,7 @@ def _question(
         place.possible,
         pod.annotations.get(WAIVER_ANNOTATION, "").strip(),
         place.finding,
+        (container.path,),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -63,12 +63,34 @@ class Review(Struct, frozen=True):
     old: Mapping[str, Any] | None
 
 
+ResultOutcome = Literal["allowed", "warned", "denied", "exempt", "unmatched"]
+"""``unmatched``: no target matches, and the operator lets the containers in."""
+
+
+class QuestionResult(Struct, frozen=True):
+    """The result of one question.
+
+    Attributes:
+        verdict: None: the gate was not asked, or the containers match no target.
+        messages: the denial, or warnings.
+        waiver: that exempts.
+    """
+
+    question: Question
+    verdict: Verdict | None
+    outcome: ResultOutcome
+    messages: tuple[str, ...] = ()
+    waiver: Waiver | None = None
+
+
 class ReviewAnswer(Struct, frozen=True):
     """The answer to the API server.
 
     Attributes:
         code: HTTP status that the client of the API server sees when it is denied.
         audit: for the cluster's audit log.
+        results: of each question, where all were decided.
+        remarks: the warnings that are about the object and not about a question.
     """
 
     allowed: bool
@@ -76,6 +98,8 @@ class ReviewAnswer(Struct, frozen=True):
     code: int = 200
     warnings: tuple[str, ...] = ()
     audit: Mapping[str, str] = {}
+    results: tuple[QuestionResult, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     def to_json(self, uid: str) -> dict[str, Any]:
         """Return the AdmissionReview."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -25,8 +25,9 @@ from compatgate.service.admission.questions import (
     make_questions,
     new_questions,
 )
-from compatgate.service.admission.review import Review, ReviewAnswer
+from compatgate.service.admission.review import QuestionResult, Review, ReviewAnswer
 from compatgate.service.gate.decision_log import wait_until_committed
+from compatgate.service.gate.outages import Degraded
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import Snapshot
 
@@ -88,11 +89,33 @@ class _Result(Struct, frozen=True):
     error: CompatgateError | None = None
 
 
-class Admission:
-    """The service that answers the API server; safe for any number of threads."""
+class PreviewGate(Protocol):
+    """A source of verdicts that are not logged: a gate, or a bundle."""
 
-    def __init__(self, gate: Gate, options: AdmissionOptions) -> None:
+    def snapshot(self) -> Snapshot:
+        """Return the matrix."""
+        ...
+
+    def preview(self, body: Mapping[str, Any], *, image_s: float | None = None) -> Verdict:
+        """Return the verdict, as `Gate.preview`."""
+        ...
+
+    def degraded(self) -> Degraded | None:
+        """Return the state of a gate without its database; None: it has it."""
+        ...
+
+
+class Admission:
+    """The service that answers the API server; safe for any number of threads.
+
+    Args:
+        gate: that decides, and logs its decisions if it is a `Gate`.
+        options: of the operator.
+    """
+
+    def __init__(self, gate: Gate | PreviewGate, options: AdmissionOptions) -> None:
         self._gate = gate
+        self._log = gate if isinstance(gate, Gate) else None
         self._options = options
         self._pool = ThreadPoolExecutor(_THREADS, "admission")
 
@@ -112,7 +135,7 @@ class Admission:
         try:
             questions = self._questions(review, kind)
             if not questions.asked:
-                return ReviewAnswer(True, warnings=questions.remarks)
+                return ReviewAnswer(True, warnings=questions.remarks, remarks=questions.remarks)
             if len(questions.asked) > MAX_QUESTIONS:
                 what = f"{len(questions.asked)} different GPU containers, at most {MAX_QUESTIONS}"
                 return ReviewAnswer(False, f"compatgate: the object has {what} are decided", 422)
@@ -152,27 +175,26 @@ class Admission:
         Decisions from memory are logged together.
         """
         open_ones = [question for question in questions.asked if question.is_asked]
-        known = [] if review.dry_run else self._known(open_ones, asked, end)
+        log = None if review.dry_run else self._log
+        known = self._known(log, open_ones, asked, end) if log else []
         found = {id(result.question): result for result in known}
         rest = [question for question in open_ones if id(question) not in found]
         if rest:
             found |= {id(one.question): one for one in self._find(rest, review, asked, end)}
         return [found.get(id(question)) or _Result(question) for question in questions.asked]
 
-    def _known(self, asked_for: list[Question], asked: ReviewContext, end: float) -> list[_Result]:
+    def _known(
+        self, log: Gate, asked_for: list[Question], asked: ReviewContext, end: float
+    ) -> list[_Result]:
         began = time.perf_counter()
         found = [
             (question, decided)
             for question in asked_for
-            if (
-                decided := self._gate.known(
-                    _encode(question.body), asked_by=asked.by, source=SOURCE
-                )
-            )
+            if (decided := log.known(_encode(question.body), asked_by=asked.by, source=SOURCE))
         ]
         if not found:
             return []
-        batch = self._gate.submit([decided for _, decided in found])
+        batch = log.submit([decided for _, decided in found])
         wait_until_committed(batch, max(0.0, end - time.monotonic()))
         seconds = time.perf_counter() - began
         for _, decided in found:
@@ -221,10 +243,10 @@ class Admission:
     def _verdict(
         self, body: dict[str, Any], review: Review, asked: ReviewContext, image_s: float
     ) -> Verdict:
-        if review.dry_run:
+        if review.dry_run or self._log is None:
             return self._gate.preview(body, image_s=image_s)
         began = time.perf_counter()
-        found = self._gate.answer(
+        found = self._log.answer(
             _encode(body), asked_by=asked.by, source=SOURCE, image_s=image_s
         ).verdict
         asked.decided(found, time.perf_counter() - began)
@@ -241,61 +263,60 @@ class Admission:
             about = messages.describe_containers(result.question)
             said = f"compatgate: {about}: {result.error.detail}"
             return ReviewAnswer(False, said, 422, questions.remarks)
-        denials: list[str] = []
-        said_too = list(questions.remarks)
-        for result in results:
-            self._weigh(result, review, asked, denials, said_too)
-        said_too += self._state_warnings()
-        audit = _audit_annotations(results)
-        if denials:
-            return ReviewAnswer(False, messages.join_denials(denials), 403, tuple(said_too), audit)
-        return ReviewAnswer(True, warnings=tuple(said_too), audit=audit)
+        weighed = tuple(self._weigh(result, review, asked) for result in results)
+        denials = [said for one in weighed if one.outcome == "denied" for said in one.messages]
+        warnings = (
+            *questions.remarks,
+            *(said for one in weighed if one.outcome != "denied" for said in one.messages),
+            *self._state_warnings(),
+        )
+        return ReviewAnswer(
+            not denials,
+            messages.join_denials(denials) if denials else "",
+            403 if denials else 200,
+            warnings,
+            _audit_annotations(results),
+            weighed,
+            questions.remarks,
+        )
 
     def _state_warnings(self) -> tuple[str, ...]:
         """Return the warning that the gate decides without its database, if it does."""
         degraded = self._gate.degraded()
         return () if degraded is None else (f"compatgate (degraded): {degraded.sentence}",)
 
-    def _weigh(
-        self,
-        result: _Result,
-        review: Review,
-        asked: ReviewContext,
-        denials: list[str],
-        said: list[str],
-    ) -> None:
-        """Sort the result of a question into denials and warnings."""
+    def _weigh(self, result: _Result, review: Review, asked: ReviewContext) -> QuestionResult:
+        """Return what the answer says about a question."""
         question, verdict = result.question, result.verdict
         if verdict is not None and verdict.allowed:
-            said += messages.verdict_warnings(question, verdict)
-            return
+            said = tuple(messages.verdict_warnings(question, verdict))
+            return QuestionResult(question, verdict, "warned" if said else "allowed", said)
         finding = question.finding
         if finding is not None and finding.outcome != "fail":
-            said.append(messages.placement_warning(question, finding))
-            return
+            said = (messages.placement_warning(question, finding),)
+            return QuestionResult(question, verdict, "warned", said)
         if verdict is None and finding is None:
             asked.unmatched()
             if self._options.unmatched == "allow":
-                return
+                return QuestionResult(question, None, "unmatched")
         snapshot = self._gate.snapshot()
         today = clock.now().date().isoformat()
         found = check_exemption(
             question, verdict, review.namespace, self._options.exemptions, snapshot.waivers, today
         )
         if found.waiver:
-            said.append(messages.exemption_message(question, found.waiver, verdict))
-        elif finding is not None:
-            denials.append(messages.placement_denial(question, finding, found.why_not))
+            said = (messages.exemption_message(question, found.waiver, verdict),)
+            return QuestionResult(question, verdict, "exempt", said, found.waiver)
+        if finding is not None:
+            denial = messages.placement_denial(question, finding, found.why_not)
         elif verdict is not None:
             link = "" if review.dry_run else asked.link(verdict.id)
-            denials.append(messages.denial_message(question, verdict, link, found.why_not))
-        elif self._options.unmatched == "deny":
-            denials.append(
-                messages.unmatched_message(question, list(snapshot.targets), found.why_not)
-            )
+            denial = messages.denial_message(question, verdict, link, found.why_not)
         else:
-            unmatched = messages.unmatched_message(question, list(snapshot.targets), found.why_not)
-            said.append(f"compatgate: {unmatched}")
+            denial = messages.unmatched_message(question, list(snapshot.targets), found.why_not)
+            if self._options.unmatched != "deny":
+                return QuestionResult(question, None, "unmatched", (f"compatgate: {denial}",))
+        return QuestionResult(question, verdict, "denied", (denial,))
 
     def _failed(self, why: str, asked: ReviewContext) -> ReviewAnswer:
         """Answer with the operator's choice for failures."""
