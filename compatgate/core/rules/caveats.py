@@ -287,7 +287,7 @@ def some_pools(context: RuleContext) -> RuleAnswer:
     not_waivable="says what was not judged",
 )
 def admission_note(context: RuleContext) -> RuleAnswer:
-    """Kubernetes admission says something about an object besides the verdicts on its stacks.
+    """Kubernetes admission says more about an object than the verdicts on its stacks.
 
     A GPU workload matches no target, an annotation cannot be read, a resource claim is taken for a
     GPU, or nobody could be asked. ``compatgate k8s check`` shows these at the line of the manifest;
