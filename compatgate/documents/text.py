@@ -108,12 +108,23 @@ def read_nodes(
         reader.report(
             line, f"not valid YAML: {what}", hint=_explain_syntax_error(source.text, error)
         )
+    except yaml.reader.ReaderError as error:
+        reader.report(*_describe_character(source.text, error))
     except yaml.YAMLError as error:
         reader.report(None, f"not valid YAML: {error}")
     except TextTooComplexError as error:
         reader.report(error.line, error.problem)
     except TooManyMistakesError:
         return
+
+
+def _describe_character(text: str, error: yaml.reader.ReaderError) -> tuple[int | None, str]:
+    """Return the line of a character that YAML does not allow, and what is wrong."""
+    found = error.character
+    character = chr(found) if isinstance(found, int) else str(found)
+    at = text.find(character)
+    line = text.count("\n", 0, at) + 1 if at >= 0 else None
+    return line, f"not valid YAML: the character U+{ord(character[0]):04X} is not allowed"
 
 
 def _explain_syntax_error(text: str, error: yaml.MarkedYAMLError) -> str:

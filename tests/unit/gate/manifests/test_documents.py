@@ -29,6 +29,7 @@ BOMB = "\n".join(
 WRONG = {
     "a tab": ("kind: Pod\n\tmetadata: {}\n", ":2: ", "begins with a tab"),
     "a bracket": ("kind: Pod\nspec: [a\n", ":3: ", "not valid YAML"),
+    "a control character": (POD.replace("i:1", "\0"), ":7: ", "U+0000 is not allowed"),
     "not an object": ("--- just text\n", ":1: ", "is not a Kubernetes object"),
     "no kind": (f"{POD}---\napiVersion: v1\nmetadata: {{}}\n", ":9: kind: ", "is missing"),
     "no version": ("kind: Pod\nmetadata: {}\n", ":1: apiVersion: ", "is missing"),
