@@ -60,6 +60,7 @@ torch:  ## PyTorch apart (up to 5 GB), for the tests of canary programs; CI has 
 	./scripts/install-test-torch $(TORCH) $(PYTHON)
 
 docs: $(VENV)/.installed  ## generated reference pages, and the answers in README.md and the tutorial
+	$(BIN)/python scripts/chart_files.py
 	$(BIN)/python docs/generate.py
 
 vocabulary: $(VENV)/.installed  ## compatgate/core/vocabulary.py, from matrix/facts/components.yaml

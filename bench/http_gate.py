@@ -249,13 +249,13 @@ def compare(workers: int, args: argparse.Namespace, other: Path | None) -> list[
     """Rows for one shape of a server."""
     options = [f"--workers={workers}", f"--threads={args.threads}"]
     options += [f"--decision-commit={args.decision_commit}"]
-    options += [f"--database={args.database}"] if args.database else []
-    own = [*options, f"--access-log={args.access_log}"]
+    ours, theirs = ([f"--database={url}"] if url else [] for url in args.databases)
+    own = [*options, *ours, f"--access-log={args.access_log}"]
     shape = f"{workers} x {args.threads}"
     with ExitStack() as stack:
         servers = [stack.enter_context(served("http_gate.py", own))]
         if other:
-            servers.append(stack.enter_context(served("http_gate.py", options, other)))
+            servers.append(stack.enter_context(served("http_gate.py", [*options, *theirs], other)))
         found = rounds(servers, [*LOADS], args)
     if other is None:
         return [row(name, shape, found[0][name], found[0]["empty"]) for name in LOADS]
@@ -271,17 +271,25 @@ def main(arguments: Sequence[str] = ()) -> str:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--connections", type=int, default=CONNECTIONS)
     parser.add_argument("--against", metavar="COMMIT|DIR", help="another tree's server (empty)")
-    parser.add_argument("--database", metavar="URL", help="of PostgreSQL (an SQLite file)")
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="of PostgreSQL (an SQLite file); with --against, a second one for the other tree",
+    )
     parser.add_argument("--decision-commit", choices=("sync", "async"), default="sync")
     parser.add_argument("--access-log", choices=("off", "errors", "all"), default="errors")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if args.serve:
         workers, threads = int(args.workers), args.threads
-        serve(workers, threads, args.database, args.decision_commit, args.access_log)
+        database = args.database[0] if args.database else None
+        serve(workers, threads, database, args.decision_commit, args.access_log)
         return ""
-    if args.database and args.against:
-        parser.error("--database is for one server; --against runs two")
+    if args.database and len(args.database) != 1 + bool(args.against):
+        parser.error("each server needs a --database of its own")
+    args.databases = [*args.database, None, None][:2]
     head = AGAINST.format(other=args.against, connections=args.connections)
     with ExitStack() as stack:
         other = stack.enter_context(tree_of(args.against)) if args.against else None

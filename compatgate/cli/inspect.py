@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.format == "cyclonedx":
         import json
 
-        from compatgate.discovery.sbom.formats import to_cyclonedx
+        from compatgate.discovery.sbom.cyclonedx import to_cyclonedx
 
         print(json.dumps(to_cyclonedx(what, inspection), indent=2))
     else:

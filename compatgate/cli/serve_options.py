@@ -294,6 +294,11 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
         help="result for a GPU workload without a target (default: warn)",
     )
     group.add_argument(
+        "--cluster",
+        metavar="NAME",
+        help="cluster whose pods are decided: only its nodes place them (default: those of all)",
+    )
+    group.add_argument(
         "--on-failure",
         choices=("allow", "deny"),
         default="deny",
@@ -378,7 +383,9 @@ def admission_options(args: argparse.Namespace) -> AdmissionOptions:
     from compatgate.service.admission.service import AdmissionOptions
 
     exemptions = parse_exemptions(args.exempt, "--exempt")
-    return AdmissionOptions(load_kinds(args.kinds), args.unmatched, args.on_failure, exemptions)
+    return AdmissionOptions(
+        load_kinds(args.kinds), args.unmatched, args.on_failure, exemptions, args.cluster
+    )
 
 
 def tls_pair(args: argparse.Namespace) -> CertificatePair | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from compatgate.core.rule import (
     Finding,
     Fix,
     Outcome,
+    Parts,
     Problem,
     Rule,
     RuleAnswer,
@@ -255,12 +257,21 @@ class PoolResult(Struct, frozen=True):
     entry: str | None
 
 
+@lru_cache(maxsize=16)
+def find_applicable_rules(stated: Parts) -> tuple[Rule, ...]:
+    """Return the rules that can object to a question that states these of the `OPTIONAL`."""
+    return tuple(rule for rule in RULES if rule.applies_to(stated))
+
+
 def evaluate_pool(context: RuleContext, *, with_fixes: bool) -> PoolResult:
     """Ask every rule about a context, and look for fixes if asked to."""
-    answers: dict[str, RuleAnswer] = {rule.id: rule.answer(context) for rule in RULES}
+    asked = find_applicable_rules(context.optional_parts)
+    answers: dict[str, RuleAnswer] = dict.fromkeys(BY_ID, NOT_APPLICABLE)
+    for rule in asked:
+        answers[rule.id] = rule.answer(context)
     findings: list[Finding] = []
     finder = FixFinder(context, answers)
-    for rule in RULES:
+    for rule in asked:
         answer = answers[rule.id]
         if isinstance(answer, str):
             continue

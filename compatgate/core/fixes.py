@@ -37,17 +37,20 @@ _SAME_VERSION = {"fabric-manager": "Fabric Manager", "imex": "IMEX"}
 
 
 @lru_cache(maxsize=256)
-def find_affected_rules(changed: Parts, *, about_facts: bool) -> tuple[Rule, ...]:
-    """Return the rules that may answer differently once these parts change.
+def find_affected_rules(changed: Parts, stated: Parts, *, about_facts: bool) -> tuple[Rule, ...]:
+    """Return the rules that may object once these parts change.
 
     Args:
         changed: parts of the question.
+        stated: optional parts of the changed question.
         about_facts: rules about facts, or rules about the matrix and evidence.
     """
     return tuple(
         rule
         for rule in RULES
-        if rule.about_facts is about_facts and not rule.reads.isdisjoint(changed)
+        if rule.about_facts is about_facts
+        and not rule.reads.isdisjoint(changed)
+        and rule.applies_to(stated)
     )
 
 
@@ -77,12 +80,16 @@ class _Trial:
     @lazy_property
     def breaks_a_fact(self) -> bool:
         """Return whether a rule about facts objects now and did not before."""
-        return self._is_worse(find_affected_rules(self._changed, about_facts=True))
+        return self._is_worse(self._find_affected(about_facts=True))
 
     @lazy_property
     def needs_blessing(self) -> bool:
         """Return whether the changed stack lacks a matrix entry or evidence."""
-        return self._is_worse(find_affected_rules(self._changed, about_facts=False))
+        return self._is_worse(self._find_affected(about_facts=False))
+
+    def _find_affected(self, *, about_facts: bool) -> tuple[Rule, ...]:
+        stated = self._after.optional_parts
+        return find_affected_rules(self._changed, stated, about_facts=about_facts)
 
     def _is_worse(self, rules: Iterable[Rule]) -> bool:
         for rule in rules:

@@ -89,6 +89,17 @@ def split_profile(clean: str) -> tuple[MigProfile | None, str]:
     return profile, rest.replace(" mig ", " ").strip(" -:/_")
 
 
+ANY_SLICE = "/mig-*"
+"""Ends the name of a GPU in an entry: each of its MIG slices, and not the whole GPU."""
+_ANY_SLICE = re.compile(r"[\s/-]+mig[\s-]*\*\s*", re.IGNORECASE)
+
+
+def split_any_slice(text: str) -> tuple[str, bool]:
+    """Split a name into the GPU and whether it means each MIG slice: ``H100-SXM5-80GB/mig-*``."""
+    match = _ANY_SLICE.search(text)
+    return (text[: match.start()], True) if match and match.end() == len(text) else (text, False)
+
+
 _GEOMETRY = {
     8: ((1, 1), (1, 2), (2, 2), (3, 4), (4, 4), (7, 8)),
     4: ((1, 1), (2, 2), (4, 4)),
@@ -254,6 +265,14 @@ def covers_gpu(declared: Gpu, seen: Gpu, table: Gpus) -> bool:
         return declared.name == seen.name
     family = index_of(table).matching(normalise(declared.name).split("-"))
     return seen.name == declared.name or any(gpu.name == seen.name for gpu in family)
+
+
+def can_be_cut(gpu: Gpu, table: Gpus) -> bool:
+    """Return whether a GPU, or a product of a family, has MIG."""
+    if gpu.mig_capable or gpu.name in table.gpus:
+        return gpu.mig_capable
+    words = normalise(gpu.name).split("-")
+    return any(member.mig_capable for member in index_of(table).matching(words))
 
 
 def _resolve(text: str, index: GpuIndex) -> Gpu:

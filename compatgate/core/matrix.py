@@ -13,7 +13,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.components import OF_BUILDS, resolve_component
+from compatgate.core.components import FRAMEWORKS, OF_BUILDS, resolve_component
+from compatgate.core.facts.nvidia import Gpu
+from compatgate.core.gpus import ANY_SLICE
 from compatgate.core.needs import Needs
 from compatgate.core.request import CanaryPolicy, Pool
 from compatgate.core.stack import Stack
@@ -190,7 +192,8 @@ class Entry(Struct, frozen=True, gc=False):
     Attributes:
         targets: names; ``*`` means every target.
         components: constraint per component, ``driver`` included.
-        gpus: SKUs that it is for, a MIG slice by its own name; empty: every pool of its targets.
+        gpus: SKUs that it is for, a MIG slice by its own name, each slice of a GPU as
+            ``NAME/mig-*``; empty: every pool of its targets.
         replacement: alternative to a deprecated or revoked entry, as text or entry name.
         revision: the matrix revision that made this version of the entry.
         needs: what its workloads need of each GPU; None: nothing is stated.
@@ -230,7 +233,13 @@ class Entry(Struct, frozen=True, gc=False):
 
     def is_for(self, pool: Pool) -> bool:
         """Return whether the entry is for the pool's GPU; a whole GPU and a slice differ."""
-        return not self.gpus or (pool.gpu is not None and pool.gpu.sku in self.gpus)
+        return not self.gpus or self.names(pool.gpu)
+
+    def names(self, gpu: Gpu | None) -> bool:
+        """Return whether the entry names a GPU or slice; a whole GPU is none of its slices."""
+        if gpu is None:
+            return False
+        return gpu.sku in self.gpus or (gpu.mig is not None and gpu.name + ANY_SLICE in self.gpus)
 
     @property
     def specificity(self) -> tuple[int, int]:
@@ -304,12 +313,17 @@ class Evidence(Struct, frozen=True, gc=False):
     def is_about(self, stack: Stack) -> bool:
         """Return whether the run measured this stack, in every component that the stack states.
 
-        What a build was made with is not among what a run measures.
+        A run of a framework is about stacks with this framework only: its own GPU code was run,
+        not that of a stack that names the same CUDA. What a build was made with is not among what
+        a run measures.
         """
+        stated = stack.components
+        if any(name in FRAMEWORKS and name not in stated for name in self.components):
+            return False
         return all(
             (measured := self.components.get(name)) is not None
-            and same_release(name, measured, stated)
-            for name, stated in stack.components.items()
+            and same_release(name, measured, version)
+            for name, version in stated.items()
             if name not in OF_BUILDS
         )
 

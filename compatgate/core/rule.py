@@ -229,6 +229,8 @@ NOTHING: Parts = frozenset()
 NODE: Parts = frozenset(("node",))
 """The pool's platform, how its GPUs are shared, and the parts of its nodes."""
 EVERYTHING: Parts = VERSIONS | NODE | BUILD | NEEDS | {"cuda-compat", "arch"}
+OPTIONAL: Parts = NODE | {"compilers"}
+"""The parts that few questions state; their rules are asked only then."""
 _PARTS_OF_KEYS: dict[str, Parts] = {
     "driver": DRIVER,
     "cuda-compat": frozenset(("cuda-compat",)),
@@ -314,7 +316,7 @@ class Rule(Struct, frozen=True):
         check: the rule itself; ``compatgate explain`` prints its docstring.
         cause: basis of the rule: the vendors' facts alone, the matrix, or canary evidence.
         reads: the parts of the question that it reads; a fix that changes other parts does not ask
-            it again.
+            it again. A rule that reads parts of `OPTIONAL` applies only if one of them is stated.
         states_outcome: its facts themselves say whether they deny (the list of known issues);
             other rules never deny by a derived fact.
         pool_only: it reads the pool alone: its driver's branch, its GPU.
@@ -334,6 +336,11 @@ class Rule(Struct, frozen=True):
     def about_facts(self) -> bool:
         """Tell whether the vendors' facts alone decide."""
         return self.cause == "facts"
+
+    def applies_to(self, stated: Parts) -> bool:
+        """Tell whether the rule can object to a question that states these of the `OPTIONAL`."""
+        subject = self.reads & OPTIONAL
+        return not subject or self.reads == EVERYTHING or not subject.isdisjoint(stated)
 
     def answer(self, context: RuleContext) -> RuleAnswer:
         """Return the rule's answer for a context; a derived fact never denies."""

@@ -24,6 +24,8 @@ from compatgate.core.rule import (
     EVERYTHING,
     FORWARD,
     NEEDS,
+    NODE,
+    NOTHING,
     PACKAGES,
     RECORDS,
     VERSIONS,
@@ -123,6 +125,15 @@ class RuleContext:
         self.brief = brief
         self.until: list[str] = []
         """ISO times from which the answer may differ; rules add the times that they read."""
+
+    @lazy_property
+    def optional_parts(self) -> Parts:
+        """Return the parts of `OPTIONAL` that the question states."""
+        pool = self.pool
+        guest = pool.gpu is not None and pool.gpu.vgpu is not None
+        node = NODE if guest or pool.node or pool.platform or pool.sharing else NOTHING
+        builds = not OF_BUILDS.isdisjoint(self.stack.components)
+        return node | {"compilers"} if builds else node
 
     def holds_until(self, when: str) -> None:
         """Record that the answer may differ from an ISO date or time on."""

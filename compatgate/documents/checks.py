@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from compatgate.core.components import MAX_KEYS, OF_BUILDS, resolve_component
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.core.gpus import resolve_gpu
+from compatgate.core.gpus import can_be_cut, resolve_gpu, split_any_slice
 from compatgate.core.matrix import ANY_TARGET, parse_constraint
 from compatgate.core.needs import parse_needs
 from compatgate.core.node import read_node, read_node_value, read_platform
@@ -134,9 +134,17 @@ def _check_entry(raw: RawDocument, gpus: Gpus) -> Mistakes:
 
 
 def _check_product(name: str, gpus: Gpus) -> None:
-    if not resolve_gpu(name, gpus).product:
+    base, slices = split_any_slice(name)
+    gpu = resolve_gpu(base, gpus)
+    if not gpu.product:
         what = f"{name!r} is a compute capability; an entry is for products"
         raise BadInput(what, value=name, hint="like A100, A100-SXM4-80GB or L4")
+    if slices and gpu.mig:
+        what = f"{name!r} names a MIG profile and every slice"
+        raise BadInput(what, value=name, hint=f"{gpu.name}/mig-{gpu.mig} or {gpu.name}/mig-*")
+    if slices and not can_be_cut(gpu, gpus):
+        what = f"{name!r} names MIG slices, and the facts know of no MIG on {gpu.name}"
+        raise BadInput(what, value=name, hint=f"write {gpu.name} for the whole GPU")
 
 
 def _check_waiver(raw: RawDocument, gpus: Gpus) -> Mistakes:

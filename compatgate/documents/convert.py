@@ -10,7 +10,7 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.core.gpus import normalise, resolve_gpu
+from compatgate.core.gpus import ANY_SLICE, normalise, resolve_gpu, split_any_slice
 from compatgate.core.matrix import Constraint, Entry, Waiver, parse_constraint
 from compatgate.core.needs import parse_needs
 from compatgate.core.node import read_node, read_platform
@@ -80,7 +80,10 @@ _SKUS: dict[tuple[int, str], tuple[Gpus, tuple[str, ...]]] = {}
 
 
 def _resolve_skus(name: str, gpus: Gpus) -> tuple[str, ...]:
-    """Return the names of pools that a GPU name means: a SKU, or a family and all its members."""
+    """Return the names of pools that a GPU name means: a SKU, or a family and all its members.
+
+    A name of every slice stays one, for each of them: ``H100-SXM5-80GB/mig-*``.
+    """
     key = (id(gpus), name)
     if key not in _SKUS:
         if len(_SKUS) >= _MAX_SKUS:
@@ -90,6 +93,9 @@ def _resolve_skus(name: str, gpus: Gpus) -> tuple[str, ...]:
 
 
 def _find_skus(name: str, gpus: Gpus) -> tuple[str, ...]:
+    base, slices = split_any_slice(name)
+    if slices:
+        return tuple(sku + ANY_SLICE for sku in _find_skus(base, gpus))
     try:
         gpu = resolve_gpu(name, gpus)
     except BadInput:

@@ -117,6 +117,10 @@ class WaiverPolicySpec(_Spec, frozen=True):
     max_duration: Duration = "90d"
 
 
+StatedStacks = Literal["accept", "ignore"]
+"""``ignore``: what a pod states of its stack does not count; its image must be read."""
+
+
 class PolicySpec(_Spec, frozen=True):
     """The requirements of the target, and the effect of a verdict."""
 
@@ -126,6 +130,7 @@ class PolicySpec(_Spec, frozen=True):
     on_unknown: UnknownPolicy = "fail"
     packages: PackagesMode = "enforce"
     entries: EntriesMode = "lenient"
+    stated_stacks: StatedStacks | UnsetType = UNSET
     waivers: WaiverPolicySpec | UnsetType = UNSET
     approvals: Annotated[int, Meta(ge=1, le=2)] | UnsetType = UNSET
 

@@ -148,7 +148,8 @@ def _read_all(
         documents += [(raw, document) for document in typed]
         problems.extend(found)
         _check_duplicate(raw, kind, firsts, problems)
-    problems.extend(judge(documents) if judge else ())
+    if judge and not problems.enough:
+        problems.extend(judge(documents))
     return [document for _, document in documents]
 
 

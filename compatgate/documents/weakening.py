@@ -60,6 +60,10 @@ def _fewer_people(before: Any, after: Any) -> bool:
     return bool(new < old)
 
 
+def _states_its_own_stack(before: Any, after: Any) -> bool:
+    return bool(before == "ignore")
+
+
 _STRICT_FLAG = _below(True, False)
 _LAX_FLAG = _below(False, True)
 FIELDS: Final[Mapping[str, Weakens]] = {
@@ -89,6 +93,7 @@ FIELDS: Final[Mapping[str, Weakens]] = {
     "spec.policy.onUnknown": _below("fail", "warn", "allow"),
     "spec.policy.packages": _below("enforce", "audit"),
     "spec.policy.entries": _below("strict", "lenient"),
+    "spec.policy.statedStacks": _states_its_own_stack,
     "spec.policy.waivers": _waivers_last_longer,
     "spec.policy.approvals": _fewer_people,
 }

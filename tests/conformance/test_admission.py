@@ -97,6 +97,8 @@ def _load(name: str) -> Any:
 
 
 SHELLS = _load("shells")
+OWN_ANNOTATIONS = [name for name, shell in SHELLS.items() if "$template" not in json.dumps(shell)]
+"""Shells without a pod template: the annotations of a case are the object's own."""
 TABLES = ("kinds", "containers", "targets", "pools", "requests")
 CASES = [pytest.param(case, id=case["name"]) for table in TABLES for case in _load(table)]
 HOSTILE = [pytest.param(case, id=case["name"]) for case in _load("hostile")]
@@ -202,7 +204,7 @@ def review_of(case: dict[str, Any]) -> dict[str, Any]:
     group, _, version = SHELLS[kind]["apiVersion"].rpartition("/")
     request = {
         "uid": UID,
-        "kind": {"group": group, "version": version, "kind": kind},
+        "kind": {"group": group, "version": version, "kind": SHELLS[kind]["kind"]},
         "resource": {"group": group, "version": version, "resource": f"{kind.lower()}s"},
         "operation": "CREATE",
         "namespace": case.get("namespace", "ml-train"),
@@ -228,10 +230,8 @@ def _object(case: dict[str, Any], template: dict[str, Any], kind: str) -> dict[s
     annotations = dict(case.get("annotations", {}))
     theirs = dict(template.get("annotations", {}))
     if stack := template.get("stack"):
-        (annotations if kind in ("Pod", "InferenceService") else theirs)["compatgate.dev/stack"] = (
-            STACKS[stack]
-        )
-    if kind in ("Pod", "InferenceService"):
+        (annotations if kind in OWN_ANNOTATIONS else theirs)["compatgate.dev/stack"] = STACKS[stack]
+    if kind in OWN_ANNOTATIONS:
         annotations |= theirs
     parts = {
         "$spec": spec,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
+from deploy_examples import analysis, load
 from flask.testing import FlaskClient
+from jsonschema import Draft202012Validator
 from tables import read_table
 from werkzeug.test import TestResponse
 
@@ -180,15 +183,13 @@ def test_argo_concludes_what_the_table_says(client: FlaskClient, case: dict[str,
 
 
 def test_the_template_asks_what_the_hook_reads(client: FlaskClient) -> None:
-    web = metric()["provider"]["web"]
-    values = {"target": "prod", "image": "", "stack": "cuda=12.4,arch=sm_80", "token": "cg_x"}
-    filled = {
-        key: re.sub(r"\{\{args\.(\w+)\}\}", lambda m: values[m[1]], value)
-        for key, value in web["jsonBody"].items()
-    }
-    path = web["url"].partition(".svc")[2]
-    answer = client.open(path, method=web["method"], json=filled)
-    assert phase(metric(), answer.get_json()) == "Successful"
+    stack = "cuda=12.4,arch=sm_80"
+    for where in ({"target": "prod"}, {"pool": "driver=550.54.15,gpu=A100-SXM4-80GB"}):
+        (found,) = analysis("analysis-template", {**where, "stack": stack})["metrics"]
+        web = found["provider"]["web"]
+        path = web["url"].partition(".svc")[2]
+        answer = client.open(path, method=web["method"], json=web["jsonBody"])
+        assert phase(metric(), answer.get_json()) == "Successful", answer.text
     assert web["jsonPath"] == "{$}", "the whole answer is the measurement's value"
 
 
@@ -205,3 +206,89 @@ def test_a_driver_roll_out_is_answered_as_the_table_says(
     assert re.fullmatch(case["reason"], body["reason"]), body["reason"]
     assert body.get("breaks", []) == case.get("breaks", [])
     assert body.get("unknown", []) == case.get("unknown", [])
+
+
+# --- what the tools' own definitions say of the examples -------------------------------------
+
+EXAMPLES = {
+    "argo-rollouts/analysis-template.yaml": "argo-rollouts",
+    "argo-rollouts/analysis-template-files.yaml": "argo-rollouts",
+    "flagger/canary.yaml": "flagger",
+    "ci/tekton/compatgate-check.yaml": "tekton",
+}
+WRONG: dict[str, list[Callable[[Any], object]]] = {
+    "argo-rollouts/analysis-template.yaml": [
+        lambda d: d["spec"]["metrics"][0].update(succesCondition="true"),
+        lambda d: d["spec"]["metrics"][0]["provider"]["web"].pop("url"),
+        lambda d: d["spec"]["metrics"][0]["provider"]["web"].update(timeoutSeconds="20"),
+    ],
+    "argo-rollouts/analysis-template-files.yaml": [
+        lambda d: d["spec"]["args"].append({"value": "x"}),
+        lambda d: d["spec"]["metrics"][0]["provider"]["job"].pop("spec"),
+    ],
+    "flagger/canary.yaml": [
+        lambda d: d["spec"]["analysis"]["webhooks"][0].update(type="confirm"),
+        lambda d: d["spec"]["analysis"]["webhooks"][0].update(header="x"),
+        lambda d: d["spec"].pop("targetRef"),
+    ],
+    "ci/tekton/compatgate-check.yaml": [
+        lambda d: d["spec"]["params"][0].pop("name"),
+        lambda d: d["spec"]["steps"][0].update(scripts="x"),
+        lambda d: d["spec"]["steps"][0]["volumeMounts"][0].update(readonly=True),
+    ],
+}
+
+
+def strictly(schema: Any) -> Any:
+    """A schema of a definition as an API server with strict field validation reads it."""
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: strictly(value) for key, value in schema.items() if key != "properties"}
+    if "properties" in schema:
+        made["properties"] = {k: strictly(v) for k, v in schema["properties"].items()}
+        open_ended = schema.get("x-kubernetes-preserve-unknown-fields")
+        if not open_ended and "additionalProperties" not in schema:
+            made["additionalProperties"] = False
+    if schema.get("x-kubernetes-int-or-string") and "anyOf" not in schema:
+        made["type"] = ["integer", "string"]
+    return made
+
+
+def definition_says(name: str, document: Any) -> list[str]:
+    """What the tool's own definition has against an object."""
+    definition = read_table(FOLDER / "crds" / f"{name}.yaml")
+    assert document["apiVersion"] == definition["apiVersion"]
+    assert document["kind"] == definition["kind"]
+    found = Draft202012Validator(strictly(definition["schema"])).iter_errors(document)
+    return [f"{error.json_path}: {error.message}" for error in found]
+
+
+@pytest.mark.parametrize(("file", "name"), EXAMPLES.items())
+def test_an_example_is_one_that_its_tool_takes(file: str, name: str) -> None:
+    assert definition_says(name, load(file)) == []
+    for change in WRONG[file]:
+        wrong = load(file)
+        change(wrong)
+        assert definition_says(name, wrong) != []
+
+
+def test_kubernetes_takes_the_job_and_the_volumes_of_the_examples() -> None:
+    """Neither is in the tools' definitions."""
+    arguments = {"where": "--target=prod", "what": "--lock=/question/uv.lock"}
+    (found,) = analysis("analysis-template-files", arguments)["metrics"]
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}}
+    kubernetes_validate.validate({**job, **found["provider"]["job"]}, "1.33", strict=True)
+    task = load("ci/tekton/compatgate-check.yaml")["spec"]
+    containers = [{"name": "x", "image": "x", "volumeMounts": task["steps"][0]["volumeMounts"]}]
+    spec = {"containers": containers, "volumes": task["volumes"]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": spec}
+    kubernetes_validate.validate(pod, "1.33", strict=True)
+
+
+def test_argo_knows_each_argument_and_uses_it() -> None:
+    for name, arguments in (
+        ("analysis-template", {}),
+        ("analysis-template-files", {"where": "--target=prod", "what": "--stack=cuda=12.4"}),
+    ):
+        found = analysis(name, arguments)
+        assert found["used"] == found["declared"]

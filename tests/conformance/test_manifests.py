@@ -80,7 +80,10 @@ def test_objects_are_answered_as_the_webhook_answers_them(
     asked = denied = 0
     for case in filter(is_new, NEW):
         review = review_of(case)
-        document, namespace = review["request"]["object"], review["request"]["namespace"]
+        document, namespace = (
+            review["request"]["object"],
+            review["request"]["namespace"] or "default",
+        )
         http = client(case.get("settings", ""))
         expected = said_by_hook(http, review)
         body = {"object": document, "namespace": namespace}
@@ -116,7 +119,8 @@ def assert_places(manifest: Manifest, checked: ObjectAnswer, lines: list[str]) -
         line = lines[answer.at.line - 1]
         if result.verdict is not None and result.image:
             assert "image:" in line
-            assert result.image in line
+            near = "".join(lines[answer.at.line - 1 : answer.at.line + 3])
+            assert result.image.rpartition(":")[0] in near  # some kinds state parts of it
         if result.finding is not None:
             assert any(word in line for word in ("compatgate.dev/target", "limits", "name:")), line
 

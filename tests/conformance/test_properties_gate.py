@@ -9,10 +9,10 @@ from drawn import NOW, at_least, case_of, codes, drivers, facts, pools, question
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from compatgate.core.evaluate import evaluate
+from compatgate.core.evaluate import evaluate, find_applicable_rules
 from compatgate.core.fixes import apply_changes
 from compatgate.core.request import Target, change_stack, parse_pool
-from compatgate.core.rule import OUTCOME_RANK
+from compatgate.core.rule import NOT_APPLICABLE, OUTCOME_RANK
 from compatgate.core.rules import BY_ID, RULES
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import format_parts
@@ -48,6 +48,16 @@ def worst(case, rule):
 
 
 # --- every answer ----------------------------------------------------------------------------
+
+
+@at_least(150)
+@given(questions())
+def test_a_rule_that_is_not_asked_does_not_apply(question):
+    stack, pool = question
+    case = case_of(stack, pool)
+    asked = find_applicable_rules(case.optional_parts)
+    silent = [one for one in RULES if one not in asked]
+    assert [one.id for one in silent if one.answer(case) != NOT_APPLICABLE] == []
 
 
 @at_least(150)

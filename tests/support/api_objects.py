@@ -24,6 +24,7 @@ KINDS = {
     "configmaps": "ConfigMap",
     "policyreports": "PolicyReport",
     "clusterpolicyreports": "ClusterPolicyReport",
+    "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
 }
 Object = dict[str, Any]
 Answer = tuple[int, Object]
@@ -177,13 +178,16 @@ class Objects:
                     part.replace("~1", "/").replace("~0", "~")
                     for part in op["path"].removeprefix("/").split("/")
                 )
-                inside = body
+                inside: Any = body
                 for part in path:
-                    if part not in inside:
+                    if part not in _keys(inside):
                         return refusal(422, f"there is no {op['path']}")
-                    inside = inside[part]
-                assert op["op"] in ("add", "replace"), op
-                inside[last] = op["value"]
+                    inside = inside[int(part) if isinstance(inside, list) else part]
+                assert op["op"] in ("add", "replace", "test"), op
+                if op["op"] != "test":
+                    inside[last] = op["value"]
+                elif inside.get(last) != op["value"]:
+                    return refusal(422, f"{op['path']} is not {op['value']}")
             return self.replace(key, body)
 
     def delete(self, key: Key, *, forced: bool) -> Answer:
@@ -248,3 +252,8 @@ def _problems(kind: str, body: Object) -> list[str]:
         except kubernetes_validate.ValidationError as error:
             return [f"{'.'.join(map(str, error.path))}: {error.message}"]
     return []
+
+
+def _keys(inside: Any) -> Any:
+    """What the next part of a JSON pointer may be."""
+    return [str(index) for index in range(len(inside))] if isinstance(inside, list) else inside

@@ -18,7 +18,8 @@ from cluster_fake import Cluster
 
 T = TypeVar("T", bound=Objects)
 _PATH = re.compile(
-    r"/(?:api/v1|apis/batch/v1|apis/wgpolicyk8s\.io/v1alpha2)(?:/namespaces/([^/]+))?"
+    r"/(?:api/v1|apis/(?:batch/v1|wgpolicyk8s\.io/v1alpha2|admissionregistration\.k8s\.io/v1))"
+    r"(?:/namespaces/([^/]+))?"
     rf"/({'|'.join(KINDS)})(?:/([^/]+))?(/log)?"
 )
 _LONGEST_WATCH_S = 20

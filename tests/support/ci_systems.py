@@ -188,8 +188,17 @@ def run_jenkins(machine: Machine, variables: Mapping[str, str]) -> Outcome:
     return done
 
 
-def run_task(machine: Machine, params: Mapping[str, str], token: str = "") -> Outcome:
-    """The Tekton task with parameters, as its step's container runs the script."""
+def run_task(
+    machine: Machine, params: Mapping[str, str], token: str = "", mounted: Path | None = None
+) -> Outcome:
+    """The Tekton task with parameters, as its step's container runs the script.
+
+    Args:
+        machine: whose workspace is the task's.
+        params: of the run.
+        token: in the secret; empty: there is no secret.
+        mounted: folder in the place of the only volume; None: its config map is missing.
+    """
     task = load(TASK)["spec"]
     results = machine.temp / "results"
     results.mkdir(exist_ok=True)
@@ -203,7 +212,9 @@ def run_task(machine: Machine, params: Mapping[str, str], token: str = "") -> Ou
 
     (step,) = task["steps"]
     env = {e["name"]: filled(e["value"]) for e in step["env"] if "value" in e}
-    script = filled(step["script"])
+    (mount,) = step["volumeMounts"]
+    place = mounted or machine.temp / "nothing"
+    script = filled(step["script"]).replace(f"{mount['mountPath']}/", f"{place}/")
     shell = script.partition("\n")[0].removeprefix("#!").split()
     done = machine.run(shell, script, {**env, "COMPATGATE_TOKEN": token})
     return done._replace(outputs={file.name: file.read_text() for file in results.iterdir()})

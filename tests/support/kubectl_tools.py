@@ -46,14 +46,18 @@ def tool(name: Literal["helm", "kubectl"]) -> Path:
     return program
 
 
-def helm(*arguments: Any, check: bool = True) -> subprocess.CompletedProcess[str]:
+def helm(
+    *arguments: Any, check: bool = True, stdin: str = "", kubeconfig: str = "/dev/null"
+) -> subprocess.CompletedProcess[str]:
     """Run ``helm`` without the user's plug-ins, caches and clusters."""
-    return _run("helm", arguments, check)
+    return _run("helm", arguments, check, stdin, kubeconfig)
 
 
-def kubectl(*arguments: Any, check: bool = True) -> subprocess.CompletedProcess[str]:
+def kubectl(
+    *arguments: Any, check: bool = True, stdin: str = "", kubeconfig: str = "/dev/null"
+) -> subprocess.CompletedProcess[str]:
     """Run ``kubectl`` without the user's clusters."""
-    return _run("kubectl", arguments, check)
+    return _run("kubectl", arguments, check, stdin, kubeconfig)
 
 
 def rendered(output: str) -> list[dict[str, Any]]:
@@ -62,13 +66,17 @@ def rendered(output: str) -> list[dict[str, Any]]:
 
 
 def _run(
-    name: Literal["helm", "kubectl"], arguments: Iterable[Any], check: bool
+    name: Literal["helm", "kubectl"],
+    arguments: Iterable[Any],
+    check: bool,
+    stdin: str,
+    kubeconfig: str,
 ) -> subprocess.CompletedProcess[str]:
     program = tool(name)
     home = _FOLDER / "home"
     done = subprocess.run(
-        [program, *map(str, arguments)], capture_output=True, text=True, check=False,
-        env={"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": "/dev/null"},
+        [program, *map(str, arguments)], capture_output=True, text=True, check=False, input=stdin,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": kubeconfig},
     )  # fmt: skip
     if check:
         assert done.returncode == 0, f"{name} {arguments}: {done.stderr}"

@@ -17,12 +17,13 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 
 
 class OciRegistry:
-    """Blobs and manifests by digest, tags, and referrers in pages of one.
+    """Blobs and manifests by digest, tags, and referrers in pages.
 
     Attributes:
         asked: method and path of every request.
         lists: answered as every list of referrers, where a test sets it.
         refuses: how many manifests are still refused for want of a blob.
+        page: how many referrers a page of the list has.
     """
 
     def __init__(self) -> None:
@@ -31,6 +32,7 @@ class OciRegistry:
         self.asked: list[str] = []
         self.lists: dict[str, Any] | None = None
         self.refuses = 0
+        self.page = 1
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -108,7 +110,7 @@ class OciRegistry:
         return ask.answer(200, found, Content_Type=media, Docker_Content_Digest=_digest(found))
 
     def _referrers(self, ask: Any, name: str, rest: str, query: str, body: bytes) -> None:
-        """Pages of one, and no filter: a client must cope with both."""
+        """Short pages, and no filter: a client must cope with both."""
         if self.lists is not None:
             return ask.answer(200, json.dumps(self.lists).encode(), Content_Type=INDEX)
         all_of_them = [
@@ -123,10 +125,14 @@ class OciRegistry:
             and (document := json.loads(data)).get("subject", {}).get("digest") == rest
         ]
         page = int(re.sub(r".*page=(\d+)", r"\1", query)) if "page=" in query else 0
-        index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": all_of_them[page : page + 1]}
+        index = {
+            "schemaVersion": 2,
+            "mediaType": INDEX,
+            "manifests": all_of_them[page : page + self.page],
+        }
         more = {}
-        if page + 1 < len(all_of_them):
-            more = {"Link": f'<{ask.path.partition("?")[0]}?page={page + 1}>; rel="next"'}
+        if page + self.page < len(all_of_them):
+            more = {"Link": f'<{ask.path.partition("?")[0]}?page={page + self.page}>; rel="next"'}
         return ask.answer(200, json.dumps(index).encode(), Content_Type=INDEX, **more)
 
 

@@ -1,16 +1,12 @@
 """A real OpenID Connect issuer: npm's certified oidc-provider, in a process of the tests' own.
 
-It is installed by npm into ``.cache/oidc-provider`` once. Without Node.js and npm its tests are
-skipped, or fail where ``CI`` is set.
+It is installed by npm into ``.cache/oidc-provider`` once.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -21,10 +17,9 @@ from typing import Any
 from urllib.parse import urljoin
 
 import httpx
-import pytest
+from node_packages import installed
 
 HERE = Path(__file__).parent / "oidc_provider"
-CACHE = Path(__file__).parents[2] / ".cache" / "oidc-provider"
 SECRET = "of the pages' client, for tests"
 _PATIENCE = 30.0
 ADA = {"email": "ada@example.org", "groups": ["platform", "cooks"]}
@@ -43,27 +38,6 @@ SETTINGS: dict[str, Any] = {
         "trainers": {"scopes": ["read", "gate"], "targets": ["prod-*"]},
     },
 }
-
-
-def installed() -> Path:
-    """The folder with oidc-provider; skips the test where npm is missing."""
-    if not (shutil.which("node") and shutil.which("npm")):
-        reason = "no Node.js: install Debian's nodejs and npm"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    CACHE.mkdir(parents=True, exist_ok=True)
-    wanted = (HERE / "package.json").read_text()
-    with (CACHE / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        stamp = CACHE / ".installed"
-        if not stamp.exists() or stamp.read_text() != wanted:
-            shutil.copy(HERE / "package.json", CACHE)
-            command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts"]
-            done = subprocess.run(command, cwd=CACHE, capture_output=True, text=True, timeout=240)
-            assert done.returncode == 0, done.stderr
-            stamp.write_text(wanted)
-    return CACHE
 
 
 class Issuer:
@@ -92,7 +66,12 @@ def running(people: dict[str, Any], gate: str, **settings: Any) -> Iterator[Issu
         **settings,
     }
     process = subprocess.Popen(
-        ["node", str(HERE / "provider.mjs"), str(installed()), json.dumps(given)],
+        [
+            "node",
+            str(HERE / "provider.mjs"),
+            str(installed(HERE, "oidc-provider")),
+            json.dumps(given),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -257,6 +257,30 @@ def no_pool_for_request(context: RuleContext) -> RuleAnswer:
     return NOT_APPLICABLE
 
 
+@rule("CG834", "no-node-for-pod", cause="matrix", reads=NOTHING)
+def no_node_for_pod(context: RuleContext) -> RuleAnswer:
+    """No node that the gate knows lets a workload in, although its target has what it requests.
+
+    Where nodes of a pool are known (node reports), labels, taints and resources of these nodes say
+    whether a pod may land there. If every pool of its targets has known nodes and none lets the pod
+    in, nobody can say what it would run on. The Kubernetes hook denies a pod where the target's
+    mode is ``enforce``, else it warns. It only warns about templates of pods: a queue may add
+    selectors and tolerations before the pod exists.
+
+    Example: all nodes of ``prod-a100`` have the taint ``team=research:NoSchedule``, and the pod
+    does not tolerate it.
+
+    Fix: tolerate the taint, select nodes that there are, or report new nodes
+    (``compatgate k8s nodes --report``). A waiver that names CG834 and covers the target lets the
+    workload be judged on every pool of the target instead.
+
+    Source: node reports; Kubernetes documentation, "Assigning Pods to Nodes" and "Taints and
+    Tolerations".
+    """
+    del context  # the hook says so; a verdict never does
+    return NOT_APPLICABLE
+
+
 @rule(
     "CG833",
     "some-pools",

@@ -167,9 +167,9 @@ def canary_missing(context: RuleContext) -> RuleAnswer:
     """The policy asks for canary evidence, and a suite has no judged run for this stack and SKU.
 
     Evidence counts for the versions measured inside the container, on the same GPU SKU (a MIG slice
-    is a SKU of its own). A run that was inconclusive is no evidence, nor is one outside a container
-    (the process executor, for development) where the policy does not say
-    ``canary.acceptDevelopment: true``.
+    is a SKU of its own). A run of a framework counts for stacks with this framework only. A run
+    that was inconclusive is no evidence, nor is one outside a container (the process executor, for
+    development) where the policy does not say ``canary.acceptDevelopment: true``.
 
     Fix: run the suite on staging.
 

@@ -11,8 +11,11 @@ from functools import partial
 from compatgate.core.facts.nvidia import VgpuType
 from compatgate.core.facts.vgpu import VgpuFeature
 from compatgate.core.rule import (
+    NEEDS,
+    NODE,
     NOT_APPLICABLE,
     PASS,
+    VERSIONS,
     Candidate,
     Problem,
     RuleAnswer,
@@ -96,7 +99,7 @@ def _check_branch(
         yield Problem("unknown", component, message, version.text, need, kind.source, candidates)
 
 
-@rule("CG142", "vgpu-cuda", pool_only=True)
+@rule("CG142", "vgpu-cuda", reads=NODE, pool_only=True)
 def vgpu_cuda(context: RuleContext) -> RuleAnswer:
     """The type of vGPU does not run CUDA.
 
@@ -143,7 +146,7 @@ def _types_with_cuda(name: VgpuName, kind: VgpuType, feature: VgpuFeature) -> It
             yield f"{prefix}-{other.ending}"
 
 
-@rule("CG143", "vgpu-feature")
+@rule("CG143", "vgpu-feature", reads=NODE | VERSIONS | NEEDS)
 def vgpu_feature(context: RuleContext) -> RuleAnswer:
     """The type of vGPU cannot do what the workload needs.
 

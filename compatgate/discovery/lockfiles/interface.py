@@ -64,6 +64,7 @@ class LockContents(Struct, frozen=True):
             default one.
         open: open questions beyond the packages.
         conflicts: contradictions between the file and the target.
+        arch: GPU code that the packages are built with, where the file states it.
     """
 
     packages: tuple[ListedPackage, ...]
@@ -71,6 +72,7 @@ class LockContents(Struct, frozen=True):
     open: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     asked: tuple[str, ...] = ("",)
+    arch: tuple[str, ...] = ()
 
 
 class PackageOrigin(Struct, frozen=True):
@@ -148,7 +150,8 @@ class LockReading(Struct, frozen=True):
         conflicts: contradictions within the file, or with the target, beyond those between two
             observations of one component, which `settle` finds.
         open: sentences about undecided questions; none is a pass.
-        arch: GPU code, where the chosen wheel variant states it (``sm_90``, ``compute_120``).
+        arch: GPU code, where the file or the chosen wheel variant states it (``sm_90``,
+            ``compute_120``).
         wheels: installed files by the name of the part, where known.
         origins: sources of the files of each GPU package and component, by name.
         unrelated: no package of the lock, optional ones included, is part of a GPU stack; this is
@@ -163,3 +166,8 @@ class LockReading(Struct, frozen=True):
     wheels: dict[str, StackWheel] = {}
     origins: dict[str, PackageOrigin] = {}
     unrelated: bool = False
+
+
+def describe_unrelated(file: str) -> str:
+    """Return the open question of a file without any part of a GPU stack."""
+    return f"{file} holds no component of a GPU stack"

@@ -20,6 +20,7 @@ from compatgate.discovery.lockfiles.interface import (
     LockFormat,
     LockReading,
     Selection,
+    describe_unrelated,
 )
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import decode_text, refuse_template
@@ -117,7 +118,7 @@ def _conclude_reading(
     left += _find_undecided(chosen, known)
     if not observations and not left:
         left += _describe_optional_parts(contents.packages, file, known)
-    unrelated = not observations and left == [_describe_unrelated(file)]
+    unrelated = not observations and left == [describe_unrelated(file)]
     of_index = python.of_index - {seen.component for seen in (*conda_found.observations, *built)}
     left += [
         *find_unknown_cuda(observations, of_index, file),
@@ -129,7 +130,7 @@ def _conclude_reading(
         observations,
         (*conflicts, *find_cuda_conflicts(observations)),
         tuple(dict.fromkeys(left))[:_MOST_OPEN],
-        arch,
+        (*contents.arch, *arch),
         gpu.wheels,
         gpu.origins,
         unrelated,
@@ -175,11 +176,7 @@ def _describe_optional_parts(
             found[package.selection] = f"{package.selection} has {component} {package.version}"
     if found:
         return [f"{file} installs no component by default: {'; '.join(found.values())}; choose"]
-    return [_describe_unrelated(file)]
-
-
-def _describe_unrelated(file: str) -> str:
-    return f"{file} holds no component of a GPU stack"
+    return [describe_unrelated(file)]
 
 
 def _read_variants(

@@ -29,14 +29,8 @@ from compatgate.discovery.observations import (
     find_open_versions,
     find_unknown_cuda,
 )
-from compatgate.discovery.sbom.formats import (
-    CycloneDxJson,
-    CycloneDxXml,
-    SpdxJson,
-    SpdxTagValue,
-    SpdxXml,
-    SpdxYaml,
-)
+from compatgate.discovery.sbom.attestations import InTotoStatement
+from compatgate.discovery.sbom.cyclonedx import CycloneDxJson, CycloneDxXml
 from compatgate.discovery.sbom.interface import (
     LARGEST_FILE,
     Part,
@@ -45,18 +39,30 @@ from compatgate.discovery.sbom.interface import (
     component_filter,
     import_library,
 )
+from compatgate.discovery.sbom.spdx import Spdx3, SpdxJson, SpdxTagValue, SpdxXml, SpdxYaml
 from compatgate.discovery.signals import Signals, observe_package, read_signals
 from compatgate.errors import BadInput, InconclusiveInput
 
-READERS: tuple[Reader, ...] = (
+_DOCUMENTS: tuple[Reader, ...] = (
     CycloneDxJson(),
     CycloneDxXml(),
+    Spdx3(),
     SpdxJson(),
     SpdxXml(),
     SpdxTagValue(),
     SpdxYaml(),
 )
-"""Readers of all standards and notations."""
+READERS: tuple[Reader, ...] = (InTotoStatement(_DOCUMENTS), *_DOCUMENTS)
+"""Readers of all standards and notations; a statement quotes a document, so it comes first."""
+READ = (
+    "CycloneDX (JSON, XML), SPDX 2.x (JSON, YAML, XML, tag-value), SPDX 3.0 (JSON-LD),"
+    " or an in-toto statement or DSSE envelope about one of these"
+)
+
+
+def is_bill(text: str) -> bool:
+    """Return whether a text is a bill of materials in a known format."""
+    return any(reader.recognises(text) for reader in READERS)
 
 
 def read_sbom(
@@ -71,7 +77,7 @@ def read_sbom(
 
     Args:
         path_or_name: name of the document in messages.
-        data: a CycloneDX document (JSON, XML) or an SPDX 2.x one (JSON, YAML, XML, tag-value).
+        data: a document of one of the formats in `READ`.
         known: packages of the index that carry GPU code.
         signals: the fact file ``image_signals``, which names packages of Linux distributions.
         platform: decides the markers that uv writes for components; without a platform every
@@ -86,7 +92,7 @@ def read_sbom(
     text = decode_text(data, name, LARGEST_FILE)
     reader = next((reader for reader in READERS if reader.recognises(text)), None)
     if reader is None:
-        hint = "give CycloneDX (JSON, XML) or SPDX 2.x (JSON, YAML, XML, tag-value)"
+        hint = f"give {READ}"
         raise BadInput("is not a bill of materials in a known format", field=name, hint=hint)
     bill = reader.read(text, name)
     if not bill.listed:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from fnmatch import translate
+from fnmatch import fnmatchcase, translate
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
@@ -22,6 +22,10 @@ PodPath = Annotated[str, Meta(pattern=_PATH, max_length=512)]
 Word = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]*$(?!\n)", max_length=128)]
 RuntimeClass = Annotated[str, Meta(min_length=1, max_length=253)]
 Group = Annotated[str, Meta(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$(?!\n)", max_length=253)]
+Resource = Annotated[str, Meta(min_length=1, max_length=317)]
+Scope = Literal["Namespaced", "Cluster"]
+CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
+"""Prefix of the resource by which a pod asks for devices of a class. Source: KEP-5004."""
 
 
 class PodKind(Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,6 +38,12 @@ class PodKind(Struct, frozen=True, forbid_unknown_fields=True):
         templates: paths of pod templates, objects with ``metadata`` and ``spec``.
         specs: paths of pod specs.
         containers: fields of such a spec that hold one container each.
+        lists: paths in such a spec that hold more lists of containers.
+        itself: such a spec is a container as well; it has an image or resources of its own.
+        inherits: paths of objects whose node selector, affinity, tolerations, runtime class, image
+            and annotations stand where such a spec has none; the first counts most.
+        search: pods are searched for in the whole object, because their place varies.
+        scope: ``Cluster``: its objects are in no namespace.
     """
 
     kind: Word
@@ -43,6 +53,55 @@ class PodKind(Struct, frozen=True, forbid_unknown_fields=True):
     templates: tuple[PodPath, ...] = ()
     specs: tuple[PodPath, ...] = ()
     containers: tuple[Word, ...] = ()
+    lists: tuple[PodPath, ...] = ()
+    itself: bool = False
+    inherits: tuple[PodPath, ...] = ()
+    search: bool = False
+    scope: Scope = "Namespaced"
+
+
+class SharedResource(Struct, frozen=True, forbid_unknown_fields=True):
+    """A resource that gives a part of a GPU, its memory or its cores.
+
+    Attributes:
+        name: glob.
+        of: resource that a node must have for it; empty: the resource itself.
+    """
+
+    name: Resource
+    of: Annotated[str, Meta(max_length=317)] = ""
+
+
+class SharedAnnotation(Struct, frozen=True, forbid_unknown_fields=True):
+    """An annotation of pods that asks a scheduler for a part of a GPU.
+
+    Attributes:
+        of: resource that a node must have for it.
+        container: annotation that names the container which gets it, else the pod's first.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=317)]
+    of: Resource
+    container: Annotated[str, Meta(max_length=317)] = ""
+
+
+class SharedGpus(Struct, frozen=True, forbid_unknown_fields=True):
+    """The ways in which schedulers of parts of GPUs are asked."""
+
+    resources: tuple[SharedResource, ...] = ()
+    annotations: tuple[SharedAnnotation, ...] = ()
+
+
+class ExcludedNamespace(Struct, frozen=True, forbid_unknown_fields=True):
+    """A namespace that the webhook leaves out unless told otherwise, with the reason.
+
+    Attributes:
+        operator: the GPU Operator runs here; may be named anew at installation.
+    """
+
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$(?!\n)", max_length=63)]
+    reason: Annotated[str, Meta(min_length=1, max_length=300)]
+    operator: bool = False
 
 
 class KindsFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,14 +109,28 @@ class KindsFile(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         resources: globs of resources that are GPUs.
+        device_classes: globs of classes of dynamic resource allocation whose devices are GPUs.
+        aliases: short names of resources, as some kinds write them.
+        resource_fields: fields of a container that state its resources; the first counts most.
+        shared: the ways to ask for a part of a GPU.
+        excluded_namespaces: that the webhook leaves out unless told otherwise.
         runtime_classes: that hand out GPUs to whatever image asks for them, by name; unset: the
             file does not say.
     """
 
-    resources: tuple[Annotated[str, Meta(min_length=1, max_length=317)], ...] = ()
+    resources: tuple[Resource, ...] = ()
     kinds: tuple[PodKind, ...] = ()
     runtime_classes: tuple[RuntimeClass, ...] | UnsetType = field(
         default=UNSET, name="runtimeClasses"
+    )
+    device_classes: tuple[Annotated[str, Meta(min_length=1, max_length=253)], ...] = field(
+        default=(), name="deviceClasses"
+    )
+    aliases: dict[Word, Resource] = {}
+    resource_fields: tuple[Word, ...] = field(default=(), name="resourceFields")
+    shared: SharedGpus = SharedGpus()
+    excluded_namespaces: tuple[ExcludedNamespace, ...] = field(
+        default=(), name="excludedNamespaces"
     )
 
 
@@ -74,6 +147,34 @@ class Kinds(Struct, frozen=True, dict=True):
         """Return whether a resource is a GPU or a part of one."""
         return self._pattern.fullmatch(resource) is not None
 
+    def is_shared(self, resource: str) -> bool:
+        """Return whether a resource is a part of a GPU that several containers may share."""
+        return self._shared_pattern.fullmatch(resource) is not None
+
+    def is_gpu_class(self, name: str) -> bool:
+        """Return whether the devices of a class of dynamic resource allocation are GPUs."""
+        return self._class_pattern.fullmatch(name) is not None
+
+    def resource_of_node(self, resource: str) -> str:
+        """Return the resource that a node must have for a request of this one."""
+        resource = self.file.aliases.get(resource, resource)
+        for one in self.file.shared.resources:
+            if one.of and fnmatchcase(resource, one.name):
+                return one.of
+        return resource
+
+    @cached_property
+    def gpu_resources(self) -> tuple[str, ...]:
+        """Return the globs of every resource that is a GPU or a part of one."""
+        classes = (CLASS_RESOURCE + glob for glob in self.file.device_classes)
+        shared = (one.name for one in self.file.shared.resources)
+        return tuple(dict.fromkeys((*self.file.resources, *shared, *classes)))
+
+    @cached_property
+    def resource_fields(self) -> tuple[str, ...]:
+        """Return the fields of a container that state its resources."""
+        return tuple(dict.fromkeys(("resources", *self.file.resource_fields)))
+
     def hands_out(self, runtime_class: str) -> bool:
         """Return whether a runtime class hands out GPUs that the pod's resources do not name."""
         return runtime_class in self.runtime_classes
@@ -89,7 +190,19 @@ class Kinds(Struct, frozen=True, dict=True):
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        return re.compile("|".join(translate(glob) for glob in self.file.resources) or r"(?!)")
+        return _any_of((*self.gpu_resources, *self.file.aliases))
+
+    @cached_property
+    def _shared_pattern(self) -> re.Pattern[str]:
+        return _any_of(one.name for one in self.file.shared.resources)
+
+    @cached_property
+    def _class_pattern(self) -> re.Pattern[str]:
+        return _any_of(self.file.device_classes)
+
+
+def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(translate(glob) for glob in globs) or r"(?!)")
 
 
 def load_kinds(others: Iterable[str] = ()) -> Kinds:
@@ -103,12 +216,30 @@ def load_kinds(others: Iterable[str] = ()) -> Kinds:
     """
     whole = _read(str(matrix_dir() / "kubernetes" / "kinds.yaml"))
     for path in others:
-        more = _read(path)
-        by_name = {(kind.group, kind.kind): kind for kind in (*whole.kinds, *more.kinds)}
-        resources = dict.fromkeys((*whole.resources, *more.resources))
-        classes = whole.runtime_classes if more.runtime_classes is UNSET else more.runtime_classes
-        whole = KindsFile(tuple(resources), tuple(by_name.values()), classes)
+        whole = _lay_over(whole, _read(path))
     return Kinds(whole)
+
+
+def _lay_over(whole: KindsFile, more: KindsFile) -> KindsFile:
+    """Return a file with another one laid over it; lists grow, runtime classes are replaced."""
+    kinds = {(kind.group, kind.kind): kind for kind in (*whole.kinds, *more.kinds)}
+    namespaces = {one.name: one for one in (*whole.excluded_namespaces, *more.excluded_namespaces)}
+    resources = {one.name: one for one in (*whole.shared.resources, *more.shared.resources)}
+    annotations = {one.name: one for one in (*whole.shared.annotations, *more.shared.annotations)}
+    return KindsFile(
+        _joined(whole.resources, more.resources),
+        tuple(kinds.values()),
+        whole.runtime_classes if more.runtime_classes is UNSET else more.runtime_classes,
+        _joined(whole.device_classes, more.device_classes),
+        {**whole.aliases, **more.aliases},
+        _joined(whole.resource_fields, more.resource_fields),
+        SharedGpus(tuple(resources.values()), tuple(annotations.values())),
+        tuple(namespaces.values()),
+    )
+
+
+def _joined(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
 
 
 def _read(path: str) -> KindsFile:

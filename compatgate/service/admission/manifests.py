@@ -23,14 +23,17 @@ SECRET = "compatgate-tls"  # noqa: S105 - the name of an object
 PORT = 8443
 _DEVICES = posixpath.basename(FOLDER)
 _PART_OF = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
-SYSTEM = ("kube-system", "kube-public", "kube-node-lease")
-"""Namespaces that the webhook never covers."""
+EXCLUDED = "compatgate.dev/excluded-namespaces"
+"""Annotation of the configuration: why it leaves out the namespaces that it always does."""
 OPERATOR = "gpu-operator"
 """Where the GPU Operator runs unless told otherwise. Its validator pods ask for a GPU: where they
 are refused, no node gets ready.
 
 Source: NVIDIA GPU Operator, "Installing the NVIDIA GPU Operator".
 """
+LABEL = "compatgate.dev/admission"
+"""Label by which a namespace opts in (``enabled``) or out (``disabled``)."""
+Selection = Literal["all", "opt-in", "opt-out"]
 Object = dict[str, Any]
 
 
@@ -46,6 +49,7 @@ class WebhookOptions(Struct, frozen=True):
         operators: namespaces of the GPU Operator.
         ca_bundle: base64 of PEM certificates that the API server trusts; None: cert-manager makes
             the certificates and puts its authority there.
+        namespaces: that are asked about: all, or by the label `LABEL`.
     """
 
     namespace: str = NAME
@@ -54,6 +58,7 @@ class WebhookOptions(Struct, frozen=True):
     excluded: tuple[str, ...] = ()
     operators: tuple[str, ...] = (OPERATOR,)
     ca_bundle: str | None = None
+    namespaces: Selection = "all"
 
 
 def webhook_objects(options: WebhookOptions, kinds: Kinds) -> list[Object]:
@@ -66,6 +71,17 @@ def webhook_objects(options: WebhookOptions, kinds: Kinds) -> list[Object]:
     if options.ca_bundle is None:
         found += _certificates(options)
     return [*found, _configuration(options, kinds)]
+
+
+def asked_objects(kinds: Kinds) -> Object:
+    """Return rules and conditions of both webhooks, as the chart's values ``webhook.asked``."""
+    pods = [kind for kind in kinds.file.kinds if kind.pod]
+    makers = [kind for kind in kinds.file.kinds if not kind.pod]
+    return {
+        "matchConditions": [{"name": "uses-gpus", "expression": uses_gpus(kinds)}],
+        "pods": [_rule(kind, ("/ephemeralcontainers",)) for kind in pods],
+        "workloads": [_rule(kind) for kind in makers],
+    }
 
 
 def advice(options: WebhookOptions) -> tuple[str, ...]:
@@ -89,7 +105,7 @@ def url(namespace: str) -> str:
 
 def uses_gpus(kinds: Kinds) -> str:
     """Return the CEL expression for pods that may use GPUs; it covers every pod the hook reads."""
-    names = " || ".join(_matches(glob) for glob in kinds.file.resources) or "false"
+    names = " || ".join(_matches(glob) for glob in kinds.gpu_resources) or "false"
     stated = " || ".join(
         f"(has(c.resources.{part}) && c.resources.{part}.exists(r, {names}))"
         for part in ("limits", "requests")
@@ -101,9 +117,11 @@ def uses_gpus(kinds: Kinds) -> str:
         f"(has(object.spec.{name}) && object.spec.{name}.exists(c, {one}))"
         for name in ("containers", "initContainers", "ephemeralContainers")
     )
-    annotated = (
-        f"(has(object.metadata.annotations) && '{GPU_ANNOTATION}' in object.metadata.annotations)"
+    names_of_annotations = (GPU_ANNOTATION, *(one.name for one in kinds.file.shared.annotations))
+    either = " || ".join(
+        f"{json.dumps(name)} in object.metadata.annotations" for name in names_of_annotations
     )
+    annotated = f"(has(object.metadata.annotations) && ({either}))"
     classes = json.dumps(kinds.runtime_classes)
     by_class = f"(has(object.spec.runtimeClassName) && object.spec.runtimeClassName in {classes})"
     return f"{lists} || has(object.spec.resourceClaims) || {by_class} || {annotated}"
@@ -184,15 +202,15 @@ def _certificates(options: WebhookOptions) -> list[Object]:
 
 def _configuration(options: WebhookOptions, kinds: Kinds) -> Object:
     metadata = _metadata(None)
+    metadata["annotations"] = {EXCLUDED: _reasons(options, kinds)}
     if options.ca_bundle is None:
         injected = f"{options.namespace}/{SECRET}"
-        metadata["annotations"] = {"cert-manager.io/inject-ca-from": injected}
-    pods = [kind for kind in kinds.file.kinds if kind.pod]
-    makers = [kind for kind in kinds.file.kinds if not kind.pod]
-    first = _webhook("pods", options, [_rule(k, ("/ephemeralcontainers",)) for k in pods])
+        metadata["annotations"]["cert-manager.io/inject-ca-from"] = injected
+    asked = asked_objects(kinds)
+    first = _webhook("pods", options, kinds, asked["pods"])
     first["failurePolicy"] = options.failure_policy
-    first["matchConditions"] = [{"name": "uses-gpus", "expression": uses_gpus(kinds)}]
-    second = _webhook("workloads", options, [_rule(kind) for kind in makers])
+    first["matchConditions"] = asked["matchConditions"]
+    second = _webhook("workloads", options, kinds, asked["workloads"])
     second["failurePolicy"] = "Ignore"
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -202,14 +220,28 @@ def _configuration(options: WebhookOptions, kinds: Kinds) -> Object:
     }
 
 
-def _webhook(name: str, options: WebhookOptions, rules: list[Object]) -> Object:
+def always_excluded(options: WebhookOptions, kinds: Kinds) -> dict[str, str]:
+    """Return the namespaces that the webhook never covers, and why."""
+    found = {one.name: one.reason for one in kinds.file.excluded_namespaces if not one.operator}
+    found[options.namespace] = "the gate itself; where it is refused, nothing can be decided"
+    reason = next((one.reason for one in kinds.file.excluded_namespaces if one.operator), "")
+    return {**found, **dict.fromkeys(options.operators, reason)}
+
+
+def _reasons(options: WebhookOptions, kinds: Kinds) -> str:
+    return "; ".join(f"{name}: {why}" for name, why in always_excluded(options, kinds).items())
+
+
+def _webhook(name: str, options: WebhookOptions, kinds: Kinds, rules: list[Object]) -> Object:
     service = {"name": NAME, "namespace": options.namespace, "path": PATH, "port": 443}
     client: Object = {"service": service}
     if options.ca_bundle is not None:
         client["caBundle"] = options.ca_bundle
-    own = (*SYSTEM, options.namespace, *options.operators)
-    left_out = list(dict.fromkeys((*own, *options.excluded)))
-    selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_out}
+    left_out = list(dict.fromkeys((*always_excluded(options, kinds), *options.excluded)))
+    selectors = [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_out}]
+    if options.namespaces != "all":
+        opted = ("In", "enabled") if options.namespaces == "opt-in" else ("NotIn", "disabled")
+        selectors.append({"key": LABEL, "operator": opted[0], "values": [opted[1]]})
     return {
         "name": f"{name}.compatgate.dev",
         "admissionReviewVersions": ["v1"],
@@ -217,7 +249,7 @@ def _webhook(name: str, options: WebhookOptions, rules: list[Object]) -> Object:
         "timeoutSeconds": options.timeout_s,
         "matchPolicy": "Equivalent",
         "clientConfig": client,
-        "namespaceSelector": {"matchExpressions": [selector]},
+        "namespaceSelector": {"matchExpressions": selectors},
         "rules": rules,
     }
 
@@ -228,7 +260,7 @@ def _rule(kind: PodKind, subresources: tuple[str, ...] = ()) -> Object:
         "apiVersions": ["*"],
         "resources": [kind.resource, *(kind.resource + sub for sub in subresources)],
         "operations": ["CREATE", "UPDATE"],
-        "scope": "Namespaced",
+        "scope": kind.scope,
     }
 
 

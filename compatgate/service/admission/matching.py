@@ -53,7 +53,7 @@ def match_targets(
         matches: of each target, by name.
     """
     every = list(matches)
-    here = [(name, match) for name, match in every if _is_in_namespace(match, namespace)]
+    here = [(name, match) for name, match in every if is_in_namespace(match, namespace)]
     stated: dict[str, set[str]] = {}
     for _, match in here:
         for key, value in match.node_labels.items():
@@ -86,7 +86,8 @@ def _open_targets(
     )
 
 
-def _is_in_namespace(match: MatchSpec, namespace: str) -> bool:
+def is_in_namespace(match: MatchSpec, namespace: str) -> bool:
+    """Return whether a match is for a namespace; one without namespaces is, if it has labels."""
     if not match.namespaces:
         return bool(match.node_labels)
     return any(fnmatchcase(namespace, glob) for glob in match.namespaces)

@@ -13,21 +13,31 @@ Discovery labels those with the slice (``nvidia.com/gpu.product``:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.gpus import split_profile
 from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Finding, Rule
-from compatgate.core.rules.caveats import no_pool_for_request, target_contradicted, waived
+from compatgate.core.rules.caveats import (
+    no_node_for_pod,
+    no_pool_for_request,
+    target_contradicted,
+    waived,
+)
 from compatgate.core.stack import Stack
 from compatgate.documents.specs import TargetSpec
+from compatgate.service.admission.landing import (
+    NOWHERE_KNOWN,
+    WHOLE,
+    KnownNodes,
+    Landing,
+    may_be,
+    mig_profile,
+)
 from compatgate.service.admission.matching import TARGET, MatchedTarget, Term
 
 PRODUCT, STRATEGY = "nvidia.com/gpu.product", "nvidia.com/mig.strategy"
-_WHOLE, _SLICE = "nvidia.com/gpu", "nvidia.com/mig-"
 _PROFILES_NAMED = 3
 _MAX_ALTERNATIVES = 64
 """Maximum number of node selections of a pod."""
@@ -55,12 +65,9 @@ class NodeSelection(Struct, frozen=True):
         """
         if not self._may_have(cut):
             return False
-        if resource == _WHOLE:
+        if resource == WHOLE:
             return only_slices or self._hand_out_whole(cut)
-        if resource is not None and resource.startswith(_SLICE):
-            wanted = resource.removeprefix(_SLICE)
-            return cut == (mig_profile(wanted) or wanted)
-        return True
+        return resource is None or may_be(resource, cut)
 
     def _may_have(self, cut: str | None) -> bool:
         """Return whether the nodes may have the product; a whole product may be cut into slices."""
@@ -127,15 +134,10 @@ def slice_products(terms: Iterable[Term]) -> str:
     return ", ".join(named[:_PROFILES_NAMED]) + (", ..." if len(named) > _PROFILES_NAMED else "")
 
 
-@lru_cache(maxsize=4096)
-def mig_profile(text: str) -> str | None:
-    """Return the MIG profile in the name of a GPU or a resource; None: it is a whole GPU."""
-    profile, _ = split_profile(text.lower())
-    return profile.text if profile else None
-
-
 _TARGETS_NAMED = 5
 Outcome = Literal["fail", "warn"]
+PlacedBy = Literal["inventory", "match", "annotation"]
+"""Who placed a container: known nodes, the ``match`` of targets, or the annotation of its pod."""
 
 
 class PlacementMatrix(Struct, frozen=True):
@@ -145,11 +147,13 @@ class PlacementMatrix(Struct, frozen=True):
         targets: by name.
         waivers: by name.
         today: ISO date.
+        nodes: that the gate knows; None: none.
     """
 
     targets: Mapping[str, TargetSpec]
     waivers: Mapping[str, Waiver]
     today: str
+    nodes: KnownNodes | None = None
 
 
 class Placement(Struct, frozen=True):
@@ -160,12 +164,14 @@ class Placement(Struct, frozen=True):
         pools: of the target, that its request leads to; empty: all.
         possible: nothing says that it runs there, nor that it does not.
         finding: ``fail`` denies, ``warn`` is said; None: the gate is asked.
+        by: who says that it runs there.
     """
 
     target: str | None
     pools: tuple[str, ...] = ()
     possible: bool = False
     finding: Finding | None = None
+    by: PlacedBy = "match"
 
 
 class ContainerWorkload(Struct, frozen=True):
@@ -178,6 +184,8 @@ class ContainerWorkload(Struct, frozen=True):
         slices: products of slices that its pod selects nodes by, to be shown.
         resources: that it requests; empty: what it gets is not told by a resource.
         image: for waivers.
+        landing: its pod's, on known nodes.
+        is_pod: the object is the pod; a template may get more tolerations before it is one.
     """
 
     named: str
@@ -186,6 +194,17 @@ class ContainerWorkload(Struct, frozen=True):
     slices: str
     resources: tuple[str, ...] = ()
     image: str = ""
+    landing: Landing = NOWHERE_KNOWN
+    is_pod: bool = True
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Return the targets that match, and those whose known nodes the pod may land on."""
+        reached = self.landing.reached
+        matched = self.bound.targets
+        if self.landing.is_exact and reached:
+            matched = tuple(name for name in matched if name in reached)
+        return tuple(sorted({*matched, *reached}))
 
 
 def place_workload(asks: ContainerWorkload, known: PlacementMatrix) -> Iterator[Placement]:
@@ -195,16 +214,19 @@ def place_workload(asks: ContainerWorkload, known: PlacementMatrix) -> Iterator[
         yield Placement(named)  # the gate refuses the name, and says which one is near
         return
     usable = _usable_targets(asks, known)
-    left = usable or asks.bound.targets or asks.bound.open
+    left = usable or asks.targets or _open_targets(asks, known)
     if not named:
-        for name in usable or asks.bound.targets:
+        for name in usable or asks.targets:
             yield from _place_on(name, asks, known)
-        if not asks.bound.targets:
+        if not asks.targets:
             yield Placement(None)
     elif named in left:
-        yield from _place_on(named, asks, known)
+        chooses = len(left) > 1 or not asks.targets
+        yield from _place_on(named, asks, known, "annotation" if chooses else None)
+        for name in _stricter_targets(asks, known):
+            yield from _place_on(name, asks, known)
     else:
-        yield from _deny_targets(asks, usable or asks.bound.targets, known)
+        yield from _deny_targets(asks, usable or asks.targets, known)
 
 
 def other_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str, ...]:
@@ -213,26 +235,82 @@ def other_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str,
     return tuple(n for n in usable if n != asks.named) if asks.named in usable else ()
 
 
+def _stricter_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str, ...]:
+    """Return those in mode ``enforce``, where the pod names one of the same that denies nothing.
+
+    An annotation chooses a target, never a more lenient policy than that of the nodes.
+    """
+    if known.targets[asks.named].policy.mode == "enforce":
+        return ()
+    others = other_targets(asks, known)
+    return tuple(n for n in others if known.targets[n].policy.mode == "enforce")
+
+
 def _usable_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str, ...]:
     """Return the targets of the pod that have pools for all that the container requests."""
-    return tuple(n for n in asks.bound.targets if _missing_resource(n, asks, known) is None)
+    return tuple(n for n in asks.targets if not _pools_on(n, asks, known).lacking)
 
 
-def _place_on(name: str, asks: ContainerWorkload, known: PlacementMatrix) -> Iterator[Placement]:
+def _open_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str, ...]:
+    """Return the targets that only an annotation leads to, and no known node contradicts."""
+    return tuple(n for n in asks.bound.open if not _pools_on(n, asks, known).is_kept_out)
+
+
+class _PoolChoice(Struct, frozen=True):
+    """The pools of a target that a container may get its GPUs of.
+
+    Attributes:
+        lacking: what it requests and no pool gives; empty: nothing.
+        is_kept_out: pools have it, and no known node of these lets the pod in.
+        by: who says so.
+    """
+
+    pools: frozenset[str]
+    lacking: str = ""
+    is_kept_out: bool = False
+    by: PlacedBy = "match"
+
+
+def _pools_on(name: str, asks: ContainerWorkload, known: PlacementMatrix) -> _PoolChoice:
+    """Return the pools of a target; where nodes of a pool are known, these decide about it."""
+    spec, nodes = known.targets[name], asks.landing.of(name)
+    counted = {pool.name: pool for pool in nodes.pools} if nodes else {}
+    by: PlacedBy = "inventory" if counted else "match"
+    matched = name in asks.bound.targets or name not in asks.landing.reached
+    found: set[str] = set()
+    for resource in _requests(asks):
+        declared = pools_for(spec, resource, asks.nodes)
+        hit = {pool.name for pool in counted.values() if pool.gives(resource)}
+        if matched:
+            hit |= {pool for pool in declared if pool not in counted}
+        if not hit:
+            return _PoolChoice(frozenset(), resource or "a GPU", bool(declared), by)
+        found |= hit
+    return _PoolChoice(frozenset(found), by=by)
+
+
+def _place_on(
+    name: str, asks: ContainerWorkload, known: PlacementMatrix, by: PlacedBy | None = None
+) -> Iterator[Placement]:
     spec = known.targets[name]
-    lacking = _missing_resource(name, asks, known)
-    if lacking is None:
-        found = {pool for one in _requests(asks) for pool in pools_for(spec, one, asks.nodes)}
-        pools = tuple(pool.name for pool in spec.pools if pool.name in found)
+    choice = _pools_on(name, asks, known)
+    by = by or choice.by
+    if not choice.lacking:
+        pools = tuple(pool.name for pool in spec.pools if pool.name in choice.pools)
         some = pools if len(pools) < len(spec.pools) else ()
-        yield Placement(name, some, asks.bound.how == "possible" and not asks.named)
+        possible = asks.bound.how == "possible" and not asks.named and choice.by == "match"
+        yield Placement(name, some, possible, by=by)
         return
-    waiver = _waiver(no_pool_for_request, name, asks, known)
+    rule = no_node_for_pod if choice.is_kept_out else no_pool_for_request
+    waiver = _waiver(rule, name, asks, known)
     if waiver:
-        yield Placement(name, finding=_waived_finding(no_pool_for_request, waiver))
+        yield Placement(name, finding=_waived_finding(rule, waiver), by=by)
+    elif choice.is_kept_out:
+        yield Placement(name, finding=_no_node(name, choice.lacking, asks, spec), by=by)
     else:
-        yield Placement(name, finding=_no_pool(name, lacking, asks, spec))
-    yield Placement(name)  # whatever it could get there: what is let in is judged all the same
+        yield Placement(name, finding=_no_pool(name, choice.lacking, asks, spec), by=by)
+    # whatever it could get there: what is let in is judged all the same
+    yield Placement(name, by=by)
 
 
 def _deny_targets(
@@ -246,24 +324,16 @@ def _deny_targets(
     waivers = {name: _waiver(target_contradicted, name, asks, known) for name in where}
     for name, waiver in waivers.items():
         if waiver is None:
-            yield Placement(name, finding=_contradiction(asks.named, leads))
+            by = _pools_on(name, asks, known).by if name else "match"
+            yield Placement(name, finding=_contradiction(asks.named, leads, by), by=by)
     used = [waiver for waiver in waivers.values() if waiver]
     if len(used) == len(waivers):
         yield Placement(where[0], finding=_waived_finding(target_contradicted, used[0]))
-        yield from _place_on(asks.named, asks, known)
+        yield from _place_on(asks.named, asks, known, "annotation")
 
 
 def _requests(asks: ContainerWorkload) -> Sequence[str | None]:
     return asks.resources or (None,)
-
-
-def _missing_resource(name: str, asks: ContainerWorkload, known: PlacementMatrix) -> str | None:
-    """Return what the container requests and no pool of a target has; None: nothing."""
-    spec = known.targets[name]
-    for resource in _requests(asks):
-        if not pools_for(spec, resource, asks.nodes):
-            return resource or "a GPU"
-    return None
 
 
 def _waiver(
@@ -277,10 +347,13 @@ def _waiver(
     return None
 
 
-def _contradiction(named: str, leads: Sequence[str]) -> Finding:
+def _contradiction(named: str, leads: Sequence[str], by: PlacedBy) -> Finding:
     shown = ", ".join(leads[:_TARGETS_NAMED]) + (", ..." if len(leads) > _TARGETS_NAMED else "")
     what = f"the annotation {TARGET} names {named}"
-    if leads:
+    if leads and by == "inventory":
+        why = f"the nodes that the pod may land on are those of {shown}"
+        need = f"one of {shown}"
+    elif leads:
         why = f"namespace, node selector and request lead to {shown}"
         need = f"one of {shown}"
     else:
@@ -296,6 +369,15 @@ def _no_pool(name: str, resource: str, asks: ContainerWorkload, spec: TargetSpec
     where = f" on nodes of {asks.slices}" if asks.slices else ""
     message = f"{resource}{where} is in no pool of {name}, which has {products}"
     return _finding(no_pool_for_request, outcome, message, resource, products)
+
+
+def _no_node(name: str, resource: str, asks: ContainerWorkload, spec: TargetSpec) -> Finding:
+    denies = spec.policy.mode == "enforce" and asks.is_pod
+    what = f"no known node of {name} lets the pod in with {resource}"
+    mend = "select nodes that there are, tolerate their taints, or report new nodes"
+    return _finding(
+        no_node_for_pod, "fail" if denies else "warn", f"{what}; {mend}", resource, None
+    )
 
 
 def _waived_finding(rule: Rule, waiver: Waiver) -> Finding:

@@ -11,14 +11,15 @@ the image's.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from compatgate.errors import BadInput
 from compatgate.kit.kubernetes import find_at, read_labels, read_list, read_mapping, read_text
-from compatgate.service.admission.kinds import Kinds, PodKind
+from compatgate.service.admission.claims import NO_CLAIMS, Claim, KnownClaims, claims_of
+from compatgate.service.admission.kinds import CLASS_RESOURCE, Kinds, PodKind
 
 FOLDER = "/var/run/nvidia-container-devices"
 _NOT_GPUS = "imex/"
@@ -140,6 +141,7 @@ GPU_ANNOTATION = "compatgate.dev/gpu"
 """Annotation: ``true``, every container uses GPUs. ``false`` exempts nothing: whoever asks for GPUs
 does not decide that they are none."""
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
+_INHERITED = ("nodeSelector", "affinity", "tolerations", "runtimeClassName", "image")
 _YES, _NO = "true", "false"
 
 
@@ -147,15 +149,19 @@ class Pod(Struct, frozen=True):
     """A pod, or the template of one.
 
     Attributes:
-        path: where in the object; empty: the object is the pod.
+        path: where in the object its spec is.
         annotations: of the object, overlaid with those of the template.
+        more: fields of the spec that hold one container each.
+        lists: paths in the spec that hold more lists of containers.
+        itself: the spec is a container as well.
     """
 
     path: str
     annotations: Mapping[str, str]
     spec: Mapping[str, Any]
     more: tuple[str, ...] = ()
-    """Fields of the spec that hold one container each."""
+    lists: tuple[str, ...] = ()
+    itself: bool = False
 
 
 class Container(Struct, frozen=True):
@@ -165,8 +171,9 @@ class Container(Struct, frozen=True):
         path: where in the object.
         image: empty where none is named.
         why: what says that it uses GPUs.
-        resources: that say which; empty: it asks in a way that does not say, perhaps beside one
-            that does.
+        resources: that a node must have for it; empty: it asks in a way that does not say, perhaps
+            beside one that does.
+        shared: it gets a part of a GPU that it shares with others.
         sure: that these are GPUs; False: a claim that may be something else, or an image that may
             ask for none.
     """
@@ -178,6 +185,7 @@ class Container(Struct, frozen=True):
     changes: VariableChanges
     sure: bool = True
     resources: tuple[str, ...] = ()
+    shared: bool = False
 
 
 class _GpuRequest(Struct, frozen=True):
@@ -186,35 +194,59 @@ class _GpuRequest(Struct, frozen=True):
     why: str
     sure: bool = True
     resources: tuple[str, ...] = ()
+    shared: bool = False
+
+
+_NOTHING = _GpuRequest("")
 
 
 def pods_of(document: Mapping[str, Any], kind: PodKind) -> Iterator[Pod]:
-    """Yield the pods that an object is, or makes."""
+    """Yield the pods that an object is, or makes, at the places that its kind names."""
     own = read_labels(read_mapping(document.get("metadata")).get("annotations"))
     if kind.pod:
-        yield Pod("", own, read_mapping(document.get("spec")))
+        yield Pod("spec", own, read_mapping(document.get("spec")))
     for path in kind.templates:
         for where, found in find_at(document, path):
             template = read_mapping(found)
-            theirs = read_labels(read_mapping(template.get("metadata")).get("annotations"))
-            yield Pod(where, {**own, **theirs}, read_mapping(template.get("spec")))
+            annotations = {**own, **_annotations(template)}
+            yield Pod(f"{where}.spec", annotations, read_mapping(template.get("spec")))
+    if kind.specs:
+        outer = [read_mapping(o) for path in kind.inherits for _, o in find_at(document, path)]
+        for each in reversed(outer):
+            own |= _annotations(each)
     for path in kind.specs:
         for where, found in find_at(document, path):
-            spec = read_mapping(found)
-            theirs = read_labels(spec.get("annotations"))
-            yield Pod(where, {**own, **theirs}, spec, kind.containers)
+            spec = {**inherited(outer), **read_mapping(found)}
+            annotations = {**own, **_annotations(spec)}
+            yield Pod(where, annotations, spec, kind.containers, kind.lists, kind.itself)
+
+
+def inherited(outer: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the fields of objects around a spec that stand where it has none; the first counts."""
+    return {name: one[name] for one in reversed(outer) for name in _INHERITED if name in one}
+
+
+def _annotations(spec: Mapping[str, Any]) -> dict[str, str]:
+    """Return the annotations of an object: its own, and those that its metadata has."""
+    stated = read_labels(read_mapping(spec.get("metadata")).get("annotations"))
+    return {**read_labels(spec.get("annotations")), **stated}
 
 
 def count_containers(pod: Pod) -> int:
     """Return the number of containers of a pod, with GPUs and without."""
-    return sum(len(read_list(pod.spec.get(name))) for name in _LISTS) + len(pod.more)
+    return sum(1 for _ in _containers(pod))
 
 
-def gpu_containers(pod: Pod, kinds: Kinds) -> Iterator[Container]:
+def gpu_containers(pod: Pod, kinds: Kinds, known: KnownClaims = NO_CLAIMS) -> Iterator[Container]:
     """Return the containers of a pod that ask for GPUs, by whatever means Kubernetes offers.
 
     Of a pod in which none does, and whose runtime class hands out GPUs to images that ask for them,
     every container counts that does not decline: what else would it choose that class for.
+
+    Args:
+        pod: whose containers are meant.
+        kinds: knows which resources are GPUs.
+        known: claims of the pod's namespace; one that is not among them is taken for a GPU.
 
     Raises:
         BadInput: the annotation says neither yes nor no.
@@ -223,15 +255,15 @@ def gpu_containers(pod: Pod, kinds: Kinds) -> Iterator[Container]:
     if said not in ("", _YES, _NO):
         hint = f"{_YES} or {_NO}"
         raise BadInput("is malformed", field=f"annotation {GPU_ANNOTATION}", value=said, hint=hint)
-    claims = {
-        read_text(read_mapping(claim).get("name"))
-        for claim in read_list(pod.spec.get("resourceClaims"))
-    }
+    claims = claims_of(pod.spec, known)
+    parts = _annotated_parts(pod, kinds)
     silent: list[tuple[str, Mapping[str, Any], VariableChanges]] = []
     found = False
     for path, raw in _containers(pod):
         changes = read_variables(raw)
         asks = _gpu_request(raw, pod.spec, kinds, claims, changes)
+        if not asks.why:
+            asks = parts.get(path, asks)
         if not asks.why and said == _YES:
             asks = _GpuRequest(f"the annotation {GPU_ANNOTATION}")
         if asks.why:
@@ -255,60 +287,113 @@ def declines_gpus(pod: Pod) -> bool:
 def _container(
     path: str, raw: Mapping[str, Any], asks: _GpuRequest, changes: VariableChanges
 ) -> Container:
-    name, image = read_text(raw.get("name")), read_text(raw.get("image")).strip()
+    name, image = read_text(raw.get("name")), _image(raw.get("image"))
     name = name or path.rpartition(".")[2]
-    return Container(name, path, image, asks.why, changes, asks.sure, asks.resources)
+    return Container(name, path, image, asks.why, changes, asks.sure, asks.resources, asks.shared)
+
+
+def _image(value: Any) -> str:
+    """Return the reference of an image, which some kinds state by repository and tag."""
+    if isinstance(value, dict):
+        repository, tag = read_text(value.get("repository")), read_text(value.get("tag"))
+        return f"{repository}:{tag}".strip(": ")
+    return read_text(value).strip()
 
 
 def _containers(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    base = f"{pod.path}." if pod.path else "spec."
-    if pod.path and not pod.more:
-        base += "spec."
     for name in _LISTS:
         for number, item in enumerate(read_list(pod.spec.get(name))):
-            yield f"{base}{name}[{number}]", read_mapping(item)
+            yield f"{pod.path}.{name}[{number}]", read_mapping(item)
+    for path in pod.lists:
+        for where, found in find_at(pod.spec, path):
+            for number, item in enumerate(read_list(found)):
+                yield f"{pod.path}.{where}[{number}]", read_mapping(item)
     for name in pod.more:
         if isinstance(pod.spec.get(name), dict):
-            yield f"{base}{name}", pod.spec[name]
+            yield f"{pod.path}.{name}", pod.spec[name]
+    if pod.itself:
+        yield pod.path, pod.spec
+
+
+def _annotated_parts(pod: Pod, kinds: Kinds) -> dict[str, _GpuRequest]:
+    """Return the containers, by path, to which an annotation gives a part of a GPU."""
+    found: dict[str, _GpuRequest] = {}
+    for one in kinds.file.shared.annotations:
+        if not _is_positive(pod.annotations.get(one.name)):
+            continue
+        asks = _GpuRequest(f"the annotation {one.name}", True, (one.of,), True)
+        every = list(_containers(pod))
+        named = pod.annotations.get(one.container, "") if one.container else ""
+        meant = [path for path, raw in every if named and raw.get("name") == named]
+        first = next((path for path, _ in every if ".containers[" in path), None)
+        if not meant and first and not named:
+            meant = [first]
+        for path in meant or [path for path, _ in every]:
+            found.setdefault(path, asks)
+    return found
 
 
 def _gpu_request(
     raw: Mapping[str, Any],
     spec: Mapping[str, Any],
     kinds: Kinds,
-    claims: set[str],
+    claims: Mapping[str, Claim],
     changes: VariableChanges,
 ) -> _GpuRequest:
     """Return how a container asks; a request past the scheduler may get any GPU of the node."""
     resources = _requested(raw, kinds)
-    other, sure = _indirect_request(raw, spec, claims, changes)
-    if resources:
-        return _GpuRequest(resources[0], resources=() if other else resources)
-    return _GpuRequest(other, sure)
+    other = _indirect_request(raw, spec, kinds, claims, changes)
+    if not resources:
+        return other
+    shared = any(kinds.is_shared(name) for name in resources)
+    if other.why and not other.resources:
+        return _GpuRequest(resources[0], shared=shared)
+    needed = dict.fromkeys((*map(kinds.resource_of_node, resources), *other.resources))
+    return _GpuRequest(resources[0], resources=tuple(needed), shared=shared)
 
 
 def _requested(raw: Mapping[str, Any], kinds: Kinds) -> tuple[str, ...]:
-    resources = read_mapping(raw.get("resources"))
-    found = (
+    found = [
         name
+        for field in kinds.resource_fields
+        if isinstance(stated := raw.get(field), dict)
         for part in ("limits", "requests")
-        for name, count in read_mapping(resources.get(part)).items()
+        for name, count in read_mapping(stated.get(part)).items()
         if kinds.is_gpu(name) and _is_positive(count)
-    )
+    ]
+    whole = read_mapping(raw.get("gpu"))  # kubeflow/spark-operator: {name: ..., quantity: 1}
+    name = read_text(whole.get("name"))
+    if name and kinds.is_gpu(name) and _is_positive(whole.get("quantity")):
+        found.append(name)
     return tuple(dict.fromkeys(found))
 
 
 def _indirect_request(
-    raw: Mapping[str, Any], spec: Mapping[str, Any], claims: set[str], changes: VariableChanges
-) -> tuple[str, bool]:
+    raw: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    kinds: Kinds,
+    claims: Mapping[str, Claim],
+    changes: VariableChanges,
+) -> _GpuRequest:
     if changes.asks:
-        return VISIBLE_DEVICES, True
+        return _GpuRequest(VISIBLE_DEVICES)
     if place := gpu_mount(raw, spec):
-        return f"the mount {place}", True
+        return _GpuRequest(f"the mount {place}")
+    if not claims:
+        return _NOTHING
+    classes: list[str] = []
     for item in read_list(read_mapping(raw.get("resources")).get("claims")):
-        if (name := read_text(read_mapping(item).get("name"))) in claims:
-            return f"the resource claim {name}", False
-    return "", True
+        claim = claims.get(read_text(read_mapping(item).get("name")))
+        if claim is None:
+            continue
+        if claim.requests is None:
+            return _GpuRequest(f"the resource claim {claim.name}", False)
+        asked = claim.classes(read_text(read_mapping(item).get("request")))
+        classes += [name for name in asked if kinds.is_gpu_class(name)]
+    if not classes:
+        return _NOTHING
+    resources = tuple(dict.fromkeys(CLASS_RESOURCE + name for name in classes))
+    return _GpuRequest(f"a resource claim for {classes[0]}", resources=resources)
 
 
 def _is_positive(count: Any) -> bool:

@@ -5,7 +5,7 @@ An exemption is by annotation or namespace, and always by a waiver that allows i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -19,10 +19,13 @@ from compatgate.core.rule import Finding, Verdict
 from compatgate.core.rules.caveats import exempted
 from compatgate.core.stack import Stack, parse_stack, parse_stack_text
 from compatgate.errors import BadInput
+from compatgate.service.admission.claims import NO_CLAIMS, KnownClaims
 from compatgate.service.admission.kinds import Kinds, PodKind
+from compatgate.service.admission.landing import NOWHERE_KNOWN
 from compatgate.service.admission.matching import TARGET, match_targets, terms_of
 from compatgate.service.admission.placement import (
     ContainerWorkload,
+    PlacedBy,
     Placement,
     PlacementMatrix,
     node_selection_of,
@@ -37,8 +40,8 @@ from compatgate.service.admission.pods import (
     count_containers,
     declines_gpus,
     gpu_containers,
-    pods_of,
 )
+from compatgate.service.admission.search import MAX_PARTS, find_pods
 
 STACK_ANNOTATION = "compatgate.dev/stack"
 """Annotation: the stack of the images, ``cuda=12.4,cudnn=9.1.0``."""
@@ -49,6 +52,7 @@ MAX_CONTAINERS = 2000
 MAX_STATED = 1024
 """Components in the stated stacks of all pods of one object."""
 _NAMED = 3
+_NO_NAMESPACE = "the object is in no namespace and matches no target; its pods are decided later"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -62,6 +66,7 @@ class Question(Struct, frozen=True):
         possible: nothing says that it runs on this target, nor that it does not.
         waiver: that the object names for its exemption.
         finding: what is wrong with where it is to run; then the gate is not asked.
+        placed_by: who says that it runs on this target.
         paths: of these containers in the object.
     """
 
@@ -72,6 +77,7 @@ class Question(Struct, frozen=True):
     possible: bool = False
     waiver: str = ""
     finding: Finding | None = None
+    placed_by: PlacedBy = "match"
     paths: tuple[str, ...] = ()
 
     @property
@@ -103,6 +109,7 @@ def make_questions(
     namespace: str,
     kinds: Kinds,
     known: Callable[[], PlacementMatrix],
+    claims: KnownClaims = NO_CLAIMS,
 ) -> Questions:
     """Return the questions of an object, empty where nothing in it asks for GPUs.
 
@@ -112,6 +119,7 @@ def make_questions(
         namespace: it is in.
         kinds: knows which resources are GPUs.
         known: asked only where there is a GPU, so that nothing else depends on the database.
+        claims: of the namespace; any other claim is taken for a GPU.
 
     Raises:
         BadInput: an annotation of ours is malformed, or the object has too many containers or
@@ -120,16 +128,22 @@ def make_questions(
     asked: dict[bytes, Question] = {}
     remarks: list[str] = []
     containers = keys = 0
-    for pod in pods_of(document, kind):
+    every = find_pods(document, kind, kinds)
+    if not every.complete:
+        remarks.append(
+            f"the object has more than {MAX_PARTS} parts; not all were searched for pods"
+        )
+    for pod in every.pods:
         containers += count_containers(pod)
         check_count(containers, MAX_CONTAINERS, "containers", "request.object")
-        found = list(gpu_containers(pod, kinds))
+        found = list(gpu_containers(pod, kinds, claims))
         if not found:
             continue
         matrix, stated = known(), _stated_stack(pod)
         keys += len(stated)
         check_count(keys, MAX_STATED, "components in all stacks", f"annotation {STACK_ANNOTATION}")
-        workload = _workload(pod, namespace, matrix)
+        requested = {resource for one in found for resource in one.resources}
+        workload = _workload(pod, namespace, matrix, requested, is_pod=kind.pod)
         places: dict[ContainerWorkload, list[Placement]] = {}
         for container in found:
             remarks += _remarks(container, stated, is_pod=kind.pod)
@@ -139,7 +153,14 @@ def make_questions(
                     places[asks] = list(place_workload(asks, matrix))
                     remarks += _warn_other_targets(asks, matrix)
                 for place in places[asks]:
-                    _add_question(asked, _question(place, container, pod, stated))
+                    if kind.scope == "Cluster" and place.target is None and not place.finding:
+                        remarks.append(_NO_NAMESPACE)
+                        continue
+                    counts = accepts_stated(place, matrix)
+                    if stated and not counts:
+                        remarks.append(_ignored_stack(place))
+                    counted = stated if counts else {}
+                    _add_question(asked, _question(place, container, pod, counted))
         if declines_gpus(pod):
             remarks.append(
                 f'{GPU_ANNOTATION}: "false" is ignored, the pod asks for GPUs ({found[0].why})'
@@ -153,6 +174,14 @@ def new_questions(new: Questions, old: Questions) -> Questions:
     return Questions(tuple(q for q in new.asked if q.key not in known), new.remarks)
 
 
+def searched(questions: Questions, kind: str) -> Questions:
+    """Add that an object was searched for pods, because its kind is not known."""
+    known = f"compatgate: {kind or 'an object'} is not of a kind that compatgate knows"
+    found = "its parts that look like pods are" if questions.asked else "no part of it is"
+    said = f"{known} (serve --kinds); {found} checked as a GPU pod"
+    return replace(questions, remarks=(said, *questions.remarks))
+
+
 def _add_question(asked: dict[bytes, Question], question: Question) -> None:
     known = asked.get(question.key)
     if known is not None:
@@ -162,15 +191,37 @@ def _add_question(asked: dict[bytes, Question], question: Question) -> None:
     asked[question.key] = question
 
 
-def _workload(pod: Pod, namespace: str, known: PlacementMatrix) -> ContainerWorkload:
+def _workload(
+    pod: Pod, namespace: str, known: PlacementMatrix, requested: Collection[str], *, is_pod: bool
+) -> ContainerWorkload:
     """Return the properties that all containers of a pod share."""
     matches = ((name, spec.match) for name, spec in known.targets.items())
     terms = list(terms_of(pod.spec))
+    bound = match_targets(namespace, pod.spec, matches)
+    landing = NOWHERE_KNOWN
+    if known.nodes is not None:
+        wanted = bound.targets or bound.open
+        landing = known.nodes.landing(namespace, pod.spec, requested, wanted)
     return ContainerWorkload(
         pod.annotations.get(TARGET, "").strip(),
-        match_targets(namespace, pod.spec, matches),
+        bound,
         node_selection_of(terms),
         slice_products(terms),
+        landing=landing,
+        is_pod=is_pod,
+    )
+
+
+def accepts_stated(place: Placement, known: PlacementMatrix) -> bool:
+    """Return whether the target of a placement accepts the stack that a pod states."""
+    spec = known.targets.get(place.target or "")
+    return spec is None or spec.policy.stated_stacks != "ignore"
+
+
+def _ignored_stack(place: Placement) -> str:
+    return (
+        f"the annotation {STACK_ANNOTATION} does not count on {place.target} "
+        "(policy statedStacks: ignore): the image must be read"
     )
 
 
@@ -199,6 +250,7 @@ def _question(
         place.possible,
         pod.annotations.get(WAIVER_ANNOTATION, "").strip(),
         place.finding,
+        place.by,
         (container.path,),
     )
 

@@ -221,19 +221,24 @@ def denial_message(question: Question, verdict: Verdict, link: str, why_not: str
             f"no node selector keeps it from {verdict.target}: select nodes, "
             "or annotate compatgate.dev/target"
         )
-    return "; ".join([*parts, *filter(None, (why_not, link))])
+    return "; ".join([*parts, *filter(None, (_placed(question), why_not, link))])
 
 
-def placement_denial(question: Question, finding: Finding, why_not: str) -> str:
+def _placed(question: Question) -> str:
+    return "" if question.placed_by == "match" else f"placed by {question.placed_by}"
+
+
+def placement_denial(question: Question, finding: Finding, why_not: str, link: str = "") -> str:
     """Return the denial of a placement, before any stack is judged.
 
     Args:
         question: about the container.
         finding: about its placement.
         why_not: why no waiver exempts it.
+        link: to the denial's verdict; empty: it is not stored.
     """
     said = f"{describe_containers(question)} may not run: {_finding_line(finding)}"
-    return "; ".join(filter(None, (said, why_not)))
+    return "; ".join(filter(None, (said, why_not, link)))
 
 
 def placement_warning(question: Question, finding: Finding) -> str:

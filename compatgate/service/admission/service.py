@@ -10,12 +10,14 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from compatgate.core.rule import Verdict
+from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
 from compatgate.kit import clock, tracing
 from compatgate.service.admission import review as messages
 from compatgate.service.admission.kinds import Kinds, PodKind
+from compatgate.service.admission.landing import KnownNodes
 from compatgate.service.admission.placement import PlacementMatrix
 from compatgate.service.admission.questions import (
     Exemption,
@@ -24,8 +26,11 @@ from compatgate.service.admission.questions import (
     check_exemption,
     make_questions,
     new_questions,
+    searched,
 )
 from compatgate.service.admission.review import QuestionResult, Review, ReviewAnswer
+from compatgate.service.admission.search import unknown_kind
+from compatgate.service.gate.decider import AnswerRecord
 from compatgate.service.gate.decision_log import wait_until_committed
 from compatgate.service.gate.outages import Degraded
 from compatgate.service.gate.service import Gate
@@ -53,12 +58,14 @@ class AdmissionOptions(Struct, frozen=True):
         unmatched: result for a GPU workload that matches no target.
         on_failure: result when nothing can be decided (the database does not answer).
         exemptions: namespaces, each by a waiver.
+        cluster: whose pods are decided; nodes of others do not count. None: every node does.
     """
 
     kinds: Kinds
     unmatched: UnmatchedPolicy = "warn"
     on_failure: FailurePolicy = "deny"
     exemptions: tuple[Exemption, ...] = ()
+    cluster: str | None = None
 
 
 class ReviewContext(Struct, frozen=True):
@@ -115,7 +122,7 @@ class Admission:
 
     def __init__(self, gate: Gate | PreviewGate, options: AdmissionOptions) -> None:
         self._gate = gate
-        self._log = gate if isinstance(gate, Gate) else None
+        self._live = gate if isinstance(gate, Gate) else None
         self._options = options
         self._pool = ThreadPoolExecutor(_THREADS, "admission")
 
@@ -125,15 +132,12 @@ class Admission:
         kind = self._options.kinds.of(review.group, review.kind)
         if not _is_relevant(review) or review.document is None:
             return ReviewAnswer(True)
-        if kind is None:
-            if review.subresource:
-                return ReviewAnswer(True)
-            said = (
-                f"compatgate: {review.kind or 'an object'} is not of a kind that compatgate checks"
-            )
-            return ReviewAnswer(True, warnings=(f"{said} (serve --kinds)",))
+        if kind is None and review.subresource:
+            return ReviewAnswer(True)
         try:
-            questions = self._questions(review, kind)
+            questions = self._questions(review, kind or unknown_kind(review.kind))
+            if kind is None:
+                questions = searched(questions, review.kind)
             if not questions.asked:
                 return ReviewAnswer(True, warnings=questions.remarks, remarks=questions.remarks)
             if len(questions.asked) > MAX_QUESTIONS:
@@ -143,6 +147,7 @@ class Admission:
                 if question.is_asked:
                     asked.check(question.body)
             results = self._ask(questions, review, asked, began + asked.wait_s)
+            results = self._record_denials(results, review, asked, began + asked.wait_s)
             return self._conclude(questions, results, review, asked)
         except CompatgateError as error:
             if error.status < 500:
@@ -154,7 +159,11 @@ class Admission:
 
     def _questions(self, review: Review, kind: PodKind) -> Questions:
         def known() -> PlacementMatrix:
-            return placement_matrix(self._gate.snapshot())
+            snapshot = self._gate.snapshot()
+            if self._live is None:
+                return placement_matrix(snapshot)
+            nodes = self._live.nodes.inventory.known(snapshot, self._options.cluster)
+            return placement_matrix(snapshot, nodes)
 
         def of(document: Any) -> Questions:
             return make_questions(document, kind, review.namespace, self._options.kinds, known)
@@ -175,26 +184,66 @@ class Admission:
         Decisions from memory are logged together.
         """
         open_ones = [question for question in questions.asked if question.is_asked]
-        log = None if review.dry_run else self._log
-        known = self._known(log, open_ones, asked, end) if log else []
+        live = None if review.dry_run else self._live
+        known = self._known(live, open_ones, asked, end) if live else []
         found = {id(result.question): result for result in known}
         rest = [question for question in open_ones if id(question) not in found]
         if rest:
             found |= {id(one.question): one for one in self._find(rest, review, asked, end)}
         return [found.get(id(question)) or _Result(question) for question in questions.asked]
 
+    def _record_denials(
+        self, results: list[_Result], review: Review, asked: ReviewContext, end: float
+    ) -> list[_Result]:
+        """Log a decision for each placement that is denied; it is denied whether or not that works.
+
+        The verdict is that on the target that the placement leads to, the finding before others.
+        """
+        live = None if review.dry_run else self._live
+        if live is None:
+            return results
+        began, records = time.perf_counter(), {}
+        for result in results:
+            finding = result.question.finding
+            if finding is None or finding.outcome != "fail":
+                continue
+            try:
+                records[id(result)] = _deny(live, result.question, finding, asked)
+            except CompatgateError as error:
+                _log.warning("a denied placement is not in the decision log: %s", error.detail)
+        if not records:
+            return results
+        try:
+            batch = live.submit(list(records.values()))
+            wait_until_committed(batch, max(0.0, end - time.monotonic()))
+        except CompatgateError as error:
+            _log.warning("denied placements are not in the decision log: %s", error.detail)
+            return results
+        for record in records.values():
+            asked.decided(record.answer.verdict, time.perf_counter() - began)
+        return [
+            replace(result, verdict=records[id(result)].answer.verdict)
+            if id(result) in records
+            else result
+            for result in results
+        ]
+
     def _known(
-        self, log: Gate, asked_for: list[Question], asked: ReviewContext, end: float
+        self, live: Gate, asked_for: list[Question], asked: ReviewContext, end: float
     ) -> list[_Result]:
         began = time.perf_counter()
         found = [
             (question, decided)
             for question in asked_for
-            if (decided := log.known(_encode(question.body), asked_by=asked.by, source=SOURCE))
+            if (
+                decided := live.known(
+                    _encode(question.body), asked_by=asked.by, source=source_of(question)
+                )
+            )
         ]
         if not found:
             return []
-        batch = log.submit([decided for _, decided in found])
+        batch = live.submit([decided for _, decided in found])
         wait_until_committed(batch, max(0.0, end - time.monotonic()))
         seconds = time.perf_counter() - began
         for _, decided in found:
@@ -231,23 +280,28 @@ class Admission:
         body = question.body
         for_image = max(0.001, (end - time.monotonic()) * _FOR_IMAGES)
         try:
-            return self._verdict(body, review, asked, for_image)
+            return self._verdict(question, body, review, asked, for_image)
         except CompatgateError as error:
             if not (error.field or "").startswith(("image", "stack")):
                 raise
             stack = body.get("stack", {})
             left = [*stack.get("open", ()), f"the image is not known: {error.problem}"]
             body = {**body, "stack": {**stack, "open": left}}
-        return self._verdict(body, review, asked, 0)
+        return self._verdict(question, body, review, asked, 0)
 
     def _verdict(
-        self, body: dict[str, Any], review: Review, asked: ReviewContext, image_s: float
+        self,
+        question: Question,
+        body: dict[str, Any],
+        review: Review,
+        asked: ReviewContext,
+        image_s: float,
     ) -> Verdict:
-        if review.dry_run or self._log is None:
+        if review.dry_run or self._live is None:
             return self._gate.preview(body, image_s=image_s)
         began = time.perf_counter()
-        found = self._log.answer(
-            _encode(body), asked_by=asked.by, source=SOURCE, image_s=image_s
+        found = self._live.answer(
+            _encode(body), asked_by=asked.by, source=source_of(question), image_s=image_s
         ).verdict
         asked.decided(found, time.perf_counter() - began)
         return found
@@ -301,14 +355,16 @@ class Admission:
                 return QuestionResult(question, None, "unmatched")
         snapshot = self._gate.snapshot()
         today = clock.now().date().isoformat()
+        judged = None if finding else verdict
         found = check_exemption(
-            question, verdict, review.namespace, self._options.exemptions, snapshot.waivers, today
+            question, judged, review.namespace, self._options.exemptions, snapshot.waivers, today
         )
         if found.waiver:
-            said = (messages.exemption_message(question, found.waiver, verdict),)
+            said = (messages.exemption_message(question, found.waiver, judged),)
             return QuestionResult(question, verdict, "exempt", said, found.waiver)
         if finding is not None:
-            denial = messages.placement_denial(question, finding, found.why_not)
+            link = asked.link(verdict.id) if verdict is not None else ""
+            denial = messages.placement_denial(question, finding, found.why_not, link)
         elif verdict is not None:
             link = "" if review.dry_run else asked.link(verdict.id)
             denial = messages.denial_message(question, verdict, link, found.why_not)
@@ -330,6 +386,19 @@ class Admission:
         )
 
 
+def _deny(live: Gate, question: Question, finding: Finding, asked: ReviewContext) -> AnswerRecord:
+    """Return the denial of a placement; an image that was not read leaves the stack open."""
+    body = {**question.body, "target": question.target or finding.have}
+    source = source_of(question)
+    try:
+        return live.refuse(body, finding, asked_by=asked.by, source=source)
+    except CompatgateError as error:
+        if not (error.field or "").startswith("stack"):
+            raise
+        body["stack"] = {"open": ["the stack was not read: the placement is denied"]}
+    return live.refuse(body, finding, asked_by=asked.by, source=source)
+
+
 def _is_relevant(review: Review) -> bool:
     """Return whether the object may start new containers; removing a finalizer must pass."""
     if review.operation not in _DECIDED_OPERATIONS or review.subresource not in _SUBRESOURCES:
@@ -344,13 +413,28 @@ def _audit_annotations(results: list[_Result]) -> dict[str, str]:
         f"{r.verdict.target}={r.verdict.verdict}:{r.verdict.id}" for r in results if r.verdict
     )
     said = {"verdicts": " ".join(found)[:4096]} if found else {}
+    placed = dict.fromkeys(
+        f"{r.question.target}={r.question.placed_by}" for r in results if r.question.target
+    )
+    if placed:
+        said["placed-by"] = " ".join(placed)[:4096]
     rules = dict.fromkeys(r.question.finding.rule for r in results if r.question.finding)
     if rules:
         said["placement"] = " ".join(rules)
     return said or {"matched": "false"}
 
 
-def placement_matrix(snapshot: Snapshot) -> PlacementMatrix:
-    """Return the parts of a snapshot that decide about placement today."""
+def placement_matrix(snapshot: Snapshot, nodes: KnownNodes | None = None) -> PlacementMatrix:
+    """Return the parts of a snapshot that decide about placement today.
+
+    Args:
+        snapshot: of the matrix.
+        nodes: that the gate knows; None: none.
+    """
     targets = {name: document.spec for name, document in snapshot.documents.items()}
-    return PlacementMatrix(targets, snapshot.waivers, clock.today().isoformat())
+    return PlacementMatrix(targets, snapshot.waivers, clock.today().isoformat(), nodes)
+
+
+def source_of(question: Question) -> str:
+    """Return the source of a decision: the hook, and who placed the workload unless it matched."""
+    return SOURCE if question.placed_by == "match" else f"{SOURCE}/{question.placed_by}"

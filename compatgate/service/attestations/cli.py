@@ -17,6 +17,8 @@ from compatgate.kit.cli.parser import add_server, server_of
 if TYPE_CHECKING:
     import argparse
 
+    from securesystemslib.signer import SSlibKey
+
     from compatgate.client import Client
     from compatgate.service.attestations.envelope import VerifiedStatement
     from compatgate.service.attestations.service import SigningOptions
@@ -32,6 +34,9 @@ examples:
   decide about an image, sign, and push the result next to it
     compatgate attest --server https://gate.example --target prod-a100 \\
                       --image registry.example/team/app@sha256:... --attach
+  the same as a Sigstore bundle in a file, for tools that do not know this one
+    compatgate attest --server https://gate.example --verdict vd_... \\
+                      -o verdict.json --sigstore-bundle verdict.sigstore.json
   without a server: decide from the database, sign with your own key
     compatgate attest --database gate.db --signing-key gate.pem --target prod-a100 \\
                       --stack cuda=12.4,torch=2.4.1+cu124
@@ -71,11 +76,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="file for the envelope (default: standard output)",
     )
     where(
+        "--sigstore-bundle",
+        metavar="FILE",
+        help="file for a Sigstore bundle of the envelope, as cosign and sigstore-js read it",
+    )
+    where(
         "--attach",
         metavar="IMAGE",
         nargs="?",
         const="",
-        help="attach to this image as an OCI referrer (default: the verdict's image)",
+        help="attach envelope and bundle to this image as OCI referrers, where cosign"
+        " verify-attestation looks (default: the verdict's image)",
     )
     where(
         "--platform",
@@ -95,16 +106,19 @@ def run(args: argparse.Namespace) -> int:
     """
     from compatgate.core.rule import exit_code
     from compatgate.kit.cli.output import write_output
-    from compatgate.service.attestations.envelope import attach_envelope
+    from compatgate.service.attestations.attached import attach_verdict
+    from compatgate.service.attestations.sigstore import make_bundle
 
     question = _question(args)
-    envelope, found = _sign(args, question)
+    envelope, found, key = _sign(args, question)
     write_output(args.output, envelope + b"\n")
+    if args.sigstore_bundle:
+        write_output(args.sigstore_bundle, make_bundle(envelope, key) + b"\n")
     predicate = found.predicate
     if args.attach is not None:
         image = args.attach or (predicate.image.reference if predicate.image else "")
-        made = attach_envelope(image, envelope, found, args.platform)
-        print(f"attached as {made}", file=sys.stderr)
+        for made in attach_verdict(image, envelope, found, key, args.platform):
+            print(f"attached as {made}", file=sys.stderr)
     return exit_code(predicate.verdict, allowed=predicate.allowed)
 
 
@@ -112,10 +126,13 @@ def _question(args: argparse.Namespace) -> dict[str, Any] | None:
     """Return the question to ask first; None: the command names a verdict.
 
     Raises:
-        BadInput: both, or neither.
+        BadInput: both, or neither; or two answers go to standard output.
     """
     from compatgate.check.question import read_stack
 
+    if args.sigstore_bundle == "-" == args.output:
+        what = "standard output is for the envelope"
+        raise BadInput(what, field="--sigstore-bundle", hint="-o FILE names another place for it")
     asks = bool(args.target or args.image or args.stack)
     if bool(args.verdict) == asks:
         hint = "--verdict ID, or --target NAME with --image or --stack"
@@ -152,8 +169,12 @@ def _signer(args: argparse.Namespace) -> Iterator[Client]:
 
 def _sign(
     args: argparse.Namespace, question: dict[str, Any] | None
-) -> tuple[bytes, VerifiedStatement]:
-    """Let the gate sign a verdict, and verify the answer with the gate's keys."""
+) -> tuple[bytes, VerifiedStatement, SSlibKey]:
+    """Let the gate sign a verdict, and verify the answer with the gate's keys.
+
+    Returns:
+        The envelope, its content, and the key that signed it.
+    """
     import msgspec
 
     from compatgate.service.attestations.keys import read_keys
@@ -164,7 +185,8 @@ def _sign(
         signed = gate.show_attestation(_id(verdict_id), form=args.form)
         keys = read_keys(msgspec.json.encode(gate.list_keys()), "keys of the gate")
     envelope = msgspec.json.encode(signed)
-    return envelope, _verified(envelope, keys)
+    found = _verified(envelope, keys)
+    return envelope, found, next(key for key in keys if key.keyid == found.key_id)
 
 
 def _images(args: argparse.Namespace) -> ImageSettings | None:

@@ -35,7 +35,11 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
     parser.epilog = _EPILOG
-    parser.add_argument("envelope", nargs="?", help='file ("-": standard input)')
+    parser.add_argument(
+        "envelope",
+        nargs="?",
+        help='file with a DSSE envelope or a Sigstore bundle ("-": standard input)',
+    )
     keys = parser.add_argument_group("trusted keys, at least one").add_argument
     keys(
         "--key",
@@ -118,7 +122,7 @@ def _find(args: argparse.Namespace, keys: list[Any], now: datetime) -> VerifiedS
     from compatgate.service.attestations.envelope import ExpectedStatement, verify
 
     if args.from_registry:
-        from compatgate.service.attestations.envelope import verify_attached
+        from compatgate.service.attestations.attached import verify_attached
 
         return verify_attached(args.image, keys, args.target, args.platform, now)
     from compatgate.kit.cli.output import read_bytes

@@ -1,7 +1,4 @@
-"""Sign DSSE envelopes, verify them with trusted keys, and store them in registries.
-
-Envelopes are stored next to their images in the layout of cosign.
-"""
+"""Sign DSSE envelopes, and verify them with trusted keys, plain or in a Sigstore bundle."""
 
 from __future__ import annotations
 
@@ -24,7 +21,6 @@ from compatgate.service.attestations.statement import (
     DigestSet,
     Predicate,
     Subject,
-    digest_set,
 )
 from compatgate.strict_json import build_object
 
@@ -148,21 +144,24 @@ def sign_payload(payload: bytes, kind: str, signer: Signer) -> dict[str, Any]:
 
 
 def open_envelope(data: bytes, keys: Sequence[SSlibKey]) -> OpenedEnvelope:
-    """Return the payload of an envelope.
+    """Return the payload of an envelope, or of the envelope in a Sigstore bundle.
 
     The payload is not read before a signature has been verified, and the type of
     the payload is signed with it.
 
     Args:
-        data: JSON of the envelope.
+        data: JSON of the envelope, or of the bundle.
         keys: that are trusted.
 
     Raises:
-        BadInput: it is no envelope.
+        BadInput: it is neither.
         Refused: its payload is of another type, no trusted key signed it, or it was changed.
     """
+    from compatgate.service.attestations.sigstore import is_bundle, open_bundle
+
     check_library()
-    envelope = _read(data)
+    document = read_json(data, FIELD)
+    envelope = _read(open_bundle(document, keys) if is_bundle(document) else document)
     if envelope.payload_type != PAYLOAD_TYPE:
         what = f"the payload is {envelope.payload_type[:100]!r}, not {PAYLOAD_TYPE}"
         raise VerificationFailed("wrong-payload-type", what)
@@ -186,17 +185,16 @@ def _verified(envelope: Envelope, keys: Sequence[SSlibKey]) -> str:
     return next(iter(accepted))
 
 
-def _read(data: bytes) -> Envelope:
+def _read(document: Any) -> Envelope:
     from securesystemslib.dsse import Envelope
 
-    document = read_json(data, FIELD)
     shape = isinstance(document, dict) and all(
         isinstance(document.get(name), kind)
         for name, kind in (("payload", str), ("payloadType", str), ("signatures", list))
     )
     if not shape or not _are_signatures(document["signatures"]):
         hint = "payload, payloadType and signatures, as GET /api/v1/verdicts/ID/attestation answers"
-        raise BadInput("is not a DSSE envelope", field=FIELD, hint=hint)
+        raise BadInput("is neither a DSSE envelope nor a Sigstore bundle", field=FIELD, hint=hint)
     try:
         return Envelope.from_dict(document)
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
@@ -252,13 +250,13 @@ def verify(
     """Check an envelope: signature first, then form, time, subject and target.
 
     Args:
-        data: JSON of the envelope.
+        data: JSON of the envelope, or of a Sigstore bundle with it.
         keys: that are trusted.
         expected: what it must be about.
         now: the present.
 
     Raises:
-        BadInput: it is no envelope.
+        BadInput: it is neither.
         Refused: it proves nothing, or nothing about what was asked; ``reason`` says why.
     """
     opened = open_envelope(data, keys)
@@ -335,102 +333,3 @@ def _is_same_subject(found: DigestSet, wanted: DigestSet) -> bool:
 
 def _shown(digest: DigestSet) -> str:
     return ",".join(f"{name}:{value}"[:135] for name, value in digest.items())
-
-
-_PREDICATE = "in-toto.io/predicate-type"
-_CREATED = "org.opencontainers.image.created"
-_MOST_SHOWN = 5
-
-
-def attach_envelope(image: str, envelope: bytes, found: VerifiedStatement, platform: str) -> str:
-    """Push an envelope to the repository of its image.
-
-    Args:
-        image: reference; its registry and repository are pushed to.
-        envelope: JSON.
-        found: its verified content.
-        platform: which image of an index it may be about.
-
-    Returns:
-        The reference of the artifact.
-
-    Raises:
-        BadInput: the envelope is about a stack, or about another image.
-        NotFound: the image does not exist.
-        Unavailable: the registry does not answer, or does not let it be written to.
-    """
-    from compatgate.core.evaluate import format_moment
-    from compatgate.discovery.registry.artifacts import (
-        ArtifactLayer,
-        attach_artifact,
-        open_location,
-    )
-
-    (subject, *_) = found.subjects
-    about = found.predicate.image
-    if about is None or about.digest != subject.digest:
-        what = "the verdict is about a stack, not about an image to attach it to"
-        hint = "let the gate read the image: compatgate attest --image, and serve --registry"
-        raise BadInput(what, field="--attach", value=image, hint=hint)
-    annotations = {
-        _CREATED: format_moment(found.predicate.confirmed_at),
-        _PREDICATE: found.predicate_type,
-    }
-    layer = ArtifactLayer(envelope, MEDIA, {"predicateType": found.predicate_type})
-    with open_location(image, _options()) as place:
-        for digest in place.digests(platform):
-            if digest_set(digest) == subject.digest:
-                made = attach_artifact(place, digest, PAYLOAD_TYPE, [layer], annotations)
-                return f"{place.name.registry}/{place.name.repository}@{made}"
-    hint = f"it is about {about.reference}"
-    raise BadInput("the verdict is about another image", field="--attach", value=image, hint=hint)
-
-
-def verify_attached(
-    image: str, keys: Sequence[Any], target: str, platform: str, now: datetime
-) -> VerifiedStatement:
-    """Return the newest valid attestation of an image for a target.
-
-    Of two contradicting attestations the last confirmed one decides.
-
-    Raises:
-        Refused: no attestation is valid; says why.
-        NotFound: the image does not exist.
-        Unavailable: the registry does not answer.
-    """
-    from compatgate.discovery.registry.artifacts import fetch_attachments, open_location
-
-    counting: list[VerifiedStatement] = []
-    refused: list[VerificationFailed] = []
-    with open_location(image, _options()) as place:
-        digests = place.digests(platform)
-        expected = ExpectedStatement(tuple(map(digest_set, digests)), target)
-        for digest in digests:
-            for one in fetch_attachments(place, digest, PAYLOAD_TYPE, MEDIA):
-                try:
-                    counting.append(verify(one.data, keys, expected, now))
-                except VerificationFailed as error:
-                    refused.append(error)
-                except BadInput as error:
-                    refused.append(VerificationFailed("malformed-statement", error.problem))
-    if counting:
-        return max(counting, key=lambda v: (v.predicate.confirmed_at, not v.predicate.allowed))
-    raise _no_attestation(image, refused)
-
-
-def _no_attestation(image: str, refused: Sequence[VerificationFailed]) -> VerificationFailed:
-    if len(refused) == 1:
-        return refused[0]
-    if not refused:
-        hint = "attach one with: compatgate attest --attach"
-        return VerificationFailed("no-attestation", f"nothing is attached to {image}", hint=hint)
-    found = dict.fromkeys(f"{error.reason}: {error.problem}" for error in refused)
-    hint = "; ".join(list(found)[:_MOST_SHOWN])
-    what = f"none of the {len(refused)} attestations of {image} is valid"
-    return VerificationFailed("no-attestation", what, hint=hint)
-
-
-def _options() -> Any:
-    from compatgate.discovery.registry.limits import read_options
-
-    return read_options()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
@@ -134,15 +135,36 @@ def _part(entry: Mapping[str, Any], name: str) -> bytes:
     return data
 
 
-def _to_web(key: SSlibKey) -> dict[str, Any]:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+def key_hint(key: SSlibKey) -> str:
+    """Return the name of a key in Sigstore bundles: base64 of the SHA-256 of its SPKI in DER.
+
+    Source: sigstore/sigstore-go ``pkg/sign/keys.go``, NewEphemeralKeypair.
+    """
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    data = _crypto_key(key).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return base64.b64encode(hashlib.sha256(data).digest()).decode()
+
+
+def _crypto_key(key: SSlibKey) -> Any:
+    """Return a key in the form of ``cryptography``."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    about = {"kid": key.keyid, "use": "sig"}
     text = key.keyval["public"]
     if key.scheme == "ed25519":
-        return {"kty": "OKP", "crv": "Ed25519", "x": _web(bytes.fromhex(text)), **about}
-    public = load_pem_public_key(text.encode())
+        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
+    return load_pem_public_key(text.encode())
+
+
+def _to_web(key: SSlibKey) -> dict[str, Any]:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+    about = {"kid": key.keyid, "use": "sig"}
+    if key.scheme == "ed25519":
+        data = bytes.fromhex(key.keyval["public"])
+        return {"kty": "OKP", "crv": "Ed25519", "x": _web(data), **about}
+    public = _crypto_key(key)
     assert isinstance(public, EllipticCurvePublicKey)  # noqa: S101 - `key_of` saw to it
     at = public.public_numbers()
     x, y = (_web(number.to_bytes(_COORDINATE, "big")) for number in (at.x, at.y))

@@ -43,6 +43,10 @@ ACTIONS = {
         "compatgate.service.cluster.cli_audit",
         "re-evaluate running GPU pods, and write policy reports",
     ),
+    "webhook": (
+        "compatgate.service.cluster.cli_webhook",
+        "set the failure policy of the webhook once the gate answers",
+    ),
     "reconcile": (
         "compatgate.service.cluster.cli_nodes:reconcile",
         "label nodes by driver state, and taint nodes whose driver is not blessed",
@@ -127,7 +131,8 @@ _GOES_WITH = {
     "failure_policy": ("webhook",),
     "timeout": ("webhook",),
     "ca": ("webhook",),
-    "kinds": ("webhook",),
+    "namespaces": ("webhook",),
+    "kinds": ("webhook", "chart_values"),
     "exclude_namespace": ("webhook", "audit"),
     "operator_namespace": ("webhook", "audit"),
     "taint": ("nodes",),
@@ -159,6 +164,17 @@ def add_manifests_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"where the worker runs its canaries (default {NAMESPACE}), or else where"
         f" the gate runs ({WEBHOOK_NAMESPACE}); it must exist",
     )
+    parser.add_argument(
+        "--worker-namespace",
+        metavar="NAME",
+        help="where the worker itself runs (default: where its canaries do)",
+    )
+    parser.add_argument(
+        "--chart-values",
+        action="store_true",
+        help="print what the webhook asks about, for the value webhook.asked of the Helm chart,"
+        " and nothing else",
+    )
     add_webhook_arguments(parser)
     add_watching_arguments(parser)
 
@@ -173,6 +189,9 @@ def run_manifests(args: argparse.Namespace) -> int:
 
     namespace, watched = args.namespace, wants_watching(args)
     _refuse_idle(args)
+    if args.chart_values:
+        print_chart_values(args)
+        return 0
     if namespace is None:
         namespace = WEBHOOK_NAMESPACE if args.webhook or watched else NAMESPACE
     _check_namespace(namespace, "--namespace")
@@ -188,7 +207,9 @@ def run_manifests(args: argparse.Namespace) -> int:
     else:
         from compatgate.canary.executors.kubernetes.objects import make_worker_objects
 
-        found = make_worker_objects(namespace)
+        if args.worker_namespace is not None:
+            _check_namespace(args.worker_namespace, "--worker-namespace")
+        found = make_worker_objects(namespace, args.worker_namespace)
     if watched:
         found += watching_manifests(args, namespace)
     _advise(args, advice)
@@ -211,7 +232,7 @@ def _refuse_idle(args: argparse.Namespace) -> None:
     stated |= {n for n in _FLAGS_AND_LISTS if getattr(args, n)}
     for name, owners in _GOES_WITH.items():
         if name in stated and not any(getattr(args, owner) for owner in owners):
-            wanted = " or ".join(f"--{owner}" for owner in owners)
+            wanted = " or ".join(f"--{owner.replace('_', '-')}" for owner in owners)
             raise BadInput(f"goes with {wanted}", field=f"--{name.replace('_', '-')}")
 
 
@@ -257,6 +278,13 @@ def add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
         help="namespace to skip in admission and audit; may be repeated",
     )
     group.add_argument(
+        "--namespaces",
+        choices=("all", "opt-in", "opt-out"),
+        default="all",
+        help="namespaces to ask about: all, only those labelled compatgate.dev/admission=enabled,"
+        " or all but those labelled compatgate.dev/admission=disabled (default: all)",
+    )
+    group.add_argument(
         "--operator-namespace",
         action="append",
         default=[],
@@ -300,9 +328,21 @@ def webhook_manifests(
         tuple(args.exclude_namespace),
         operators(args),
         None if args.ca is None else _read_bundle(args.ca),
+        args.namespaces,
     )
     found = webhook_objects(options, load_kinds(args.kinds))
     return found, advice(options)
+
+
+def print_chart_values(args: argparse.Namespace) -> None:
+    """Print the value ``webhook.asked`` of the chart as YAML."""
+    import yaml
+
+    from compatgate.service.admission.kinds import load_kinds
+    from compatgate.service.admission.manifests import asked_objects
+
+    values = {"webhook": {"asked": asked_objects(load_kinds(args.kinds))}}
+    yaml.safe_dump(values, sys.stdout, sort_keys=False)
 
 
 def operators(args: argparse.Namespace) -> tuple[str, ...]:

@@ -98,13 +98,13 @@ def _results(
     args: argparse.Namespace, options: AuditOptions, api: ClusterApi, gate: Client
 ) -> tuple[list[PodResult], list[Any]]:
     from compatgate.kit.clock import today
-    from compatgate.service.admission.manifests import SYSTEM
     from compatgate.service.cluster.audit import audit_pods, list_running_pods
     from compatgate.service.cluster.connection import list_nodes
 
     nodes = list_nodes(api)
     labels = {node.name: node.labels for node in nodes}
-    excluded = {*SYSTEM, *args.exclude_namespace}
+    left_out = (one.name for one in options.kinds.file.excluded_namespaces if not one.operator)
+    excluded = {*left_out, *args.exclude_namespace}
     pods = list_running_pods(api, options.kinds, args.namespace, excluded)
     return audit_pods(pods, labels, _Previews(gate), options, today().isoformat()), nodes
 

@@ -43,7 +43,11 @@ _TIMEOUT_S = (10, 60)
 _PAUSES = RETRY_PAUSES
 _LISTS = 3
 """Maximum number of restarts of a list whose continuation expired."""
-_APIS = {"core": "CoreV1Api", "custom": "CustomObjectsApi"}
+_APIS = {
+    "admission": "AdmissionregistrationV1Api",
+    "core": "CoreV1Api",
+    "custom": "CustomObjectsApi",
+}
 
 
 class ClusterApi:
@@ -63,7 +67,7 @@ class ClusterApi:
         """Make a request; requests of this module can safely be repeated.
 
         Args:
-            api: ``core`` or ``custom``.
+            api: ``admission``, ``core`` or ``custom``.
             operation: of the client, such as ``list_node``.
             args: of the operation.
             params: further ones.
@@ -195,12 +199,6 @@ def _refusal(error: Any) -> CompatgateError:
 _LARGEST_REPORT = 512 * 1024
 """Maximum size of a report in bytes; a server accepts 1 MiB by default."""
 _GPU = re.compile(r"nvidia\.com/(gpu|mig-[A-Za-z0-9.-]+)(\.shared)?")
-_LEFT_OUT = re.compile(
-    r"feature\.node\.kubernetes\.io/"
-    r"(?!pci-|rdma|network|kernel-version\.full$|system-os_release\.(?:ID|VERSION_ID)$)"
-    r"|beta\.kubernetes\.io/(?!instance-type$)"
-)
-"""NFD labels about the processor and details of the kernel, which compatgate does not read."""
 _FIRST_LABELS = (
     "nvidia.com/",
     "compatgate.dev/",
@@ -210,6 +208,8 @@ _FIRST_LABELS = (
 )
 """Prefixes of labels that a report keeps first if a node has too many."""
 _KEY, _VALUE = re.compile(report.KEY_PATTERN), re.compile(report.VALUE_PATTERN)
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_MOST_TAINTS = 64
 _NAME, _TARGET = re.compile(report.NAME_PATTERN), re.compile(report.TARGET_PATTERN)
 
 
@@ -241,6 +241,8 @@ class ClusterNode(Struct, frozen=True):
             "name": self.name,
             "labels": dict(sorted(labels.items(), key=_rank)[: report.MOST_LABELS]),
         }
+        taints = [taint for raw in self.taints if (taint := _taint(raw))]
+        body["taints"] = taints[:_MOST_TAINTS]
         if self.allocatable is not None:
             body["allocatable"] = dict(self.allocatable)
         named = self.annotations.get(TARGET, "").strip()
@@ -312,9 +314,16 @@ def _resources(stated: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
             yield name, min(int(str(count)[:6]), 65536)
 
 
+def _taint(raw: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return a taint for a report; None: it is malformed."""
+    key, effect, value = (read_text(raw.get(name)) for name in ("key", "effect", "value"))
+    well_formed = _KEY.fullmatch(key) and _VALUE.fullmatch(value) and effect in _EFFECTS
+    return {"key": key, "effect": effect, "value": value} if well_formed else None
+
+
 def _is_label(key: str, value: str) -> bool:
     return (
-        not _LEFT_OUT.match(key)
+        not report.UNREPORTED_LABELS.match(key)
         and _KEY.fullmatch(key) is not None
         and _VALUE.fullmatch(value) is not None
     )

@@ -221,28 +221,39 @@ class _ChainWriter(DecisionWriter):
         super().__init__(database, commit, is_hasty=True)
         self.new: set[tuple[str, int]] = set()
 
-    def _store(self, cursor: Any, delivery: Delivery) -> int:
-        rows = super()._store(cursor, delivery)
-        if rows:
-            self._check_previous(cursor, delivery.batch)
-            self.new.add((delivery.batch.writer, delivery.batch.sequence))
-        return rows
+    def _store_batches(
+        self, cursor: Any, deliveries: Sequence[Delivery]
+    ) -> list[tuple[int, Delivery]]:
+        stored = super()._store_batches(cursor, deliveries)
+        batches = [one.batch for _, one in stored]
+        hashes = {(one.writer, one.sequence): one.hash for one in batches}
+        for batch in batches:
+            if batch.sequence > 1:
+                before = (batch.writer, batch.sequence - 1)
+                found = hashes.get(before) or self.find_hash(cursor, *before)
+                _check_previous(batch, found)
+        self.new.update(hashes)
+        return stored
 
-    def _check_previous(self, cursor: Any, batch: DecisionBatch) -> None:
-        if batch.sequence == 1:
-            return
-        found = self.find_hash(cursor, batch.writer, batch.sequence - 1)
-        if found is None:
-            raise ChainGap(
-                f"batch {batch.sequence - 1} of writer {batch.writer} is not stored here",
-                field="batches",
-                value=batch.sequence,
-                hint="this gate was restored from a backup: begin another chain",
-            )
-        if found != batch.previous:
-            raise ForkedChain(
-                f"batch {batch.sequence} of writer {batch.writer} continues another batch"
-            )
+
+def _check_previous(batch: DecisionBatch, found: str | None) -> None:
+    """Check that a batch continues the one before, whose stored hash is given.
+
+    Raises:
+        ChainGap: that is not stored.
+        ForkedChain: the batch continues another one.
+    """
+    if found is None:
+        raise ChainGap(
+            f"batch {batch.sequence - 1} of writer {batch.writer} is not stored here",
+            field="batches",
+            value=batch.sequence,
+            hint="this gate was restored from a backup: begin another chain",
+        )
+    if found != batch.previous:
+        raise ForkedChain(
+            f"batch {batch.sequence} of writer {batch.writer} continues another batch"
+        )
 
 
 def _is_missing_verdict(error: Exception) -> bool:

@@ -7,7 +7,7 @@ versions that the vendors' facts allow with the rest of the stack.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -112,7 +112,6 @@ _IMAGE = re.compile(
 _STACK = re.compile(r"\s*[\w-]+=[^=,\s][^,\s]*(\s*,\s*[\w-]+=[^=,\s][^,\s]*)*\s*")
 _SMI = re.compile(r"NVIDIA-SMI|<nvidia_smi_log|Driver Version\s*:|^name, ?driver_version", re.M)
 _LABELS = re.compile(r"nvidia\.com/(gpu|cuda)\.")
-_SBOM = re.compile(r'"bomFormat"|"spdxVersion"|SPDXVersion:|cyclonedx\.org/schema/bom')
 _LINUX = Platform(os="linux", cpu="x86_64")
 _HINT = (
     "paste the output of nvidia-smi, an image reference, a lockfile, a bill of materials,"
@@ -150,6 +149,8 @@ def read_pasted(text: str, facts: Facts, platform: Platform = _LINUX) -> PastedT
         BadInput: the text is of no known kind, or is damaged.
         Inconclusive: the text states nothing.
     """
+    from compatgate.discovery.sbom.read import is_bill
+
     given = text.strip()
     if not given:
         raise BadInput("nothing was pasted", field="pasted", hint=_HINT)
@@ -162,7 +163,7 @@ def read_pasted(text: str, facts: Facts, platform: Platform = _LINUX) -> PastedT
         return PastedText("a probe", document["stack"], tuple(document["pools"]))
     if _SMI.search(given):
         return _from_probe("nvidia-smi output", probe_output(text, facts, origin=_NAME))
-    if _SBOM.search(given):
+    if is_bill(given):
         return _read_bill(text, platform, facts.packages)
     if _LABELS.search(given):
         return _from_probe("node labels", probe_labels(text, facts, origin=_NAME))
@@ -330,12 +331,21 @@ def _empty_stack(stack: Any) -> Any:
 def paste_question(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Fill the question from pasted text."""
     text = ask.form.get("pasted", "")[:_LONGEST_PASTE]
-    question = Question(target=ask.form.get("target", ""), stack=ask.form.get("stack", ""))
+    question = _read_form(ask.form, ("target", "stack"))
     try:
         found = read_pasted(text, ask.gate.facts)
     except CompatgateError as error:
         return _answered_page(ask, question, error=error, pasted=text)
     return Redirect(_fill_form(ask.form, found), _describe_paste(found))
+
+
+def _read_form(form: Mapping[str, str], names: Iterable[str]) -> Question:
+    """Return the question of some fields of a form.
+
+    Raises:
+        BadInput: names the field, which is too long or unknown.
+    """
+    return parse_query(Question, MultiDict((name, form[name]) for name in names if form.get(name)))
 
 
 def _fill_form(form: dict[str, str], found: PastedText) -> str:
@@ -360,7 +370,6 @@ def _describe_paste(found: PastedText) -> str:
 @page("/ask/keep", scope="gate", method="POST", nav="ask")
 def log_question(ask: PageRequest[Any]) -> Redirect:
     """Decide and log the question, and show the verdict at its permanent link."""
-    given = MultiDict((n, ask.form[n]) for n in Question.__struct_fields__ if ask.form.get(n))
-    question = parse_query(Question, given)
+    question = _read_form(ask.form, Question.__struct_fields__)
     verdict = ask.gate.decide(question.body(), asked_by=ask.principal.name, source="ui")
     return Redirect(link("verdicts", verdict.id), "Saved in the decision log.")

@@ -1,6 +1,6 @@
 """Store batches of decisions in the database, each at most once.
 
-A batch is a few plain statements on the driver's connection, however many decisions it holds.
+Batches are a few plain statements on the driver's connection, however many decisions they hold.
 
 Committed decisions survive the death of any process, of the gate or of the database, and a loss of
 power. PostgreSQL commits synchronously, even if its server is set to ``synchronous_commit = off``:
@@ -148,12 +148,10 @@ class DecisionWriter:
         """
         cursor = None
         self.in_doubt = False
-        rows = 0
         try:
             cursor = self._cursor()
             self._begin(cursor)
-            for delivery in deliveries:
-                rows += self._store(cursor, delivery)
+            rows = self._store(cursor, deliveries)
             self.in_doubt = True
             cursor.execute("COMMIT")
         except BaseException:
@@ -178,7 +176,7 @@ class DecisionWriter:
             cursor = self._cursor()
             self._begin(cursor)
             cursor.execute("SAVEPOINT rehearsal")
-            self._store(cursor, _make_rehearsal(decision))
+            self._store(cursor, [_make_rehearsal(decision)])
             cursor.execute("ROLLBACK TO SAVEPOINT rehearsal")
             cursor.execute("COMMIT")
         except BaseException:
@@ -218,37 +216,50 @@ class DecisionWriter:
         else:
             cursor.execute(self._begin_postgresql)
 
-    def _store(self, cursor: Any, delivery: Delivery) -> int:
-        """Store a batch that is not stored, and return the number of written rows."""
-        batch = delivery.batch
-        number = self._store_batch(cursor, delivery)
-        if number is None:
-            self._check_same(cursor, batch)
-            return 0
-        self._store_verdicts(cursor, number, delivery)
-        first = number * NUMBERS
-        if self._database.is_sqlite:
-            cursor.execute(_INSERT_DECISIONS_SQLITE, (first, batch.content.decode()))
-        else:
-            lines = enumerate(batch.lines, first)
-            cursor.executemany(_INSERT_DECISION, [_values(place, line) for place, line in lines])
-        return 1 + batch.count + len(delivery.bodies)
+    def _store(self, cursor: Any, deliveries: Sequence[Delivery]) -> int:
+        """Store the batches that are not stored, and return the number of written rows.
 
-    def _store_batch(self, cursor: Any, delivery: Delivery) -> int | None:
-        """Store the batch without its decisions, and return its number; None: it is stored."""
-        batch = delivery.batch
-        values = (
-            batch.writer,
-            batch.sequence,
-            batch.count,
-            batch.decided_at,
-            delivery.late,
-            encode_claims(batch.claims),
-            bytes.fromhex(batch.hash),
-        )
-        statement = _INSERT_BATCH_SQLITE if self._database.is_sqlite else _INSERT_BATCH
-        found = cursor.execute(statement, values).fetchone()
-        return found[0] if found else None
+        PostgreSQL gets all rows of a table together, in a pipeline: batches that waited for a
+        network would otherwise wait for each answer of it.
+        """
+        new = self._store_batches(cursor, deliveries)
+        verdicts = self._store_verdicts(cursor, new)
+        if self._database.is_sqlite:
+            for number, batch in ((number, one.batch) for number, one in new):
+                content = batch.content.decode()
+                cursor.execute(_INSERT_DECISIONS_SQLITE, (number * NUMBERS, content))
+        elif new:
+            cursor.executemany(_INSERT_DECISION, _decision_rows(new))
+        return len(new) + verdicts + sum(one.batch.count for _, one in new)
+
+    def _store_batches(
+        self, cursor: Any, deliveries: Sequence[Delivery]
+    ) -> list[tuple[int, Delivery]]:
+        """Store batches without their decisions, and return the new ones by number.
+
+        Raises:
+            ForkedChain: another batch of a writer and sequence is stored.
+        """
+        new = []
+        numbers = self._insert_batches(cursor, [_batch_row(one) for one in deliveries])
+        for number, delivery in zip(numbers, deliveries, strict=True):
+            if number is None:
+                self._check_same(cursor, delivery.batch)
+            else:
+                new.append((number, delivery))
+        return new
+
+    def _insert_batches(self, cursor: Any, rows: Sequence[tuple[Any, ...]]) -> list[int | None]:
+        """Return the number of each batch; None: it is stored already."""
+        if self._database.is_sqlite or len(rows) < 2:  # a pipeline costs more than it saves
+            statement = _INSERT_BATCH_SQLITE if self._database.is_sqlite else _INSERT_BATCH
+            found = [cursor.execute(statement, row).fetchone() for row in rows]
+        else:
+            cursor.executemany(_INSERT_BATCH, rows, returning=True)
+            found = [cursor.fetchone()]
+            while cursor.nextset():
+                found.append(cursor.fetchone())
+        return [one[0] if one else None for one in found]
 
     def _check_same(self, cursor: Any, batch: DecisionBatch) -> None:
         """Check that the database has this batch, not another of its number.
@@ -264,19 +275,23 @@ class DecisionWriter:
         found = cursor.execute(self._sql(_SELECT_HASH), (writer, sequence)).fetchone()
         return None if found is None else bytes(found[0]).hex()
 
-    def _store_verdicts(self, cursor: Any, number: int, delivery: Delivery) -> None:
-        """Store new verdicts; in the order of ids, so that two writers never wait in a circle."""
-        if not delivery.bodies:
-            return
-        images = {line[_VERDICT]: line[_IMAGE] for line in delivery.batch.lines}
-        rows = iter(sorted(delivery.bodies.items()))
+    def _store_verdicts(self, cursor: Any, new: Sequence[tuple[int, Delivery]]) -> int:
+        """Store new verdicts, and return how many there are.
+
+        They are stored in the order of ids, so that two writers never wait in a circle.
+        """
+        found: dict[str, tuple[str, bytes, int, str | None]] = {}
+        for number, delivery in new:
+            if delivery.bodies:
+                images = {line[_VERDICT]: line[_IMAGE] for line in delivery.batch.lines}
+                for key, body in delivery.bodies.items():
+                    if key not in found:
+                        found[key] = (key, pack_body(body), number, images.get(key))
+        rows = iter(sorted(found.values()))
         while some := list(islice(rows, _VERDICTS_PER_STATEMENT)):
-            values = [
-                value
-                for key, body in some
-                for value in (key, pack_body(body), number, images.get(key))
-            ]
-            cursor.execute(self._sql(_make_verdict_insert(len(some))), values)
+            statement = self._sql(_make_verdict_insert(len(some)))
+            cursor.execute(statement, [value for row in some for value in row])
+        return len(found)
 
     def _sql(self, statement: str) -> str:
         return statement if self._database.is_sqlite else statement.replace("?", "%s")
@@ -302,9 +317,27 @@ class DecisionWriter:
             connection.invalidate()
 
 
-def _values(number: int, line: Sequence[Any]) -> list[Any]:
-    """Return a decision as parameters of `_INSERT_DECISION`."""
-    return [number, *line[: _IMAGE + 1], line[_VERDICT], *line[_IMAGE + 1 :]]
+def _batch_row(delivery: Delivery) -> tuple[Any, ...]:
+    """Return a batch as parameters of `_INSERT_BATCH`."""
+    batch = delivery.batch
+    return (
+        batch.writer,
+        batch.sequence,
+        batch.count,
+        batch.decided_at,
+        delivery.late,
+        encode_claims(batch.claims),
+        bytes.fromhex(batch.hash),
+    )
+
+
+def _decision_rows(new: Sequence[tuple[int, Delivery]]) -> list[list[Any]]:
+    """Return decisions as parameters of `_INSERT_DECISION`."""
+    return [
+        [place, *line[: _IMAGE + 1], line[_VERDICT], *line[_IMAGE + 1 :]]
+        for number, delivery in new
+        for place, line in enumerate(delivery.batch.lines, number * NUMBERS)
+    ]
 
 
 def _make_rehearsal(decision: NewDecision) -> Delivery:

@@ -18,7 +18,7 @@ from compatgate.core.bounded_cache import MIB, BoundedCache
 from compatgate.core.evaluate import assess, evaluate, seal
 from compatgate.core.matrix import matches_image
 from compatgate.core.request import Policy, Request, Target, change_pool, parse_request
-from compatgate.core.rule import Basis, Verdict
+from compatgate.core.rule import Basis, Finding, Verdict
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
 from compatgate.service.gate.snapshot import Snapshot
@@ -234,6 +234,28 @@ def _assessment_key(body: Any, snapshot: Snapshot) -> bytes | None:
         return None
     waivers = [matches_image(image, glob) for glob in snapshot.matrix.image_patterns(target)]
     return _encode([waivers, {name: value for name, value in body.items() if name != "image"}])
+
+
+def deny(verdict: Verdict, finding: Finding, snapshot: Snapshot, now: datetime) -> Verdict:
+    """Return a verdict that a finding denies, before whatever else was found.
+
+    Args:
+        verdict: on the same question.
+        finding: about the workload and not about its stack.
+        snapshot: that decided the verdict.
+        now: time of the decision.
+    """
+    found = replace(
+        verdict,
+        id="",
+        verdict="fail",
+        allowed=False,
+        findings=(finding, *verdict.findings),
+        decided_at="",
+        valid_until=None,
+    )
+    policy = snapshot.target(verdict.target).policy if verdict.target else Policy()
+    return seal(found, policy, verdict.image, now, verdict.basis)
 
 
 def resolve_target(request: Request, snapshot: Snapshot) -> Target:

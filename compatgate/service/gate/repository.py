@@ -218,7 +218,7 @@ def list_decisions(
         verdict_id: of the answer.
         allowed: decision of the policy.
         asked_by: name of the token.
-        source: channel of the question.
+        source: channel of the question; one without a detail stands for all its details.
         image: exact reference.
         since: earliest time.
         until: latest time.
@@ -232,12 +232,14 @@ def list_decisions(
         (Decision.outcome, verdict),
         (Decision.verdict_id, verdict_id),
         (Decision.asked_by, asked_by),
-        (Decision.source, source),
         (Decision.allowed, allowed),
     )
     for column, value in wanted:
         if value is not None:
             query = query.where(column == value)
+    if source is not None:  # the Kubernetes hook adds who placed the workload
+        detailed = Decision.source.startswith(f"{source}/", autoescape=True)
+        query = query.where(or_(Decision.source == source, detailed))
     if image is not None:
         with_image = select(Verdict.id).where(Verdict.image == image)
         its_verdicts = and_(Decision.image.is_(None), Decision.verdict_id.in_(with_image))

@@ -20,7 +20,7 @@ import msgspec
 
 from compatgate.core.evaluate import format_moment
 from compatgate.core.facts import Facts
-from compatgate.core.rule import Verdict
+from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database import tables
@@ -306,6 +306,25 @@ class Gate:
         completed = self._complete(body, snapshot)
         return decide(completed.body, snapshot, now, by_image=completed.alone)
 
+    def refuse(
+        self, body: Mapping[str, Any], finding: Finding, *, asked_by: str, source: str
+    ) -> AnswerRecord:
+        """Deny a question for a finding that is no rule's of the evaluation; log nothing.
+
+        Args:
+            body: of the question; its image is not read.
+            finding: why it is denied.
+            asked_by: as of `evaluate`.
+            source: as of `evaluate`.
+
+        Raises:
+            CompatgateError: the question cannot be decided.
+        """
+        began, now = time.perf_counter_ns(), clock.now()
+        snapshot = self.snapshots.current()
+        verdict = decider.deny(self._decider.decide(body, snapshot, now), finding, snapshot, now)
+        return _record_answer(Answer.of(verdict), now, began, asked_by, source)
+
     def show_verdict(self, verdict_id: str) -> dict[str, Any]:
         """Return a verdict as first given.
 
@@ -376,6 +395,7 @@ class Gate:
         """Write pending decisions and refusals, and close the database."""
         if self._keeper is not None:
             self._keeper.close()
+        self.nodes.inventory.close()
         self.tokens.close()
         self.refusals.close()
         self.deliveries.close()

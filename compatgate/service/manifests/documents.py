@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.documents.sources import FieldPath, Problems, Source, read_paths
 from compatgate.documents.text import RawDocument, TextForm, read_nodes
@@ -51,7 +52,7 @@ class Manifest(Struct, frozen=True):
         raw: the document that holds it, with lines.
         inside: where in that document it is; empty: it is the document.
         document: the object.
-        namespace: that it goes to.
+        namespace: that it goes to; empty: it is in none.
     """
 
     raw: RawDocument
@@ -71,7 +72,7 @@ class Manifest(Struct, frozen=True):
         """Return kind, namespace and name: ``Deployment ml-train/trainer``."""
         metadata = read_mapping(self.document.get("metadata"))
         name = read_text(metadata.get("name")) or f"{read_text(metadata.get('generateName'))}..."
-        parts = (self.kind, f"{self.namespace}/{name}")
+        parts = (self.kind, f"{self.namespace}/{name}" if self.namespace else name)
         return " ".join(to_one_line(part, 2 * _SHOWN) for part in parts)
 
     def line(self, path: FieldPath = ()) -> int:
@@ -139,7 +140,7 @@ def read_manifests(paths: Collection[str], namespace: str, kinds: Kinds) -> Mani
     found: list[Manifest] = []
     count = 0
     for source in _sources(paths):
-        for manifest in _read_source(source, namespace, problems):
+        for manifest in _read_source(source, namespace, kinds, problems):
             count += 1
             _refuse_templates(manifest, problems)
             if may_have_pods(manifest, kinds):
@@ -181,10 +182,14 @@ def _unrendered(path: Path) -> str:
     return ""
 
 
-def _read_source(source: Source, namespace: str, problems: Problems) -> Iterator[Manifest]:
+def _read_source(
+    source: Source, namespace: str, kinds: Kinds, problems: Problems
+) -> Iterator[Manifest]:
     before = len(problems)
     for raw in read_nodes(source, problems, _FORM):
-        yield from _objects(raw, (), raw.value, namespace, problems)
+        for found in _objects(raw, (), raw.value, namespace, problems):
+            wide = is_cluster_wide(found.group, found.kind, kinds)
+            yield replace(found, namespace="") if wide else found
     if len(problems) > before:
         _explain_templates(source, problems)
 
@@ -223,6 +228,12 @@ def _objects(
 
 
 _OBJECT_HINT = "each document needs apiVersion, kind and metadata"
+
+
+def is_cluster_wide(group: str, kind: str, kinds: Kinds) -> bool:
+    """Tell whether objects of a kind with pods are in no namespace."""
+    known = kinds.of(group, kind)
+    return known is not None and known.scope == "Cluster"
 
 
 def may_have_pods(manifest: Manifest, kinds: Kinds) -> bool:

@@ -23,7 +23,7 @@ from compatgate.service.admission.service import (
 from compatgate.service.gate.decider import decide
 from compatgate.service.gate.outages import Degraded
 from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.manifests.documents import names_gpus
+from compatgate.service.manifests.documents import is_cluster_wide, names_gpus
 from compatgate.service.manifests.schemas import CheckOutcome
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class ManifestChecks:
 
     def __init__(self, gate: PreviewGate, options: AdmissionOptions) -> None:
         self._kinds: Kinds = options.kinds
+        self._left_out = {one.name: one.reason for one in self._kinds.file.excluded_namespaces}
         self._admission = Admission(gate, replace(options, on_failure="deny"))
 
     def check(
@@ -90,10 +91,7 @@ class ManifestChecks:
             Unavailable: nothing can be decided now.
             CompatgateError: ``permit`` raised it.
         """
-        review = _review(document, namespace)
-        known = self._kinds.of(review.group, review.kind) is not None
-        if not known and not names_gpus(document, self._kinds.is_gpu):
-            return ObjectAnswer(True)
+        review = _review(document, namespace, self._kinds)
         refused: list[CompatgateError] = []
 
         def check_question(question: Json) -> None:
@@ -109,20 +107,33 @@ class ManifestChecks:
         answer = self._admission.answer(review, asked)
         if refused:
             raise refused[0]
-        return _to_answer(answer)
+        known = self._kinds.of(review.group, review.kind) is not None
+        if answer.allowed and not (known or answer.results or self._names_gpus(document)):
+            return ObjectAnswer(True)
+        found = _to_answer(answer)
+        left_out = self._left_out.get(review.namespace)
+        if left_out is None or not found.uses_gpus:
+            return found
+        what = (
+            f"the webhook leaves out namespace {review.namespace}, nothing was checked: {left_out}"
+        )
+        return ObjectAnswer(True, warnings=(what,), uses_gpus=True)
+
+    def _names_gpus(self, document: Mapping[str, Any]) -> bool:
+        return names_gpus(document, self._kinds.is_gpu)
 
 
-def _review(document: Mapping[str, Any], namespace: str) -> Review:
+def _review(document: Mapping[str, Any], namespace: str, kinds: Kinds) -> Review:
     version, kind = (read_text(document.get(key)) for key in ("apiVersion", "kind"))
     for key, said in (("apiVersion", version), ("kind", kind)):
         if not said:
             hint = "send the object with apiVersion, kind and metadata"
             raise BadInput("is missing", field=f"object.{key}", hint=hint)
     group, slash, _ = version.rpartition("/")
+    group = group if slash else ""
     own = read_text(read_mapping(document.get("metadata")).get("namespace"))
-    return Review(
-        "", "CREATE", group if slash else "", kind, "", own or namespace, True, document, None
-    )
+    where = "" if is_cluster_wide(group, kind, kinds) else own or namespace
+    return Review("", "CREATE", group, kind, "", where, True, document, None)
 
 
 def _to_answer(answer: ReviewAnswer) -> ObjectAnswer:

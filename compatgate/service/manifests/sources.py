@@ -12,6 +12,7 @@ from compatgate.errors import BadInput, NotFound, Unavailable
 from compatgate.service.admission.kinds import Kinds
 from compatgate.service.admission.questions import parse_exemptions
 from compatgate.service.admission.service import AdmissionOptions
+from compatgate.service.manifests.documents import DEFAULT_NAMESPACE
 from compatgate.service.manifests.service import BundleGate, ManifestChecks, ObjectAnswer
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class ServerSource:
                 gate,
                 Operations.check_manifest,
                 document,
-                namespace=namespace,
+                namespace=namespace or DEFAULT_NAMESPACE,  # one in none needs none
                 timeout=self._timeout,
             )
             answer = msgspec.convert(said, ObjectAnswer)

@@ -155,7 +155,7 @@ class MatrixComparer:
             return "unknown", f"{_names(targets)} has no blessed entry"
         if any(entry.gpus for entry in entries.values()) and (not gpus or None in kinds):
             return "unknown", "entries are for certain GPUs, and this node's GPUs are not all known"
-        about = [e for e in entries.values() if not e.gpus or any(_is_for(e, k) for k in kinds)]
+        about = [e for e in entries.values() if not e.gpus or any(e.names(k) for k in kinds)]
         if not about:
             return "not-blessed", f"no blessed entry of {_names(targets)} is for its GPUs"
         admitting = [entry.name for entry in about if _admits(entry, version)]
@@ -227,10 +227,6 @@ def _admits(entry: Entry, driver: Version) -> bool:
     """Return whether an entry admits a driver; without a driver it admits every one."""
     constraint = entry.components.get("driver")
     return constraint is None or constraint.allows(driver)
-
-
-def _is_for(entry: Entry, gpu: Gpu | None) -> bool:
-    return gpu is not None and gpu.sku in entry.gpus
 
 
 def _difference(
@@ -308,6 +304,7 @@ class NodeView(Struct, frozen=True):
             "notes": list(standing.notes),
             "witnesses": list(row.witnesses.values()),
             "labels": row.labels,
+            "taints": row.taints,
             "stale": self.stale,
             "reported_by": row.reported_by,
             **{name: clock.iso(getattr(row, name)) for name in times},

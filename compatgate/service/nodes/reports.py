@@ -407,7 +407,40 @@ def _merge_node(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) 
         first_seen_at=min(old.first_seen_at, seen.at) if old else seen.at,
         seen_at=max(old.seen_at, seen.at) if old else seen.at,
         since=old.since if old is not None and same else seen.at,
+        taints=_reported_taints(seen.node, old) if read or old is None else old.taints,
     )
+
+
+def _reported_taints(node: NodeReport, old: NodeRow | None) -> list[dict[str, str]]:
+    """Return the taints of a report; a reporter that names none keeps the previous ones."""
+    if node.taints is None:
+        return old.taints if old else []
+    found = [msgspec.to_builtins(taint) for taint in node.taints]
+    return sorted(found, key=lambda taint: (taint["key"], taint["effect"]))
+
+
+def mark_changes(
+    rows: Iterable[NodeRow], known: Mapping[str, NodeRow], now: datetime
+) -> list[NodeRow]:
+    """Note in each row when the gate stored what placement reads of it.
+
+    Args:
+        rows: of one cluster, as they are now.
+        known: as they were, by name.
+        now: by the gate's clock.
+    """
+    return [
+        replace(row, changed_at=now)
+        if (old := known.get(row.name)) is None or _placement_of(old) != _placement_of(row)
+        else replace(row, changed_at=old.changed_at)
+        for row in rows
+    ]
+
+
+def _placement_of(row: NodeRow) -> tuple[Any, ...]:
+    resources = row.witnesses.get("kubelet", {}).get("resources", {})
+    offered = sorted(name for name, count in resources.items() if count)
+    return row.labels, row.taints, row.target, row.driver, [g["gpu"] for g in row.gpus], offered
 
 
 def changed_parts(

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Boolean, Index, Text, delete, insert, select, update
+from sqlalchemy import Boolean, Index, Text, delete, func, insert, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.kit.database.tables import Base, Page, UtcTime, page
@@ -18,7 +18,7 @@ class Node(Base):
     """A node, as its sources last reported it."""
 
     __tablename__ = "nodes"
-    __table_args__ = (Index(None, "seen_at"),)
+    __table_args__ = (Index(None, "seen_at"), Index(None, "changed_at"))
 
     cluster: Mapped[str] = mapped_column(Text, primary_key=True)
     name: Mapped[str] = mapped_column(Text, primary_key=True)
@@ -34,6 +34,11 @@ class Node(Base):
     first_seen_at: Mapped[datetime] = mapped_column(UtcTime)
     seen_at: Mapped[datetime] = mapped_column(UtcTime, comment="By any witness")
     since: Mapped[datetime] = mapped_column(UtcTime, comment="Of the present driver and GPUs")
+    taints: Mapped[str] = mapped_column(Text, server_default="[]", comment="JSON: last reported")
+    changed_at: Mapped[datetime | None] = mapped_column(
+        UtcTime,
+        comment="Gate's clock: labels, taints, target, GPUs or driver; null: before 0011",
+    )
 
 
 class NodeRow(Struct, frozen=True):
@@ -42,6 +47,8 @@ class NodeRow(Struct, frozen=True):
     Attributes:
         gpus: ``{"gpu": SKU, "count": 8}`` each.
         witnesses: by name, plain data.
+        taints: ``{"key": ..., "effect": ..., "value": ...}`` each.
+        changed_at: when the gate stored what placement reads; None: a program before it did so.
     """
 
     cluster: str
@@ -56,9 +63,11 @@ class NodeRow(Struct, frozen=True):
     first_seen_at: datetime
     seen_at: datetime
     since: datetime
+    taints: list[dict[str, str]] = []
+    changed_at: datetime | None = None
 
 
-_JSON = ("gpus", "disagreements", "labels", "witnesses")
+_JSON = ("gpus", "disagreements", "labels", "witnesses", "taints")
 _JSON_PLACES = tuple(NodeRow.__struct_fields__.index(name) for name in _JSON)
 _decode = msgspec.json.Decoder().decode
 _COLUMNS = tuple(getattr(Node, name) for name in NodeRow.__struct_fields__)
@@ -140,6 +149,30 @@ def list_nodes(
     if seen_after:
         query = query.where(Node.seen_at >= seen_after)
     return page(session, query, (Node.cluster, Node.name), _row, cursor=cursor, limit=limit)
+
+
+def changes_since(
+    session: Session, since: datetime | None
+) -> dict[tuple[str, str], datetime | None]:
+    """Return when placement's view of nodes changed, by cluster and name.
+
+    Args:
+        session: to read from.
+        since: at this moment or later; None: of every node with a moment.
+    """
+    query = select(Node.cluster, Node.name, Node.changed_at)
+    query = query.where(Node.changed_at.is_not(None) if since is None else Node.changed_at >= since)
+    return {(cluster, name): at for cluster, name, at in session.execute(query)}
+
+
+def count_nodes(session: Session) -> int:
+    """Return the number of nodes."""
+    return session.execute(select(func.count()).select_from(Node)).scalar_one()
+
+
+def node_keys(session: Session) -> set[tuple[str, str]]:
+    """Return cluster and name of every node."""
+    return {(cluster, name) for cluster, name in session.execute(select(Node.cluster, Node.name))}
 
 
 def _row(found: Any) -> NodeRow:

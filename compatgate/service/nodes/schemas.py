@@ -5,6 +5,7 @@ A report has a maximum size, so that labels cannot fill the database.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -28,6 +29,22 @@ Value = Annotated[str, Meta(pattern=VALUE_PATTERN)]
 Count = Annotated[int, Meta(ge=0, le=65536)]
 Line = Annotated[str, Meta(pattern=TEXT_PATTERN)]
 Labels = Annotated[dict[Key, Value], Meta(max_length=MOST_LABELS)]
+
+
+UNREPORTED_LABELS = re.compile(
+    r"feature\.node\.kubernetes\.io/"
+    r"(?!pci-|rdma|network|kernel-version\.full$|system-os_release\.(?:ID|VERSION_ID)$)"
+    r"|beta\.kubernetes\.io/(?!instance-type$)"
+)
+"""Labels that reports leave out: of the processor and details of the kernel."""
+
+
+class TaintReport(Struct, frozen=True, forbid_unknown_fields=True):
+    """A taint of a node."""
+
+    key: Key
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    value: Value = ""
 
 
 class SeenGpus(Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,6 +89,10 @@ class NodeReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     labels: Annotated[
         Labels | None, Meta(description="of the node; those of GPU Feature Discovery among them")
     ] = None
+    taints: Annotated[
+        Annotated[tuple[TaintReport, ...], Meta(max_length=64)] | None,
+        Meta(description="of the node; read with `labels`; left out: as reported before"),
+    ] = None
     allocatable: Annotated[
         Annotated[dict[Key, Count], Meta(max_length=64)] | None,
         Meta(description="GPU resources that the kubelet hands out"),
@@ -96,6 +117,7 @@ EXAMPLE: dict[str, Any] = {
                 "nvidia.com/gpu.count": "8",
                 "nvidia.com/cuda.driver-version.full": "535.183.01",
             },
+            "taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule", "value": "present"}],
             "allocatable": {"nvidia.com/gpu": 8},
             "probe": {
                 "driver": "550.54.15",
@@ -172,6 +194,7 @@ class NodeBody(Struct, frozen=True, forbid_unknown_fields=True):
     notes: list[str]
     witnesses: list[WitnessBody]
     labels: dict[str, str]
+    taints: Annotated[list[TaintReport], Meta(description="as last reported")]
     stale: Annotated[bool, Meta(description="no report for a day")]
     reported_by: str
     first_seen_at: datetime

@@ -20,10 +20,12 @@ from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes import repository as nodes
 from compatgate.service.nodes.comparison import MatrixComparer, NodeView
 from compatgate.service.nodes.drift import DriftGroup, RecentDrift, drift_groups
+from compatgate.service.nodes.inventory import NodeInventory
 from compatgate.service.nodes.reports import (
     ReportedNode,
     audit_details,
     is_same_driver,
+    mark_changes,
     merge_nodes,
     reported_nodes,
     seen_node,
@@ -258,6 +260,7 @@ class Nodes(NodeViews):
     def __init__(self, database: Database, facts: Facts, snapshots: Snapshots) -> None:
         super().__init__(database, facts, snapshots)
         self.lately = RecentDrift(self.each, snapshots)
+        self.inventory = NodeInventory(database)
 
     def report(self, report: Report, *, by: str, dry_run: bool = False) -> list[NodeView]:
         """Store a report; a repeated report changes only the time.
@@ -301,6 +304,7 @@ class Nodes(NodeViews):
                 detail=detail,
             )  # fmt: skip
         self.lately.forget()
+        self.inventory.follow_change()
         return self._view(row, now)
 
     def _keep(
@@ -308,7 +312,7 @@ class Nodes(NodeViews):
     ) -> Sequence[NodeRow]:
         with self._database.writing() as session:
             known = nodes.load_nodes(session, report.cluster, seen)
-            rows = merge_nodes(report, seen, known, by)
+            rows = mark_changes(merge_nodes(report, seen, known, by), known, now)
             nodes.save_nodes(session, rows, known)
             if detail := audit_details(rows, known):
                 audit.append(
@@ -316,4 +320,5 @@ class Nodes(NodeViews):
                     detail=detail,
                 )  # fmt: skip
         self.lately.forget()
+        self.inventory.follow_change()
         return rows

@@ -73,6 +73,8 @@ def describe_policy(policy: PolicySpec) -> list[str]:
     words += _describe_canary(policy.canary)
     if policy.packages == "audit":
         words.append("A package without a record is allowed with a warning.")
+    if policy.stated_stacks == "ignore":
+        words.append("The stack that a pod states of itself does not count: its image is read.")
     if policy.mode == "enforce":
         words.append(_UNKNOWN_TEXTS[policy.on_unknown])
     longest = (policy.waivers or WaiverPolicySpec()).max_duration

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
+    from compatgate.check.deciders import Decider
+
 _EXAMPLES = """\
 examples:
   echo '{"target": "prod-a100", "stack": "cuda=12.4"}' | compatgate hook terraform
@@ -50,11 +52,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 _LARGEST = 1024 * 1024
+_FILES = ("lock", "sbom")
 _TERRAFORM_HELP = """\
 the query, each value text:
   target or pool   the target's name; or driver=550.54.15,gpu=L4
   stack            cuda=12.4,torch=2.4.1+cu124
   image            its reference; a server reads it
+  lock             path of a lockfile, read here; stated versions of stack win
+  sbom             path of a bill of materials, CycloneDX or SPDX, read here
   set              what if: driver=580.95.05
 
 the result, each value text:
@@ -80,7 +85,7 @@ def run_terraform(args: argparse.Namespace) -> int:
     """Answer the query on standard input.
 
     Raises:
-        BadInput: the query is malformed.
+        BadInput: the query, or a file that it names, is malformed.
         NotFound: there is no such target.
         Unavailable: the gate does not answer.
     """
@@ -89,16 +94,40 @@ def run_terraform(args: argparse.Namespace) -> int:
     from compatgate.check.deciders import choose_decider
     from compatgate.service.webhooks.questions import question_of
 
-    question = question_of(_query(), "query")
+    query = _query()
+    files = {name: query.pop(name, "") for name in _FILES}
+    question = question_of(query, "query")
     args.facts, args.target_server = None, server_of(args)
     decider = choose_decider(args)
     try:
+        if any(files.values()):
+            question = _with_files(question, files, args, decider)
         verdict = decider.decide([question])
     finally:
         decider.close()
     server = args.server or (args.target_server if "target" in question else None)
     print(msgspec.json.encode(_result(verdict, server)).decode())
     return 0
+
+
+def _with_files(
+    question: dict[str, Any], files: Mapping[str, str], args: argparse.Namespace, decider: Decider
+) -> dict[str, Any]:
+    """Return the question with the stack of a lockfile and a bill of materials, as for `check`."""
+    from compatgate.check.deciders import pools_of
+    from compatgate.check.stack_sources import read_files, read_platforms
+
+    for name, path in files.items():
+        if path == "-":
+            raise BadInput("standard input holds the query", field=f"query.{name}")
+    args.target = question.get("target")
+    pools = [question["pool"]] if "pool" in question else []
+    asked = (lambda: pools_of(args)) if args.target else None
+    facts = decider.facts()
+    platforms = read_platforms(pools, asked, question.get("set", {}), facts.gpus)
+    stated = question.get("stack", {})
+    lock, sbom = (files[name] or None for name in _FILES)
+    return {**question, "stack": read_files(lock, sbom, platforms, stated, facts.packages).stack}
 
 
 def _query() -> dict[str, str]:

@@ -9,6 +9,7 @@ from attest_keys import new_key, public_pem, sealed, signer_of
 
 from compatgate.service.attestations.envelope import ExpectedStatement, verify
 from compatgate.service.attestations.keys import key_set, read_keys
+from compatgate.service.attestations.sigstore import make_bundle
 from targets.target import Target
 
 
@@ -24,6 +25,7 @@ def targets() -> dict[str, Target]:
     }
     payload = json.dumps(statement).encode()
     envelope = json.dumps(sealed(payload, signer)).encode()
+    bundle = make_bundle(envelope, signer.public_key)
 
     def judge(data: bytes) -> object:
         return verify(data, [signer.public_key], ExpectedStatement(), now)
@@ -35,7 +37,7 @@ def targets() -> dict[str, Target]:
     pem = b"".join(map(public_pem, keys))
     published = json.dumps(key_set(read_keys(pem, "keys"))).encode()
     return {
-        "envelope": Target(judge, [envelope]),
+        "envelope": Target(judge, [envelope, bundle]),
         "statement": Target(judge_payload, [payload]),
         "keys": Target(lambda data: read_keys(data, "keys"), [pem, published]),
     }

@@ -235,7 +235,7 @@ def test_a_writer_that_waits_for_its_turn_lets_others_store(database: Database) 
     stuck, free = DecisionWriter(database), DecisionWriter(database)
     cursor = stuck._cursor()
     stuck._begin(cursor)
-    stuck._store(cursor, _make(WriterChain(), 1, verdict=1))
+    stuck._store(cursor, [_make(WriterChain(), 1, verdict=1)])
     with WriterTurn(database):
         free.write([_make(WriterChain(), 2, verdict=2)])
     free.close()

@@ -15,7 +15,6 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from image_blobs import distribution, layer_of
 from tables import read_table
 
 ROOT = Path(__file__).parents[3]
@@ -28,14 +27,6 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HERE = re.compile(r"<<'END'\n.*?^END$", re.DOTALL | re.MULTILINE)
 HOST, SIGNED = "http://127.0.0.1:8080", "http://127.0.0.1:8081"
 KUBERNETES = "1.37"
-VALUES = {
-    "Release.Name": "trainer",
-    "Values.compatgate.image": "registry.example/compatgate:1",
-    "Values.compatgate.target": "prod-a100",
-    "Values.compatgate.stack": "cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124",
-    "Values.compatgate.tokenSecret": "compatgate-token",
-}
-IMAGE = "registry.example/team/trainer:1.4"
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -127,53 +118,6 @@ def test_a_client_that_states_only_a_url_is_let_in_by_its_password(
         assert done.stdout == str(status)
 
 
-def job(server: str, image: str = IMAGE) -> dict[str, Any]:
-    """The job as Helm makes it; the template needs nothing but values."""
-    repository, _, tag = image.rpartition(":")
-    values = {**VALUES, "Values.compatgate.server": server}
-    values |= {"Values.image.repository": repository, "Values.image.tag": tag}
-    text = (DEPLOY / "helm-hook" / "compatgate-job.yaml").read_text()
-    filled = re.sub(r"\{\{ \.([\w.]+) \}\}", lambda match: values[match[1]], text)
-    assert "{{" not in filled
-    made: dict[str, Any] = yaml.load(filled, yaml.CSafeLoader)
-    return made
-
-
-def test_the_job_of_the_helm_hook_is_one_that_kubernetes_takes() -> None:
-    kubernetes_validate.validate(job("http://gate"), KUBERNETES, strict=True)
-
-
-@pytest.mark.parametrize(("extra", "status"), [("", 0), (" --set driver=470.57.02", 1)])
-def test_the_job_of_the_helm_hook_asks_the_gate(
-    shared: Any, shell: Shell, fake: Any, tmp_path: Path, extra: str, status: int
-) -> None:
-    packages = {
-        **distribution("torch", "2.4.1+cu124"),
-        **distribution("nvidia-cudnn-cu12", "9.1.0.70"),
-    }
-    made = job(f"http://127.0.0.1:{shared.port}", fake.image(layer_of(packages)))
-    (container,) = made["spec"]["template"]["spec"]["containers"]
-    command = "compatgate " + " ".join(container["args"]) + extra
-    done = shell(command, COMPATGATE_TOKEN=shared.token, XDG_CACHE_HOME=str(tmp_path))
-    assert done.returncode == status, done.stdout + done.stderr
-    rules = made["spec"]["podFailurePolicy"]["rules"]
-    assert rules[0]["onExitCodes"]["values"] == [1, 2]
-
-
-def test_terraform_gets_what_its_protocol_wants(shared: Any, shell: Shell) -> None:
-    text = (DEPLOY / "terraform" / "main.tf").read_text()
-    program = json.loads(re.search(r"program = (\[.*\])", text)[1])  # type: ignore[index]
-    query = dict(re.findall(r'^    (\w+) +?= "(.*)"$', text, re.MULTILINE))
-    command = " ".join(program).replace(HOST, f"http://127.0.0.1:{shared.port}")
-    done = shell(f"echo '{json.dumps(query)}' | {command}")
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert all(isinstance(value, str) for value in result.values())
-    assert result["decision"] == "allow"
-    asked = set(re.findall(r"self\.result\.(\w+)", text))
-    assert asked <= result.keys()
-
-
 @pytest.mark.parametrize(
     ("query", "status", "said"),
     [
@@ -182,6 +126,10 @@ def test_terraform_gets_what_its_protocol_wants(shared: Any, shell: Shell) -> No
         ('{"target": 7}', 2, "query"),
         ("", 2, "query"),
         ('{"stak": "x"}', 2, "query.stak"),
+        ('{"target": "prod-a100", "lock": "-"}', 2, "query.lock: standard input holds the query"),
+        ('{"target": "prod-a100", "lock": "nowhere.lock"}', 2, "nowhere.lock"),
+        ('{"target": "prd", "lock": "nowhere.lock"}', 2, "there is no target"),
+        ('{"target": "prod-a100", "sbom": "nowhere.json"}', 2, "nowhere.json"),
     ],
 )
 def test_terraform_fails_on_a_wrong_question(

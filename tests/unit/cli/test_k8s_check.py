@@ -103,13 +103,21 @@ def test_options_of_admission_decide_without_a_server(check: Any, tmp_path: Path
     allowed = check(job(GOOD, "other"), "--unmatched", "allow")
     assert allowed.status == 0
     assert "matches no target" in allowed.out
-    unknown = job(BAD, kind="Thing")
-    assert check(unknown).status == 0
+    other = job(BAD).replace("nvidia.com/gpu", "example.com/gpu")
+    assert check(other).err == "1 object, 0 with GPU pods\n"
     kinds = tmp_path / "kinds.yaml"
-    kinds.write_text(
-        "kinds: [{kind: Thing, group: batch, resource: things, templates: [spec.template]}]"
-    )
-    assert check(unknown, "--kinds", str(kinds)).status == 1
+    kinds.write_text("resources: [example.com/gpu]\n")
+    assert check(other, "--kinds", str(kinds)).status == 1
+
+
+def test_what_admission_leaves_out_or_searches_is_said(check: Any) -> None:
+    found = check(job(BAD, kind="Thing"))
+    assert found.status == 1
+    assert "Thing is not of a kind that compatgate knows" in found.out
+    assert check(SERVICE.replace("Service", "Thing")).out == ""
+    left = check(job(BAD, "gpu-operator"))
+    assert left.status == 0
+    assert "the webhook leaves out namespace gpu-operator" in left.out
 
 
 def test_no_decision_passes_only_where_it_is_asked_for(check: Any) -> None:

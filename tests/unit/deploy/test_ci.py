@@ -105,13 +105,14 @@ def test_the_task_has_the_form_that_tekton_demands() -> None:
     task = load(TASK)
     assert (task["apiVersion"], task["kind"]) == ("tekton.dev/v1", "Task")
     spec = task["spec"]
-    assert set(spec) == {"description", "params", "workspaces", "results", "steps"}
+    assert set(spec) == {"description", "params", "workspaces", "results", "steps", "volumes"}
     params = {param["name"] for param in spec["params"]}
     used = set(re.findall(r"\$\(params\.([\w-]+)\)", TASK.read_text()))
     assert used == params
+    assert {"target", "pool", "image", "stack", "lock", "sbom"} <= params
     assert all(isinstance(param.get("default", ""), str) for param in spec["params"])
     (step,) = spec["steps"]
-    assert set(step) == {"name", "image", "env", "script"}
+    assert set(step) == {"name", "image", "env", "script", "volumeMounts"}
     assert step["script"].startswith("#!/bin/sh\n")
     run = example("spec")
     assert run["spec"]["taskRef"]["name"] == task["metadata"]["name"]

@@ -26,7 +26,7 @@ FILES = [
 URL = re.compile(r"[a-z]+://[^\s\"'`<>,)}\]]*\.svc\b[^\s\"'`<>,)}\]]*")
 CA = {"name": "compatgate-ca", "mountPath": "/compatgate", "readOnly": True}
 VARIABLE = {"name": "SSL_CERT_FILE", "value": "/compatgate/ca.crt"}
-TRUSTING = ["argo-rollouts/trust.yaml", "flagger/trust.yaml", "helm-hook/compatgate-job.yaml"]
+TRUSTING = ["argo-rollouts/trust.yaml", "flagger/trust.yaml"]
 
 
 def urls() -> Iterator[tuple[str, str]]:
@@ -61,7 +61,10 @@ def test_the_examples_that_run_in_a_cluster_name_it() -> None:
     assert {
         "deploy/argo-rollouts/analysis-template.yaml",
         "deploy/flagger/canary.yaml",
-        "deploy/helm-hook/compatgate-job.yaml",
+        "deploy/argo-rollouts/analysis-template-files.yaml",
+        "deploy/ci/tekton/compatgate-check.yaml",
+        "deploy/helm-hook/values.yaml",
+        "deploy/terraform/main.tf",
         "docs/how-to/deploy-webhooks.md",
         "docs/how-to/driver-rollouts.md",
         "docs/how-to/nodes.md",
@@ -83,13 +86,11 @@ def test_the_page_has_the_gate_served_where_the_service_leads() -> None:
 
 @pytest.mark.parametrize("file", TRUSTING)
 def test_who_asks_over_tls_trusts_the_authority_of_the_service(file: str) -> None:
-    text = (DEPLOY / file).read_text().replace("{{ ", "").replace(" }}", "")
-    pod = yaml.load(text, yaml.CSafeLoader)["spec"]["template"]["spec"]
+    pod = yaml.load((DEPLOY / file).read_text(), yaml.CSafeLoader)["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert VARIABLE in container["env"]
     assert container["volumeMounts"] == [CA]
     assert pod["volumes"] == [{"name": CA["name"], "configMap": {"name": CA["name"]}}]
     page = (ROOT / "docs" / "how-to" / "deploy-webhooks.md").read_text()
     assert f"create configmap {CA['name']} --from-file=ca.crt" in page
-    if file.endswith("trust.yaml"):
-        assert f"patch deployment {container['name']} --patch-file deploy/{file}" in page
+    assert f"patch deployment {container['name']} --patch-file deploy/{file}" in page

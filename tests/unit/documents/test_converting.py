@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.gpus import resolve_gpu
 from compatgate.documents.convert import to_entry, to_target, to_waiver
 from compatgate.documents.quantities import parse_duration
 from compatgate.documents.specs import Document, EntryDoc, TargetDoc, WaiverDoc
@@ -81,6 +82,43 @@ def test_a_slice_of_a_family_stands_for_that_slice_of_its_members(
     meant = to_entry(document, gpus, 1).gpus
     assert "A100-SXM4-80GB-MIG-1g.10gb" in meant
     assert all(name.endswith("-MIG-1g.10gb") for name in meant)
+
+
+@pytest.mark.parametrize(
+    ("name", "named", "others"),
+    [
+        ("A100-SXM4-80GB", {"A100-SXM4-80GB"}, {"A100-SXM4-80GB 1g.10gb", "A100-PCIe-80GB"}),
+        (
+            "A100-SXM4-80GB/mig-1g.10gb",
+            {"A100-SXM4-80GB 1g.10gb"},
+            {"A100-SXM4-80GB", "A100-SXM4-80GB 2g.20gb", "A100-SXM4-80GB 1g.10gb+me"},
+        ),
+        (
+            "A100-SXM4-80GB/mig-*",
+            {"A100-SXM4-80GB 1g.10gb", "A100-SXM4-80GB 1g.10gb+me", "A100-SXM4-80GB 7g.80gb"},
+            {"A100-SXM4-80GB", "A100-PCIe-80GB 1g.10gb", "A100-SXM4-40GB 1g.5gb"},
+        ),
+        (
+            "A100/MIG-*",
+            {"A100-SXM4-80GB 1g.10gb", "A100-SXM4-40GB 1g.5gb"},
+            {"A100-SXM4-80GB", "A100", "H100-SXM5-80GB 1g.10gb"},
+        ),
+    ],
+)
+def test_an_entry_names_whole_gpus_a_slice_or_every_slice(
+    read: Read,
+    gpus: Gpus,
+    entry: Callable[..., str],
+    name: str,
+    named: set[str],
+    others: set[str],
+) -> None:
+    (document,) = read(entry(gpus=f'["{name}"]'))
+    assert isinstance(document, EntryDoc)
+    assert document.spec.gpus == (name,)
+    found = to_entry(document, gpus, 1)
+    assert {one for one in named | others if found.names(resolve_gpu(one, gpus))} == named
+    assert not found.names(None)
 
 
 def test_a_product_of_gpus_stands_for_itself(

@@ -263,6 +263,24 @@ def test_an_entry_is_for_products_not_for_capabilities(problems: Problems, entry
     assert "compute capability" in found.problem
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("L4/mig-*", "no MIG on L4"),
+        ("A100/mig-1g.10gb/mig-*", "a MIG profile and every slice"),
+        ("A100/mig-1g.*", "names MIG without its profile"),
+        ("sm_90/mig-*", "compute capability"),
+        ("*", "which product it is"),
+    ],
+)
+def test_an_entry_names_slices_that_there_are(
+    problems: Problems, entry: Entry, name: str, said: str
+) -> None:
+    (found,) = problems(entry(gpus=f'["{name}"]'))
+    assert found.field == "spec.gpus[0]"
+    assert said in found.problem
+
+
 def test_pools_of_one_target_have_different_names(problems: Problems) -> None:
     pool = "    - {name: a100-80, gpu: A100-SXM4-80GB, driver: 535.183.01"
     (found,) = problems(DESIGN.replace(pool, f"{pool}}}\n{pool}"))

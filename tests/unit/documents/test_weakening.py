@@ -41,6 +41,7 @@ VALUES: dict[str, tuple[tuple[Any, Any], ...]] = {
     "spec.policy.onUnknown": (("fail", "warn"), ("warn", "allow"), ("fail", "allow")),
     "spec.policy.packages": (("enforce", "audit"),),
     "spec.policy.entries": (("strict", "lenient"),),
+    "spec.policy.statedStacks": (("ignore", "accept"), ("ignore", UNSET)),
     "spec.policy.waivers": (
         (UNSET, WAIVERS("91d")),
         (WAIVERS("7d"), UNSET),

@@ -69,7 +69,9 @@ def test_a_review_with_a_key_twice_is_refused_and_its_uid_answered(
 def test_the_decision_is_in_the_log_with_its_source(client: FlaskClient) -> None:
     response = answer(client)
     (entry,) = client.get("/api/v1/decisions?limit=1").get_json()["items"]
-    assert entry["source"] == "hook:kubernetes"
+    assert entry["source"] == "hook:kubernetes/annotation"
+    found = client.get("/api/v1/decisions?source=hook:kubernetes").get_json()["items"]
+    assert [one["id"] for one in found] == [entry["id"]]
     assert entry["verdict_id"] in response["auditAnnotations"]["verdicts"]
 
 

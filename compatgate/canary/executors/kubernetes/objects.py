@@ -358,13 +358,18 @@ _WORKER_RULES = (
 _DNS = 53
 
 
-def make_worker_objects(namespace: str) -> list[dict[str, Any]]:
+def make_worker_objects(namespace: str, home: str | None = None) -> list[dict[str, Any]]:
     """Return the worker's service account, role and binding, and the network policies of its jobs.
 
-    All objects are limited to the namespace, and none lets the worker read a secret.
+    All rights are limited to the namespace of the jobs, and none lets the worker read a secret.
+
+    Args:
+        namespace: of the jobs.
+        home: namespace in which the worker runs; None: that of the jobs.
     """
+    home = home or namespace
     return [
-        _make_object("v1", "ServiceAccount", WORKER_NAME, namespace),
+        _make_object("v1", "ServiceAccount", WORKER_NAME, home),
         _make_object(f"{_RBAC}/v1", "Role", WORKER_NAME, namespace)
         | {
             "rules": [
@@ -375,7 +380,7 @@ def make_worker_objects(namespace: str) -> list[dict[str, Any]]:
         _make_object(f"{_RBAC}/v1", "RoleBinding", WORKER_NAME, namespace)
         | {
             "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": WORKER_NAME},
-            "subjects": [{"kind": "ServiceAccount", "name": WORKER_NAME, "namespace": namespace}],
+            "subjects": [{"kind": "ServiceAccount", "name": WORKER_NAME, "namespace": home}],
         },
         _make_policy("compatgate-canary-alone", namespace, RUN, {}),
         _make_policy("compatgate-canary-nodes", namespace, GROUP, _peer_rules()),

@@ -57,9 +57,9 @@ class PipfileLock:
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
         """Return packages of the default category; those of others need to be selected."""
-        document = _read_object(file)
-        meta = _table(document.get("_meta"), "_meta", file.name)
-        requires = _table(meta.get("requires"), "_meta.requires", file.name)
+        document = read_object(file)
+        meta = read_table(document.get("_meta"), "_meta", file.name)
+        requires = read_table(meta.get("requires"), "_meta.requires", file.name)
         python = read_text(requires, "python_version", file.name)
         wanted = f"=={python}.*" if python else ""
         markers = Markers(platform, file=file.name, requires_python=wanted)
@@ -144,8 +144,8 @@ class PipReport:
 
 
 def _reported_package(entry: dict[str, Any], file: str, platform: Platform) -> ListedPackage:
-    download = _table(entry.get("download_info"), "download_info", file)
-    archive = _table(download.get("archive_info"), "archive_info", file)
+    download = read_table(entry.get("download_info"), "download_info", file)
+    archive = read_table(download.get("archive_info"), "archive_info", file)
     url = read_text(download, "url", file)
     return _described_package(
         entry, file, sources=(url,) if url else (), files=[{**archive, "url": url}], on=platform
@@ -168,9 +168,9 @@ class PipInspection:
         conflicts = _check_environment(document, file.name, platform)
         packages = []
         for entry in entries:
-            direct = _table(entry.get("direct_url"), "direct_url", file.name)
+            direct = read_table(entry.get("direct_url"), "direct_url", file.name)
             url = read_text(direct, "url", file.name)
-            archive = _table(direct.get("archive_info"), "archive_info", file.name)
+            archive = read_table(direct.get("archive_info"), "archive_info", file.name)
             files = [{**archive, "url": url}] if url else []
             found = _described_package(
                 entry, file.name, sources=(url,) if url else (), files=files, on=platform
@@ -188,7 +188,7 @@ def _described_package(
     on: Platform,
 ) -> ListedPackage:
     """Return a package by its metadata."""
-    metadata = _table(entry.get("metadata"), "metadata", file)
+    metadata = read_table(entry.get("metadata"), "metadata", file)
     name, version = read_text(metadata, "name", file), read_text(metadata, "version", file)
     if not name or not version:
         raise BadInput("must state name and version", field=f"{file}: metadata", value=name)
@@ -205,7 +205,12 @@ def _described_package(
     )
 
 
-def _read_object(file: LockFile) -> dict[str, Any]:
+def read_object(file: LockFile) -> dict[str, Any]:
+    """Return the JSON object in a file.
+
+    Raises:
+        BadInput: the text is not JSON, has a key twice in one object, or is something else.
+    """
     try:
         found = decode_strict(file.text.encode())
     except DuplicateKeyError as error:
@@ -223,7 +228,7 @@ def _read_report(file: LockFile) -> dict[str, Any]:
     Raises:
         BadInput: it is not of version 1.
     """
-    document = _read_object(file)
+    document = read_object(file)
     version = str(document.get("version", ""))
     if version.partition(".")[0] != "1":
         what = f"has version {version!r} of pip's format"
@@ -237,7 +242,7 @@ def _check_environment(document: dict[str, Any], file: str, platform: Platform) 
     Raises:
         InconclusiveInput: it describes a machine of another system or processor.
     """
-    described = _table(document.get("environment"), "environment", file)
+    described = read_table(document.get("environment"), "environment", file)
     machine = read_text(described, "platform_machine", file)
     cpu = CPU_NAMES.get(machine.lower(), machine)
     system = read_text(described, "sys_platform", file)
@@ -254,14 +259,14 @@ def _check_environment(document: dict[str, Any], file: str, platform: Platform) 
 
 
 def _entries(value: Any, where: str, file: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    listed = _table(value, where, file)
+    listed = read_table(value, where, file)
     if len(listed) > MOST_PACKAGES:
         raise BadInput(f"has more than {MOST_PACKAGES} items", field=f"{file}: {where}")
     for name, entry in listed.items():
-        yield refuse_variable(name, file), _table(entry, f"{where}.{name}", file)
+        yield refuse_variable(name, file), read_table(entry, f"{where}.{name}", file)
 
 
-def _table(value: Any, where: str, file: str) -> dict[str, Any]:
+def read_table(value: Any, where: str, file: str) -> dict[str, Any]:
     """Return an object; an absent one is empty.
 
     Raises:

@@ -36,8 +36,23 @@ def test_spdx_says_the_same_in_every_notation(read, name):
     assert (reading.open, reading.conflicts) == ((), ())
 
 
-@pytest.mark.parametrize("name", ["torch.cdx.json", "torch.cdx.xml"])
-def test_cyclonedx_says_the_same_in_json_and_xml(read, name):
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("image.spdx3.json", "SPDX 3.0.1"),
+        ("image.intoto.json", "SPDX 2.3"),
+        ("image.dsse.json", "SPDX 2.3"),
+    ],
+)
+def test_spdx_3_and_attested_documents_say_the_same(read, name, form):
+    reading = read(name)
+    assert reading.format == form
+    assert found(reading) == IMAGE
+    assert (reading.open, reading.conflicts) == ((), ())
+
+
+@pytest.mark.parametrize("name", ["torch.cdx.json", "torch.cdx.xml", "torch.attestations.jsonl"])
+def test_cyclonedx_says_the_same_in_json_xml_and_attested(read, name):
     reading = read(name)
     assert reading.format == "CycloneDX 1.6"
     assert found(reading) == {
@@ -206,10 +221,118 @@ def test_what_is_malformed_is_bad_input_and_names_the_file(read, name, text):
     assert str(caught.value).startswith(name)
 
 
-def test_spdx_3_is_refused_by_name(read):
-    text = '{"@context": "https://spdx.org/rdf/3.0.1/spdx-context.jsonld", "@graph": []}'
-    with pytest.raises(BadInput, match=r"SPDX 3.*CycloneDX"):
+_TIMES = (
+    "2024-01-02T03:04:05.123456789Z",
+    "2024-01-02T03:04:05+01:00",
+    "2024-01-02T03:04:05",
+    "2024-01-02",
+    "",
+)
+
+
+def test_a_creation_time_may_have_any_form(read, files, capfd):
+    """The specification allows one form; scanners write others."""
+    for name in ("image.spdx", "image.spdx.json", "image.spdx.xml", "image.spdx.yaml"):
+        text = (files / name).read_text()
+        for time in _TIMES:
+            assert found(read(name, text.replace("2026-11-01T00:00:00Z", time))) == IMAGE, time
+    assert capfd.readouterr() == ("", "")
+
+
+_TAGS = """SPDXVersion: SPDX-2.3
+DataLicense: CC0-1.0
+SPDXID: SPDXRef-DOCUMENT
+DocumentName: app
+DocumentNamespace: https://x.example/app
+Creator: Organization: Example, Inc
+Creator: Tool: scanner-1.2
+Created: 2024-01-02T03:04:05.1Z
+FileName: /a
+SPDXID: SPDXRef-File
+FileChecksum: SHA1: {digest}
+##### Package: torch
+PackageName: torch
+SPDXID: SPDXRef-torch
+PackageVersion: 2.4.1+cu124
+PackageDownloadLocation: NOASSERTION
+PackageSourceInfo: <text>found in
+PackageName: another
+SPDXID: SPDXRef-another
+</text>
+PackageLicenseConcluded: LicenseRef-free text
+ExternalRef: SECURITY cpe23Type cpe:2.3:a:x
+ExternalRef: PACKAGE-MANAGER purl pkg:pypi/torch@2.4.1%2Bcu124
+FileName: /b
+SPDXID: SPDXRef-b
+Unknown-Tag
+"""
+
+
+def test_tag_value_needs_only_what_is_read(read, capfd):
+    text = _TAGS.format(digest="0" * 40).replace("Unknown-Tag\n", "UnknownTag: x\n")
+    reading = read("app.spdx", text)
+    assert [(o.component, o.origin) for o in reading.observations] == [
+        ("torch", "app.spdx: SPDXRef-torch")
+    ]
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(BadInput, match=r"app\.spdx:26: is not a line of tag-value SPDX"):
+        read("app.spdx", _TAGS)
+    with pytest.raises(BadInput, match="ends within <text>"):
+        read("app.spdx", _TAGS.partition("</text>")[0])
+
+
+def test_spdx_3_of_another_version_is_refused_by_name(read):
+    text = '{"@context": "https://spdx.org/rdf/3.2.0/spdx-context.jsonld", "@graph": []}'
+    with pytest.raises(BadInput, match=r"is SPDX 3\.2\.0.*CycloneDX"):
         read("sbom.json", text)
+
+
+def _statement(**members: object) -> str:
+    base = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "predicateType": "https://spdx.dev/Document",
+    }
+    return json.dumps({**base, **members})
+
+
+def test_predicates_of_cosign_and_bundles_of_sigstore_are_read(read, files):
+    """Older cosign wraps the document once more, and tag-value as text."""
+    for name in ("image.spdx.json", "image.spdx"):
+        text = (files / name).read_text()
+        document = json.loads(text) if name.endswith("json") else text
+        data = {"Data": document, "Timestamp": "2024-01-02T03:04:05Z"}
+        assert found(read("a.json", _statement(predicate=data))) == IMAGE
+    envelope = json.loads((files / "image.dsse.json").read_text())
+    bundle = {
+        "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+        "verificationMaterial": {},
+        "dsseEnvelope": envelope,
+    }
+    assert found(read("a.sigstore.json", json.dumps(bundle, indent=1))) == IMAGE
+    bill = json.loads((files / "torch.cdx.json").read_text())
+    bill["metadata"]["properties"] = [{"name": "payloadType", "value": "x"}, {"payloadType": 1}]
+    assert read("torch.cdx.json", json.dumps(bill)).format == "CycloneDX 1.6"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (_statement(predicateType="https://slsa.dev/provenance/v1"), "slsa.dev/provenance"),
+        (_statement(predicate=3), "must be a document"),
+        (_statement(predicate={"spdxVersion": "9"}), "neither SPDX nor CycloneDX"),
+        (_statement(predicate={"spdxVersion": "SPDX-2.3", "packages": 3}), "a list of packages"),
+        ('{"payloadType": "text/plain", "payload": ""}', "not of in-toto"),
+        ('{"payloadType": "application/vnd.in-toto+json", "payload": "%"}', "not base64"),
+        ('{"payloadType": "application/vnd.in-toto+json", "payload": "e30="}', "in-toto statement"),
+        ('{"payloadType": 1, "dsseEnvelope": 3}', "must be an object"),
+        (f"{_statement(predicate={})}\n{_statement(predicate={})}\n", "several bills"),
+        ('{"payloadType": 1}\n' * 300, "more than 200 attestations"),
+    ],
+)
+def test_what_is_attested_otherwise_is_named(read, text, says):
+    with pytest.raises(BadInput, match=says) as caught:
+        read("a.json", text)
+    assert str(caught.value).startswith("a.json")
 
 
 _BOMB = """<?xml version="1.0"?>

@@ -100,6 +100,18 @@ def test_an_exemption_names_a_namespace_and_a_waiver() -> None:
         'kinds: [{kind: "A\\n", resource: a}]',
         "kinds: [{kind: A, resource: a, specs: ['spec..x']}]",
         "kinds: [{kind: A, resource: a, containers: [model]}]",
+        "kinds: [{kind: A, resource: a, scope: Cluster, search: true, lists: [a.b], itself: true}]",
+        "kinds: [{kind: A, resource: a, scope: World}]",
+        "kinds: [{kind: A, resource: a, inherits: ['a..b']}]",
+        "shared: {resources: [{name: a/b, of: c}], annotations: [{name: x, of: y}]}",
+        "shared: {annotations: [{name: x}]}",
+        "aliases: {gpu: nvidia.com/gpu}",
+        "aliases: {g.p: a}",
+        "resourceFields: [a b]",
+        "deviceClasses: ['*.example.com']",
+        "excludedNamespaces: [{name: a, reason: because}]",
+        "excludedNamespaces: [{name: a}]",
+        "excludedNamespaces: [{name: A, reason: because}]",
     ],
 )
 def test_the_schema_accepts_exactly_what_is_read(text: str) -> None:

@@ -74,7 +74,9 @@ def test_the_namespace_of_the_gpu_operator_is_never_held_up(policy: Any) -> None
         found = webhooks(objects(failure_policy=policy, **options))
         return [set(h["namespaceSelector"]["matchExpressions"][0]["values"]) for h in found]
 
-    system = {"kube-system", "kube-public", "kube-node-lease", "gate"}
+    shipped = load_kinds().file.excluded_namespaces
+    system = {"gate", *(one.name for one in shipped if not one.operator)}
+    assert {"kube-system", "kube-public", "kube-node-lease"} < system
     assert left_out(namespace="gate") == [{*system, "gpu-operator"}] * 2
     elsewhere = left_out(namespace="gate", operators=("nvidia-gpu-operator",), excluded=("a",))
     assert elsewhere == [{*system, "nvidia-gpu-operator", "a"}] * 2
@@ -124,7 +126,10 @@ def test_the_command_names_the_namespace_of_the_gpu_operator(
 def test_an_own_authority_takes_the_place_of_cert_manager() -> None:
     found = objects(ca_bundle="TUlJQg==")
     assert not any(one["apiVersion"].startswith("cert-manager") for one in found)
-    assert "annotations" not in found[-1]["metadata"]
+    (reasons,) = found[-1]["metadata"]["annotations"].items()
+    assert reasons[0] == "compatgate.dev/excluded-namespaces"
+    for one in load_kinds().file.excluded_namespaces:
+        assert f"{one.name}: {one.reason}" in reasons[1]
     assert {h["clientConfig"]["caBundle"] for h in webhooks(found)} == {"TUlJQg=="}
 
 
@@ -144,6 +149,7 @@ def test_the_condition_lets_every_pod_through_that_the_hook_would_see(case: dict
     [
         {"containers": [{"name": "web", "image": "nginx"}]},
         {"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/rdma_a": "1"}}}]},
+        {"containers": [{"name": "a", "resources": {"limits": {"example.com/gpumem": "1"}}}]},
         {"containers": [{"name": "a", "resources": {}, "env": [{"name": "X", "value": "1"}]}]},
     ],
 )

@@ -1,23 +1,19 @@
-"""Read SPDX and CycloneDX, and write an inspected stack as CycloneDX.
+"""Read CycloneDX, and write an inspected stack as CycloneDX.
 
-``spdx-tools`` reads SPDX 2.x in JSON, YAML, XML and tag-value; SPDX 3 is refused, as the library
-cannot read it. ``cyclonedx-python-lib`` reads CycloneDX in JSON and XML. A stack is written as a
-CycloneDX 1.6 document in JSON. The format has no field for GPU code, forward compatibility and
-open questions: a property of the document holds them, so that reading the document gives the same
-stack with the same open questions.
+``cyclonedx-python-lib`` reads CycloneDX in JSON and XML. A stack is written as a CycloneDX 1.6
+document in JSON. The format has no field for GPU code, forward compatibility and open questions: a
+property of the document holds them, so that reading the document gives the same stack with the
+same open questions.
 
-Sources: https://spdx.github.io/spdx-spec/v2.3/, https://cyclonedx.org/specification/overview/,
-https://cyclonedx.org/docs/1.6/json/.
+Sources: https://cyclonedx.org/specification/overview/, https://cyclonedx.org/docs/1.6/json/.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
@@ -30,7 +26,6 @@ from compatgate.core.components import COMPONENTS, is_framework, label_of, sort_
 from compatgate.core.stack_values import SPECIAL_KEYS
 from compatgate.core.vocabulary import NEEDS_URL
 from compatgate.discovery.findings import Inspection
-from compatgate.discovery.lockfiles.text import read_yaml
 from compatgate.discovery.observations import Observation
 from compatgate.discovery.sbom.interface import (
     MOST_PARTS,
@@ -42,127 +37,6 @@ from compatgate.discovery.sbom.interface import (
     read_xml,
 )
 from compatgate.errors import BadInput
-
-_SPDX_JSON = re.compile(r'"spdxVersion"\s*:\s*"SPDX-2\.|"SPDXID"\s*:')
-_SPDX3 = re.compile(r'"@context"\s*:[^,]*spdx\.org/rdf/3')
-_SPDX_YAML = re.compile(r"""^["']?(?:spdxVersion|SPDXID)["']?\s*:""", re.MULTILINE)
-_SPDX_XML = (re.compile(r"<Document\b"), re.compile(r"<(?:spdxVersion|SPDXID)>"))
-_SPDX_TAG_VALUE = re.compile(r"^SPDXVersion:\s*SPDX-", re.MULTILINE)
-_SPDX_DOCUMENT_KEYS = (
-    "spdxVersion",
-    "SPDXID",
-    "name",
-    "dataLicense",
-    "documentNamespace",
-    "creationInfo",
-)
-_SPDX_KEYS = ("SPDXID", "name", "versionInfo", "downloadLocation", "externalRefs")
-"""Fields of a package that are read; errors in files, relationships and licences do not matter."""
-
-
-class SpdxJson:
-    """An SPDX document in JSON."""
-
-    def recognises(self, text: str) -> bool:
-        """Look for SPDX's version or identifiers, version 3 included: `read` refuses it by name."""
-        return text.lstrip()[:1] == "{" and bool(
-            _SPDX_JSON.search(text) or _SPDX3.search(text[:50_000])
-        )
-
-    def read(self, text: str, name: str) -> Bill:
-        """Return every package."""
-        if _SPDX3.search(text[:50_000]):
-            hint = "write SPDX 2.3 or CycloneDX"
-            raise BadInput("is SPDX 3, which is not supported", field=name, hint=hint)
-        return _spdx_from_dict(read_json(text, name), name)
-
-
-class SpdxYaml:
-    """An SPDX document in YAML."""
-
-    def recognises(self, text: str) -> bool:
-        """Look for SPDX's version or identifier at the top level."""
-        return text.lstrip()[:1] not in ("{", "<") and bool(_SPDX_YAML.search(text))
-
-    def read(self, text: str, name: str) -> Bill:
-        """Return every package."""
-        document = read_yaml(text, name)
-        if not isinstance(document, dict):
-            raise BadInput("is not an SPDX document", field=name)
-        return _spdx_from_dict(document, name)
-
-
-class SpdxXml:
-    """An SPDX document in XML."""
-
-    def recognises(self, text: str) -> bool:
-        """Look for a ``Document`` element with SPDX's version or identifier."""
-        return text.lstrip()[:1] == "<" and all(x.search(text) for x in _SPDX_XML)
-
-    def read(self, text: str, name: str) -> Bill:
-        """Return every package, through a temporary file, as the library reads files only."""
-        read_xml(text, name)
-        parser = import_library("spdx_tools.spdx.parser.xml.xml_parser")
-        descriptor, path = tempfile.mkstemp(suffix=".spdx.xml")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            return _spdx_bill(lambda: parser.parse_from_file(path), name)
-        finally:
-            os.unlink(path)
-
-
-class SpdxTagValue:
-    """An SPDX document as tags and values."""
-
-    def recognises(self, text: str) -> bool:
-        """Look for the tag of SPDX's version."""
-        return bool(_SPDX_TAG_VALUE.search(text[:100_000]))
-
-    def read(self, text: str, name: str) -> Bill:
-        """Return every package."""
-        parser = import_library("spdx_tools.spdx.parser.tagvalue.parser")
-        return _spdx_bill(lambda: parser.Parser().parse(text), name)
-
-
-def _spdx_from_dict(document: dict[str, Any], name: str) -> Bill:
-    parser = import_library("spdx_tools.spdx.parser.jsonlikedict.json_like_dict_parser")
-    packages = document.get("packages", [])
-    if not isinstance(packages, list) or not all(isinstance(item, dict) for item in packages):
-        raise BadInput("must be a list of packages", field=f"{name}: packages")
-    kept = {key: document[key] for key in _SPDX_DOCUMENT_KEYS if key in document}
-    kept["packages"] = [
-        {key: package[key] for key in _SPDX_KEYS if key in package}
-        for package in packages
-        if component_filter(package.get("name"), str(package.get("externalRefs")))
-    ]
-    bill = _spdx_bill(lambda: parser.JsonLikeDictParser().parse(kept), name)
-    return Bill(bill.format, bill.parts, bool(packages))
-
-
-def _spdx_bill(parse: Callable[[], Any], name: str) -> Bill:
-    """Return the packages of a parsed document."""
-    error_class = import_library("spdx_tools.spdx.parser.error").SPDXParsingError
-    try:
-        document = parse()
-        parts = tuple(map(_spdx_part, document.packages))
-        version = str(document.creation_info.spdx_version).replace("-", " ")
-    except error_class as error:
-        problem = f"is not an SPDX document: {'; '.join(error.get_messages())[:300]}"
-        raise BadInput(problem, field=name) from None
-    except Exception as error:  # the library raises errors of many types for malformed documents
-        problem = f"is not an SPDX document: {type(error).__name__}: {str(error)[:200]}"
-        raise BadInput(problem, field=name) from None
-    if len(parts) > MOST_PARTS:
-        raise BadInput(f"has more than {MOST_PARTS} packages", field=name)
-    return Bill(version, parts, bool(parts))
-
-
-def _spdx_part(package: Any) -> Part:
-    purls = [r.locator for r in package.external_references if r.reference_type == "purl"]
-    version = package.version or ""
-    return Part(package.spdx_id, package.name, version, purls[0] if purls else "")
-
 
 _CYCLONEDX_XML = re.compile(
     r"<(?:\w+:)?bom\b[^>]*http://cyclonedx\.org/schema/bom/(?P<version>[\d.]+)", re.S

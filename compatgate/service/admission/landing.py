@@ -1,0 +1,303 @@
+"""Find the pools whose known nodes a pod may land on.
+
+A node belongs to the target that its annotation names, else to those whose ``nodeLabels`` it has:
+of several, to those that state most. Where targets share nodes, those for the namespace of the pod
+count; nodes of other targets alone are judged by these targets: the nodes decide, and no namespace
+keeps a pod from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.gpus import covers_gpu, resolve_gpu, split_profile
+from compatgate.core.request import Pool, Target
+from compatgate.core.versions import Version, parse_version
+from compatgate.documents.specs import MatchSpec
+from compatgate.errors import BadInput
+from compatgate.service.admission.matching import is_in_namespace
+from compatgate.service.admission.node_index import NodeIndex, Nodes
+from compatgate.service.admission.scheduling import landing_nodes, names_nodes
+
+WHOLE, SLICE = "nvidia.com/gpu", "nvidia.com/mig-"
+SHARED = ".shared"
+DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
+"""Begins the resource that stands for a device class (KEP-5004)."""
+WHOLE_CLASS, SLICE_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
+"""Device classes of whole GPUs and of slices: NVIDIA/k8s-dra-driver-gpu, Helm chart."""
+_MATCHES_KEPT = 64
+
+
+class KnownPool(Struct, frozen=True):
+    """A pool with known nodes.
+
+    Attributes:
+        cut: profile of its slices; None: whole GPUs.
+        is_reached: the pod may land on some of them.
+        gives_whole: ``nvidia.com/gpu`` stands for its product on some of those.
+    """
+
+    name: str
+    cut: str | None
+    is_reached: bool
+    gives_whole: bool
+
+    def gives(self, resource: str | None) -> bool:
+        """Return whether a request may be met on its nodes that the pod may land on.
+
+        Args:
+            resource: that is requested; None: what it gets is not told by a resource.
+        """
+        if resource == WHOLE:
+            return self.gives_whole
+        return self.is_reached and (resource is None or may_be(resource, self.cut))
+
+
+class TargetNodes(Struct, frozen=True):
+    """The known nodes of a target that a pod may land on.
+
+    Attributes:
+        target: by name.
+        pools: those with known nodes; empty: the pools of its known nodes are not told.
+        reached: the pod may land on some of them.
+    """
+
+    target: str
+    pools: tuple[KnownPool, ...]
+    reached: bool
+
+
+class Landing(Struct, frozen=True):
+    """Where a pod may land, as far as nodes are known.
+
+    Attributes:
+        targets: those with known nodes.
+        is_exact: the pod names known nodes one by one, so that no other node can be meant.
+    """
+
+    targets: tuple[TargetNodes, ...] = ()
+    is_exact: bool = False
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        """Return the targets on whose nodes the pod may land."""
+        return tuple(one.target for one in self.targets if one.reached)
+
+    def of(self, target: str) -> TargetNodes | None:
+        """Return the nodes of a target; None: none is known."""
+        return next((one for one in self.targets if one.target == target), None)
+
+
+NOWHERE_KNOWN = Landing()
+
+
+def may_be(resource: str, cut: str | None) -> bool:
+    """Return whether a resource other than ``nvidia.com/gpu`` may be a product.
+
+    Args:
+        resource: that is requested.
+        cut: profile of the slice; None: a whole GPU.
+    """
+    if resource.startswith(SLICE):
+        wanted = resource.removeprefix(SLICE)
+        return cut == (mig_profile(wanted) or wanted)
+    if resource.startswith(DEVICE_CLASS):
+        name = resource.removeprefix(DEVICE_CLASS)
+        return (cut is None or name != WHOLE_CLASS) and (cut is not None or name != SLICE_CLASS)
+    return True
+
+
+@lru_cache(maxsize=4096)
+def mig_profile(text: str) -> str | None:
+    """Return the MIG profile in the name of a GPU or a resource; None: it is a whole GPU."""
+    profile, _ = split_profile(text.lower())
+    return profile.text if profile else None
+
+
+class KnownNodes:
+    """The known nodes, by target and pool of one matrix; safe for any number of threads.
+
+    Args:
+        index: of the nodes, which may change meanwhile.
+        targets: resolved, by name.
+        matches: of the targets, by name.
+        gpus: to resolve the GPUs of nodes with.
+        cluster: the only one whose nodes count; None: every one.
+    """
+
+    def __init__(
+        self,
+        index: NodeIndex,
+        targets: Mapping[str, Target],
+        matches: Mapping[str, MatchSpec],
+        gpus: Gpus,
+        cluster: str | None = None,
+    ) -> None:
+        self._index = index
+        self._targets = targets
+        self._matches = matches
+        self._gpus = gpus
+        self._cluster = cluster
+        self._version = -1
+        self._forget()
+
+    def landing(
+        self,
+        namespace: str,
+        spec: Mapping[str, Any],
+        requested: Collection[str],
+        bound: Collection[str],
+    ) -> Landing:
+        """Return the targets and pools whose known nodes let a pod in.
+
+        Args:
+            namespace: of the object.
+            spec: of the pod.
+            requested: resources of all its containers.
+            bound: targets of which the known nodes are wanted in any case.
+        """
+        if not len(self._index):
+            return NOWHERE_KNOWN
+        if self._version != self._index.version:
+            self._forget()
+        nodes = landing_nodes(self._index, spec, requested)
+        for resource in requested:
+            nodes &= self._offering(resource)
+        here, others = self._owners(self._targets_for(namespace))
+        found = [self._of(name, own, nodes) for name, own in here if own & nodes or name in bound]
+        if self._is_one_cluster or not (bound or any(one.reached for one in found)):
+            found += [self._of(name, own, nodes) for name, own in others if own & nodes]
+        exact = names_nodes(spec) and bool(nodes)
+        return Landing(tuple(one for one in found if one.pools or one.reached), exact)
+
+    @property
+    def _is_one_cluster(self) -> bool:
+        return self._cluster is not None or len(self._index.clusters) < 2
+
+    def _forget(self) -> None:
+        self._version = self._index.version
+        self._owners = lru_cache(maxsize=_MATCHES_KEPT)(self._find_owners)
+        self._pools = lru_cache(maxsize=None)(self._find_pools)
+        self._only_slices = self._find_only_slices()
+
+    def _targets_for(self, namespace: str) -> frozenset[str]:
+        return frozenset(
+            name
+            for name, match in self._matches.items()
+            if not match.namespaces or is_in_namespace(match, namespace)
+        )
+
+    def _of(self, name: str, own: Nodes, nodes: Nodes) -> TargetNodes:
+        known = (
+            self._pool(pool, cut, nodes & own & having)
+            for pool, cut, having in self._pools(name)
+            if own & having
+        )
+        return TargetNodes(name, tuple(known), bool(own & nodes))
+
+    def _pool(self, name: str, cut: str | None, nodes: Nodes) -> KnownPool:
+        whole = nodes if cut is None else nodes & self._only_slices
+        return KnownPool(name, cut, bool(nodes), bool(whole))
+
+    def _offering(self, resource: str) -> Nodes:
+        """Return the nodes that hand out a resource, or may; a kubelet reports NVIDIA's alone."""
+        index = self._index
+        if resource.removesuffix(SHARED) != WHOLE and not resource.startswith(SLICE):
+            return index.alive
+        return index.with_fact("resource", resource) | index.alive & ~index.with_any("resource")
+
+    def _find_owners(
+        self, here: frozenset[str]
+    ) -> tuple[Sequence[tuple[str, Nodes]], Sequence[tuple[str, Nodes]]]:
+        """Return the nodes of each target: of those for a namespace, and of the others."""
+        index = self._index
+        left = index.with_fact("cluster", self._cluster) if self._cluster else index.alive
+        left &= index.alive
+        found: list[list[tuple[str, Nodes]]] = []
+        for names in (here, self._matches.keys() - here):
+            owned: list[tuple[str, Nodes]] = []
+            ranked = sorted(names, key=lambda name: (-len(self._matches[name].node_labels), name))
+            for _, group in groupby(ranked, lambda name: len(self._matches[name].node_labels)):
+                taken = 0
+                for name in group:
+                    own = self._labelled(name) & left
+                    taken |= own
+                    if own:
+                        owned.append((name, own))
+                left &= ~taken
+            found.append(owned)
+        return found[0], found[1]
+
+    def _labelled(self, target: str) -> Nodes:
+        index, labels = self._index, self._matches[target].node_labels
+        nodes = index.alive & ~index.with_any("target") if labels else 0
+        for key, value in labels.items():
+            nodes &= index.labelled(key, value)
+        return nodes | index.with_fact("target", target)
+
+    def _find_pools(self, name: str) -> tuple[tuple[str, str | None, Nodes], ...]:
+        """Return the nodes of each pool of a target, by GPU and driver.
+
+        Where no pool with the GPU of a node declares its driver, the node is in each of them.
+        """
+        target = self._targets.get(name)
+        if target is None:
+            return ()
+        drivers = {
+            text: version
+            for text in self._index.fact_values("driver")
+            if (version := _driver_version(text))
+        }
+        having = {pool.name: self._with_gpu(pool) for pool in target.pools}
+        exact = {
+            pool.name: having[pool.name] & self._with_driver(pool, drivers) for pool in target.pools
+        }
+        found = []
+        for pool in target.pools:
+            declared = 0
+            for other in target.pools:
+                if other.gpu == pool.gpu:
+                    declared |= exact[other.name]
+            nodes = exact[pool.name] | having[pool.name] & ~declared
+            cut = mig_profile(pool.gpu.sku) if pool.gpu else None
+            found.append((pool.name, cut, nodes))
+        return tuple(found)
+
+    def _with_gpu(self, pool: Pool) -> Nodes:
+        nodes = 0
+        for sku in self._index.fact_values("gpu"):
+            try:
+                seen = resolve_gpu(sku, self._gpus)
+            except BadInput:
+                continue
+            if pool.gpu and covers_gpu(pool.gpu, seen, self._gpus):
+                nodes |= self._index.with_fact("gpu", sku)
+        return nodes
+
+    def _with_driver(self, pool: Pool, drivers: Mapping[str, Version]) -> Nodes:
+        nodes = 0
+        for text, version in drivers.items():
+            if version == pool.driver:
+                nodes |= self._index.with_fact("driver", text)
+        return nodes
+
+    def _find_only_slices(self) -> Nodes:
+        """Return the nodes whose GPUs are all cut: ``nvidia.com/gpu`` is a slice there."""
+        nodes = self._index.with_any("gpu")
+        for sku in self._index.fact_values("gpu"):
+            if mig_profile(sku) is None:
+                nodes &= ~self._index.with_fact("gpu", sku)
+        return nodes
+
+
+def _driver_version(text: str) -> Version | None:
+    try:
+        return parse_version("driver", text)
+    except BadInput:
+        return None

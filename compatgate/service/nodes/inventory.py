@@ -1,0 +1,186 @@
+"""Keep the reported nodes in memory, for placement.
+
+A thread of its own reads what changed, so that no request waits for the database. Only the first
+request waits a moment for all nodes.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from compatgate.errors import CompatgateError
+from compatgate.kit.database.database import Database
+from compatgate.service.admission.landing import KnownNodes
+from compatgate.service.admission.node_index import KnownNode, NodeIndex, Taint
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.nodes import repository as nodes
+from compatgate.service.nodes.repository import NodeRow
+from compatgate.service.nodes.schemas import MOST_LABELS
+
+LOOK_SECONDS = 5.0
+"""How old the nodes in memory may be, in seconds; a report to this process counts at once."""
+_FIRST_SECONDS = 5.0
+_DISORDER = timedelta(minutes=5)
+"""Clocks of gates may differ by so much, and a report may be stored so late."""
+_BATCH = 500
+_log = logging.getLogger("compatgate.nodes")
+
+
+class NodeInventory:
+    """The reported nodes; safe for any number of threads, and may be made before a fork."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._index: NodeIndex | None = None
+        self._seen: dict[tuple[str, str], datetime | None] = {}
+        self._latest: datetime | None = None
+        self._looked = float("-inf")
+        self._failing = False
+        self._starting = threading.Lock()
+        self._reading = threading.Lock()
+        self._reader: ThreadPoolExecutor | None = None
+        self._look: Future[None] | None = None
+        self._known: tuple[Snapshot, NodeIndex, str | None, KnownNodes] | None = None
+
+    def known(self, snapshot: Snapshot, cluster: str | None = None) -> KnownNodes | None:
+        """Return the known nodes by target and pool; None: none is known.
+
+        Args:
+            snapshot: with the targets.
+            cluster: the only one whose nodes count; None: every one.
+        """
+        index = self.index()
+        if index is None or not len(index):
+            return None
+        kept = self._known
+        if kept is None or kept[0] is not snapshot or kept[1] is not index or kept[2] != cluster:
+            matches = {name: one.spec.match for name, one in snapshot.documents.items()}
+            found = KnownNodes(index, snapshot.targets, matches, snapshot.facts.gpus, cluster)
+            kept = self._known = (snapshot, index, cluster, found)
+        return kept[3]
+
+    def index(self) -> NodeIndex | None:
+        """Return the index; None: the nodes could not be read yet."""
+        if time.monotonic() - self._looked >= LOOK_SECONDS:
+            look = self._begin_look()
+            if self._index is None and look is not None:
+                with suppress(TimeoutError):
+                    look.result(_FIRST_SECONDS)
+        return self._index
+
+    def follow_change(self) -> None:
+        """Read what this process has just stored, where the nodes are in memory already."""
+        if self._index is not None:
+            self._read_quietly()
+
+    def close(self) -> None:
+        """End the thread."""
+        if self._reader is not None:
+            self._reader.shutdown(wait=False, cancel_futures=True)
+
+    def _begin_look(self) -> Future[None] | None:
+        with self._starting:
+            if self._look is None or self._look.done():
+                if time.monotonic() - self._looked < LOOK_SECONDS:
+                    return self._look
+                self._reader = self._reader or ThreadPoolExecutor(1, "nodes")
+                try:
+                    self._look = self._reader.submit(self._read_quietly)
+                except RuntimeError:  # this process ends
+                    return None
+            return self._look
+
+    def _read_quietly(self) -> None:
+        """Read what changed; log the first of several errors and go on with what is known."""
+        with self._reading:
+            try:
+                self._read()
+                self._failing = False
+            except CompatgateError as error:
+                if not self._failing:
+                    _log.warning("the nodes could not be read: %s", error.detail)
+                self._failing = True
+            except Exception:
+                if not self._failing:
+                    _log.exception("reading the nodes failed")
+                self._failing = True
+            self._looked = time.monotonic()
+
+    def _read(self) -> None:
+        index = self._index
+        if index is None or index.is_wasteful:
+            self._read_all()
+            return
+        changed: list[KnownNode] = []
+        with self._database.reading() as session:
+            since = self._latest - _DISORDER if self._latest else None
+            moments = nodes.changes_since(session, since)
+            new = {key: at for key, at in moments.items() if self._seen.get(key, _NEVER) != at}
+            for cluster, names in _by_cluster(new):
+                changed += map(known_node, nodes.load_nodes(session, cluster, names).values())
+            count = nodes.count_nodes(session)
+            gone = self._seen.keys() | new.keys()
+            gone = gone - nodes.node_keys(session) if count != len(gone) else set()
+        if changed or gone:
+            index.replace(changed, gone)
+            self._note(new)
+            for key in gone:
+                self._seen.pop(key, None)
+
+    def _read_all(self) -> None:
+        index = NodeIndex()
+        self._seen, self._latest = {}, None
+        cursor = None
+        while True:
+            with self._database.reading() as session:
+                part = nodes.list_nodes(session, cursor=cursor, limit=_BATCH)
+            index.replace(map(known_node, part.items))
+            self._note({(row.cluster, row.name): row.changed_at for row in part.items})
+            cursor = part.next
+            if cursor is None:
+                break
+        self._index = index
+
+    def _note(self, moments: dict[tuple[str, str], datetime | None]) -> None:
+        self._seen |= moments
+        latest = max((at for at in moments.values() if at), default=None)
+        if latest and (self._latest is None or latest > self._latest):
+            self._latest = latest
+
+
+_NEVER = datetime.min
+
+
+def _by_cluster(keys: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the nodes of each cluster, in parts that one query takes."""
+    found: dict[str, list[str]] = {}
+    for cluster, name in keys:
+        found.setdefault(cluster, []).append(name)
+    for cluster, names in found.items():
+        for start in range(0, len(names), _BATCH):
+            yield cluster, names[start : start + _BATCH]
+
+
+def known_node(row: NodeRow) -> KnownNode:
+    """Return a stored node as placement sees it."""
+    handed_out = row.witnesses.get("kubelet", {}).get("resources", {})
+    resources = tuple(name for name, count in handed_out.items() if count)
+    return KnownNode(
+        row.cluster,
+        row.name,
+        {sys.intern(key): value for key, value in row.labels.items()},
+        row.target or "",
+        tuple(kind["gpu"] for kind in row.gpus),
+        row.driver,
+        tuple(Taint(one["key"], one["effect"], one.get("value", "")) for one in row.taints),
+        # A device plugin that starts hands out nothing for a moment.
+        resources or None,
+        len(row.labels) >= MOST_LABELS,
+    )

@@ -1,0 +1,87 @@
+"""The examples of ``deploy/`` with values filled in, as their tools fill them in."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import hcl2
+import yaml
+from kubectl_tools import helm, rendered
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+SERVICE = "https://compatgate.compatgate.svc"
+_ARGUMENT = re.compile(r"\{\{args\.([\w-]+)\}\}")
+
+
+def helm_objects(
+    folder: Path, values: Mapping[str, Any], files: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """What Helm renders of the job's template in a chart with files and changed values.
+
+    Args:
+        folder: for the chart.
+        values: laid over those of ``values.yaml``.
+        files: names in the chart, and contents.
+    """
+    chart = folder / "chart"
+    (chart / "templates").mkdir(parents=True, exist_ok=True)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: trainer\nversion: 0.1.0\n")
+    shutil.copy(DEPLOY / "helm-hook" / "values.yaml", chart)
+    shutil.copy(DEPLOY / "helm-hook" / "compatgate-job.yaml", chart / "templates")
+    for name, text in files.items():
+        (chart / name).parent.mkdir(exist_ok=True)
+        (chart / name).write_text(text)
+    (chart / "own.yaml").write_text(json.dumps(values))
+    return rendered(helm("template", "trainer", chart, "--values", chart / "own.yaml").stdout)
+
+
+def load(name: str) -> Any:
+    """The only document of a file of ``deploy/``."""
+    return yaml.load((DEPLOY / name).read_text(), yaml.CSafeLoader)
+
+
+def analysis(name: str, arguments: Mapping[str, str]) -> dict[str, Any]:
+    """The spec of an AnalysisTemplate with a Rollout's arguments, as Argo Rollouts resolves them.
+
+    Source: argoproj/argo-rollouts ``utils/args/args.go``: text for text in the JSON of a metric; an
+    argument without a value is an error.
+    """
+    spec = load(f"argo-rollouts/{name}.yaml")["spec"]
+    declared = {one["name"]: one.get("value") for one in spec["args"]}
+    declared |= {one["name"]: "cg_secret" for one in spec["args"] if "valueFrom" in one}
+    assert set(arguments) <= set(declared), "an argument that the template does not declare"
+    values = {**declared, **arguments}
+    assert [key for key, value in values.items() if value is None] == []
+    text = json.dumps(spec["metrics"])
+    found: list[dict[str, Any]] = json.loads(
+        _ARGUMENT.sub(lambda match: json.dumps(values[match[1]])[1:-1], text)
+    )
+    return {"metrics": found, "used": set(_ARGUMENT.findall(text)), "declared": set(declared)}
+
+
+def terraform(variables: Mapping[str, str]) -> tuple[list[str], dict[str, str], set[str]]:
+    """Program and query of the data source, and which members of the answer are read."""
+    document = hcl2.loads((DEPLOY / "terraform" / "main.tf").read_text())
+    stated = {
+        json.loads(name): json.loads(body["default"])
+        for one in document["variable"]
+        for name, body in one.items()
+    }
+    assert set(variables) <= set(stated), "a variable that the module does not declare"
+    values = {**stated, **variables}
+
+    def filled(expression: str) -> str:
+        match = re.fullmatch(r"\$\{var\.(\w+)\}", expression)
+        text: str = values[match[1]] if match else json.loads(expression)
+        return text
+
+    ((source,),) = (one['"external"'].values() for one in document["data"])
+    (condition,) = source["lifecycle"][0]["postcondition"]
+    read = set(re.findall(r"self\.result\.(\w+)", json.dumps(condition)))
+    query = {key: filled(value) for key, value in source["query"].items()}
+    return [filled(word) for word in source["program"]], query, read

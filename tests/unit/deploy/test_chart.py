@@ -1,0 +1,371 @@
+"""The Helm chart renders what Kubernetes takes, what `k8s manifests` prints, and blocks no pod."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+from kubectl_tools import helm, kubectl, rendered
+
+from compatgate.canary.executors.kubernetes.objects import make_worker_objects
+from compatgate.cli.main import parser_of
+from compatgate.kit.cli.parser import Parser
+from compatgate.service.admission.kinds import load_kinds
+from compatgate.service.admission.manifests import WebhookOptions, webhook_objects
+from compatgate.service.cluster import cli as k8s
+from compatgate.service.cluster.manifests import WatchOptions, audit_objects, node_objects
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "deploy" / "helm" / "compatgate"
+CRDS = ROOT / "tests" / "fixtures" / "schemas" / "crds"
+CRD_GROUPS = ("cert-manager.io", "monitoring.coreos.com")
+VERSIONS = ("1.30", "1.37")
+POSTGRESQL = {"database": {"secret": {"name": "db"}}}
+URL = {"database": {"url": "postgresql://gate:secret@db.example/gate"}}
+HOSTS = '[[host]]\nname = "a100"\nexecutor = "kubernetes"\n'
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+WATCHED = {"audit": {"enabled": True}, "nodes": {"report": True, "taint": True, "driver": True}}
+MONITORED = {
+    "serviceMonitor": {"enabled": True},
+    "rules": {"enabled": True},
+    "dashboard": {"enabled": True},
+    "labels": {"release": "prometheus"},
+}
+CASES: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "postgresql by url": {**URL, "replicas": 3, "gate": {"workers": 4, "publicUrl": "https://a.b"}},
+    "postgresql by secret": {**POSTGRESQL, "podDisruptionBudget": {"maxUnavailable": "50%"}},
+    "cert-manager": {**POSTGRESQL, "tls": {"mode": "certManager"}},
+    "another issuer": {
+        "tls": {"mode": "certManager",
+                "certManager": {"issuerRef": {"name": "corp", "kind": "ClusterIssuer"}}}},
+    "a given secret": {"tls": {"mode": "secret", "secret": {"name": "gate-tls", "ca": PEM}}},
+    "fail closed": {**POSTGRESQL, "webhook": {"failurePolicy": "Fail"}},
+    "opt in": {"webhook": {"namespaces": {"select": "opt-in", "excluded": ["dcgm"]}}},
+    "opt out": {"webhook": {"namespaces": {"select": "opt-out", "operators": []}}},
+    "no webhook": {"webhook": {"enabled": False}},
+    "watched": {**WATCHED, "image": {"digest": "sha256:" + "0" * 64}},
+    "monitored": {**POSTGRESQL, "monitoring": MONITORED,
+                  "worker": {"enabled": True, "hosts": HOSTS}},
+    "a claim of one's own": {"persistence": {"existingClaim": "gate"},
+                             "networkPolicy": {"egress": [
+                                 {"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]}},
+    "everywhere": {
+        **URL, **WATCHED, "monitoring": MONITORED, "worker": {"enabled": True, "hosts": HOSTS},
+        "matrix": {"configMap": "matrix"}, "imagePullSecrets": ["registry"],
+        "priorityClassName": "system-cluster-critical", "nodeSelector": {"a": "b"},
+        "tolerations": [{"key": "a", "operator": "Exists"}], "podLabels": {"c": "d"},
+        "podAnnotations": {"e": "f"}, "service": {"port": 8443, "annotations": {"g": "h"}},
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone",
+                                       "whenUnsatisfiable": "DoNotSchedule"}],
+        "gate": {"registries": ["registry.example"], "canaryImages": ["registry.example/*"],
+                 "extraArgs": ["--rate=100/s"], "extraEnv": [{"name": "I", "value": "j"}],
+                 "extraVolumes": [{"name": "k", "emptyDir": {}}],
+                 "extraVolumeMounts": [{"name": "k", "mountPath": "/k"}]},
+        "admission": {"exempt": ["legacy-*=old"], "unmatched": "deny"},
+        "webhook": {"failurePolicy": "Fail"},
+    },
+}  # fmt: skip
+"""Name of a case, and values."""
+RELEASE_LABELS = {
+    "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+}  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _rendered(values: str) -> str:
+    words = ["template", "compatgate", CHART, "--namespace", "gate", "--kube-version", "1.33"]
+    return helm(*words, "--values", "-", stdin=values).stdout
+
+
+def objects(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the chart renders, as release `compatgate` in the namespace `gate`."""
+    return rendered(_rendered(json.dumps(values)))
+
+
+def one(found: list[dict[str, Any]], kind: str, name: str = "compatgate") -> dict[str, Any]:
+    (each,) = [o for o in found if (o["kind"], o["metadata"]["name"]) == (kind, name)]
+    return each
+
+
+def containers(found: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Each container, with the name of its object and the spec of its pod."""
+    specs = []
+    for each in found:
+        spec = each.get("spec", {})
+        spec = spec.get("jobTemplate", {}).get("spec", spec)
+        if "template" in spec:
+            specs.append((each["metadata"]["name"], spec["template"]["spec"]))
+    return [
+        (name, pod, container)
+        for name, pod in specs
+        for container in [*pod.get("initContainers", []), *pod["containers"]]
+    ]
+
+
+def errors(each: dict[str, Any]) -> list[str]:
+    """What the schema of its project objects to in an object of a CRD."""
+    schema = json.loads((CRDS / f"{each['kind']}.json").read_text())
+    validator = jsonschema.Draft202012Validator(schema)
+    return [f"{e.json_path}: {e.message[:200]}" for e in validator.iter_errors(each)]
+
+
+@lru_cache(maxsize=256)
+def check_by_schema(text: str) -> None:
+    """Check an object once, however many cases render it."""
+    each = json.loads(text)
+    if each["apiVersion"].partition("/")[0] in CRD_GROUPS:
+        assert errors(each) == []
+        return
+    for version in VERSIONS:
+        kubernetes_validate.validate(each, version, strict=True)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_official_schemas_accept_what_is_rendered(name: str) -> None:
+    found = objects(CASES[name])
+    for each in found:
+        check_by_schema(json.dumps(each))
+    identities = [(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in found]
+    assert len(identities) == len(set(identities))
+
+
+def test_the_schemas_of_crds_object_to_what_is_wrong() -> None:
+    rules = one(objects(CASES["monitored"]), "PrometheusRule")
+    assert errors({**rules, "spec": {"group": []}})
+    assert errors({**rules, "spec": {"groups": [{"name": "a", "rules": [{"alert": "b"}]}]}})
+    monitor = one(objects(CASES["monitored"]), "ServiceMonitor")
+    assert errors({**monitor, "spec": {**monitor["spec"], "endpoints": [{"scheme": "gopher"}]}})
+    certificate = one(objects(CASES["cert-manager"]), "Certificate", "compatgate-tls")
+    assert errors({**certificate, "spec": {**certificate["spec"], "dnsName": "a"}})
+
+
+def test_helm_lints_the_chart_and_its_version_is_the_programs(tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(json.dumps(CASES["everywhere"]))
+    helm("lint", "--strict", "--with-subcharts", CHART)
+    helm("lint", "--strict", CHART, "--values", values)
+    chart = yaml.load((CHART / "Chart.yaml").read_text(), yaml.CSafeLoader)
+    assert f'version = "{chart["appVersion"]}"' in (ROOT / "pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"replicas": 2}, "replicas: 2 need PostgreSQL; state database.url or"),
+        ({"replicas": 0}, "at '/replicas': minimum: got 0, want 1"),
+        ({"replica": 2}, "additional properties 'replica' not allowed"),
+        ({"webhook": {"failurePolicy": "fail"}}, "'/webhook/failurePolicy': value must be one of"),
+        ({"webhook": {"timeoutSeconds": 31}}, "'/webhook/timeoutSeconds': maximum"),
+        ({"webhook": {"namespaces": {"excluded": ["A_b"]}}}, "'/webhook/namespaces/excluded/0'"),
+        ({"webhook": {"asked": {"pods": [{}]}}}, "'/webhook/asked'"),
+        ({"tls": {"mode": "none"}}, "'/tls/mode': value must be one of"),
+        ({"tls": {"mode": "secret"}}, "tls.secret.name: state the secret"),
+        ({"tls": {"mode": "secret", "secret": {"name": "a"}}}, "tls.secret.ca: state the"),
+        ({"worker": {"enabled": True}}, "worker.enabled: the worker needs PostgreSQL"),
+        ({**POSTGRESQL, "worker": {"enabled": True}}, "worker.hosts: state the hosts.toml"),
+        ({"database": {"url": "mysql://a"}}, "'/database/url'"),
+        ({"database": {"url": "postgresql://a", "secret": {"name": "b"}}}, "not both"),
+        ({"gate": {"anonymous": "admin"}}, "'/gate/anonymous'"),
+        ({"image": {"digest": "sha256:1"}}, "'/image/digest'"),
+        ({"admission": {"kinds": {"configMap": "a"}}}, "webhook.asked: state the output of"),
+    ],
+)  # fmt: skip
+def test_wrong_values_are_refused_with_their_place(values: dict[str, Any], said: str) -> None:
+    done = helm("template", "a", CHART, "--values", "-", stdin=json.dumps(values), check=False)
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def plain(body: Any) -> Any:
+    """An object without the labels of its release."""
+    if isinstance(body, dict):
+        return {key: plain(value) for key, value in body.items() if key not in RELEASE_LABELS}
+    return [plain(item) for item in body] if isinstance(body, list) else body
+
+
+WATCH = WatchOptions("gate", image="compatgate:0.1.0", taint=True, own=True,
+                     excluded=("gpu-operator",))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "printed"),
+    [
+        ({"tls": {"mode": "certManager"}}, webhook_objects(WebhookOptions("gate"), load_kinds())),
+        (
+            {
+                "tls": {"mode": "secret", "secret": {
+                    "name": "compatgate-tls", "ca": "BEGIN CERTIFICATE"}},
+                "webhook": {"timeoutSeconds": 7, "namespaces": {
+                    "select": "opt-in", "excluded": ["a"], "operators": ["nv"]}},
+            },
+            webhook_objects(
+                WebhookOptions("gate", timeout_s=7, excluded=("a",), operators=("nv",),
+                               ca_bundle="QkVHSU4gQ0VSVElGSUNBVEU=", namespaces="opt-in"),
+                load_kinds(),
+            ),
+        ),
+        ({"webhook": {"namespaces": {"select": "opt-out"}}, "tls": {"mode": "certManager"}},
+         webhook_objects(WebhookOptions("gate", namespaces="opt-out"), load_kinds())),
+        (WATCHED, [*node_objects(WATCH), *audit_objects(WATCH)]),
+        ({**POSTGRESQL, "worker": {"enabled": True, "hosts": HOSTS}},
+         make_worker_objects("compatgate-canary", "gate")),
+    ],
+    ids=["cert-manager", "given", "opt-out", "watched", "worker"],
+)  # fmt: skip
+def test_the_chart_renders_what_the_command_prints(
+    values: dict[str, Any], printed: list[dict[str, Any]]
+) -> None:
+    found = objects(values)
+    for each in printed:
+        here = one(found, each["kind"], each["metadata"]["name"])
+        assert plain(here) == plain(each), f"{each['kind']} {each['metadata']['name']}"
+
+
+def test_files_that_come_from_the_program_are_current() -> None:
+    spec = spec_from_file_location("chart_files", ROOT / "scripts" / "chart_files.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.stale() == []
+
+
+def test_alerts_and_dashboard_are_the_shipped_ones() -> None:
+    found = objects(CASES["monitored"])
+    shipped = ROOT / "deploy" / "monitoring"
+    alerts = yaml.load((shipped / "alerts.yaml").read_text(), yaml.CSafeLoader)
+    assert one(found, "PrometheusRule")["spec"] == alerts
+    dashboard = one(found, "ConfigMap", "compatgate-dashboard")["data"]["compatgate.json"]
+    assert dashboard == (shipped / "dashboard.json").read_text()
+    (endpoint,) = one(found, "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "compatgate"}]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_container_may_more_than_it_needs(name: str) -> None:
+    for owner, pod, container in containers(objects(CASES[name])):
+        assert pod["securityContext"]["runAsNonRoot"] is True, owner
+        assert pod["securityContext"]["runAsUser"] == 10001
+        security = container["securityContext"]
+        assert security["readOnlyRootFilesystem"] is True
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        assert "memory" in container["resources"]["limits"]
+        known = {volume["name"] for volume in pod.get("volumes", [])}
+        assert {mount["name"] for mount in container.get("volumeMounts", [])} <= known
+
+
+def test_the_program_understands_what_containers_call() -> None:
+    cluster = Parser(prog="compatgate k8s")
+    k8s.add_arguments(cluster)
+    called = set()
+    for owner, _, container in containers(objects(CASES["everywhere"])):
+        name, *rest = container["args"]
+        parser = cluster if name == "k8s" else parser_of(name)
+        parsed = vars(parser.parse_args(rest))
+        called.add(f"{owner} {name}")
+        if name == "serve":
+            assert (parsed["unmatched"], parsed["exempt"]) == ("deny", ["legacy-*=old"])
+            assert parsed["port"] == container["ports"][0]["containerPort"]
+    assert called == {
+        "compatgate serve", "compatgate db", "compatgate-webhook k8s", "compatgate-audit k8s",
+        "compatgate-worker worker", "compatgate-nodes-report k8s",
+        "compatgate-nodes-reconcile k8s", "compatgate-nodes-driver nodes",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_that_is_left_behind_blocks_a_pod(name: str) -> None:
+    found = objects(CASES[name])
+    for each in found:
+        notes = each["metadata"].get("annotations") or {}
+        assert "helm.sh/resource-policy" not in notes
+        assert not each["metadata"].get("finalizers")
+        if "helm.sh/hook" in notes:  # Helm deletes no hooks with the release
+            assert each["kind"] == "Job"
+            assert "hook-succeeded" in notes["helm.sh/hook-delete-policy"]
+            assert each["spec"]["ttlSecondsAfterFinished"] > 0
+    webhooks = [o for o in found if o["kind"].endswith("WebhookConfiguration")]
+    assert len(webhooks) == (name != "no webhook")
+    builtin = [o for o in found if "helm.sh/hook" not in (o["metadata"].get("annotations") or {})
+               and o["apiVersion"].partition("/")[0] not in CRD_GROUPS]  # fmt: skip
+    assert webhooks in ([], builtin[-1:]), "applied last, as it is deleted first"
+
+
+def test_pods_are_let_in_until_the_gate_is_ready() -> None:
+    for policy in ("Ignore", "Fail"):
+        found = objects({"webhook": {"failurePolicy": policy}})
+        configuration = one(found, "ValidatingWebhookConfiguration")
+        assert [hook["failurePolicy"] for hook in configuration["webhooks"]] == ["Ignore"] * 2
+        jobs = [o for o in found if o["kind"] == "Job"]
+        assert len(jobs) == (policy == "Fail")
+    (container,) = jobs[0]["spec"]["template"]["spec"]["containers"]
+    assert "--failure-policy=Fail" in container["args"]
+    assert "post-install" in jobs[0]["metadata"]["annotations"]["helm.sh/hook"]
+    (rule,) = one(found, "ClusterRole", "compatgate-webhook")["rules"]
+    assert (rule["resourceNames"], rule["verbs"]) == (["compatgate"], ["get", "patch"])
+
+
+def test_a_release_of_another_name_has_objects_of_its_own() -> None:
+    words = ["template", "blue", CHART, "--namespace", "b", "--set", "audit.enabled=true"]
+    found = rendered(helm(*words, "--set", "webhook.failurePolicy=Fail").stdout)
+    names = {each["metadata"]["name"] for each in found}
+    assert all(name.startswith("blue-compatgate") for name in names), names
+    hooks = one(found, "ValidatingWebhookConfiguration", "blue-compatgate")["webhooks"]
+    assert {hook["clientConfig"]["service"]["namespace"] for hook in hooks} == {"b"}
+
+
+def test_the_worker_may_create_jobs_in_its_namespace_and_read_no_secret() -> None:
+    found = objects(CASES["monitored"])
+    role = one(found, "Role", "compatgate-worker")
+    assert role["metadata"]["namespace"] == "compatgate-canary"
+    granted = {resource for rule in role["rules"] for resource in rule["resources"]}
+    assert "jobs" in granted
+    assert "secrets" not in granted
+    pods = one(found, "Deployment", "compatgate-worker")["spec"]["template"]["metadata"]["labels"]
+    selector = one(found, "Service")["spec"]["selector"]
+    assert not selector.items() <= pods.items(), "the gate's Service leads to the gate alone"
+
+
+def test_kustomize_builds_the_example_overlay(tmp_path: Path) -> None:
+    overlay = ROOT / "deploy" / "kustomize"
+    for file in overlay.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    words = ["template", "compatgate", CHART, "--namespace", "compatgate"]
+    made = helm(*words, "--values", overlay / "values.yaml").stdout
+    (tmp_path / "compatgate.yaml").write_text(made)
+    found = rendered(kubectl("kustomize", tmp_path).stdout)
+    assert len(found) == len(rendered(made))
+    for each in found:
+        assert each["metadata"]["labels"]["team"] == "platform"
+        check_by_schema(json.dumps(each))
+    assert one(found, "Deployment")["spec"]["template"]["spec"]["dnsConfig"]
+    hooks = one(found, "ValidatingWebhookConfiguration")["webhooks"]
+    last = hooks[0]["namespaceSelector"]["matchExpressions"][-1]
+    assert last["values"] == ["dcgm"]
+
+
+def test_every_value_is_documented_and_described() -> None:
+    """The schema knows every default, and the README every value at the top."""
+    values = yaml.load((CHART / "values.yaml").read_text(), yaml.CSafeLoader)
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def compare(have: Any, known: dict[str, Any], place: str) -> None:
+        if isinstance(have, dict) and "properties" in known:
+            optional = {"global"} if not place else set()
+            assert set(known["properties"]) - optional >= set(have), place
+            for key, value in have.items():
+                compare(value, known["properties"][key], f"{place}.{key}")
+
+    compare(values, schema, "")
+    readme = (CHART / "README.md").read_text()
+    assert [key for key in values if f"`{key}" not in readme] == []
