@@ -7,6 +7,7 @@ read), the finding makes an answer of its own in the form of a verdict without a
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,9 @@ from compatgate.service.admission.questions import STACK_ANNOTATION
 from compatgate.service.manifests.documents import Manifest
 from compatgate.service.manifests.service import Json, ObjectAnswer, ObjectResult
 
+_CONTAINER = re.compile(r"\bcontainer ([a-z0-9-]+)")
 _ANNOTATION = re.compile(r"\bcompatgate\.dev/[a-z]+")
+_CONTAINER_KEYS = frozenset(("image", "resources", "env", "command", "args"))
 _MOST_NAMES = 5
 _LONGEST = 1500
 _NO_MATCH = "uses GPUs and matches no target, so nothing was checked"
@@ -52,23 +55,22 @@ def make_answers(checked: CheckedManifest) -> Iterator[Answer]:
     """Yield what report formats take: an answer for each result, and for remarks."""
     manifest, answer = checked.manifest, checked.answer
     if checked.undecided:
-        yield _object_answer(manifest, "unknown", [f"not decided: {checked.undecided}"])
+        yield _object_answer(manifest, "unknown", f"not decided: {checked.undecided}")
         return
     for result in answer.results:
         yield _result_answer(manifest, result)
     if not answer.allowed and not answer.results:
-        yield _object_answer(manifest, "fail", [answer.message])
-    if answer.warnings:
-        yield _object_answer(manifest, "warn", answer.warnings)
+        yield _object_answer(manifest, "fail", answer.message)
+    for said in answer.warnings:
+        yield _object_answer(manifest, "warn", said)
 
 
-def _object_answer(manifest: Manifest, outcome: FindingOutcome, said: Sequence[str]) -> Answer:
-    """Return an answer about an object as a whole."""
-    findings = [_note(outcome, text) for text in said]
-    place = _annotation_place(manifest, said[0], ()) or Place(manifest.file, manifest.line())
-    body = _unjudged(outcome, manifest.name, None, findings)
+def _object_answer(manifest: Manifest, outcome: FindingOutcome, said: str) -> Answer:
+    """Return an answer about an object as a whole, at the annotation or container that it names."""
+    place = _annotation_place(manifest, said, ()) or _container_place(manifest, said)
+    body = _unjudged(outcome, manifest.name, None, [_note(outcome, said)])
     result = "undecided" if outcome == "unknown" else "denied" if outcome == "fail" else "warned"
-    return _answer(manifest, body, place, "", [], result, said)
+    return _answer(manifest, body, place, "", [], result, [said])
 
 
 def _result_answer(manifest: Manifest, result: ObjectResult) -> Answer:
@@ -239,16 +241,31 @@ def _annotation_path(manifest: Manifest, key: str, container: FieldPath) -> Fiel
 
 
 def _find_annotation(value: Any, key: str) -> FieldPath | None:
-    left: list[tuple[FieldPath, Any]] = [((), value)]
+    for where, here in _mappings(value):
+        if where[-1:] == ("annotations",) and isinstance(here.get(key), str):
+            return (*where, key)
+    return None
+
+
+def _container_place(manifest: Manifest, said: str) -> Place:
+    """Return the line of the container that a message names, or else of the object."""
+    if match := _CONTAINER.search(said):
+        for where, here in _mappings(manifest.document):
+            if here.get("name") == match[1] and _CONTAINER_KEYS.intersection(here):
+                return Place(manifest.file, manifest.line(where))
+    return Place(manifest.file, manifest.line())
+
+
+def _mappings(value: Any) -> Iterator[tuple[FieldPath, dict[str, Any]]]:
+    """Yield every mapping in an object with its place, the outer ones first."""
+    left: deque[tuple[FieldPath, Any]] = deque([((), value)])
     while left:
-        where, here = left.pop(0)
+        where, here = left.popleft()
         if isinstance(here, dict):
-            if where[-1:] == ("annotations",) and isinstance(here.get(key), str):
-                return (*where, key)
+            yield where, here
             left += [((*where, name), item) for name, item in here.items()]
         elif isinstance(here, list):
             left += [((*where, index), item) for index, item in enumerate(here)]
-    return None
 
 
 def _at(value: Any, path: FieldPath) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from image_blobs import distribution, layer_of
 from kubectl_tools import helm, kubectl, rendered
 
 ROOT = Path(__file__).parents[3]
@@ -191,3 +192,27 @@ def test_what_helm_and_kustomize_render_is_checked_in_a_pipe(shared: Any, tmp_pa
     refused = compatgate(tmp_path, "k8s", "check", "app", "--server", server)
     assert refused.returncode == 2
     assert "kubectl kustomize" in refused.stderr
+
+
+def test_images_are_read_where_they_may_be(fake: Any, tmp_path: Path) -> None:
+    """Without a server: an image of an allowed registry counts, any other leaves the stack open."""
+    packages = {
+        **distribution("torch", "2.4.1+cu124"),
+        **distribution("nvidia-cudnn-cu12", "9.1.0.70"),
+    }
+    image = fake.image(layer_of(packages))
+    text = DEPLOYMENT.replace("        compatgate.dev/stack: STACK\n", "        x: y\n")
+    cache = {"XDG_CACHE_HOME": str(tmp_path)}
+    matrix = ["matrix", "import", str(ROOT / "matrix" / "examples"), "--reason", "x"]
+    database = ["--database", str(tmp_path / "gate.db")]
+    assert compatgate(tmp_path, *matrix, *database).returncode == 0
+    command = ["k8s", "check", "app.yaml", "--namespace", "ml-train", *database]
+    for name, registry, status, said in (
+        (image, ["--registry", image.partition("/")[0]], 0, "PyTorch 2.4.1+cu124"),
+        (image, [], 3, "left open: the image is not known"),
+        (f"{image[:-4]}ffff", ["--registry", image.partition("/")[0]], 3, "the image is not known"),
+    ):
+        (tmp_path / "app.yaml").write_text(text.replace("registry.example/trainer:1", name))
+        done = compatgate(tmp_path, *command, *registry, **cache)
+        assert done.returncode == status, done.stdout + done.stderr
+        assert said in done.stdout

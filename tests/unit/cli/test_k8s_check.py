@@ -164,6 +164,31 @@ def test_every_format_names_the_line(check: Any, monkeypatch: pytest.MonkeyPatch
     assert "DENIED: CUDA 12.4, sm_90 on target prod" in found["text"].out
 
 
+def test_remarks_are_at_the_container_or_annotation_that_they_name(check: Any) -> None:
+    pod = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  namespace: ml-x
+  annotations:
+    compatgate.dev/stack: cuda=12.4,arch=sm_80
+    compatgate.dev/gpu: "false"
+spec:
+  resourceClaims: [{name: g, resourceClaimName: g}]
+  containers:
+    - name: side
+      image: i:1
+    - name: main
+      image: i:1
+      resources: {claims: [{name: g}]}
+"""
+    answers = json.loads(check(pod, "--format", "json").out)
+    said = {a["manifest"]["messages"][0]: a["manifest"]["line"] for a in answers if not a["id"]}
+    assert [line for text, line in said.items() if "is taken for a GPU" in text] == [14]
+    assert [line for text, line in said.items() if "is ignored" in text] == [8]
+
+
 def test_nothing_to_say_is_a_valid_report(check: Any) -> None:
     assert check(SERVICE).out == ""
     assert json.loads(check(SERVICE, "--format", "json").out) == []
