@@ -195,7 +195,9 @@ def test_what_helm_and_kustomize_render_is_checked_in_a_pipe(shared: Any, tmp_pa
 
 
 def test_images_are_read_where_they_may_be(fake: Any, tmp_path: Path) -> None:
-    """Without a server: an image of an allowed registry counts, any other leaves the stack open."""
+    """Without a server: an image of an allowed registry counts; any other leaves the stack open, so
+    that no entry of the matrix covers it.
+    """
     packages = {
         **distribution("torch", "2.4.1+cu124"),
         **distribution("nvidia-cudnn-cu12", "9.1.0.70"),
@@ -209,8 +211,8 @@ def test_images_are_read_where_they_may_be(fake: Any, tmp_path: Path) -> None:
     command = ["k8s", "check", "app.yaml", "--namespace", "ml-train", *database]
     for name, registry, status, said in (
         (image, ["--registry", image.partition("/")[0]], 0, "PyTorch 2.4.1+cu124"),
-        (image, [], 3, "left open: the image is not known"),
-        (f"{image[:-4]}ffff", ["--registry", image.partition("/")[0]], 3, "the image is not known"),
+        (image, [], 1, "left open: the image is not known"),
+        (f"{image[:-4]}ffff", ["--registry", image.partition("/")[0]], 1, "the image is not known"),
     ):
         (tmp_path / "app.yaml").write_text(text.replace("registry.example/trainer:1", name))
         done = compatgate(tmp_path, *command, *registry, **cache)
