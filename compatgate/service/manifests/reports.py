@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from compatgate.check.formats.ci import relative_path
 from compatgate.check.reports import Answer, Place
+from compatgate.core.evaluate import format_moment
 from compatgate.core.rule import OUTCOME_RANK, Finding, FindingOutcome, Rule
 from compatgate.core.rules.caveats import admission_note, exempted
 from compatgate.core.stack import canonical_key, parse_stack_text
@@ -200,7 +201,7 @@ def _unjudged(
         "facts": "",
         "overlays": [],
         "evidence": [],
-        "decided_at": clock.now().isoformat(),
+        "decided_at": format_moment(clock.now()),
         "valid_until": None,
     }
 

@@ -9,12 +9,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jsonschema
 import pytest
+import xmlschema
 import yaml
 
 from compatgate.cli.main import main
 from compatgate.errors import BadInput, NotFound, Unauthorized, Unavailable
 
+SCHEMAS = Path(__file__).parents[2] / "fixtures" / "schemas"
 MATRIX = """\
 apiVersion: compatgate.dev/v1
 kind: Target
@@ -150,7 +153,11 @@ def test_every_format_names_the_line(check: Any, monkeypatch: pytest.MonkeyPatch
     assert "may not run on prod" in first["manifest"]["messages"][0]
     assert lines[first["manifest"]["line"] - 1].strip() == "image: registry.example/train:1"
     assert (second["manifest"]["line"], second["findings"][0]["rule"]) == (note, "CG835")
-    results = json.loads(found["sarif"].out)["runs"][0]["results"]
+    log = json.loads(found["sarif"].out)
+    schema = json.loads((SCHEMAS / "sarif-schema-2.1.0.json").read_text())
+    formats = jsonschema.Draft7Validator.FORMAT_CHECKER
+    jsonschema.Draft7Validator(schema, format_checker=formats).validate(log)
+    results = log["runs"][0]["results"]
     places = {
         (r["ruleId"], r["locations"][0]["physicalLocation"]["region"]["startLine"]) for r in results
     }
@@ -160,6 +167,7 @@ def test_every_format_names_the_line(check: Any, monkeypatch: pytest.MonkeyPatch
     quality = json.loads(found["gitlab-codequality"].out)
     assert {one["location"]["lines"]["begin"] for one in quality} >= {stated, note}
     assert "Job ml-train/train, container main" in found["junit"].out
+    xmlschema.XMLSchema(SCHEMAS / "junit-10.xsd").validate(found["junit"].out)
     assert found["markdown"].out.startswith("<!-- compatgate: manifests -->")
     assert "DENIED: CUDA 12.4, sm_90 on target prod" in found["text"].out
 
