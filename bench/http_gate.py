@@ -188,7 +188,7 @@ def serve(
         options = server.ServerOptions(listener, workers, "warning")
         server.serve(
             options,
-            lambda: prepared.open_gate(ImageSettings(), commit),
+            lambda: prepared.open_gate(ImageSettings(), commit=commit),
             make_app,
             lambda: print(port, flush=True),
         )

@@ -71,7 +71,8 @@ def serve() -> None:
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")
         matrix.write_text(MATRIX)
-        prepared = server.prepare(str(Path(folder, "bench.db")), [str(matrix)], None)
+        options = server.StartOptions(str(Path(folder, "bench.db")), [str(matrix)])
+        prepared = server.prepare(options)
         listener = server.listen("127.0.0.1", 0)
         port = listener.getsockname()[1]
         server.serve(

@@ -40,6 +40,9 @@ examples:
   a lockfile, with reports for a code host and for people
     compatgate check --target prod-a100 --lock uv.lock --format github \\
                      --format sarif=compatgate.sarif --format markdown=comment.md
+  an image that is yet to be built, and one that was built to a file
+    compatgate check --pool driver=580.95.05,gpu=L4 --dockerfile Dockerfile --build-arg CUDA=12.4.1
+    compatgate check --pool driver=580.95.05,gpu=L4 --image oci-archive:app.tar
   a lockfile with packages that have no record yet
     compatgate check --pool driver=580.95.05,gpu=L4 --lock uv.lock --read-wheels
   many questions, one JSON line each
@@ -165,17 +168,25 @@ def _add_file_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--image",
         metavar="REF",
-        help="stack in an image, read from its registry without pulling it; wins over stated"
-        " versions",
+        help="stack in an image, read from its registry without pulling it, or from a file"
+        " (oci:DIR[:REF], oci-archive:FILE, docker-archive:FILE, a tar of docker save or of a root"
+        " filesystem, .sif, .sqsh); wins over stated versions",
     )
+    group.add_argument(
+        "--dockerfile",
+        metavar="FILE",
+        help="stack of the image that a Dockerfile begins from, and of pinned packages that it"
+        " installs; what RUN, COPY and ADD bring is unknown, never a pass",
+    )
+    add_build_options(group)
     group.add_argument(
         "--lock",
         metavar="FILE",
         action="append",
         default=[],
         help="stack in a lockfile (requirements.txt, uv.lock, poetry.lock, pdm.lock, pylock.toml,"
-        ' conda\'s; "-": standard input); unpinned versions are unknown, never a pass; may be'
-        " repeated, one question per lockfile",
+        ' Pipfile.lock, pixi.lock, spack.lock, conda\'s; "-": standard input); unpinned versions'
+        " are unknown, never a pass; may be repeated, one question per lockfile",
     )
     group.add_argument(
         "locks", metavar="LOCKFILE", nargs="*", help="lockfile, as commit hooks pass it"
@@ -188,9 +199,24 @@ def _add_file_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--sbom",
         metavar="FILE",
-        help="stack from an SBOM: CycloneDX or SPDX (extra: compatgate[sbom])",
+        help="stack from an SBOM: CycloneDX or SPDX, also as in-toto attestation (extra:"
+        " compatgate[sbom])",
     )
     add_wheel_options(group)
+
+
+def add_build_options(group: argparse._ActionsContainer) -> None:
+    """Add the options of a build."""
+    group.add_argument(
+        "--build-arg",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="value of an ARG of the Dockerfile; may be repeated",
+    )
+    group.add_argument(
+        "--build-stage", metavar="NAME", default="", help="stage of the Dockerfile (default: last)"
+    )
 
 
 def add_wheel_options(group: argparse._ActionsContainer) -> None:
@@ -283,7 +309,7 @@ def _answer_all(args: argparse.Namespace) -> int:
     from compatgate.check.deciders import choose_decider
 
     reports = forms.read_reports(args.format, args.output)
-    files = (args.sbom, args.probe, args.nvidia_smi, args.node_labels, args.bundle)
+    files = (args.sbom, args.dockerfile, args.probe, args.nvidia_smi, args.node_labels, args.bundle)
     forms.refuse_inputs(reports, (*args.lock, *files))
     forms.remove_old(reports)
     decider = choose_decider(args)
@@ -309,7 +335,7 @@ def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:
     asked = read_questions(args, decider.facts, lambda: _target_pools(args))
     for note in asked.notes:
         print(f"note: {strip_controls(note)}", file=sys.stderr)
-    read = [path for path in (*args.lock, args.sbom) if path]
+    read = [path for path in (*args.lock, args.sbom, args.dockerfile) if path]
     fallback = None
     if args.show_at:
         from compatgate.check.stack_sources import stated_place

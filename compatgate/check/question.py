@@ -22,6 +22,8 @@ from compatgate.kit.cli.output import read_text
 if TYPE_CHECKING:
     import argparse
 
+    from compatgate.check.dockerfile import DockerfileStack
+    from compatgate.check.stack_sources import Platforms
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
     from compatgate.discovery.probe import Probe
@@ -81,7 +83,12 @@ def read_questions(
         BadInput: stack, target or pool is missing, or an option is malformed.
     """
     where = _read_location(args, facts)
-    if not (args.lock or args.sbom or args.image):
+    if args.image and args.dockerfile:
+        hint = "--image once the image is built"
+        raise BadInput("--image and --dockerfile exclude each other", hint=hint)
+    if (args.build_arg or args.build_stage) and not args.dockerfile:
+        raise BadInput("--build-arg and --build-stage need --dockerfile")
+    if not (args.lock or args.sbom or args.image or args.dockerfile):
         if not where.stack and not args.stack:
             raise BadInput("no stack is named", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
         if not (args.read_wheels or args.cached_wheels):
@@ -96,6 +103,7 @@ def read_questions(
         from compatgate.check.stack_sources import read_image_stack
 
         shown, image = read_image_stack(args.image, platforms, facts())
+    built = _read_dockerfile(args, platforms, facts) if args.dockerfile else None
     questions: list[Question] = []
     notes = list(where.notes)
     for lock in args.lock or [None]:
@@ -104,7 +112,8 @@ def read_questions(
             from compatgate.check.stack_sources import read_files
 
             written = read_files(lock, args.sbom, platforms, stack, facts().packages)
-            if written.unrelated and args.skip_unrelated and not (args.sbom or args.image):
+            others = args.sbom or args.image or args.dockerfile
+            if written.unrelated and args.skip_unrelated and not others:
                 notes.append(f"skipped {lock}: it has no GPU components")
                 continue
             stack, places, origins = written.stack, written.places, written.origins
@@ -112,6 +121,11 @@ def read_questions(
             from compatgate.discovery.stated_stack import prefer_detected
 
             stack = prefer_detected(shown, stack, "the image")
+        if built:
+            from compatgate.discovery.stated_stack import prefer_stated
+
+            stack = prefer_stated(built.stack, stack, args.dockerfile)
+            places = {**built.places, **places}
         file = lock if lock and len(args.lock) > 1 else ""
         records: tuple[Record, ...] = ()
         if args.read_wheels or args.cached_wheels:
@@ -124,6 +138,15 @@ def read_questions(
             notes += read.notes
         questions.append(Question(_bodies(args, where, stack, image), file, places, records))
     return Questions(tuple(questions), tuple(notes))
+
+
+def _read_dockerfile(
+    args: argparse.Namespace, platforms: Platforms, facts: Callable[[], Facts]
+) -> DockerfileStack:
+    from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
+
+    options = read_build_options(args.build_arg, args.build_stage)
+    return read_dockerfile_stack(args.dockerfile, options, platforms, facts())
 
 
 def _read_location(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Location:

@@ -124,13 +124,33 @@ def read_image_stack(
 
 
 def read_image_reference(reference: str, cpu: str | None, facts: Facts) -> ImageReading:
-    """Read an image, with the settings of the environment and the user's cache.
+    """Read an image in a registry or in a file, with the environment's settings.
+
+    Raises:
+        BadInput: the reference is malformed, or has no image for the platform.
+        NotFound: the registry has no such image, or there is no such file.
+        Unavailable: the registry does not answer in time.
+    """
+    from compatgate.discovery.image.local import is_local_image, read_local_image
+
+    read = read_local_image if is_local_image(reference) else None
+    return _read_image(reference, cpu, facts, read)
+
+
+def read_registry_image(reference: str, cpu: str | None, facts: Facts) -> ImageReading:
+    """Read an image in a registry, with the settings of the environment and the user's cache.
 
     Raises:
         BadInput: the reference is malformed, or has no image for the platform.
         NotFound: the registry has no such image.
         Unavailable: the registry does not answer in time.
     """
+    return _read_image(reference, cpu, facts, None)
+
+
+def _read_image(
+    reference: str, cpu: str | None, facts: Facts, read: Callable[..., ImageReading] | None
+) -> ImageReading:
     from msgspec.structs import replace
 
     from compatgate.catalog import read_source
@@ -145,7 +165,7 @@ def read_image_reference(reference: str, cpu: str | None, facts: Facts) -> Image
         packages=facts.packages,
     )
     platform = "linux/arm64" if cpu == "aarch64" else "linux/amd64"
-    return read_image(
+    return (read or read_image)(
         reference, signals=read_source("image_signals"), platform=platform, options=options
     )
 

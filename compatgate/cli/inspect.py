@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatgate.check.cli import add_wheel_options
+from compatgate.check.cli import add_build_options, add_wheel_options
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
 
@@ -24,6 +24,8 @@ examples:
   compatgate inspect ./build/extension.so
   compatgate inspect cupy_cuda12x-14.2.0-cp311-cp311-manylinux2014_x86_64.whl --format json
   compatgate inspect registry.example/team/app:1.2
+  compatgate inspect app.sif
+  compatgate inspect Dockerfile --build-arg CUDA=12.4.1
   compatgate inspect --lock uv.lock --read-wheels
   compatgate inspect .venv/lib/python3.11/site-packages
   compatgate inspect registry.example/team/app:1.2 --format cyclonedx > bom.json
@@ -70,9 +72,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         nargs="?",
         metavar="PATH|IMAGE",
-        help="image reference, lockfile, shared library (Linux or Windows), object, static library,"
-        " fatbinary, cubin, PTX file, wheel or folder",
+        help="image reference, image in a file or folder (oci:DIR[:REF], oci-archive:FILE,"
+        " docker-archive:FILE, tar, .sif, .sqsh), Dockerfile, lockfile, shared library (Linux or"
+        " Windows), object, static library, fatbinary, cubin, PTX file, wheel or folder",
     )
+    add_build_options(parser)
     parser.add_argument("--lock", metavar="FILE", help="lockfile with any name")
     parser.add_argument("--sbom", metavar="FILE", help="SBOM (extra: compatgate[sbom])")
     add_wheel_options(parser)
@@ -134,10 +138,14 @@ def _read(args: argparse.Namespace, what: str) -> InspectionResult:
         return _inspect_lockfile(what)
     if args.sbom:
         return _inspect_sbom(what)
+    if _is_dockerfile(what):
+        return _inspect_dockerfile(what, args)
+    if args.build_arg or args.build_stage:
+        raise BadInput("is no Dockerfile", field=what, hint="--build-arg is for a Dockerfile")
     for kind in KINDS:
         if kind.is_one(what):
             return kind.inspect(what)
-    names = ", ".join(kind.name for kind in KINDS)
+    names = ", ".join(["Dockerfile", *(kind.name for kind in KINDS)])
     raise NotFound("no file or image has this name", field=what, hint=f"known: {names}")
 
 
@@ -246,8 +254,34 @@ def _inspect_image(reference: str) -> InspectionResult:
     )
 
 
+def _is_dockerfile(what: str) -> bool:
+    from compatgate.discovery.dockerfile.read import is_dockerfile
+
+    return is_dockerfile(what) and os.path.isfile(what)
+
+
+def _inspect_dockerfile(path: str, args: argparse.Namespace) -> InspectionResult:
+    from compatgate.catalog import load_facts
+    from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
+    from compatgate.check.stack_sources import Platforms
+    from compatgate.discovery.findings import Inspection
+
+    options = read_build_options(args.build_arg, args.build_stage)
+    found = read_dockerfile_stack(path, options, Platforms(), load_facts())
+    stack = {k: v for k, v in found.stack.items() if k not in ("open", "conflicts", "unread")}
+    left = tuple(found.stack.get("open", ()))
+    return InspectionResult(Inspection(stack, found.observations, found.conflicts, left))
+
+
+def _is_local_image(what: str) -> bool:
+    from compatgate.discovery.image.local import is_local_image
+
+    return is_local_image(what)
+
+
 KINDS: tuple[Kind, ...] = (
     Kind("lockfile", _is_lockfile, _inspect_lockfile),
+    Kind("image in a file", _is_local_image, _inspect_image),
     Kind("file, wheel or folder", os.path.exists, _inspect_path),
     Kind("image reference", _is_reference, _inspect_image),
 )

@@ -251,7 +251,9 @@ def _prepare(
         )
     )
     _report(prepared, args.matrix)
-    return lambda: prepared.open_gate(images, under_test, commit, wheels, args.spool_size)
+    return lambda: prepared.open_gate(
+        images, under_test=under_test, commit=commit, wheels=wheels, spool_size=args.spool_size
+    )
 
 
 def _canary_images(args: argparse.Namespace, *, local: bool) -> AllowedImages:

@@ -16,8 +16,11 @@ from compatgate.kit.cli.parser import bounded_count
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from compatgate.kit.http.connection import CertificatePair
+    from compatgate.kit.kubernetes import ClusterAccess
+    from compatgate.service.admission.claims import KnownClaims
     from compatgate.service.admission.service import AdmissionOptions
     from compatgate.service.gate.batch_store import CommitMode
     from compatgate.service.gate.images import ImageSettings
@@ -266,6 +269,8 @@ def max_stale(args: argparse.Namespace) -> timedelta:
     return parse_duration(args.max_stale, field="--max-stale")
 
 
+_IN_CLUSTER = "in-cluster"
+_EVENTS_HINT = "in-cluster in a pod with a service account token, or the path of a kubeconfig"
 _SECRETS = "COMPATGATE_HOOK_SECRETS"
 _OIDC = "COMPATGATE_OIDC"
 
@@ -299,6 +304,12 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
         help="cluster whose pods are decided: only its nodes place them (default: those of all)",
     )
     group.add_argument(
+        "--read-claims",
+        metavar="in-cluster|KUBECONFIG",
+        help="read the claims of pods from the cluster: a claim of other devices is no GPU"
+        " (default: every claim is one)",
+    )
+    group.add_argument(
         "--on-failure",
         choices=("allow", "deny"),
         default="deny",
@@ -318,6 +329,12 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="FILE",
         help="additional workload kinds and GPU resources; may be repeated",
+    )
+    group.add_argument(
+        "--kubernetes-events",
+        metavar="ACCESS",
+        help="write a Kubernetes event about each denied workload, with the service account of this"
+        " pod (in-cluster) or with a kubeconfig FILE (default: no events)",
     )
 
 
@@ -384,8 +401,42 @@ def admission_options(args: argparse.Namespace) -> AdmissionOptions:
 
     exemptions = parse_exemptions(args.exempt, "--exempt")
     return AdmissionOptions(
-        load_kinds(args.kinds), args.unmatched, args.on_failure, exemptions, args.cluster
+        load_kinds(args.kinds),
+        args.unmatched,
+        args.on_failure,
+        exemptions,
+        args.cluster,
+        claims=_claims(_cluster_access(args.read_claims, "--read-claims")),
+        events=_cluster_access(args.kubernetes_events, "--kubernetes-events"),
     )
+
+
+def _claims(access: ClusterAccess | None) -> Callable[[str], KnownClaims]:
+    from compatgate.service.admission.claims import no_claims
+    from compatgate.service.cluster.claims import ClusterClaims
+
+    return no_claims if access is None else ClusterClaims.connect(access).of
+
+
+def _cluster_access(named: str | None, option: str) -> ClusterAccess | None:
+    """Return the access to a cluster, after a check of its credentials; it is not asked."""
+    from compatgate.kit.cluster_api import ClusterApi
+    from compatgate.kit.kubernetes import ClusterAccess
+
+    if named is None:
+        return None
+    in_cluster = named == _IN_CLUSTER
+    access = ClusterAccess(None if in_cluster else named, in_cluster=in_cluster)
+    api = ClusterApi(access)
+    try:
+        api.connect()
+    except BadInput as error:
+        if error.field == "--kubeconfig":
+            error.hint = _EVENTS_HINT
+        error.field, error.value = option, named
+        raise
+    api.close()
+    return access
 
 
 def tls_pair(args: argparse.Namespace) -> CertificatePair | None:

@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_format(parser)
     parser.set_defaults(lock=[], sbom=None, image=None, read_wheels=False, cached_wheels=False)
+    parser.set_defaults(dockerfile=None, build_arg=[], build_stage="")
 
 
 def run(args: argparse.Namespace) -> int:

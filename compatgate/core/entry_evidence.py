@@ -16,7 +16,14 @@ from msgspec.structs import replace
 from compatgate.core.components import is_framework, sort_components
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Pin, Release
-from compatgate.core.matrix import ANY_TARGET, Constraint, Entry, Evidence, Matrix
+from compatgate.core.matrix import (
+    ANY_TARGET,
+    Constraint,
+    Entry,
+    Evidence,
+    Matrix,
+    parse_constraint,
+)
 from compatgate.core.request import Pool, Target
 from compatgate.core.stack import Stack, stack_of
 from compatgate.core.stack_facts import find_build, find_release
@@ -43,9 +50,9 @@ class EntryStacks(Struct, frozen=True):
 def represent(entry: Entry, facts: Facts) -> EntryStacks:
     """Return the stacks that represent an entry.
 
-    A framework is the newest (oldest) known release that its constraint allows, CUDA the newest
-    (oldest) that has a build of it, libraries what that build pins; where the constraint allows
-    none of these, the newest (oldest) known version that it allows.
+    A framework is the newest (oldest) known release that its constraint allows, CUDA and Python the
+    newest (oldest) that have a build of it, libraries what that build pins; where the constraint
+    allows none of these, the newest (oldest) known version that it allows.
 
     Args:
         entry: an entry of the matrix; its constraint on the driver is left out.
@@ -65,6 +72,35 @@ def represent(entry: Entry, facts: Facts) -> EntryStacks:
     return EntryStacks(tuple(stacks[:1] if stacks[0] == stacks[1] else stacks))
 
 
+def list_stacks(entry: Entry, facts: Facts) -> Iterator[Stack]:
+    """Yield stacks that an entry allows, each once.
+
+    The newest and the oldest come first, then those of each known release of its framework, or of
+    CUDA where it names no framework.
+
+    Args:
+        entry: as of `represent`.
+        facts: as of `represent`.
+    """
+    seen: list[Stack] = []
+    names = sort_components(entry.components)
+    name = next((one for one in names if is_framework(one)), "cuda")
+    constraint = entry.components.get(name)
+    known = sorted(known_versions(facts, name), reverse=True) if constraint else []
+    pinned = [
+        replace(
+            entry, components={**entry.components, name: parse_constraint(name, f"=={version}")}
+        )
+        for version in known
+        if constraint and constraint.allows(version)
+    ]
+    for one in (entry, *pinned):
+        for stack in represent(one, facts).stacks:
+            if stack not in seen:
+                seen.append(stack)
+                yield stack
+
+
 class _Choice:
     """Versions at one end of what an entry allows."""
 
@@ -78,6 +114,7 @@ class _Choice:
             self._take(name, self._outermost(name, known_versions(facts, name)))
         self._follow_releases(frameworks)
         self._take("cuda", self._cuda())
+        self._take("python", self._python())
         pins = {pin.component: pin for build in self._builds() for pin in build.pins.values()}
         for name in entry.components:
             if name not in self.versions and name != "driver":
@@ -110,6 +147,17 @@ class _Choice:
         if fitting or known:
             return self._end_of(fitting or known)
         return _version_of_constraint("cuda", constraint) if constraint else None
+
+    def _python(self) -> Version | None:
+        """Return a Python for which each framework has a wheel, where that is published."""
+        constraint = self._constraints.get("python")
+        wheels = [release.python for _, release in self._releases() if release.python]
+        if constraint is None or not wheels:
+            return None
+        common = set(wheels[0]).intersection(*wheels[1:])
+        known = [parse_version("python", text) for text in common if not text.endswith("t")]
+        fitting = [version for version in known if constraint.allows(version)]
+        return self._end_of(fitting) if fitting else None
 
     def _all_built_for(self, cuda: Version) -> bool:
         return all(find_build(r, version, cuda) for version, r in self._releases())

@@ -363,14 +363,18 @@ class EntryIndex:
     ) -> Entry | None:
         """Return the blessed entry of a target that differs least; the first of several.
 
-        An entry for another GPU counts as one more difference, and so does each part of the stack
-        that it must name (``named``) and does not.
+        The framework weighs most: an entry for another framework is no alternative to a stack,
+        however alike the rest. An entry for another GPU counts as one more difference, and so does
+        each part of the stack that it must name (``named``) and does not.
         """
         blessed = [entry for entry in self.of(target) if entry.status == "blessed"]
+        ours = FRAMEWORKS.intersection(stack.components)
 
-        def distance(entry: Entry) -> int:
+        def distance(entry: Entry) -> tuple[int, int]:
+            theirs = FRAMEWORKS.intersection(entry.components)
             unnamed = sum(name not in entry.components for name in named)
-            return len(entry.differences(stack, pool)) + (not entry.is_for(pool)) + unnamed
+            others = len(entry.differences(stack, pool)) + (not entry.is_for(pool)) + unnamed
+            return len(theirs - ours) + (not theirs if ours else 0), others
 
         return min(blessed, key=distance, default=None)
 

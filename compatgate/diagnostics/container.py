@@ -209,7 +209,7 @@ def inspect_files(
     stated = read_config(config, published, 0)
     with Deadline(deadline_s) as deadline:
         scan = LayerScan(published, ImageOptions(layers="all"), deadline)
-        layer = _FileSystem(1, Descriptor("", 0), container.short)
+        layer = Layer(1, Descriptor("", 0), container.short)
         scan.read([layer], _Export(engine, container))
     return conclude_image(stated, scan.seen, facts.arch, facts.packages)
 
@@ -249,11 +249,3 @@ class _Stream:
         self._rest = b""
         for piece in self._pieces:
             self.position += len(piece)
-
-
-class _FileSystem(Layer, frozen=True):
-    label: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.label

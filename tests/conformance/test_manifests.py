@@ -17,8 +17,8 @@ from flask.testing import FlaskClient
 from test_admission import CASES, PATH, SETTINGS, client, gate, review_of  # noqa: F401 - fixtures
 
 from compatgate.core.facts import Facts
-from compatgate.kit.kubernetes import to_one_line
 from compatgate.service.admission.kinds import load_kinds
+from compatgate.service.admission.review import ReviewAnswer
 from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import load_bundle
@@ -52,8 +52,10 @@ def said(answer: dict[str, Any]) -> tuple[bool, str, list[str]]:
         *answer["warnings"],
         *(m for one in answer["results"] if one["outcome"] != "denied" for m in one["messages"]),
     ]
-    shown = list(dict.fromkeys(to_one_line(line, 250) for line in lines))
-    return answer["allowed"], to_one_line(answer["message"], 1500), shown
+    review = ReviewAnswer(answer["allowed"], answer["message"], 403, tuple(lines)).to_json("u")
+    response = review["response"]
+    message = response.get("status", {}).get("message", "")
+    return response["allowed"], message, response.get("warnings", [])
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +82,8 @@ def test_objects_are_answered_as_the_webhook_answers_them(
     asked = denied = 0
     for case in filter(is_new, NEW):
         review = review_of(case)
-        document, namespace = (
-            review["request"]["object"],
-            review["request"]["namespace"] or "default",
-        )
+        document = review["request"]["object"]
+        namespace = review["request"]["namespace"] or "default"
         http = client(case.get("settings", ""))
         expected = said_by_hook(http, review)
         body = {"object": document, "namespace": namespace}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import kubernetes_validate
+from cluster_events import event_problems, event_update_problems
 from policy_reports import report_problems
 
 VERSIONS = ("1.30", "1.37")
@@ -24,7 +25,10 @@ KINDS = {
     "configmaps": "ConfigMap",
     "policyreports": "PolicyReport",
     "clusterpolicyreports": "ClusterPolicyReport",
+    "events": "Event",
     "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
+    "resourceclaims": "ResourceClaim",
+    "resourceclaimtemplates": "ResourceClaimTemplate",
 }
 Object = dict[str, Any]
 Answer = tuple[int, Object]
@@ -165,6 +169,8 @@ class Objects:
                 return refusal(409, "the object has been modified")
             if "report" in key[0] and (problems := report_problems(body)):
                 return refusal(422, problems[0])
+            if key[0] == "events" and (problems := event_update_problems(old, body)):
+                return refusal(422, problems[0])
             self.add(key[0], body)
             return 200, body
 
@@ -251,7 +257,7 @@ def _problems(kind: str, body: Object) -> list[str]:
             kubernetes_validate.validate(body, version, strict=True)
         except kubernetes_validate.ValidationError as error:
             return [f"{'.'.join(map(str, error.path))}: {error.message}"]
-    return []
+    return event_problems(body) if kind == "events" else []
 
 
 def _keys(inside: Any) -> Any:

@@ -148,10 +148,15 @@ def missing() -> str:
 
 
 @contextmanager
-def engine(*, gpus: bool = False, options: tuple[str, ...] = ()) -> Iterator[Engine]:
-    """A running engine that has the Python image."""
+def engine(
+    *, gpus: bool = False, options: tuple[str, ...] = (), in_memory: bool = False
+) -> Iterator[Engine]:
+    """A running engine that has the Python image; where there is room, large images in memory."""
+    shared = Path("/dev/shm")
+    roomy = in_memory and shared.is_dir() and shutil.disk_usage(shared).free > 4 << 30
     # The name is also that of a namespace in containerd, which takes no underscore at its end.
-    folder = Path(tempfile.gettempdir(), f"compatgate-engine-{token_hex(6)}")
+    parent = shared if roomy else Path(tempfile.gettempdir())
+    folder = parent / f"compatgate-engine-{token_hex(6)}"
     folder.mkdir(mode=0o700)
     made = Engine(folder, gpus, options)
     try:
@@ -183,8 +188,8 @@ def _python_tar() -> bytes:
     with tarfile.open(fileobj=buffer, mode="w", dereference=True) as tar:
         tar.add(binary, "usr/local/bin/python3")
         tar.add(library, f"usr/local/lib/{library.name}", filter=_slim)
-        for linked in sorted(_linked([binary, *library.glob("lib-dynload/*.so")])):
-            tar.add(linked, _place_of(linked))
+        for linked in sorted(linked_files([binary, *library.glob("lib-dynload/*.so")])):
+            tar.add(linked, place_of(linked))
         busybox = shutil.which("busybox") or ""
         tar.add(busybox, "bin/busybox")
         for name in ("sh", "sleep", "cat", "true"):
@@ -207,19 +212,21 @@ def _slim(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return member
 
 
-def _linked(files: list[Path]) -> set[str]:
+def linked_files(files: list[Path]) -> set[str]:
+    """Libraries that programs and modules link, as the loader of this machine finds them."""
     found: set[str] = set()
-    for file in files:
-        listed = subprocess.run(["ldd", file], capture_output=True, text=True, check=False).stdout
-        for line in listed.splitlines():
-            path = line.partition("=>")[2] or line
-            path = path.split("(")[0].strip()
-            if path.startswith("/"):
-                found.add(path)
+    if not files:
+        return found
+    listed = subprocess.run(["ldd", *files], capture_output=True, text=True, check=False).stdout
+    for line in listed.splitlines():
+        path = line.partition("=>")[2] or line
+        path = path.split("(")[0].strip()
+        if path.startswith("/") and not path.endswith(":"):  # a colon ends the name of the file
+            found.add(path)
     return found
 
 
-def _place_of(linked: str) -> str:
+def place_of(linked: str) -> str:
     """Where the loader looks without being told; the loader itself has its fixed place."""
     if "/ld-linux" in linked:
         return linked.lstrip("/")

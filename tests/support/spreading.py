@@ -21,6 +21,7 @@ GROUPS = {
         "integration/canary",
         "integration/diagnostics",
         "e2e/test_canary_story.py",
+        "e2e/test_chart_runs.py",
     ),
     "stories": ("e2e",),  # commands one after the other, most on a gate of their own
     "compilers": (  # nvcc, and wheels that are downloaded once

@@ -29,14 +29,21 @@ from compatgate.errors import BadInput, CompatgateError
 
 
 class Layer(Struct, frozen=True):
-    """A layer, and its number from the lowest, 1."""
+    """A layer, and its number from the lowest, 1.
+
+    Attributes:
+        label: name of a file system that is no layer of an image, such as a container's.
+    """
 
     number: int
     descriptor: Descriptor
+    label: str = ""
 
     @property
     def name(self) -> str:
-        """Return ``layer 3 (sha256:0123456789ab)``."""
+        """Return ``layer 3 (sha256:0123456789ab)``, or the label."""
+        if self.label:
+            return self.label
         algorithm, _, digits = self.descriptor.digest.partition(":")
         return f"layer {self.number} ({algorithm}:{digits[:12]})"
 

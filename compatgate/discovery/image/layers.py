@@ -205,6 +205,17 @@ class LayerScan:
             self._linked.clear()
             self._texts.clear()
 
+    def read_members(self, layer: Layer, members: Iterable[tuple[Member, Content]]) -> None:
+        """Read files that come from no tar archive, as one layer.
+
+        Raises:
+            CompatgateError: a file cannot be read, or there are too many.
+        """
+        self.count += 1
+        with layer.named():
+            for member, content in members:
+                self._take(layer, member, content)
+
     def _read_layer(self, layer: Layer, registry: LayerSource) -> None:
         with open_layer(layer, registry, self._budget) as (blob, feed):
             with layer.named():

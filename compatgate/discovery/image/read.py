@@ -17,7 +17,7 @@ from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.discovery.findings import Inspection, conclude
 from compatgate.discovery.image.config import ConfigReading, read_config
-from compatgate.discovery.image.layer import Budget, Layer, Visibility, open_layer
+from compatgate.discovery.image.layer import Budget, Layer, LayerSource, Visibility, open_layer
 from compatgate.discovery.image.layers import LayerFindings, LayerScan, WitnessKind
 from compatgate.discovery.image.reading import ImageReading, ReadingCache
 from compatgate.discovery.image.tar import Content, Member, read_members
@@ -25,6 +25,7 @@ from compatgate.discovery.observations import Observation
 from compatgate.discovery.registry.client import Registry, list_registries
 from compatgate.discovery.registry.image_spec import (
     Config,
+    Descriptor,
     Manifest,
     Platform,
     Reference,
@@ -41,7 +42,7 @@ from compatgate.discovery.registry.limits import (
     too_large_error,
 )
 from compatgate.discovery.registry.transport import Transport
-from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, read_signals
+from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, Signals, read_signals
 from compatgate.discovery.wheels.measure import list_ptx_toolkits
 from compatgate.errors import BadInput, DamagedContent, NotFound, Unavailable
 
@@ -114,37 +115,109 @@ def _read_image(
 ) -> tuple[ImageReading, bool]:
     """Return the reading, and whether all its bytes were verified."""
     config = parse_config(found.registry.config(found.manifest.config), str(name))
-    _check_platform(config, wanted, name)
-    layers = [Layer(n, d) for n, d in enumerate(found.manifest.layers, 1)]
+    reading, verified = read_parts(
+        str(name),
+        config,
+        found.manifest.layers,
+        found.registry,
+        wanted=wanted,
+        signals=signals,
+        options=options,
+        deadline=transport.deadline,
+    )
+    read = transport.bytes_read
+    return replace(reading, digest=found.digest, index=found.index, bytes_read=read), verified
+
+
+def read_parts(
+    name: str,
+    config: Config,
+    layers: Sequence[Descriptor],
+    source: LayerSource,
+    *,
+    wanted: Platform,
+    signals: Mapping[str, Any],
+    options: ImageOptions,
+    deadline: Deadline,
+) -> tuple[ImageReading, bool]:
+    """Read an image whose config and layers are known.
+
+    Args:
+        name: name of the image in messages.
+        config: config of the image.
+        layers: layers, the lowest first.
+        source: opens the layers.
+        wanted: platform that the image must be for.
+        signals: the fact file ``image_signals``.
+        options: layers and limits.
+        deadline: time limit.
+
+    Returns:
+        The reading, without digests, and whether all its bytes were verified.
+
+    Raises:
+        BadInput: the image is for another platform.
+        CompatgateError: as `LayerScan.read`.
+    """
     published = read_signals(signals)
-    stated = read_config(config, published, len(layers))
-    scan = LayerScan(published, options, transport.deadline)
-    open_items: list[str] = []
-    unread = {"auto": stated.accounted, "all": 0, "none": len(layers)}[options.layers]
-    if options.layers == "none" and layers:
-        open_items.append("the layers were not read, as requested")
-    chosen = layers[unread:][::-1]
-    scan.read(chosen, found.registry)
-    found_there = conclude_image(stated, scan.seen, options.arch_facts, options.packages)
-    open_items += found_there.open
-    if not found_there.observations:
-        open_items.append("no component or package that needs a GPU was found in the image")
-    elif not found_there.stack:
-        open_items.append("no whole version of a component was found in the image")
-    reading = ImageReading(
-        reference=str(name),
-        digest=found.digest,
-        index=found.index,
-        platform=str(config.platform if config.os else wanted),
-        stack_body=found_there.stack,
-        observations=found_there.observations,
-        conflicts=found_there.conflicts,
-        open=tuple(open_items),
-        bytes_read=transport.bytes_read,
-        layers=len(layers),
-        layers_read=scan.count,
+    numbered = [Layer(n, d) for n, d in enumerate(layers, 1)]
+    accounted = read_config(config, published, len(numbered)).accounted
+    check_platform(config, wanted, name)
+    scan = LayerScan(published, options, deadline)
+    unread = {"auto": accounted, "all": 0, "none": len(numbered)}[options.layers]
+    left = ["the layers were not read, as requested"] if options.layers == "none" and layers else []
+    scan.read(numbered[unread:][::-1], source)
+    reading = conclude_scan(
+        name, config, scan, wanted, published, options, layers=len(numbered), left=left
     )
     return reading, scan.verified
+
+
+def conclude_scan(
+    name: str,
+    config: Config,
+    scan: LayerScan,
+    wanted: Platform,
+    signals: Signals,
+    options: ImageOptions,
+    *,
+    layers: int,
+    left: list[str],
+) -> ImageReading:
+    """Return the reading of an image from its config and the layers that were read.
+
+    Args:
+        name: name of the image.
+        config: config of the image.
+        scan: scan of its layers.
+        wanted: platform that the image must be for.
+        signals: published signals.
+        options: facts to compare GPU code with.
+        layers: number of layers of the image.
+        left: sentences about parts that were not read.
+
+    Raises:
+        BadInput: the image is for another platform.
+    """
+    check_platform(config, wanted, name)
+    stated = read_config(config, signals, layers)
+    found = conclude_image(stated, scan.seen, options.arch_facts, options.packages)
+    open_items = [*left, *found.open]
+    if not found.observations:
+        open_items.append("no component or package that needs a GPU was found in the image")
+    elif not found.stack:
+        open_items.append("no whole version of a component was found in the image")
+    return ImageReading(
+        reference=name,
+        digest="",
+        platform=str(config.platform if config.os else wanted),
+        stack_body=found.stack,
+        observations=found.observations,
+        conflicts=found.conflicts,
+        open=tuple(open_items),
+        layers=layers,
+        layers_read=scan.count,
+    )
 
 
 def conclude_image(
@@ -216,7 +289,12 @@ def _resolve_at(registry: Registry, name: Reference, wanted: Platform) -> Resolv
     raise damaged_error(f"{name} is an index of indexes of indexes")
 
 
-def _check_platform(config: Config, wanted: Platform, name: Reference) -> None:
+def check_platform(config: Config, wanted: Platform, name: str) -> None:
+    """Refuse an image for another platform.
+
+    Raises:
+        BadInput: the config states another platform; the hint says which.
+    """
     if not config.platform.fits(wanted):
         raise BadInput(
             f"{name} is for {config.platform}",

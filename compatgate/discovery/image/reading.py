@@ -26,7 +26,8 @@ class ImageReading(Struct, frozen=True):
 
     Attributes:
         reference: the requested reference, in full.
-        digest: digest of the manifest that was read; for an index that of the platform's manifest.
+        digest: digest of the manifest that was read; for an index that of the platform's manifest;
+            empty for a root filesystem in a file.
         index: digest of the index that the manifest was chosen from, None without.
         platform: platform of the image, ``linux/amd64``.
         stack_body: the stack in the form of requests.
@@ -52,8 +53,10 @@ class ImageReading(Struct, frozen=True):
 
     @property
     def pinned(self) -> str:
-        """Return the reference with its digest, since a tag may move."""
-        return self.reference if "@" in self.reference else f"{self.reference}@{self.digest}"
+        """Return the reference with its digest, since a tag may move; a file may have none."""
+        if not self.digest or "@" in self.reference:
+            return self.reference
+        return f"{self.reference}@{self.digest}"
 
     def to_request(self) -> dict[str, Any]:
         """Return the stack in the form of requests, with open questions and conflicts."""

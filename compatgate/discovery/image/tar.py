@@ -10,12 +10,14 @@ Source: POSIX.1-2017 ``pax`` ("pax Interchange Format", "ustar Interchange Forma
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import BinaryIO
 
 from msgspec import Struct
 
 from compatgate.discovery.registry.limits import damaged_error
 
 BLOCK = 512
+_FILE_PIECE = 64 * 1024
 
 
 class ByteFeed:
@@ -78,6 +80,32 @@ class ByteFeed:
         return True
 
 
+class FileFeed(ByteFeed):
+    """The bytes of a file, which skips by seeking.
+
+    Args:
+        file: file at its beginning.
+        size: bytes of the file.
+    """
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        super().__init__(iter(lambda: file.read(_FILE_PIECE), b""))
+        self._file, self._size = file, size
+
+    def skip(self, count: int) -> int:
+        """Skip bytes; return how many were missing at the end."""
+        there = min(count, len(self._piece) - self._at)
+        self._at += there
+        self.position += there
+        count -= there
+        if not count:
+            return 0
+        step = min(count, self._size - self.position)
+        self.position += step
+        self._file.seek(self.position)
+        return count - step
+
+
 class Member(Struct):
     """A file, directory or link.
 
@@ -86,7 +114,7 @@ class Member(Struct):
         kind: ``file``, ``dir``, ``symlink``, ``hardlink``, ``other``.
         size: bytes of content in the archive.
         executable: any execute bit is set.
-        link: path of the file that a hard link names.
+        link: path of the file that a hard link names; what a symbolic link states.
     """
 
     path: str
@@ -148,8 +176,12 @@ _RECORDS = {
 }
 
 
-def read_members(feed: ByteFeed) -> Iterator[tuple[Member, Content]]:
+def read_members(feed: ByteFeed, *, with_end: bool = False) -> Iterator[tuple[Member, Content]]:
     """Yield the members of an archive; the content of each is valid until the next member.
+
+    Args:
+        feed: content of the archive.
+        with_end: the archive must have its end marker, where no digest tells that it is whole.
 
     Raises:
         Damaged: a header is damaged, or the archive ends within a member.
@@ -160,6 +192,8 @@ def read_members(feed: ByteFeed) -> Iterator[tuple[Member, Content]]:
         if len(block) < BLOCK or block == _ZEROS:
             if block and block != _ZEROS:
                 raise damaged_error("a layer ends within a header")
+            if with_end and not block:
+                raise damaged_error("the archive is truncated: it has no end marker")
             return
         size, kind = _checked_size(block, feed.position), block[156:157]
         if kind in b"xgLK" and kind:
@@ -215,8 +249,9 @@ def _member(block: bytes, kind: bytes, size: int, extended: dict[str, str]) -> M
     if kind in b"123456" and kind:
         size = 0  # links, devices and directories have no content, whatever size they state
     link = ""
-    if word == "hardlink":
-        link = _clean_path(extended.get("linkpath") or _text(block[157:257]))
+    if word in ("hardlink", "symlink"):
+        link = extended.get("linkpath") or _text(block[157:257])
+        link = _clean_path(link) if word == "hardlink" else link
     return Member(_clean_path(path), word, size, bool(_number(block[100:108]) & 0o111), link)
 
 

@@ -21,7 +21,15 @@ from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.notes import RequestNote, note_of
 from compatgate.kit.http.replies import Reply, UnsupportedMediaType
-from compatgate.service.admission.review import ReviewAnswer, find_uid, parse_review, parse_timeout
+from compatgate.service.admission.events import DenialEvents
+from compatgate.service.admission.outcome import ReviewOutcome
+from compatgate.service.admission.review import (
+    Review,
+    ReviewAnswer,
+    find_uid,
+    parse_review,
+    parse_timeout,
+)
 from compatgate.service.admission.schemas import EXAMPLES, AdmissionReview, AdmissionReviewAnswer
 from compatgate.service.admission.service import SOURCE, Admission, ReviewContext
 from compatgate.service.tokens.principal import Principal
@@ -75,6 +83,8 @@ def validate(call: Call[Timeout]) -> Reply:
 def make_view(service: Service) -> Callable[[], Response]:
     """Make the view, with the authentication, limits and errors of the API in this hook's form."""
     admission = Admission(service.gate, service.settings.admission)
+    access = service.settings.admission.events
+    events = DenialEvents(access, service.metrics.event) if access else None
 
     def view() -> Response:
         try:
@@ -100,9 +110,22 @@ def make_view(service: Service) -> Callable[[], Response]:
             partial(service.metrics.unmatched, review.namespace),
             service.metrics.admission_failed,
         )
-        return _to_response(admission.answer(review, asked), uid)
+        answer = admission.answer(review, asked)
+        _tell_outcome(service, events, review, answer.outcome)
+        return _to_response(answer, uid)
 
     return view
+
+
+def _tell_outcome(
+    service: Service, events: DenialEvents | None, review: Review, outcome: ReviewOutcome
+) -> None:
+    """Count how a review ended, and queue the event about a denial; a dry run leaves nothing."""
+    if review.dry_run or outcome.result == "undecided":
+        return
+    service.metrics.reviewed(review.namespace, outcome)
+    if events is not None:
+        events.tell(review, outcome)
 
 
 class _UnreadBody(RequestTooLarge):

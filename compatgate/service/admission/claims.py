@@ -4,6 +4,10 @@ Sources: Kubernetes API reference, ``resource.k8s.io`` v1, v1beta1, v1beta2 and 
 names a ResourceClaim, or a ResourceClaimTemplate from which one is made for it. Each of its
 requests asks for devices of one class, or for the first of several that can be had. A claim of
 v1alpha2 names one class.
+
+NVIDIA/k8s-dra-driver-gpu: a ComputeDomain names the template that its driver makes, for channels
+between nodes, which are no GPUs. NVIDIA/k8s-nim-operator, ``api/apps/v1alpha1/dra_types.go``: a
+NIMService states its claims in ``draResources``.
 """
 
 from __future__ import annotations
@@ -17,6 +21,9 @@ from compatgate.kit.kubernetes import read_list, read_mapping, read_text
 
 GROUP = "resource.k8s.io"
 CLAIM, TEMPLATE = "ResourceClaim", "ResourceClaimTemplate"
+_DOMAIN_GROUP, _DOMAIN = "resource.nvidia.com", "ComputeDomain"
+_CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
+_WHOLE_CLASS = "gpu.nvidia.com"
 
 
 class DeviceRequest(Struct, frozen=True):
@@ -35,6 +42,12 @@ Requests = tuple[DeviceRequest, ...]
 KnownClaims = Mapping[tuple[str, str], Requests]
 """Requests by kind, ``ResourceClaim`` or ``ResourceClaimTemplate``, and name; of one namespace."""
 NO_CLAIMS: KnownClaims = {}
+
+
+def no_claims(namespace: str) -> KnownClaims:
+    """Return no claims, whatever the namespace: nobody reads them."""
+    del namespace
+    return NO_CLAIMS
 
 
 class Claim(Struct, frozen=True):
@@ -62,15 +75,29 @@ def claims_of(spec: Mapping[str, Any], known: KnownClaims) -> dict[str, Claim]:
     for item in map(read_mapping, read_list(spec.get("resourceClaims"))):
         source = read_mapping(item.get("source")) or item  # v1alpha2 and before
         name = read_text(item.get("name"))
-        requests = None
-        for kind, field in (
-            (CLAIM, "resourceClaimName"),
-            (TEMPLATE, "resourceClaimTemplateName"),
-        ):
-            if stated := read_text(source.get(field)):
-                requests = known.get((kind, stated))
-        found[name] = Claim(name, requests)
+        found[name] = Claim(name, _known_requests(source, known))
     return found
+
+
+def stated_claims(container: Mapping[str, Any], known: KnownClaims) -> list[Claim]:
+    """Return the claims that a container of a custom kind states by itself."""
+    found = []
+    for item in map(read_mapping, read_list(container.get("draResources"))):
+        made = read_list(read_mapping(item.get("claimCreationSpec")).get("devices"))
+        if made:
+            classes = (read_text(one.get("deviceClassName")) for one in map(read_mapping, made))
+            requests = tuple(DeviceRequest("", name or _WHOLE_CLASS) for name in classes)
+            found.append(Claim("draResources", requests))
+        else:
+            found.append(Claim("draResources", _known_requests(item, known)))
+    return found
+
+
+def _known_requests(source: Mapping[str, Any], known: KnownClaims) -> Requests | None:
+    for kind, field in ((CLAIM, "resourceClaimName"), (TEMPLATE, "resourceClaimTemplateName")):
+        if stated := read_text(source.get(field)):
+            return known.get((kind, stated))
+    return None
 
 
 def is_claim(document: Mapping[str, Any]) -> bool:
@@ -83,16 +110,29 @@ def read_claims(documents: Iterable[Mapping[str, Any]], namespace: str) -> Known
     """Return the requests of claims and templates of a namespace.
 
     Args:
-        documents: objects of any kind; one without a namespace counts for every namespace.
+        documents: objects of any kind, compute domains among them; one without a namespace
+            counts for every namespace.
         namespace: of the pods.
     """
     found: dict[tuple[str, str], Requests] = {}
     for document in documents:
         metadata = read_mapping(document.get("metadata"))
-        if is_claim(document) and read_text(metadata.get("namespace")) in ("", namespace):
+        if read_text(metadata.get("namespace")) not in ("", namespace):
+            continue
+        if is_claim(document):
             key = (read_text(document.get("kind")), read_text(metadata.get("name")))
             found[key] = read_requests(document)
+        elif name := _channel_template(document):
+            found[(TEMPLATE, name)] = (DeviceRequest("", _CHANNEL_CLASS),)
     return found
+
+
+def _channel_template(document: Mapping[str, Any]) -> str:
+    group = read_text(document.get("apiVersion")).partition("/")[0]
+    if (group, document.get("kind")) != (_DOMAIN_GROUP, _DOMAIN):
+        return ""
+    channel = read_mapping(read_mapping(document.get("spec")).get("channel"))
+    return read_text(read_mapping(channel.get("resourceClaimTemplate")).get("name"))
 
 
 def read_requests(document: Mapping[str, Any]) -> Requests:

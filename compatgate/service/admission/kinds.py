@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase, translate
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -203,6 +203,12 @@ class Kinds(Struct, frozen=True, dict=True):
 
 def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(translate(glob) for glob in globs) or r"(?!)")
+
+
+@cache
+def shipped_kinds() -> Kinds:
+    """Return the shipped kinds, read once: what is a GPU where no operator's file is at hand."""
+    return load_kinds()
 
 
 def load_kinds(others: Iterable[str] = ()) -> Kinds:

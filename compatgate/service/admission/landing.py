@@ -29,7 +29,7 @@ WHOLE, SLICE = "nvidia.com/gpu", "nvidia.com/mig-"
 SHARED = ".shared"
 DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 """Begins the resource that stands for a device class (KEP-5004)."""
-WHOLE_CLASS, SLICE_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
+WHOLE_CLASSES, SLICE_CLASS = ("gpu.nvidia.com", "vfio.gpu.nvidia.com"), "mig.nvidia.com"
 """Device classes of whole GPUs and of slices: NVIDIA/k8s-dra-driver-gpu, Helm chart."""
 _MATCHES_KEPT = 64
 
@@ -109,7 +109,9 @@ def may_be(resource: str, cut: str | None) -> bool:
         return cut == (mig_profile(wanted) or wanted)
     if resource.startswith(DEVICE_CLASS):
         name = resource.removeprefix(DEVICE_CLASS)
-        return (cut is None or name != WHOLE_CLASS) and (cut is not None or name != SLICE_CLASS)
+        return (cut is None or name not in WHOLE_CLASSES) and (
+            cut is not None or name != SLICE_CLASS
+        )
     return True
 
 
@@ -153,20 +155,22 @@ class KnownNodes:
         spec: Mapping[str, Any],
         requested: Collection[str],
         bound: Collection[str],
+        tolerated: Collection[str] | None = None,
     ) -> Landing:
         """Return the targets and pools whose known nodes let a pod in.
 
         Args:
             namespace: of the object.
             spec: of the pod.
-            requested: resources of all its containers.
+            requested: resources that all its containers need of a node.
             bound: targets of which the known nodes are wanted in any case.
+            tolerated: resources whose taints do not keep it away; None: those requested.
         """
         if not len(self._index):
             return NOWHERE_KNOWN
         if self._version != self._index.version:
             self._forget()
-        nodes = landing_nodes(self._index, spec, requested)
+        nodes = landing_nodes(self._index, spec, requested if tolerated is None else tolerated)
         for resource in requested:
             nodes &= self._offering(resource)
         here, others = self._owners(self._targets_for(namespace))
@@ -206,11 +210,17 @@ class KnownNodes:
         return KnownPool(name, cut, bool(nodes), bool(whole))
 
     def _offering(self, resource: str) -> Nodes:
-        """Return the nodes that hand out a resource, or may; a kubelet reports NVIDIA's alone."""
+        """Return the nodes that hand out a resource, or may.
+
+        Which nodes publish devices of a class is not reported. A resource that no node is known to
+        hand out may be one that their reports leave out, unless it is NVIDIA's.
+        """
         index = self._index
-        if resource.removesuffix(SHARED) != WHOLE and not resource.startswith(SLICE):
+        handing = index.with_fact("resource", resource)
+        ours = resource.removesuffix(SHARED) == WHOLE or resource.startswith(SLICE)
+        if resource.startswith(DEVICE_CLASS) or not (handing or ours):
             return index.alive
-        return index.with_fact("resource", resource) | index.alive & ~index.with_any("resource")
+        return handing | index.alive & ~index.with_any("resource")
 
     def _find_owners(
         self, here: frozenset[str]

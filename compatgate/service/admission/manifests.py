@@ -14,8 +14,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from compatgate.service.admission.events import event_access
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.pods import FOLDER, GPU_ANNOTATION
+from compatgate.service.admission.policy import PolicyAction, gpu_resource, policy_objects
 
 NAME = "compatgate"
 PATH = "/hooks/kubernetes/validate"
@@ -31,6 +33,7 @@ are refused, no node gets ready.
 
 Source: NVIDIA GPU Operator, "Installing the NVIDIA GPU Operator".
 """
+_GATE_REASON = "the gate itself; where it is refused, nothing can be decided"
 LABEL = "compatgate.dev/admission"
 """Label by which a namespace opts in (``enabled``) or out (``disabled``)."""
 Selection = Literal["all", "opt-in", "opt-out"]
@@ -50,6 +53,8 @@ class WebhookOptions(Struct, frozen=True):
         ca_bundle: base64 of PEM certificates that the API server trusts; None: cert-manager makes
             the certificates and puts its authority there.
         namespaces: that are asked about: all, or by the label `LABEL`.
+        events: the gate writes events about denials (``serve --kubernetes-events in-cluster``).
+        policy: effect of the ValidatingAdmissionPolicy; None: there is none.
     """
 
     namespace: str = NAME
@@ -59,28 +64,40 @@ class WebhookOptions(Struct, frozen=True):
     operators: tuple[str, ...] = (OPERATOR,)
     ca_bundle: str | None = None
     namespaces: Selection = "all"
+    events: bool = False
+    policy: PolicyAction | None = None
 
 
 def webhook_objects(options: WebhookOptions, kinds: Kinds) -> list[Object]:
     """Return account, service, certificates and webhooks, in the order of application.
 
     The gate reads what the API server sends, and nothing else of the cluster: its account has no
-    role, and no token is mounted.
+    role, and no token is mounted, unless it writes events.
     """
     found = [_account(options), _service(options)]
+    if options.events:
+        found += event_access(NAME, options.namespace)
+    if options.policy is not None:
+        found += policy_objects(options.policy, selected(options, kinds), kinds, uses_gpus(kinds))
     if options.ca_bundle is None:
         found += _certificates(options)
     return [*found, _configuration(options, kinds)]
 
 
 def asked_objects(kinds: Kinds) -> Object:
-    """Return rules and conditions of both webhooks, as the chart's values ``webhook.asked``."""
+    """Return rules, conditions and excluded namespaces, as the chart's values ``webhook.asked``."""
     pods = [kind for kind in kinds.file.kinds if kind.pod]
     makers = [kind for kind in kinds.file.kinds if not kind.pod]
     return {
         "matchConditions": [{"name": "uses-gpus", "expression": uses_gpus(kinds)}],
         "pods": [_rule(kind, ("/ephemeralcontainers",)) for kind in pods],
         "workloads": [_rule(kind) for kind in makers],
+        "excluded": [
+            {"name": one.name, "reason": one.reason}
+            for one in kinds.file.excluded_namespaces
+            if not one.operator
+        ],
+        "reasons": {"gate": _GATE_REASON, "operator": _operator_reason(kinds)},
     }
 
 
@@ -103,9 +120,19 @@ def url(namespace: str) -> str:
     return f"https://{NAME}.{namespace}.svc"
 
 
+def selected(options: WebhookOptions, kinds: Kinds) -> Object:
+    """Return the selector of the namespaces that are asked about."""
+    left_out = list(dict.fromkeys((*always_excluded(options, kinds), *options.excluded)))
+    selectors = [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_out}]
+    if options.namespaces != "all":
+        opted = ("In", "enabled") if options.namespaces == "opt-in" else ("NotIn", "disabled")
+        selectors.append({"key": LABEL, "operator": opted[0], "values": [opted[1]]})
+    return {"matchExpressions": selectors}
+
+
 def uses_gpus(kinds: Kinds) -> str:
     """Return the CEL expression for pods that may use GPUs; it covers every pod the hook reads."""
-    names = " || ".join(_matches(glob) for glob in kinds.gpu_resources) or "false"
+    names = gpu_resource(kinds)
     stated = " || ".join(
         f"(has(c.resources.{part}) && c.resources.{part}.exists(r, {names}))"
         for part in ("limits", "requests")
@@ -127,18 +154,12 @@ def uses_gpus(kinds: Kinds) -> str:
     return f"{lists} || has(object.spec.resourceClaims) || {by_class} || {annotated}"
 
 
-def _matches(glob: str) -> str:
-    literal = glob.partition("*")[0].partition("?")[0].partition("[")[0]
-    text = json.dumps(literal)
-    return f"r == {text}" if literal == glob else f"r.startsWith({text})"
-
-
 def _account(options: WebhookOptions) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": _metadata(options.namespace),
-        "automountServiceAccountToken": False,
+        "automountServiceAccountToken": options.events,
     }
 
 
@@ -223,9 +244,12 @@ def _configuration(options: WebhookOptions, kinds: Kinds) -> Object:
 def always_excluded(options: WebhookOptions, kinds: Kinds) -> dict[str, str]:
     """Return the namespaces that the webhook never covers, and why."""
     found = {one.name: one.reason for one in kinds.file.excluded_namespaces if not one.operator}
-    found[options.namespace] = "the gate itself; where it is refused, nothing can be decided"
-    reason = next((one.reason for one in kinds.file.excluded_namespaces if one.operator), "")
-    return {**found, **dict.fromkeys(options.operators, reason)}
+    found[options.namespace] = _GATE_REASON
+    return {**found, **dict.fromkeys(options.operators, _operator_reason(kinds))}
+
+
+def _operator_reason(kinds: Kinds) -> str:
+    return next((one.reason for one in kinds.file.excluded_namespaces if one.operator), "")
 
 
 def _reasons(options: WebhookOptions, kinds: Kinds) -> str:
@@ -237,11 +261,6 @@ def _webhook(name: str, options: WebhookOptions, kinds: Kinds, rules: list[Objec
     client: Object = {"service": service}
     if options.ca_bundle is not None:
         client["caBundle"] = options.ca_bundle
-    left_out = list(dict.fromkeys((*always_excluded(options, kinds), *options.excluded)))
-    selectors = [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_out}]
-    if options.namespaces != "all":
-        opted = ("In", "enabled") if options.namespaces == "opt-in" else ("NotIn", "disabled")
-        selectors.append({"key": LABEL, "operator": opted[0], "values": [opted[1]]})
     return {
         "name": f"{name}.compatgate.dev",
         "admissionReviewVersions": ["v1"],
@@ -249,7 +268,7 @@ def _webhook(name: str, options: WebhookOptions, kinds: Kinds, rules: list[Objec
         "timeoutSeconds": options.timeout_s,
         "matchPolicy": "Equivalent",
         "clientConfig": client,
-        "namespaceSelector": {"matchExpressions": selectors},
+        "namespaceSelector": selected(options, kinds),
         "rules": rules,
     }
 

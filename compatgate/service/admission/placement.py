@@ -359,7 +359,7 @@ def _contradiction(named: str, leads: Sequence[str], by: PlacedBy) -> Finding:
     else:
         why = f"namespace and node selector do not fit the match of {named}"
         need = f"what {named} states in match"
-    mend = f"take it away, or select the nodes of {named}"
+    mend = f"fix: remove the annotation, or select the nodes of {named}"
     return _finding(target_contradicted, "fail", f"{what}, but {why}; {mend}", named, need)
 
 
@@ -368,13 +368,14 @@ def _no_pool(name: str, resource: str, asks: ContainerWorkload, spec: TargetSpec
     products = describe_products(spec)
     where = f" on nodes of {asks.slices}" if asks.slices else ""
     message = f"{resource}{where} is in no pool of {name}, which has {products}"
+    message += "; fix: request what it has, or add the pool to the target"
     return _finding(no_pool_for_request, outcome, message, resource, products)
 
 
 def _no_node(name: str, resource: str, asks: ContainerWorkload, spec: TargetSpec) -> Finding:
     denies = spec.policy.mode == "enforce" and asks.is_pod
     what = f"no known node of {name} lets the pod in with {resource}"
-    mend = "select nodes that there are, tolerate their taints, or report new nodes"
+    mend = "fix: select nodes that there are, tolerate their taints, or report new nodes"
     return _finding(
         no_node_for_pod, "fail" if denies else "warn", f"{what}; {mend}", resource, None
     )

@@ -18,7 +18,13 @@ from msgspec import Struct
 
 from compatgate.errors import BadInput
 from compatgate.kit.kubernetes import find_at, read_labels, read_list, read_mapping, read_text
-from compatgate.service.admission.claims import NO_CLAIMS, Claim, KnownClaims, claims_of
+from compatgate.service.admission.claims import (
+    NO_CLAIMS,
+    Claim,
+    KnownClaims,
+    claims_of,
+    stated_claims,
+)
 from compatgate.service.admission.kinds import CLASS_RESOURCE, Kinds, PodKind
 
 FOLDER = "/var/run/nvidia-container-devices"
@@ -72,7 +78,7 @@ _DISABLE_REQUIRE = "NVIDIA_DISABLE_REQUIRE"
 _JETPACK = "NVIDIA_REQUIRE_JETPACK"
 _LIBRARIES = "LD_LIBRARY_PATH"
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
-_NO_DEVICES = ("", "void", "none")
+NO_DEVICES = ("", "void", "none")
 
 
 class VariableChanges(Struct, frozen=True):
@@ -134,7 +140,7 @@ def _requirements(required: Mapping[str, str], left: list[str]) -> dict[str, Any
 def _names_devices(item: Mapping[str, Any] | None) -> bool:
     if item is None:
         return False
-    return "valueFrom" in item or read_text(item.get("value")) not in _NO_DEVICES
+    return "valueFrom" in item or read_text(item.get("value")) not in NO_DEVICES
 
 
 GPU_ANNOTATION = "compatgate.dev/gpu"
@@ -173,6 +179,8 @@ class Container(Struct, frozen=True):
         why: what says that it uses GPUs.
         resources: that a node must have for it; empty: it asks in a way that does not say, perhaps
             beside one that does.
+        requested: resources that its limits and requests name, as a node has them; the pod may
+            tolerate their taints.
         shared: it gets a part of a GPU that it shares with others.
         sure: that these are GPUs; False: a claim that may be something else, or an image that may
             ask for none.
@@ -185,6 +193,7 @@ class Container(Struct, frozen=True):
     changes: VariableChanges
     sure: bool = True
     resources: tuple[str, ...] = ()
+    requested: tuple[str, ...] = ()
     shared: bool = False
 
 
@@ -194,10 +203,18 @@ class _GpuRequest(Struct, frozen=True):
     why: str
     sure: bool = True
     resources: tuple[str, ...] = ()
+    requested: tuple[str, ...] = ()
     shared: bool = False
 
 
 _NOTHING = _GpuRequest("")
+
+
+class _Claims(Struct, frozen=True):
+    """The claims of a pod by name, and those that are known in its namespace."""
+
+    of_pod: Mapping[str, Claim]
+    known: KnownClaims
 
 
 def pods_of(document: Mapping[str, Any], kind: PodKind) -> Iterator[Pod]:
@@ -261,7 +278,7 @@ def gpu_containers(pod: Pod, kinds: Kinds, known: KnownClaims = NO_CLAIMS) -> It
     found = False
     for path, raw in _containers(pod):
         changes = read_variables(raw)
-        asks = _gpu_request(raw, pod.spec, kinds, claims, changes)
+        asks = _gpu_request(raw, pod.spec, kinds, _Claims(claims, known), changes)
         if not asks.why:
             asks = parts.get(path, asks)
         if not asks.why and said == _YES:
@@ -289,7 +306,8 @@ def _container(
 ) -> Container:
     name, image = read_text(raw.get("name")), _image(raw.get("image"))
     name = name or path.rpartition(".")[2]
-    return Container(name, path, image, asks.why, changes, asks.sure, asks.resources, asks.shared)
+    how = (asks.sure, asks.resources, asks.requested, asks.shared)
+    return Container(name, path, image, asks.why, changes, *how)
 
 
 def _image(value: Any) -> str:
@@ -321,7 +339,7 @@ def _annotated_parts(pod: Pod, kinds: Kinds) -> dict[str, _GpuRequest]:
     for one in kinds.file.shared.annotations:
         if not _is_positive(pod.annotations.get(one.name)):
             continue
-        asks = _GpuRequest(f"the annotation {one.name}", True, (one.of,), True)
+        asks = _GpuRequest(f"the annotation {one.name}", resources=(one.of,), shared=True)
         every = list(_containers(pod))
         named = pod.annotations.get(one.container, "") if one.container else ""
         meant = [path for path, raw in every if named and raw.get("name") == named]
@@ -337,7 +355,7 @@ def _gpu_request(
     raw: Mapping[str, Any],
     spec: Mapping[str, Any],
     kinds: Kinds,
-    claims: Mapping[str, Claim],
+    claims: _Claims,
     changes: VariableChanges,
 ) -> _GpuRequest:
     """Return how a container asks; a request past the scheduler may get any GPU of the node."""
@@ -346,10 +364,9 @@ def _gpu_request(
     if not resources:
         return other
     shared = any(kinds.is_shared(name) for name in resources)
-    if other.why and not other.resources:
-        return _GpuRequest(resources[0], shared=shared)
-    needed = dict.fromkeys((*map(kinds.resource_of_node, resources), *other.resources))
-    return _GpuRequest(resources[0], resources=tuple(needed), shared=shared)
+    own = tuple(dict.fromkeys(map(kinds.resource_of_node, resources)))
+    needed = () if other.why and not other.resources else (*own, *other.resources)
+    return _GpuRequest(resources[0], True, needed, own, shared)
 
 
 def _requested(raw: Mapping[str, Any], kinds: Kinds) -> tuple[str, ...]:
@@ -372,24 +389,23 @@ def _indirect_request(
     raw: Mapping[str, Any],
     spec: Mapping[str, Any],
     kinds: Kinds,
-    claims: Mapping[str, Claim],
+    claims: _Claims,
     changes: VariableChanges,
 ) -> _GpuRequest:
     if changes.asks:
         return _GpuRequest(VISIBLE_DEVICES)
     if place := gpu_mount(raw, spec):
         return _GpuRequest(f"the mount {place}")
-    if not claims:
+    if not claims.of_pod and "draResources" not in raw:
         return _NOTHING
-    classes: list[str] = []
-    for item in read_list(read_mapping(raw.get("resources")).get("claims")):
-        claim = claims.get(read_text(read_mapping(item).get("name")))
-        if claim is None:
-            continue
-        if claim.requests is None:
-            return _GpuRequest(f"the resource claim {claim.name}", False)
-        asked = claim.classes(read_text(read_mapping(item).get("request")))
-        classes += [name for name in asked if kinds.is_gpu_class(name)]
+    used = [(one, "") for one in stated_claims(raw, claims.known)]
+    for item in map(read_mapping, read_list(read_mapping(raw.get("resources")).get("claims"))):
+        if claim := claims.of_pod.get(read_text(item.get("name"))):
+            used.append((claim, read_text(item.get("request"))))
+    if unknown := next((one for one, _ in used if one.requests is None), None):
+        return _GpuRequest(f"the resource claim {unknown.name}", False)
+    every = (name for claim, request in used for name in claim.classes(request))
+    classes = [name for name in every if kinds.is_gpu_class(name)]
     if not classes:
         return _NOTHING
     resources = tuple(dict.fromkeys(CLASS_RESOURCE + name for name in classes))

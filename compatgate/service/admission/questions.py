@@ -143,7 +143,9 @@ def make_questions(
         keys += len(stated)
         check_count(keys, MAX_STATED, "components in all stacks", f"annotation {STACK_ANNOTATION}")
         requested = {resource for one in found for resource in one.resources}
-        workload = _workload(pod, namespace, matrix, requested, is_pod=kind.pod)
+        tolerated = {resource for one in found for resource in one.requested}
+        asks_for = (requested, tolerated)
+        workload = _workload(pod, namespace, matrix, asks_for, is_pod=kind.pod)
         places: dict[ContainerWorkload, list[Placement]] = {}
         for container in found:
             remarks += _remarks(container, stated, is_pod=kind.pod)
@@ -192,16 +194,29 @@ def _add_question(asked: dict[bytes, Question], question: Question) -> None:
 
 
 def _workload(
-    pod: Pod, namespace: str, known: PlacementMatrix, requested: Collection[str], *, is_pod: bool
+    pod: Pod,
+    namespace: str,
+    known: PlacementMatrix,
+    asks_for: tuple[Collection[str], ...],
+    *,
+    is_pod: bool,
 ) -> ContainerWorkload:
-    """Return the properties that all containers of a pod share."""
+    """Return the properties that all containers of a pod share.
+
+    Args:
+        pod: whose they are.
+        namespace: it is in.
+        known: the targets, waivers and nodes.
+        asks_for: resources that its containers need of a node, and those that they name.
+        is_pod: it is a pod, and not what makes pods.
+    """
     matches = ((name, spec.match) for name, spec in known.targets.items())
     terms = list(terms_of(pod.spec))
     bound = match_targets(namespace, pod.spec, matches)
     landing = NOWHERE_KNOWN
     if known.nodes is not None:
         wanted = bound.targets or bound.open
-        landing = known.nodes.landing(namespace, pod.spec, requested, wanted)
+        landing = known.nodes.landing(namespace, pod.spec, asks_for[0], wanted, asks_for[1])
     return ContainerWorkload(
         pod.annotations.get(TARGET, "").strip(),
         bound,

@@ -10,22 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
 from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Finding, Verdict
+from compatgate.core.rules.caveats import incomplete
 from compatgate.errors import BadInput
 from compatgate.kit.http.requests import check_collections
 from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
-from compatgate.service.admission.questions import Question
+from compatgate.service.admission.outcome import UNDECIDED, ReviewOutcome, ReviewResult
+from compatgate.service.admission.questions import STACK_ANNOTATION, Question
 from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
 API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
 LONGEST_UID = 256
 _LONGEST_WARNING = 250
 _MOST_WARNINGS = 12
+_BY = ("compatgate: ", "compatgate (degraded): ")
+"""Beginnings of warnings: kubectl does not say who warns."""
 _LONGEST_MESSAGE = 1500
 _UID = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([A-Za-z0-9._:-]{1,256})"')
 _ANY_UID = re.compile(rb'"uid"\s*:\s*"([A-Za-z0-9._:-]{1,256})"')
@@ -63,10 +67,6 @@ class Review(Struct, frozen=True):
     old: Mapping[str, Any] | None
 
 
-ResultOutcome = Literal["allowed", "warned", "denied", "exempt", "unmatched"]
-"""``unmatched``: no target matches, and the operator lets the containers in."""
-
-
 class QuestionResult(Struct, frozen=True):
     """The result of one question.
 
@@ -78,7 +78,7 @@ class QuestionResult(Struct, frozen=True):
 
     question: Question
     verdict: Verdict | None
-    outcome: ResultOutcome
+    outcome: ReviewResult
     messages: tuple[str, ...] = ()
     waiver: Waiver | None = None
 
@@ -89,6 +89,7 @@ class ReviewAnswer(Struct, frozen=True):
     Attributes:
         code: HTTP status that the client of the API server sees when it is denied.
         audit: for the cluster's audit log.
+        outcome: for metrics and events; it is not sent.
         results: of each question, where all were decided.
         remarks: the warnings that are about the object and not about a question.
     """
@@ -98,6 +99,7 @@ class ReviewAnswer(Struct, frozen=True):
     code: int = 200
     warnings: tuple[str, ...] = ()
     audit: Mapping[str, str] = {}
+    outcome: ReviewOutcome = UNDECIDED
     results: tuple[QuestionResult, ...] = ()
     remarks: tuple[str, ...] = ()
 
@@ -185,7 +187,8 @@ def _review(uid: str, request: Mapping[str, Any]) -> Review:
 
 
 def _limit_warnings(warnings: tuple[str, ...]) -> list[str]:
-    lines = list(dict.fromkeys(to_one_line(line, _LONGEST_WARNING) for line in warnings))
+    named = (line if line.startswith(_BY) else f"{_BY[0]}{line}" for line in warnings)
+    lines = list(dict.fromkeys(to_one_line(line, _LONGEST_WARNING) for line in named))
     if len(lines) > _MOST_WARNINGS:
         left = len(lines) - _MOST_WARNINGS + 1
         lines = [*lines[: _MOST_WARNINGS - 1], f"compatgate: {left} more warnings"]
@@ -193,12 +196,14 @@ def _limit_warnings(warnings: tuple[str, ...]) -> list[str]:
 
 
 _LONGEST_IMAGE = 120
+_SHORTEST_REASON = 60
+_SHORTEST_FIX = 24
 _NAMED = 5
 _SAID = 2
 
 
 def denial_message(question: Question, verdict: Verdict, link: str, why_not: str) -> str:
-    """Return the denial of a container: reason, fix and link to the verdict.
+    """Return the denial of a container: rule, reason, fix and link to the verdict.
 
     Args:
         question: about the container.
@@ -211,8 +216,7 @@ def denial_message(question: Question, verdict: Verdict, link: str, why_not: str
     parts = [f"{describe_containers(question)} {does} on {verdict.target}"]
     if finding:
         parts[0] += f": {_finding_line(finding)}"
-        if finding.fixes:
-            parts.append(f"fix: {finding.fixes[0].message}")
+        parts += _fix_of(finding) or _fix_of_open_point(finding)
         more = sorted({f.rule for f in verdict.failing} - {finding.rule})
         if more:
             parts.append(f"also {', '.join(more)}")
@@ -238,13 +242,19 @@ def placement_denial(question: Question, finding: Finding, why_not: str, link: s
         link: to the denial's verdict; empty: it is not stored.
     """
     said = f"{describe_containers(question)} may not run: {_finding_line(finding)}"
-    return "; ".join(filter(None, (said, why_not, link)))
+    return "; ".join(filter(None, (said, *_fix_of(finding), why_not, link)))
 
 
-def placement_warning(question: Question, finding: Finding) -> str:
-    """Return the warning about the placement of an admitted container."""
-    by = f"compatgate {question.target}" if question.target else "compatgate"
-    return f"{by}: container {_join_names(question.containers)}: {_finding_line(finding)}"
+def placement_warning(
+    question: Question,
+    finding: Finding,
+    *,
+    would_deny: bool = False,
+    most: int = _LONGEST_WARNING,
+) -> str:
+    """Return the warning about the placement of an admitted container; as `verdict_warnings`."""
+    on = f" on {question.target}" if question.target else ""
+    return _warning(question, _would_be_denied(on) if would_deny else on, finding, "", most)
 
 
 def unmatched_message(question: Question, targets: Sequence[str], why_not: str) -> str:
@@ -258,11 +268,45 @@ def unmatched_message(question: Question, targets: Sequence[str], why_not: str) 
     )
 
 
-def verdict_warnings(question: Question, verdict: Verdict) -> list[str]:
-    """Return the warnings about an admitted container; none if the verdict is a pass."""
-    by = f"compatgate {verdict.target}, {verdict.verdict} ({verdict.mode}): container "
-    names = _join_names(question.containers)
-    return [f"{by}{names}: {_finding_line(finding)}" for finding in verdict.failing[:_SAID]]
+def verdict_warnings(
+    question: Question,
+    verdict: Verdict,
+    link: str = "",
+    *,
+    would_deny: bool = False,
+    most: int = _LONGEST_WARNING,
+) -> list[str]:
+    """Return the warnings about an admitted container; none if the verdict is a pass.
+
+    Args:
+        question: about the container.
+        verdict: allows.
+        link: to the verdict; empty: the verdict is not stored.
+        would_deny: the target denies it in mode ``enforce``.
+        most: characters of a line.
+    """
+    on = f" on {verdict.target}"
+    said = f"{_would_be_denied(on)} (mode {verdict.mode})" if would_deny else on
+    first = leading_finding(verdict)
+    shown = [*([first] if first else []), *(f for f in verdict.failing if f is not first)]
+    return [_warning(question, said, finding, link, most) for finding in shown[:_SAID]]
+
+
+def _would_be_denied(on: str) -> str:
+    return f" would be denied{on}"
+
+
+def _warning(question: Question, said: str, finding: Finding, link: str, most: int) -> str:
+    """Return a warning of one line, of which only the reason and the fix are cut."""
+    begin = f"compatgate: {_containers_word(question)} {_join_names(question.containers)}{said}: "
+    end = f"; {link}" if link else ""
+    left = max(_SHORTEST_REASON, most - len(begin) - len(end))
+    reason = to_one_line(_finding_line(finding), left)
+    for fix in _fix_of(finding):
+        rest = left - len(reason) - len("; ")
+        if rest >= _SHORTEST_FIX:
+            reason += f"; {to_one_line(fix, rest)}"
+    return f"{begin}{reason}{end}"
 
 
 def exemption_message(question: Question, waiver: Waiver, verdict: Verdict | None) -> str:
@@ -270,15 +314,15 @@ def exemption_message(question: Question, waiver: Waiver, verdict: Verdict | Non
     finding = leading_finding(verdict) if verdict else question.finding
     what = f"denied by {finding.rule}" if finding else "without a target"
     return (
-        f"compatgate: container {_join_names(question.containers)} is {what}, "
+        f"compatgate: {_containers_word(question)} {_join_names(question.containers)} is {what}, "
         f"exempt by waiver {waiver.name} until {waiver.expires} ({waiver.owner})"
     )
 
 
 def join_denials(denials: Sequence[str]) -> str:
-    """Return several denials as one line: the first, and the number of the others."""
+    """Return denials as one line: the first, and the number of the others; empty: there is none."""
     more = f" (and {len(denials) - 1} more)" if len(denials) > 1 else ""
-    return f"{denials[0]}{more}"
+    return f"{denials[0]}{more}" if denials else ""
 
 
 def leading_finding(verdict: Verdict) -> Finding | None:
@@ -292,8 +336,12 @@ def leading_finding(verdict: Verdict) -> Finding | None:
 def describe_containers(question: Question) -> str:
     """Describe the containers of a question and their image."""
     image = to_one_line(question.image, _LONGEST_IMAGE)
-    several = "containers" if len(question.containers) > 1 else "container"
-    return f"{several} {_join_names(question.containers)}" + (f" ({image})" if image else "")
+    named = f"{_containers_word(question)} {_join_names(question.containers)}"
+    return named + (f" ({image})" if image else "")
+
+
+def _containers_word(question: Question) -> str:
+    return "containers" if len(question.containers) > 1 else "container"
 
 
 def _join_names(names: Iterable[str]) -> str:
@@ -304,6 +352,17 @@ def _join_names(names: Iterable[str]) -> str:
 
 def _finding_line(finding: Finding) -> str:
     return f"{finding.rule} {finding.message}"
+
+
+def _fix_of_open_point(finding: Finding) -> list[str]:
+    """Return the fix of a stack that is not known; empty: it is another finding."""
+    if finding.rule != incomplete.id or "image" not in finding.message:
+        return []
+    return [f"fix: annotate {STACK_ANNOTATION}, or name an image that the gate may read"]
+
+
+def _fix_of(finding: Finding) -> list[str]:
+    return [f"fix: {finding.fixes[0].message}"] if finding.fixes else []
 
 
 _DEFAULT_WAIT = 10.0

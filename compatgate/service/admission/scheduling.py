@@ -51,12 +51,12 @@ def _selected(index: NodeIndex, spec: Mapping[str, Any]) -> Nodes:
         nodes &= _labelled(index, key, (value,))
     affinity = read_mapping(read_mapping(spec.get("affinity")).get("nodeAffinity"))
     stated = read_list(read_mapping(affinity.get(_REQUIRED)).get("nodeSelectorTerms"))
-    terms = [read_mapping(term) for term in stated if term]  # an empty one selects no node
-    if not terms:
+    if not stated:
         return nodes
     either = 0
-    for term in terms:
-        either |= _match_term(index, term)
+    for term in map(read_mapping, stated):
+        if term.get("matchExpressions") or term.get("matchFields"):  # an empty one selects no node
+            either |= _match_term(index, term)
     return nodes & either
 
 

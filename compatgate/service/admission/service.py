@@ -15,9 +15,18 @@ from msgspec.structs import replace
 from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
 from compatgate.kit import clock, tracing
+from compatgate.kit.kubernetes import ClusterAccess
 from compatgate.service.admission import review as messages
+from compatgate.service.admission.claims import KnownClaims, no_claims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.landing import KnownNodes
+from compatgate.service.admission.outcome import (
+    FAILED,
+    ReviewOutcome,
+    result_of_placement,
+    result_of_verdict,
+    weightiest,
+)
 from compatgate.service.admission.placement import PlacementMatrix
 from compatgate.service.admission.questions import (
     Exemption,
@@ -59,6 +68,8 @@ class AdmissionOptions(Struct, frozen=True):
         on_failure: result when nothing can be decided (the database does not answer).
         exemptions: namespaces, each by a waiver.
         cluster: whose pods are decided; nodes of others do not count. None: every node does.
+        claims: by namespace; those that are not among them count as GPUs.
+        events: the cluster that gets events about denials; None: no events are written.
     """
 
     kinds: Kinds
@@ -66,6 +77,8 @@ class AdmissionOptions(Struct, frozen=True):
     on_failure: FailurePolicy = "deny"
     exemptions: tuple[Exemption, ...] = ()
     cluster: str | None = None
+    claims: Callable[[str], KnownClaims] = no_claims
+    events: ClusterAccess | None = None
 
 
 class ReviewContext(Struct, frozen=True):
@@ -94,6 +107,30 @@ class _Result(Struct, frozen=True):
     question: Question
     verdict: Verdict | None = None
     error: CompatgateError | None = None
+
+
+class _Weighed(Struct, frozen=True):
+    """What the results of an object come to."""
+
+    results: tuple[QuestionResult, ...]
+
+    @property
+    def denials(self) -> list[str]:
+        """Return one line for each denial."""
+        return [said for one in self.results if one.outcome == "denied" for said in one.messages]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return one line for each warning."""
+        return [said for one in self.results if one.outcome != "denied" for said in one.messages]
+
+    def outcome(self) -> ReviewOutcome:
+        """Return how the review ended; names the targets that would deny in mode ``enforce``."""
+        would = [one for one in self.results if one.outcome == "would_deny"]
+        said = [text for one in would for text in one.messages[:1]]
+        targets = tuple(one.question.target or "" for one in would)
+        ended = weightiest(one.outcome for one in self.results)
+        return ReviewOutcome(ended, targets, messages.join_denials(self.denials or said))
 
 
 class PreviewGate(Protocol):
@@ -142,7 +179,8 @@ class Admission:
                 return ReviewAnswer(True, warnings=questions.remarks, remarks=questions.remarks)
             if len(questions.asked) > MAX_QUESTIONS:
                 what = f"{len(questions.asked)} different GPU containers, at most {MAX_QUESTIONS}"
-                return ReviewAnswer(False, f"compatgate: the object has {what} are decided", 422)
+                said = f"compatgate: the object has {what} are decided"
+                return _invalid(said)
             for question in questions.asked:
                 if question.is_asked:
                     asked.check(question.body)
@@ -151,7 +189,7 @@ class Admission:
             return self._conclude(questions, results, review, asked)
         except CompatgateError as error:
             if error.status < 500:
-                return ReviewAnswer(False, f"compatgate: {error.detail}", 422)
+                return _invalid(f"compatgate: {error.detail}")
             return self._failed(error.detail, asked)
         except Exception:
             _log.exception("admission of %s failed", review.kind)
@@ -166,8 +204,10 @@ class Admission:
             return placement_matrix(snapshot, nodes)
 
         def of(document: Any) -> Questions:
-            return make_questions(document, kind, review.namespace, self._options.kinds, known)
+            kinds = self._options.kinds
+            return make_questions(document, kind, review.namespace, kinds, known, claims)
 
+        claims = self._options.claims(review.namespace)
         new = of(review.document)
         if review.operation != "UPDATE" or review.old is None:
             return new
@@ -316,21 +356,17 @@ class Admission:
                 return self._failed(result.error.detail, asked)
             about = messages.describe_containers(result.question)
             said = f"compatgate: {about}: {result.error.detail}"
-            return ReviewAnswer(False, said, 422, questions.remarks)
-        weighed = tuple(self._weigh(result, review, asked) for result in results)
-        denials = [said for one in weighed if one.outcome == "denied" for said in one.messages]
-        warnings = (
-            *questions.remarks,
-            *(said for one in weighed if one.outcome != "denied" for said in one.messages),
-            *self._state_warnings(),
-        )
+            return _invalid(said, questions.remarks)
+        weighed = _Weighed(tuple(self._weigh(result, review, asked) for result in results))
+        outcome = weighed.outcome()
         return ReviewAnswer(
-            not denials,
-            messages.join_denials(denials) if denials else "",
-            403 if denials else 200,
-            warnings,
+            not weighed.denials,
+            outcome.reason if weighed.denials else "",
+            403 if weighed.denials else 200,
+            (*questions.remarks, *weighed.warnings, *self._state_warnings()),
             _audit_annotations(results),
-            weighed,
+            outcome,
+            weighed.results,
             questions.remarks,
         )
 
@@ -343,12 +379,10 @@ class Admission:
         """Return what the answer says about a question."""
         question, verdict = result.question, result.verdict
         if verdict is not None and verdict.allowed:
-            said = tuple(messages.verdict_warnings(question, verdict))
-            return QuestionResult(question, verdict, "warned" if said else "allowed", said)
+            return self._admit(question, verdict, review, asked)
         finding = question.finding
         if finding is not None and finding.outcome != "fail":
-            said = (messages.placement_warning(question, finding),)
-            return QuestionResult(question, verdict, "warned", said)
+            return _admit_placement(question, finding, is_pod=review.kind == "Pod")
         if verdict is None and finding is None:
             asked.unmatched()
             if self._options.unmatched == "allow":
@@ -374,16 +408,39 @@ class Admission:
                 return QuestionResult(question, None, "unmatched", (f"compatgate: {denial}",))
         return QuestionResult(question, verdict, "denied", (denial,))
 
+    def _admit(
+        self, question: Question, verdict: Verdict, review: Review, asked: ReviewContext
+    ) -> QuestionResult:
+        """Warn about what is wrong with an admitted container, and whether it would be denied."""
+        if verdict.verdict == "pass":
+            return QuestionResult(question, verdict, "allowed")
+        target = self._gate.snapshot().targets.get(verdict.target or "")
+        result = result_of_verdict(verdict, target.policy if target else None)
+        link = "" if review.dry_run else asked.link(verdict.id)
+        said = messages.verdict_warnings(question, verdict, link, would_deny=result == "would_deny")
+        return QuestionResult(question, verdict, result, tuple(said))
+
     def _failed(self, why: str, asked: ReviewContext) -> ReviewAnswer:
         """Answer with the operator's choice for failures."""
         asked.failed()
         _log.error("admission failed: %s", why)
         if self._options.on_failure == "deny":
             message = f"compatgate cannot decide and is set to deny: {why}; try again"
-            return ReviewAnswer(False, message, 503)
-        return ReviewAnswer(
-            True, warnings=(f"compatgate could not decide, nothing was checked: {why}",)
-        )
+            return ReviewAnswer(False, message, 503, outcome=FAILED)
+        said = f"compatgate: nothing was checked, because the gate could not decide: {why}"
+        return ReviewAnswer(True, warnings=(said,), outcome=FAILED)
+
+
+def _invalid(said: str, remarks: tuple[str, ...] = ()) -> ReviewAnswer:
+    """Return the denial of an object that cannot be decided as it is written."""
+    return ReviewAnswer(False, said, 422, remarks, outcome=ReviewOutcome("denied", reason=said))
+
+
+def _admit_placement(question: Question, finding: Finding, *, is_pod: bool) -> QuestionResult:
+    """Warn about the placement of an admitted container."""
+    result = result_of_placement(finding, is_pod=is_pod)
+    said = messages.placement_warning(question, finding, would_deny=result == "would_deny")
+    return QuestionResult(question, None, result, (said,))
 
 
 def _deny(live: Gate, question: Question, finding: Finding, asked: ReviewContext) -> AnswerRecord:

@@ -63,6 +63,7 @@ def show_attestation(call: Call[AttestationQuery]) -> Reply:
 def list_keys(call: Call[NoQuery]) -> Reply:
     """List the public keys of attestations.
 
-    A JSON Web Key Set; also at `/.well-known/jwks.json`.
+    A JSON Web Key Set; also at `/.well-known/jwks.json`, and in PEM at
+    `/.well-known/signing-keys.pem`, which is 404 if this gate signs nothing.
     """
     return Reply(call.service.attestations.key_set(), media=KEYS)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from securesystemslib.signer import Signer, SSlibKey
 
 MEDIA = "application/jwk-set+json"
+PEM_MEDIA = "application/x-pem-file"
 _SCHEMES = ("ed25519", "ecdsa-sha2-nistp256")
 _KINDS = "Ed25519 or ECDSA on P-256"
 _COORDINATE = 32
@@ -144,6 +145,14 @@ def key_hint(key: SSlibKey) -> str:
 
     data = _crypto_key(key).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return base64.b64encode(hashlib.sha256(data).digest()).decode()
+
+
+def key_pem(keys: Sequence[SSlibKey]) -> bytes:
+    """Return keys in PEM, one block after the other."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    spki = PublicFormat.SubjectPublicKeyInfo
+    return b"".join(_crypto_key(key).public_bytes(Encoding.PEM, spki) for key in keys)
 
 
 def _crypto_key(key: SSlibKey) -> Any:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.errors import CompatgateError, Conflict, Unavailable
-from compatgate.service.attestations.keys import key_set
+from compatgate.service.attestations.keys import key_pem, key_set
 from compatgate.service.attestations.statement import (
     ANY_GATE,
     VerdictContent,
@@ -108,6 +108,10 @@ class Attestations:
     def key_set(self) -> dict[str, Any]:
         """Return the public keys as a JSON Web Key Set."""
         return key_set(self._signing.keys)
+
+    def key_pem(self) -> bytes:
+        """Return the public keys in PEM, the signing key first; empty if there are none."""
+        return key_pem(self._signing.keys)
 
     def key_id(self) -> str:
         """Return the id of the signing key.

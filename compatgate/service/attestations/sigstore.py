@@ -42,7 +42,10 @@ def make_bundle(envelope: bytes, key: SSlibKey) -> bytes:
     return _encode(
         {
             "mediaType": MEDIA,
-            "verificationMaterial": {"publicKey": {"hint": key_hint(key)}},
+            "verificationMaterial": {
+                "publicKey": {"hint": key_hint(key)},
+                "tlogEntries": [],  # some readers want it stated
+            },
             "dsseEnvelope": {
                 "payload": document["payload"],
                 "payloadType": document["payloadType"],

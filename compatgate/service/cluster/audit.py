@@ -12,8 +12,10 @@ from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Verdict
 from compatgate.documents.specs import TargetSpec
 from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit.cluster_api import ClusterApi
 from compatgate.kit.kubernetes import read_labels, read_list, read_mapping, read_text
 from compatgate.service.admission import review
+from compatgate.service.admission.claims import KnownClaims, no_claims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.placement import PRODUCT, STRATEGY, PlacementMatrix
 from compatgate.service.admission.pods import gpu_containers, pods_of
@@ -24,12 +26,12 @@ from compatgate.service.admission.questions import (
     make_questions,
 )
 from compatgate.service.admission.service import UnmatchedPolicy
-from compatgate.service.cluster.connection import ClusterApi
 
 POD = PodKind("Pod", "pods", pod=True)
 _ENDED_PHASES = ("Succeeded", "Failed")
 _SELECTOR = ",".join(f"status.phase!={phase}" for phase in _ENDED_PHASES)
 _PULLED = re.compile(r"(?:[a-z-]+://)?([^@\s]+@sha256:[0-9a-f]{64})")
+_LONGEST_MESSAGE = 1000
 _ABSENT_VALUE = "\0"
 """A value that no label has."""
 _KEPT = ("nodeSelector", "affinity", "resourceClaims", "runtimeClassName", "volumes")
@@ -171,11 +173,13 @@ class AuditOptions(Struct, frozen=True):
         kinds: which resources are GPUs.
         unmatched: result for a pod that matches no target.
         exemptions: namespaces, each by a waiver.
+        claims: by namespace; those that are not among them count as GPUs.
     """
 
     kinds: Kinds
     unmatched: UnmatchedPolicy = "warn"
     exemptions: tuple[Exemption, ...] = ()
+    claims: Callable[[str], KnownClaims] = no_claims
 
 
 class PodResult(Struct, frozen=True):
@@ -227,7 +231,10 @@ def audit_pods(
     for pod in pods:
         document = place_on_node(pod, labels.get(pod.node), keys)
         try:
-            asked = make_questions(document, POD, pod.namespace, options.kinds, lambda: matrix)
+            claims = options.claims(pod.namespace)
+            asked = make_questions(
+                document, POD, pod.namespace, options.kinds, lambda: matrix, claims
+            )
         except CompatgateError as error:
             found.append(_result_without_question(pod, error.detail))
             continue
@@ -279,7 +286,7 @@ def _weigh(
 ) -> PodResult:
     finding = question.finding
     if finding is not None and finding.outcome != "fail":
-        said = review.placement_warning(question, finding).removeprefix("compatgate ")
+        said = review.placement_warning(question, finding, most=_LONGEST_MESSAGE)
         return _result(pod, question, "warn", said.removeprefix("compatgate: "))
     if isinstance(answer, CompatgateError):
         return _result(
@@ -309,10 +316,9 @@ def _allowed_result(pod: RunningPod, question: Question, verdict: Verdict) -> Po
     if verdict.verdict == "pass":
         said = f"{review.describe_containers(question)} may run on {verdict.target}"
         return _result(pod, question, "pass", said, verdict)
-    said = (
-        "; ".join(review.verdict_warnings(question, verdict)) or f"the verdict is {verdict.verdict}"
-    )
-    return _result(pod, question, "warn", said.removeprefix("compatgate "), verdict)
+    lines = review.verdict_warnings(question, verdict, most=_LONGEST_MESSAGE)
+    said = "; ".join(line.removeprefix("compatgate: ") for line in lines)
+    return _result(pod, question, "warn", said or f"the verdict is {verdict.verdict}", verdict)
 
 
 def _result(

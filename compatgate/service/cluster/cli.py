@@ -16,7 +16,7 @@ from compatgate.kit.cli.parser import add_actions, run_action
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.service.cluster.connection import ClusterApi
+    from compatgate.kit.cluster_api import ClusterApi
 
 _EXAMPLES = """\
 examples:
@@ -101,8 +101,8 @@ def connect_cluster(args: argparse.Namespace) -> Iterator[ClusterApi]:
     Raises:
         BadInput: they contradict each other.
     """
+    from compatgate.kit.cluster_api import ClusterApi
     from compatgate.kit.kubernetes import ClusterAccess
-    from compatgate.service.cluster.connection import ClusterApi
 
     if args.in_cluster and (args.kubeconfig or args.context):
         raise BadInput("use --kubeconfig and --context, or --in-cluster", field="--in-cluster")
@@ -131,6 +131,8 @@ _GOES_WITH = {
     "failure_policy": ("webhook",),
     "timeout": ("webhook",),
     "ca": ("webhook",),
+    "events": ("webhook",),
+    "policy": ("webhook",),
     "namespaces": ("webhook",),
     "kinds": ("webhook", "chart_values"),
     "exclude_namespace": ("webhook", "audit"),
@@ -143,7 +145,15 @@ _GOES_WITH = {
     "every": ("nodes", "audit"),
 }
 """Options, and the options of which one must be given with them."""
-_FLAGS_AND_LISTS = ("taint", "own", "kinds", "exclude_namespace", "operator_namespace")
+_FLAGS_AND_LISTS = (
+    "taint",
+    "own",
+    "kinds",
+    "events",
+    "policy",
+    "exclude_namespace",
+    "operator_namespace",
+)
 """Options whose value tells whether the user gave them."""
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -154,6 +164,7 @@ def add_manifests_arguments(parser: argparse.ArgumentParser) -> None:
         "examples:\n"
         "  compatgate k8s manifests --namespace gpu-staging | kubectl apply -f -\n"
         "  compatgate k8s manifests --webhook | kubectl apply -f -\n"
+        "  compatgate k8s manifests --webhook --policy warn --events | kubectl apply -f -\n"
         "  compatgate k8s manifests --webhook --failure-policy Fail | kubectl apply -f -  # later\n"
         "  compatgate k8s manifests --nodes --audit --image registry.example/compatgate:1 \\\n"
         "    --cluster prod-eu | kubectl apply -f -"
@@ -301,6 +312,19 @@ def add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--kinds", action="append", default=[], metavar="FILE", help="as in compatgate serve"
     )
+    group.add_argument(
+        "--events",
+        action="store_true",
+        help="print the role for writing events about denials as well, for"
+        " serve --kubernetes-events in-cluster",
+    )
+    group.add_argument(
+        "--policy",
+        choices=("warn", "deny"),
+        help="print a ValidatingAdmissionPolicy as well, which needs no gate: the API server warns"
+        " about or denies GPU pods with malformed or contradicting annotations, and pods that mount"
+        " /dev/nvidia*",
+    )
 
 
 def webhook_manifests(
@@ -329,6 +353,8 @@ def webhook_manifests(
         operators(args),
         None if args.ca is None else _read_bundle(args.ca),
         args.namespaces,
+        args.events,
+        args.policy,
     )
     found = webhook_objects(options, load_kinds(args.kinds))
     return found, advice(options)

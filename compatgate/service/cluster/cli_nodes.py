@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.client import Client
-    from compatgate.service.cluster.connection import ClusterApi, ClusterNode
+    from compatgate.kit.cluster_api import ClusterApi
+    from compatgate.service.cluster.connection import ClusterNode
     from compatgate.service.cluster.labels import Plan
 
 LARGEST = 512 * 1024 * 1024

@@ -18,8 +18,9 @@ from compatgate.core.request import DriverState
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cluster_api import ClusterApi
 from compatgate.kit.kubernetes import ObjectExists, ObjectMissing
-from compatgate.service.cluster.connection import ClusterApi, ClusterNode, node_of
+from compatgate.service.cluster.connection import ClusterNode, node_of
 
 LABEL = "compatgate.dev/driver"
 TAINT = "compatgate.dev/driver-not-blessed"

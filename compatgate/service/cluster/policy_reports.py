@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.errors import CompatgateError, Conflict, NotFound, Unavailable
+from compatgate.kit.cluster_api import ClusterApi
 from compatgate.kit.kubernetes import ObjectExists, ObjectMissing, to_one_line
 from compatgate.service.cluster.audit import Outcome, PodResult
-from compatgate.service.cluster.connection import ClusterApi
 
 GROUP, VERSION = "wgpolicyk8s.io", "v1alpha2"
 NAME = "compatgate"

@@ -17,8 +17,8 @@ import httpx
 from msgspec import Struct
 
 from compatgate.errors import BadInput, Unavailable
+from compatgate.kit.cluster_api import ClusterApi
 from compatgate.kit.kubernetes import read_list, read_mapping, read_text
-from compatgate.service.cluster.connection import ClusterApi
 
 Policy = Literal["Fail", "Ignore"]
 WEBHOOK = "pods.compatgate.dev"

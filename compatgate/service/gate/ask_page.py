@@ -112,10 +112,11 @@ _IMAGE = re.compile(
 _STACK = re.compile(r"\s*[\w-]+=[^=,\s][^,\s]*(\s*,\s*[\w-]+=[^=,\s][^,\s]*)*\s*")
 _SMI = re.compile(r"NVIDIA-SMI|<nvidia_smi_log|Driver Version\s*:|^name, ?driver_version", re.M)
 _LABELS = re.compile(r"nvidia\.com/(gpu|cuda)\.")
+_DOCKERFILE = re.compile(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]", re.IGNORECASE)
 _LINUX = Platform(os="linux", cpu="x86_64")
 _HINT = (
-    "paste the output of nvidia-smi, an image reference, a lockfile, a bill of materials,"
-    " node labels, a probe, or versions like cuda=12.4,torch=2.4.1"
+    "paste the output of nvidia-smi, an image reference, a Dockerfile, a lockfile, a bill of"
+    " materials, node labels, a probe, or versions like cuda=12.4,torch=2.4.1"
 )
 
 
@@ -163,6 +164,8 @@ def read_pasted(text: str, facts: Facts, platform: Platform = _LINUX) -> PastedT
         return PastedText("a probe", document["stack"], tuple(document["pools"]))
     if _SMI.search(given):
         return _from_probe("nvidia-smi output", probe_output(text, facts, origin=_NAME))
+    if _DOCKERFILE.match(given):
+        return _read_dockerfile(text, platform, facts.packages)
     if is_bill(given):
         return _read_bill(text, platform, facts.packages)
     if _LABELS.search(given):
@@ -188,6 +191,18 @@ def _read_bill(text: str, platform: Platform, known: Packages) -> PastedText:
     signals = read_source("image_signals")
     reading = read_sbom(_NAME, text.encode(), known=known, signals=signals, platform=platform)
     return PastedText("a bill of materials", _settle_stack(reading.observations, reading, ()))
+
+
+def _read_dockerfile(text: str, platform: Platform, known: Packages) -> PastedText:
+    """Return the image that a Dockerfile begins from; what its lines bring is open."""
+    from compatgate.discovery.dockerfile.read import read_dockerfile
+
+    signals = read_source("image_signals")
+    reading = read_dockerfile(_NAME, text.encode(), known=known, signals=signals, platform=platform)
+    if not reading.base:
+        stack, conflicts = settle(reading.observations)
+        return PastedText("a Dockerfile", attach_remarks(stack, reading.open, conflicts))
+    return PastedText("a Dockerfile", attach_remarks({}, reading.open, ()), image=reading.base)
 
 
 def _read_lock(text: str, platform: Platform, known: Packages) -> PastedText:

@@ -83,7 +83,7 @@ def _result_answer(manifest: Manifest, result: ObjectResult) -> Answer:
     shown = f"container{'s' if len(result.containers) > 1 else ''} {to_one_line(names, 200)}"
     places: dict[str, Place] = {}
     if result.verdict is not None:
-        body = _exempt(result) if result.outcome == "exempt" else dict(result.verdict)
+        body = _exempt(result) if result.waiver else dict(result.verdict)
         place = Place(manifest.file, manifest.line((*container, "image")))
         places = _stated_places(manifest, container)
     else:
@@ -134,7 +134,7 @@ def _answer(
 
 def _unjudged_finding(result: ObjectResult) -> Json:
     """Return the finding of containers whose stack was not judged."""
-    waived = result.outcome == "exempt"
+    waived = result.waiver is not None
     if result.finding is not None:
         return {**result.finding, "outcome": "waived"} if waived else dict(result.finding)
     if result.outcome == "denied":
@@ -163,7 +163,7 @@ def _exempt(result: ObjectResult) -> Json:
 
 
 def _waiver_notes(result: ObjectResult) -> list[Json]:
-    if result.outcome != "exempt":
+    if result.waiver is None:
         return []
     return [_finding(exempted, "warn", said) for said in result.messages]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from compatgate.service.admission.outcome import ReviewResult
 from compatgate.service.gate.schemas import FindingBody, VerdictBody
 
 Namespace = Annotated[str, Meta(min_length=1, max_length=253)]
-CheckOutcome = Literal["allowed", "warned", "denied", "exempt", "unmatched"]
 
 
 class ManifestCheckRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,10 +35,11 @@ class ManifestResultBody(Struct, frozen=True, forbid_unknown_fields=True):
     image: Annotated[str, Meta(description="as the object names it; empty: it names none")]
     target: Annotated[str | None, Meta(description="null: the containers match no target")]
     outcome: Annotated[
-        CheckOutcome,
+        ReviewResult,
         Meta(
-            description="what admission would do: `exempt`: a waiver lets the containers in;"
-            " `unmatched`: no target matches, and the gate's operator lets them in"
+            description="what admission would do. `exempt`: a waiver lets the containers in;"
+            " `unmatched`: no target matches, and the gate's operator lets them in; `would_deny`:"
+            " let in, and denied if the mode of the target were enforce"
         ),
     ]
     messages: Annotated[list[str], Meta(description="the denial or the warnings of admission")]

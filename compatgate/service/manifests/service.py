@@ -13,6 +13,7 @@ from compatgate.errors import BadInput, CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.kubernetes import read_mapping, read_text
 from compatgate.service.admission.kinds import Kinds
+from compatgate.service.admission.outcome import ReviewResult
 from compatgate.service.admission.review import QuestionResult, Review, ReviewAnswer, parse_timeout
 from compatgate.service.admission.service import (
     Admission,
@@ -24,7 +25,6 @@ from compatgate.service.gate.decider import decide
 from compatgate.service.gate.outages import Degraded
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.manifests.documents import is_cluster_wide, names_gpus
-from compatgate.service.manifests.schemas import CheckOutcome
 
 if TYPE_CHECKING:
     from compatgate.service.gate.images import Images
@@ -40,7 +40,7 @@ class ObjectResult(Struct, frozen=True):
     paths: tuple[str, ...]
     image: str
     target: str | None
-    outcome: CheckOutcome
+    outcome: ReviewResult
     messages: tuple[str, ...] = ()
     finding: Json | None = None
     waiver: str | None = None

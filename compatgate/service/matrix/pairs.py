@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from compatgate.core.components import sort_components
-from compatgate.core.entry_evidence import represent
+from compatgate.core.entry_evidence import list_stacks, represent
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import ANY_TARGET, Entry
@@ -32,8 +32,9 @@ class Fit(Struct, frozen=True):
     """The outcome by facts.
 
     Attributes:
-        outcome: of the newest stack that the entry allows; None: the entry allows no known stack.
-        why: the first finding of that outcome.
+        outcome: of the newest stack that the entry allows and that does not fail; ``fail``: each
+            known stack that it allows fails; None: the entry allows no known stack.
+        why: the first finding of that outcome, of the newest stack.
     """
 
     outcome: Outcome | None
@@ -62,6 +63,10 @@ class FitCache:
             return found
         stack, why = self._stack(entry)
         fit = self._evaluate(stack, pool, now) if stack else Fit(None, why)
+        if fit.outcome == "fail":
+            others = list_stacks(entry, self._facts)
+            fits = (self._evaluate(other, pool, now) for other in others if other != stack)
+            fit = next((one for one in fits if one.outcome != "fail"), fit)
         self._known[key] = fit
         return fit
 

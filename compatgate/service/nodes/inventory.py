@@ -43,6 +43,7 @@ class NodeInventory:
         self._latest: datetime | None = None
         self._looked = float("-inf")
         self._failing = False
+        self._waited = False
         self._starting = threading.Lock()
         self._reading = threading.Lock()
         self._reader: ThreadPoolExecutor | None = None
@@ -70,9 +71,10 @@ class NodeInventory:
         """Return the index; None: the nodes could not be read yet."""
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             look = self._begin_look()
-            if self._index is None and look is not None:
+            if self._index is None and look is not None and not self._waited:
                 with suppress(TimeoutError):
                     look.result(_FIRST_SECONDS)
+                self._waited = True
         return self._index
 
     def follow_change(self) -> None:

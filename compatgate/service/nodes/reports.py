@@ -24,13 +24,13 @@ from compatgate.discovery.nvidia_smi.report import find_disagreements, group_poo
 from compatgate.discovery.observations import NodeParts
 from compatgate.errors import BadInput
 from compatgate.kit.clock import iso
+from compatgate.service.admission.kinds import shipped_kinds
 from compatgate.service.nodes.repository import NodeRow
 from compatgate.service.nodes.schemas import DriverReport, NodeReport, Report, SeenGpus
 
 SourceKind = Literal["labels", "kubelet", "driver"]
 _GPU = "nvidia.com/gpu"
 _MIG = "nvidia.com/mig-"
-_SHARED_PRODUCT_SUFFIX = ".shared"
 
 
 class GpuCount(Struct, frozen=True, order=True):
@@ -80,7 +80,7 @@ def source_reports(node: NodeReport, at: datetime, facts: Facts) -> dict[SourceK
     if node.labels is not None:
         found["labels"] = _of_labels(node.labels, at, facts)
     if node.allocatable is not None:
-        resources = {k: v for k, v in node.allocatable.items() if _is_gpu(k)}
+        resources = {k: v for k, v in node.allocatable.items() if shipped_kinds().is_gpu(k)}
         found["kubelet"] = SourceReport("kubelet", at, resources=resources)
     if node.probe is not None:
         found["driver"] = _of_driver(node.probe, at, facts)
@@ -172,10 +172,6 @@ def _replicas(labels: Mapping[str, str], stem: str) -> int:
 
 def _number(text: str | None) -> int:
     return min(int(text), 65536) if text and text.isascii() and text.isdecimal() else 0
-
-
-def _is_gpu(resource: str) -> bool:
-    return resource.removesuffix(_SHARED_PRODUCT_SUFFIX) == _GPU or resource.startswith(_MIG)
 
 
 OUTDATED_AFTER = timedelta(days=1)

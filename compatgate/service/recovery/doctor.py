@@ -43,6 +43,7 @@ EXTRAS = {
     "ssh": "paramiko",
     "sbom": "cyclonedx",
     "signing": "securesystemslib",
+    "squashfs": "dissect",
 }
 """Extras of the package, and a module of each."""
 _SKEW = timedelta(seconds=5)

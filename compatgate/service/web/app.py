@@ -202,11 +202,12 @@ def refuse_page(
 
 
 JWKS = "/.well-known/jwks.json"
+PEM = "/.well-known/signing-keys.pem"
 _VERDICT_ID = re.compile(r"vd_[0-9a-f]{32}")
 
 
 def install_short_links(app: Flask, service: Service) -> None:
-    """Add ``/v/{id}`` and ``/.well-known/jwks.json``."""
+    """Add ``/v/{id}``, and the public keys below ``/.well-known``."""
 
     def verdict(id: str) -> Response:  # noqa: A002 - the name in the path
         """Redirect to the page or route of a verdict, which checks access."""
@@ -222,7 +223,16 @@ def install_short_links(app: Flask, service: Service) -> None:
 
         return to_response(Reply(service.attestations.key_set(), media=MEDIA))
 
-    for path, name, view in (("/v/<id>", "verdict_link", verdict), (JWKS, "jwks", jwks)):
+    def pem() -> Response:
+        """Return the public keys in PEM, as cosign and openssl read them."""
+        from compatgate.service.attestations.keys import PEM_MEDIA
+
+        if not (keys := service.attestations.key_pem()):
+            raise NotFound
+        return to_response(Reply(keys, media=PEM_MEDIA))
+
+    views = (("/v/<id>", "verdict_link", verdict), (JWKS, "jwks", jwks), (PEM, "pem", pem))
+    for path, name, view in views:
         app.add_url_rule(path, name, view, methods=["GET"], provide_automatic_options=False)
 
 

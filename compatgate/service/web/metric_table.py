@@ -90,6 +90,28 @@ GATE = (
         "Requests without a valid token where one is needed; `missing`: without any token.",
     ),
     MetricSpec(
+        "admission_reviews",
+        "counter",
+        ("namespace", "result"),
+        "Kubernetes objects with GPUs, by the weightiest result of their containers: `allowed`,"
+        " `warned`, `exempt`, `unmatched`, `would_deny` (in mode `enforce`), `denied`, `failed`;"
+        " dry runs do not count; namespace `other`: those beyond the first 50.",
+    ),
+    MetricSpec(
+        "admission_would_deny",
+        "counter",
+        ("target",),
+        "GPU containers that a target in mode `warn` or `audit` admits and would deny in mode"
+        " `enforce`; `other`: targets beyond the limit.",
+    ),
+    MetricSpec(
+        "admission_events",
+        "counter",
+        ("result",),
+        "Kubernetes events about denials: `written`, `repeated` (the count of one that"
+        " is there was raised), `dropped` (too many wait), `failed` (the cluster took none).",
+    ),
+    MetricSpec(
         "admission_unmatched",
         "counter",
         ("namespace",),

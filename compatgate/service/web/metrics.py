@@ -28,6 +28,7 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from compatgate.errors import AuthenticationFailure
+from compatgate.service.admission.outcome import EventResult
 from compatgate.service.web.access import deciding_rules
 from compatgate.service.web.auth import admit, authenticate, peer_address, remember
 from compatgate.service.web.call import METRIC_TARGETS, Service
@@ -37,6 +38,7 @@ from compatgate.service.web.metric_table import PREFIX, SPECS
 if TYPE_CHECKING:
     from compatgate.core.rule import Verdict
     from compatgate.kit.http.notes import RequestKind
+    from compatgate.service.admission.outcome import ReviewOutcome
     from compatgate.service.gate.snapshot import Snapshot
 
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
@@ -105,6 +107,9 @@ class Metrics:
         self._by_rule = self._counter("rule_decisions")
         self._requests = self._counter("http_requests")
         self._refusals = self._counter("authentication_failures")
+        self._reviews = self._counter("admission_reviews")
+        self._would_deny = self._counter("admission_would_deny")
+        self._events = self._counter("admission_events")
         self._unmatched = self._counter("admission_unmatched")
         self._failed_admissions = self._counter("admission_failures")
         self._database_errors = self._counter("database_errors")
@@ -114,6 +119,8 @@ class Metrics:
             self._database_errors.labels(kind)
         for reason in get_args(AuthenticationFailure):
             self._refusals.labels(reason)
+        for result in get_args(EventResult):
+            self._events.labels(result)
 
     def _counter(self, name: str) -> Counter:
         spec = SPECS[name]
@@ -187,13 +194,30 @@ class Metrics:
         """Count a failed authentication."""
         self._add(self._refusals, reason)
 
+    def reviewed(self, namespace: str, outcome: ReviewOutcome) -> None:
+        """Count a review that decided about GPUs."""
+        try:
+            self._child(self._reviews, self._namespace(namespace), outcome.result).inc()
+            for target in outcome.would_deny:
+                self._child(self._would_deny, self.targets.label(target)).inc()
+        except OSError as error:
+            _warn(error)
+
+    def event(self, result: EventResult) -> None:
+        """Count a Kubernetes event about a denial."""
+        self._add(self._events, result)
+
     def unmatched(self, namespace: str) -> None:
         """Count a GPU workload that matches no target."""
-        if namespace not in self._namespaces:
+        self._add(self._unmatched, self._namespace(namespace))
+
+    def _namespace(self, name: str) -> str:
+        """Return the label of a namespace."""
+        if name not in self._namespaces:
             if len(self._namespaces) >= _MOST_NAMESPACES:
-                namespace = _OTHER
-            self._namespaces.add(namespace)
-        self._add(self._unmatched, namespace)
+                return _OTHER
+            self._namespaces.add(name)
+        return name
 
     def admission_failed(self) -> None:
         """Count an admission request for which nothing could be decided."""

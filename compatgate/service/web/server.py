@@ -100,6 +100,7 @@ class Prepared(Struct, frozen=True):
     def open_gate(
         self,
         images: ImageSettings,
+        *,
         under_test: AllowedImages = EVERY_IMAGE,
         commit: CommitMode = "sync",
         wheels: WheelSettings | None = None,

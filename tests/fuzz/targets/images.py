@@ -8,9 +8,11 @@ import io
 import json
 import lzma
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 
 import zstandard
 from gpu_binaries import make_elf, make_entry, make_fatbin
@@ -19,6 +21,7 @@ from compatgate.discovery.image import files
 from compatgate.discovery.image.config import read_config
 from compatgate.discovery.image.layer import Budget, Layer, decompress
 from compatgate.discovery.image.layers import LayerScan
+from compatgate.discovery.image.local import read_local_image
 from compatgate.discovery.image.tar import ByteFeed, Content, Member
 from compatgate.discovery.registry.client import Blob
 from compatgate.discovery.registry.image_spec import (
@@ -31,12 +34,41 @@ from compatgate.discovery.registry.image_spec import (
     parse_manifest,
 )
 from compatgate.discovery.registry.limits import Deadline, ImageOptions, Limits
-from targets.target import DISCOVERY, Target, signals
+from targets.target import DISCOVERY, Target, published, signals
 
 
 def targets() -> dict[str, Target]:
     """Readers of images and of what lies in them."""
-    return {**_images(), **_databases()}
+    return {**_images(), **_databases(), **_files()}
+
+
+_MOST_BYTES = 64 * 1024**2
+
+
+def _files() -> dict[str, Target]:
+    """Images in files, by how they begin; limits are small, so that zeros end soon."""
+    stored = DISCOVERY / "image" / "stored"
+    limits = Limits(unpacked=_MOST_BYTES, ratio_from=8 * 1024**2, members=10_000)
+
+    def read(ending: str, data: bytes) -> object:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"image.{ending}"
+            path.write_bytes(data)
+            options = ImageOptions(limits=limits)
+            return read_local_image(str(path), signals=published(), options=options)
+
+    def sample(name: str) -> bytes:
+        return lzma.decompress((stored / f"{name}.xz").read_bytes())
+
+    samples = {
+        "sif": ("app.sif", "overlay.sif", "ext3.sif"),
+        "sqsh": ("plain.sqsh", "plain.sqsh", "gzip.sqsh", "zstd.sqsh", "lz4.sqsh", "app.sqsh"),
+        "tar": ("app.oci.tar", "app.docker.tar", "dsave.tar", "dexport.tar"),
+    }
+    return {
+        f"image in a .{ending}": Target(partial(read, ending), [sample(name) for name in names])
+        for ending, names in samples.items()
+    }
 
 
 def _archive() -> bytes:

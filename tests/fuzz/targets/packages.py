@@ -7,6 +7,7 @@ from typing import Any
 from known_packages import PACKAGES
 
 from compatgate.check.stack_sources import places_of
+from compatgate.discovery.dockerfile.read import read_dockerfile
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.read import read_lockfile
 from compatgate.discovery.sbom.read import read_sbom
@@ -15,7 +16,28 @@ from targets.target import DISCOVERY, Target, by_name, published
 
 def targets() -> dict[str, Target]:
     """Readers of lockfiles and of bills of materials."""
-    return {**_lockfiles(), **_sboms()}
+    return {**_lockfiles(), **_sboms(), "Dockerfile": Target(_dockerfile, _DOCKERFILES)}
+
+
+_DOCKERFILES = (
+    b"""# escape=\\
+ARG R=nvcr.io/nvidia
+FROM --platform=$BUILDPLATFORM ${R}/cuda:${TAG:-12.4.1}-devel AS base
+ENV CUDA_VERSION=12.4.1 NVIDIA_REQUIRE_CUDA="cuda>=12.4" \\
+  LD_LIBRARY_PATH=/usr/local/cuda/compat:$LD_LIBRARY_PATH
+FROM base
+COPY --from=base /a /a
+RUN apt-get install -y libcudnn9-cuda-12=9.1.0.70-1 && pip install -i https://x/cu124 torch==2.4.1
+RUN <<EOF
+conda install -c nvidia cuda-version==12.4
+EOF
+""",
+    b'FROM a\nRUN ["pip", "install", "torch==2.4.1"]\nENV A 1\nENV B=$A$A\n',
+)
+
+
+def _dockerfile(data: bytes) -> object:
+    return read_dockerfile("Dockerfile", data, known=PACKAGES, signals=published())
 
 
 def _lockfiles() -> dict[str, Target]:

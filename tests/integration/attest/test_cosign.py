@@ -68,6 +68,32 @@ def test_cosign_finds_and_verifies_what_is_attached(
         verify_attestation(registry.host, f"{repository(good)}:1", pem, "https://example.org/x/v1")
 
 
+def test_what_is_attached_to_another_image_or_changed_is_refused_by_both(
+    stocked: Any, key: Any, good: Any, bad: Any, registry: Any, tmp_path: Path
+) -> None:
+    """Whoever may push may move an attestation, or write one of their own."""
+    made = attest(stocked, key, good.reference, tmp_path / "bundle.json")
+    pem = Path(key[1]).read_bytes()
+    (signature,) = made["dsseEnvelope"]["signatures"]
+    altered = base64.b64decode(made["dsseEnvelope"]["payload"]).replace(b'"warn"', b'"pass"')
+    payload = base64.b64encode(altered).decode()
+    for image, bundle, theirs, ours in (
+        (bad, made, "does not match any digest", "wrong-subject"),
+        (good, changed(made, payload=payload), "could not verify", "bad-signature"),
+        (good, changed(made, signatures=[{"sig": flip(signature["sig"])}]), "could not verify", ""),
+        (good, changed(made, signatures=[signature] * 2), "exactly one signature", ""),
+    ):
+        layer = ArtifactLayer(json.dumps(bundle).encode(), BUNDLE)
+        with open_location(image.reference, ImageOptions(docker_config=str(tmp_path))) as place:
+            attach_artifact(place, image.digest, BUNDLE, [layer], {})
+        with pytest.raises(NotVerified, match=theirs):
+            verify_attestation(registry.host, f"{repository(image)}:1", pem, PREDICATE_TYPE)
+        found = ("--from-registry", "--key", key[1], *TARGET, "--image", image.reference)
+        status, out, err = stocked("verify", *found)
+        assert (status, out) == (1, "")
+        assert err.startswith(f"refused ({ours or 'no-attestation'}): "), err
+
+
 def test_the_bundle_is_listed_as_cosign_lists_its_own(
     stocked: Any, key: Any, good: Any, registry: Any, tmp_path: Path
 ) -> None:
@@ -152,7 +178,7 @@ def test_sigstore_js_accepts_it_and_refuses_a_changed_one(
         key, other = write_key(tmp_path, f"a-{kind}", kind), write_key(tmp_path, f"b-{kind}", kind)
         made = attest(stocked, key, good.reference, tmp_path / f"{kind}.json")
         hint, der = hint_and_der(key[1])
-        assert made["verificationMaterial"] == {"publicKey": {"hint": hint}}
+        assert made["verificationMaterial"] == {"publicKey": {"hint": hint}, "tlogEntries": []}
         name, foreign = hint_and_der(other[1])
         envelope = made["dsseEnvelope"]
         (signature,) = envelope["signatures"]

@@ -15,9 +15,9 @@ from api_server import kubeconfig, serving
 
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
+from compatgate.kit import cluster_api
 from compatgate.kit.database.database import ENVIRONMENT, Database
 from compatgate.resources import matrix_dir
-from compatgate.service.cluster import connection
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 
@@ -34,7 +34,7 @@ def objects() -> Iterator[Objects]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_PAUSES", (0.01, 0.02, 0.02))
+    monkeypatch.setattr(cluster_api, "_PAUSES", (0.01, 0.02, 0.02))
 
 
 @pytest.fixture(scope="module")

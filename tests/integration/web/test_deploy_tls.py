@@ -1,12 +1,13 @@
 """Each example of ``deploy/`` asks a gate over TLS, at the address of the shipped Service.
 
-The gate has a certificate for that name alone, of an authority that nobody knows. Programs find the
-name as a cluster's DNS would have it: `sitecustomize` of the test's own for Python, `--connect-to`
-for curl, which stands for the web clients of Argo Rollouts and Flagger.
+The gate has the certificate that Helm makes with the chart, of an authority that nobody knows.
+Programs find its name as a cluster's DNS would have it: `sitecustomize` of the test's own for
+Python, `--connect-to` for curl, which stands for the web clients of Argo Rollouts and Flagger.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -21,9 +22,11 @@ import pytest
 from ci_systems import Machine, run_task
 from deploy_examples import DEPLOY, SERVICE, analysis, helm_objects, load, terraform
 from image_blobs import distribution, layer_of
+from kubectl_tools import helm, rendered
 from serving import Server, start, wait_for_url, with_examples
 
 ROOT = Path(__file__).parents[3]
+CHART = ROOT / "deploy" / "helm" / "compatgate"
 HOST = SERVICE.partition("://")[2]
 STACK = "cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124"
 LOCK = "torch==2.4.1+cu124\nnvidia-cudnn-cu12==9.1.0.70\n"
@@ -52,27 +55,33 @@ socket.getaddrinfo = getaddrinfo
 Asked = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def openssl(*words: str) -> None:
-    subprocess.run(["openssl", *words], check=True, capture_output=True)
+def secret(chart: list[dict[str, Any]], key: str) -> bytes:
+    """A member of the secret that the docs take the authority from."""
+    (found,) = (
+        o for o in chart if (o["kind"], o["metadata"]["name"]) == ("Secret", "compatgate-tls")
+    )
+    return base64.b64decode(found["data"][key])
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the config map: ``ca.crt``; beside it the gate's certificate and key."""
-    if not (shutil.which("openssl") and shutil.which("curl")):
+    """The folder of the config map: ``ca.crt`` of the chart, beside what its gate is given."""
+    if not shutil.which("curl"):
         if os.environ.get("CI"):
-            pytest.fail("openssl or curl is missing")
-        pytest.skip("no openssl, or no curl")
+            pytest.fail("curl is missing")
+        pytest.skip("no curl")
     folder = tmp_path_factory.mktemp("authority")
-    new = ("req", "-x509", "-nodes", "-days", "2", "-newkey", "ec")
-    curve = ("-pkeyopt", "ec_paramgen_curve:P-256")
-    for name in ("ca", "other"):
-        files = ("-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.crt"))
-        openssl(*new, *curve, "-subj", f"/CN={name}", *files)
-    signed = ("-CA", str(folder / "ca.crt"), "-CAkey", str(folder / "ca.key"))
-    files = ("-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt"))
-    names = ("-addext", f"subjectAltName=DNS:{HOST}", "-addext", "basicConstraints=CA:FALSE")
-    openssl(*new, *curve, "-subj", "/CN=gate", *names, *signed, *files)
+    mine, other = (
+        rendered(helm("template", "compatgate", CHART, "--namespace", "compatgate").stdout)
+        for _ in range(2)
+    )
+    (service,) = (o for o in mine if o["kind"] == "Service")
+    metadata = service["metadata"]
+    assert f"{metadata['name']}.{metadata['namespace']}.svc" == HOST
+    assert [port["port"] for port in service["spec"]["ports"]] == [443]
+    for name in ("ca.crt", "tls.crt", "tls.key"):
+        (folder / name).write_bytes(secret(mine, name))
+    (folder / "other.crt").write_bytes(secret(other, "ca.crt"))
     return folder
 
 
@@ -179,10 +188,16 @@ def test_the_default_question_of_the_helm_hook_is_the_image_of_the_chart(tmp_pat
     assert container["args"] == ["check", f"--server={SERVICE}", *asked]
 
 
-def test_a_file_that_the_chart_lacks_stops_helm(tmp_path: Path) -> None:
-    values = {"compatgate": {"question": {"lock": "files/uv.lock"}}}
-    with pytest.raises(AssertionError, match=r"compatgate\.question\.lock: files/uv\.lock is no"):
-        helm_objects(tmp_path, values, {})
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ({"lock": "files/uv.lock"}, r"compatgate\.question\.lock: files/uv\.lock is no file"),
+        ({"stak": "cuda=12.4"}, r"compatgate\.question\.stak: unknown option"),
+    ],
+)
+def test_a_wrong_question_stops_helm(question: Any, said: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=said):
+        helm_objects(tmp_path, {"compatgate": {"question": question}}, {})
 
 
 def test_the_job_of_argo_rollouts_asks(ask: Asked) -> None:

@@ -60,7 +60,7 @@ def test_the_examples_print_what_the_page_says(serve: Any, registry: Any, tmp_pa
 
 
 def test_there_are_examples() -> None:
-    assert len(examples()) == 11
+    assert len(examples()) == 12
 
 
 def test_every_reason_of_a_refusal_is_on_the_page() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.core.entry_evidence import represent
+from compatgate.core.entry_evidence import list_stacks, represent
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Entry, parse_constraint
 
@@ -45,6 +45,19 @@ def test_cuda_is_one_for_which_the_framework_has_a_build(facts: Facts) -> None:
 
 def test_an_entry_that_leaves_cuda_open_stands_for_every_build(facts: Facts) -> None:
     assert [stack["cuda"] for stack in stacks(facts, torch="~=2.4.0")] == ["12.4", "11.8"]
+
+
+def test_python_is_one_for_which_the_framework_has_a_wheel(facts: Facts) -> None:
+    found = stacks(facts, cuda="12.4.*", torch="~=2.6.0", python=">=3.8")
+    assert [stack["python"] for stack in found] == ["3.13", "3.9"]
+
+
+def test_stacks_of_every_release_are_listed_once(facts: Facts) -> None:
+    found = list(list_stacks(entry(torch=">=2.4,<2.7"), facts))
+    releases = {stack.to_json()["torch"] for stack in found}
+    assert {"2.4.0", "2.4.1", "2.5.0", "2.5.1", "2.6.0"} <= releases
+    assert len({str(stack.to_json()) for stack in found}) == len(found)
+    assert found[:2] == list(represent(entry(torch=">=2.4,<2.7"), facts).stacks)
 
 
 def test_a_framework_that_another_is_pinned_to_is_what_that_one_wants(facts: Facts) -> None:

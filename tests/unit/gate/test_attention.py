@@ -66,6 +66,22 @@ def test_a_blessed_entry_that_cannot_work_comes_first(snapshot_of, facts):
     assert "cannot work on prod" in found[0][2]
 
 
+@pytest.mark.parametrize(
+    "components",
+    [
+        {"torch": ">=2.4,<2.12"},  # the newest has no code for a V100
+        {"cuda": "12.4.*", "torch": "~=2.6.0", "python": ">=3.8"},  # no wheel for 3.8
+    ],
+)
+def test_an_entry_works_if_any_stack_that_it_allows_does(snapshot_of, facts, components):
+    entry = {"targets": ["prod"], "components": components, "status": "blessed"}
+    pool = {"name": "v100", "gpu": "V100-SXM2-32GB", "driver": "580.95.05"}
+    found = said(
+        snapshot_of(("Target", "prod", {"pools": [pool]}), ("Entry", "wide", entry)), facts
+    )
+    assert [one for one in found if one[0] == "fail"] == []
+
+
 def test_an_entry_for_another_driver_is_not_broken(snapshot_of, facts):
     components = {"cuda": "13.0.*", "driver": ">=580"}
     entry = {"targets": ["prod"], "components": components, "status": "blessed"}

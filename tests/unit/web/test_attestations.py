@@ -19,6 +19,7 @@ from compatgate.service.attestations.service import SigningOptions
 
 STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}
 GATE, KEYS, JWKS = "/api/v1/gate", "/api/v1/keys", "/.well-known/jwks.json"
+PEM = "/.well-known/signing-keys.pem"
 
 
 def signing(*signers: Any, **more: Any) -> SigningOptions:
@@ -155,6 +156,20 @@ def test_the_keys_are_where_clients_look_for_them_and_open_to_all(
     assert found.mimetype == "application/jwk-set+json"
     assert found.data == client.get(KEYS).data
     assert client.get(JWKS, headers={"If-None-Match": found.headers["ETag"]}).status_code == 304
+
+
+def test_the_keys_are_there_in_pem_the_signing_key_first(
+    make_client: Callable[..., FlaskClient], signer: Any
+) -> None:
+    other = signer_of("p256").public_key
+    keys = (signer.public_key, other)
+    client = make_client(signing=SigningOptions(lambda: signer, keys), anonymous=frozenset())
+    found = client.get(PEM)
+    assert found.mimetype == "application/x-pem-file"
+    assert found.data.startswith(b"-----BEGIN PUBLIC KEY-----\n")
+    assert [k.keyid for k in read_keys(found.data, "keys")] == [k.keyid for k in keys]
+    assert client.get(PEM, headers={"If-None-Match": found.headers["ETag"]}).status_code == 304
+    assert make_client(anonymous=frozenset()).get(PEM).status_code == 404
 
 
 def test_a_key_that_does_not_answer_is_no_defect(

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from api_objects import Objects
+from api_server import kubeconfig, serving
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
 from compatgate.errors import Unavailable
+from compatgate.kit import clock
+from compatgate.kit.kubernetes import ClusterAccess
 from compatgate.service.admission.kinds import load_kinds
 from compatgate.service.admission.review import parse_timeout
 from compatgate.service.admission.schemas import EXAMPLES
 from compatgate.service.admission.service import AdmissionOptions
 from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
+BY = Authorship("tester", "for the test")
 PATH = "/hooks/kubernetes/validate"
 REVIEW: dict[str, Any] = EXAMPLES["pod"]
 UID = REVIEW["request"]["uid"]
@@ -29,6 +39,20 @@ def answer(client: FlaskClient, review: Any = REVIEW, **options: Any) -> dict[st
     assert body["response"]["uid"] == UID
     response: dict[str, Any] = body["response"]
     return response
+
+
+def labels(**values: str) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(values.items()))
+
+
+def samples(client: FlaskClient, name: str) -> dict[tuple[tuple[str, str], ...], float]:
+    """The samples of a metric, by their labels."""
+    return {
+        labels(**sample.labels): sample.value
+        for family in text_string_to_metric_families(client.get("/metrics").text)
+        for sample in family.samples
+        if sample.name == f"compatgate_{name}"
+    }
 
 
 def without_gpus() -> dict[str, Any]:
@@ -231,3 +255,91 @@ def test_requirements_of_a_pod_that_are_too_many_are_refused_by_their_number(
     response = answer(client, review)
     assert response["allowed"] is False
     assert "too many alternatives: 2000 (at most 256)" in response["status"]["message"]
+
+
+LENIENT: dict[str, Any] = {
+    "metadata": {"name": "lab"},
+    "spec": {
+        "pools": [{"name": "a100", "gpu": "A100-SXM4-80GB", "driver": "535.183.01"}],
+        "match": {"namespaces": ["lab-*"]},
+        "policy": {"mode": "audit"},
+    },
+}
+EXEMPT: dict[str, Any] = {
+    "metadata": {"name": "night"},
+    "spec": {
+        "rules": ["CG822"],
+        "targets": ["prod-a100"],
+        "match": {"everything": True},
+        "owner": "team-night",
+        "reason": "the registry is being moved",
+        "expires": (clock.today() + timedelta(days=30)).isoformat(),
+    },
+}
+BAD, GOOD = "cuda=12.1,arch=sm_90", "cuda=12.4,torch=2.4.1+cu124,arch=sm_80"
+RESULTS: list[tuple[str, str, dict[str, Any], str | None]] = [
+    # the result that is counted, namespace, annotations, and a part of the answer's first line
+    ("denied", "ml-train", {"target": "prod-a100", "stack": BAD}, " may not run on prod-a100: CG"),
+    ("denied", "ml-train", {"target": "nowhere"}, "there is no target 'nowhere'"),
+    ("would_deny", "lab-1", {"stack": BAD}, " would be denied on lab (mode audit): CG"),
+    ("exempt", "ml-train", {"target": "prod-a100", "stack": BAD, "waiver": "night"}, "exempt by"),
+    ("unmatched", "other", {}, " matches no target"),
+    ("warned", "ml-train", {"target": "prod-a100", "stack": GOOD}, " on prod-a100: CG"),
+]
+
+
+@pytest.mark.parametrize(("result", "namespace", "own", "said"), RESULTS)
+def test_a_review_is_counted_once_by_its_result_and_says_why_in_one_line(
+    client: FlaskClient,
+    gate: Gate,
+    result: str,
+    namespace: str,
+    own: dict[str, str],
+    said: str,
+) -> None:
+    gate.matrix.create("Target", copy.deepcopy(LENIENT), BY)
+    gate.matrix.create("Waiver", copy.deepcopy(EXEMPT), BY)
+    review = copy.deepcopy(REVIEW)
+    annotations = {f"compatgate.dev/{key}": value for key, value in own.items()}
+    review["request"]["namespace"] = namespace
+    review["request"]["object"]["metadata"]["annotations"] = annotations
+    response = answer(client, review)
+    lines = [response.get("status", {}).get("message", ""), *response.get("warnings", [])]
+    assert any(said in line for line in lines), lines
+    assert all("\n" not in line for line in lines)
+    if result in ("denied", "would_deny") and "on" in said.split():
+        assert any("; fix: " in line and "; http://localhost/v/vd_" in line for line in lines)
+    review["request"]["dryRun"] = True
+    answer(client, review)
+    counted = samples(client, "admission_reviews_total")
+    assert counted == {labels(namespace=namespace, result=result): 1}
+    targets = samples(client, "admission_would_deny_total")
+    assert targets == ({labels(target="lab"): 1} if result == "would_deny" else {})
+
+
+def test_a_review_without_gpus_is_not_counted(client: FlaskClient) -> None:
+    answer(client, without_gpus())
+    assert samples(client, "admission_reviews_total") == {}
+
+
+def test_a_denial_is_an_event_in_the_cluster_and_a_dry_run_is_none(
+    make_client: Callable[..., FlaskClient], gate: Gate, tmp_path: Path
+) -> None:
+    with serving(Objects()) as cluster:
+        access = ClusterAccess(kubeconfig(tmp_path, cluster.url))
+        client = make_client(admission=AdmissionOptions(load_kinds(), events=access))
+        review = copy.deepcopy(REVIEW)
+        metadata = review["request"]["object"]["metadata"]
+        metadata["annotations"]["compatgate.dev/stack"] = BAD
+        answer(client, {**review, "request": {**review["request"], "dryRun": True}})
+        response = answer(client, review)
+        answer(client)
+        end = time.monotonic() + 20
+        written = labels(result="written")
+        while not samples(client, "admission_events_total")[written] and time.monotonic() < end:
+            time.sleep(0.01)
+        (name,) = cluster.names("events")
+        event = cluster.get("events", name, "ml-train")
+    assert event["note"] == response["status"]["message"]
+    assert event["regarding"]["name"] == "trainer"
+    assert samples(client, "admission_events_total")[written] == 1

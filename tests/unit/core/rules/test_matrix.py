@@ -156,6 +156,14 @@ def test_the_nearest_entry_differs_in_the_fewest_components(judge):
     assert fixes(verdict, "CG801") == [{"torch": "2.5.1"}]
 
 
+def test_the_nearest_entry_is_for_the_same_framework(judge):
+    other = entry("other", cuda="12.4.*", tensorflow="2.17.*")
+    same = entry("same", driver=">=580", cuda="12.6.*", cudnn="9.5.*", torch="~=2.6.0")
+    none = entry("none", cuda="12.4.*", cudnn="9.5.*")
+    verdict = judge(other, none, same)
+    assert "the nearest is same" in verdict.findings[0].message
+
+
 def test_the_nearest_entry_is_a_blessed_one(judge):
     candidate = entry("candidate", "candidate", cuda="12.4.*", torch="~=2.5.0")
     revoked = entry("revoked", "revoked", cuda="12.4.*", torch="~=2.5.0")

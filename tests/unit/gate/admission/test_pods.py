@@ -140,6 +140,39 @@ def test_a_claim_is_a_gpu_where_its_class_is(
     assert not unsure.sure
 
 
+@pytest.mark.parametrize(
+    ("stated", "found"),
+    [
+        ({"claimCreationSpec": {"devices": [{"name": "gpu"}]}}, [GPU_CLASS]),
+        ({"claimCreationSpec": {"devices": [{"deviceClassName": NIC_CLASS}]}}, []),
+        ({"resourceClaimTemplateName": "mine"}, [GPU_CLASS]),
+        ({"resourceClaimName": "unknown"}, [None]),
+    ],
+)
+def test_a_nim_service_states_claims_of_its_own(
+    stated: dict[str, Any], found: list[str | None]
+) -> None:
+    template = claim_of("ResourceClaimTemplate", "mine", "v1", {"requests": [ONE_GPU]})
+    document = {"spec": {"image": {"repository": "x", "tag": "1"}, "draResources": [stated]}}
+    kind = KINDS.of("apps.nvidia.com", "NIMService")
+    got = containers_of(document, kind, read_claims([template], "ml"))
+    assert [one.resources[0].rpartition("/")[2] if one.sure else None for one in got] == found
+    assert all(one.image == "x:1" for one in got)
+
+
+def test_the_channel_of_a_compute_domain_is_no_gpu() -> None:
+    domain = {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "ComputeDomain",
+        "spec": {"channel": {"resourceClaimTemplate": {"name": "channel"}}},
+    }
+    spec = {
+        "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "channel"}],
+        "containers": [{"image": "x", "resources": {"claims": [{"name": "c"}]}}],
+    }
+    assert containers_of({"spec": spec}, KINDS.of("", "Pod"), read_claims([domain], "ml")) == []
+
+
 CONTAINER = {"image": "x", "resources": GPU}
 POD = {"containers": [CONTAINER]}
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": POD}}}

@@ -87,7 +87,7 @@ def test_malformed_bundles_are_bad_input_and_certificates_are_refused(
     statement: Any, signer: Any
 ) -> None:
     good = bundled(statement(), signer)
-    material, envelope = good["verificationMaterial"], good["dsseEnvelope"]
+    envelope = good["dsseEnvelope"]
     (signature,) = envelope["signatures"]
     refused: list[tuple[dict[str, Any], str]] = [
         ({"mediaType": MEDIA.replace("0.3", "0.4")}, "unknown version"),
@@ -112,4 +112,6 @@ def test_malformed_bundles_are_bad_input_and_certificates_are_refused(
         with pytest.raises((BadInput, VerificationFailed), match=said):
             judge({**good, **changes}, signer)
     older = {**good, "mediaType": "application/vnd.dev.sigstore.bundle+json;version=0.2"}
-    assert judge({**older, "verificationMaterial": {**material, "tlogEntries": []}}, signer)
+    assert judge(older, signer)
+    del good["verificationMaterial"]["tlogEntries"]  # as Go writes it
+    assert judge(good, signer)

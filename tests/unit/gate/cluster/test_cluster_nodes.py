@@ -40,6 +40,20 @@ def test_a_large_cluster_is_reported_in_parts_that_a_gate_takes() -> None:
     assert [node.name for part in read for node in part.nodes] == [n.name for n in nodes]
 
 
+def test_taints_are_sent_as_far_as_they_are_well_formed() -> None:
+    taint = {
+        "key": "team",
+        "value": "a",
+        "effect": "NoSchedule",
+        "timeAdded": "2026-11-01T00:00:00Z",
+    }
+    spec = {"taints": [taint, {"key": "x", "effect": "Never"}, {"effect": "NoExecute"}, "none"]}
+    node = node_of({**body(), "spec": spec})
+    assert node
+    assert node.to_report()["taints"] == [{"key": "team", "effect": "NoSchedule", "value": "a"}]
+    msgspec.convert({"nodes": [node.to_report()]}, Report)
+
+
 def test_quantities_that_are_no_counts_are_left_out() -> None:
     given = {"nvidia.com/gpu": "8", "nvidia.com/mig-1g.5gb": "4k", "cpu": "64", "nvidia.com/x": "1"}
     node = node_of({**body(), "status": {"allocatable": given}})

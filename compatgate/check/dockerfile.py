@@ -1,0 +1,131 @@
+"""Read the stack of a Dockerfile: that of the image it begins from, and hints of its lines.
+
+What the build brings is open, so that the answer denies or knows too little, and never passes
+where a line brings files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from compatgate.check.reports import Place
+from compatgate.check.stack_sources import Platforms, read_registry_image
+from compatgate.errors import BadInput
+from compatgate.kit.cli.output import read_bytes
+
+if TYPE_CHECKING:
+    from compatgate.core.facts import Facts
+    from compatgate.discovery.dockerfile.read import DockerfileReading
+    from compatgate.discovery.image.reading import ImageReading
+    from compatgate.discovery.observations import Conflict, Observation
+
+Body = dict[str, Any]
+
+
+class BuildOptions(Struct, frozen=True):
+    """The options of a build: values of ``ARG``, and the stage to build."""
+
+    arguments: Mapping[str, str] = {}
+    stage: str = ""
+
+
+class DockerfileStack(Struct, frozen=True):
+    """The stack of a Dockerfile.
+
+    Attributes:
+        stack: in the form of requests, with what is open.
+        places: component to its line.
+        observations: those of the image it begins from, then the hints.
+        base: reference of that image with its digest; empty without one.
+    """
+
+    stack: Body
+    places: Mapping[str, Place] = {}
+    observations: tuple[Observation, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    base: str = ""
+
+
+def read_build_options(arguments: Sequence[str], stage: str) -> BuildOptions:
+    """Return the options of a build.
+
+    Raises:
+        BadInput: an argument is not ``NAME=VALUE``.
+    """
+    found: dict[str, str] = {}
+    for text in arguments:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            hint = "like --build-arg CUDA_VERSION=12.4.1"
+            raise BadInput(f"{text!r} is not NAME=VALUE", field="--build-arg", hint=hint)
+        found[name] = value
+    return BuildOptions(found, stage)
+
+
+def read_dockerfile_stack(
+    path: str, options: BuildOptions, platforms: Platforms, facts: Facts
+) -> DockerfileStack:
+    """Read a Dockerfile, and the image that it begins from in its registry.
+
+    Raises:
+        BadInput: the file is malformed, or the image's name is.
+        InconclusiveInput: the file is empty, or the image's name has a variable without a value.
+        NotFound: the registry has no such image.
+        Unavailable: the registry does not answer in time.
+    """
+    from compatgate.catalog import read_source
+    from compatgate.discovery.dockerfile.read import read_dockerfile
+    from compatgate.discovery.lockfiles.platform import Platform
+
+    reading = read_dockerfile(
+        path,
+        read_bytes(path, "--dockerfile"),
+        known=facts.packages,
+        signals=read_source("image_signals"),
+        platform=Platform(cpu=platforms.cpu),
+        arguments=options.arguments,
+        target=options.stage,
+    )
+    base: ImageReading | None = None
+    if reading.base:
+        try:
+            base = read_registry_image(reading.base, platforms.cpu, facts)
+        except BadInput as error:
+            error.field = f"{os.path.basename(path)}:{reading.base_line}"
+            raise
+    return _join(path, reading, base, platforms)
+
+
+def _join(
+    path: str, reading: DockerfileReading, base: ImageReading | None, platforms: Platforms
+) -> DockerfileStack:
+    """Join the image and the hints, which are installed over it."""
+    from compatgate.discovery.observations import settle
+    from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT
+    from compatgate.discovery.stated_stack import attach_remarks, merge_bodies
+
+    below: Body = dict(base.to_request()) if base else {}
+    if base and base.index:
+        below = merge_bodies(below, platforms.of_processors().remarks("the image"))
+    hinted, conflicts = settle(reading.observations)
+    if CUDA_COMPAT not in {**below, **hinted}:
+        hinted.pop(COMPAT_USE, None)
+    measured = {k: v for k, v in below.get("measured", {}).items() if k not in hinted}
+    below = {**{k: v for k, v in below.items() if k not in hinted}, "measured": measured}
+    require = list(dict.fromkeys([*below.get("require", ()), *reading.require]))
+    if require:
+        hinted["require"] = require
+    stack = merge_bodies(attach_remarks(hinted, reading.open, conflicts), below)
+    places = dict.fromkeys(below, Place(path, reading.base_line))
+    places |= {hint.observation.component: Place(path, hint.line) for hint in reading.hints}
+    return DockerfileStack(
+        stack,
+        places,
+        (*(base.observations if base else ()), *reading.observations),
+        (*(base.conflicts if base else ()), *conflicts),
+        base.pinned if base else "",
+    )

@@ -1,0 +1,1 @@
+"""Read what a Dockerfile says of the image that it builds, before it is built."""

@@ -1,0 +1,351 @@
+"""Parse a Dockerfile: instructions with their lines, stages, and variables as a build knows them.
+
+Source: docs.docker.com/reference/dockerfile (format, parser directives, ARG scope, ENV, FROM, COPY
+--from, here-documents) and moby/buildkit ``frontend/dockerfile/{parser,shell}``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from compatgate.errors import BadInput, InconclusiveInput
+
+LARGEST_FILE = 1024 * 1024
+_MOST_INSTRUCTIONS = 10_000
+_LONGEST_VALUE = 16_384
+_DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*")
+_WORD = re.compile(r"\s*([A-Za-z]+)(?:\s+|$)")
+_HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_][A-Za-z0-9_.]*)\1")
+_TAKES_HEREDOC = re.compile(r"\s*(?:RUN|COPY|ADD)\s", re.IGNORECASE)
+_FLAG = re.compile(r"--([a-z][a-z-]*)(?:=(\S*))?\s*")
+PLATFORM_ARGUMENTS = tuple(
+    f"{kind}{key}" for kind in ("TARGET", "BUILD") for key in ("OS", "ARCH", "PLATFORM", "VARIANT")
+)
+"""Arguments that a build has without being given them."""
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_KNOWN = frozenset(
+    {
+        *("ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK"),
+        *("LABEL", "MAINTAINER", "ONBUILD", "RUN", "SHELL", "STOPSIGNAL", "USER", "VOLUME"),
+        "WORKDIR",
+    }
+)
+
+
+class Instruction(Struct, frozen=True):
+    """One instruction.
+
+    Attributes:
+        word: upper case, ``RUN``.
+        flags: options before the arguments, ``from`` of ``COPY --from=build``.
+        text: arguments on one line, variables as written.
+        body: lines of its here-documents.
+        line: number of its first line.
+    """
+
+    word: str
+    flags: Mapping[str, str]
+    text: str
+    body: str
+    line: int
+
+
+class Stage(Struct):
+    """A stage of a build.
+
+    Attributes:
+        base: image or earlier stage that it begins from, with variables filled in.
+        name: lower case; empty without one.
+        line: number of the line of its ``FROM``.
+        instructions: instructions after ``FROM``, without ``ARG``.
+        variables: values that its ``ENV`` sets, with the line.
+    """
+
+    base: str
+    name: str
+    line: int
+    instructions: list[Instruction] = []
+    variables: dict[str, tuple[str, int]] = {}
+
+
+class Build(Struct, frozen=True):
+    """The stages that lead to the one that is built.
+
+    Attributes:
+        chain: stages from the one on an image to the one that is built.
+    """
+
+    chain: tuple[Stage, ...]
+
+    @property
+    def base(self) -> str:
+        """Return the image that the build begins from; ``scratch``: none."""
+        return self.chain[0].base
+
+
+def parse_instructions(text: str, name: str) -> list[Instruction]:
+    """Return the instructions of a Dockerfile.
+
+    Args:
+        text: content of the file.
+        name: name of the file in messages.
+
+    Raises:
+        BadInput: a line is no instruction, or a here-document does not end.
+    """
+    lines = text.splitlines()
+    escape = _escape_character(lines)
+    found: list[Instruction] = []
+    at = 0
+    while at < len(lines):
+        if not _begins(lines[at]):
+            at += 1
+            continue
+        first = at + 1
+        joined, at = _join_lines(lines, at, escape)
+        bodies: list[str] = []
+        marks = _HEREDOC.findall(joined) if _TAKES_HEREDOC.match(joined) else ()
+        for _, mark in marks:
+            body, at = _read_heredoc(lines, at, mark, f"{name}:{first}")
+            bodies.append(body)
+        found.append(_instruction(joined, "\n".join(bodies), first, name))
+        if len(found) > _MOST_INSTRUCTIONS:
+            raise BadInput(f"has more than {_MOST_INSTRUCTIONS} instructions", field=name)
+    return found
+
+
+def _begins(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _join_lines(lines: list[str], at: int, escape: str) -> tuple[str, int]:
+    """Return an instruction on one line, and the number of the line after it."""
+    parts: list[str] = []
+    while at < len(lines):
+        line = lines[at].rstrip()
+        at += 1
+        if parts and not _begins(line):  # comments and blank lines may stand within
+            continue
+        if not line.endswith(escape):
+            parts.append(line)
+            break
+        parts.append(line[:-1])
+    return "".join(parts), at
+
+
+def _escape_character(lines: list[str]) -> str:
+    """Return the character of the directive ``# escape=``, which stands before all else."""
+    for line in lines:
+        match = _DIRECTIVE.fullmatch(line.strip())
+        if match is None:
+            break
+        if match[1].lower() == "escape" and match[2] in ("\\", "`"):
+            return match[2]
+    return "\\"
+
+
+def _read_heredoc(lines: list[str], at: int, mark: str, where: str) -> tuple[str, int]:
+    for end in range(at, len(lines)):
+        if lines[end].strip("\t") == mark:
+            return "\n".join(lines[at:end]), end + 1
+    raise BadInput(f"its here-document does not end with {mark[:60]}", field=where)
+
+
+def _instruction(text: str, body: str, line: int, name: str) -> Instruction:
+    match = _WORD.match(text)
+    word = match[1].upper() if match else ""
+    if match is None or word not in _KNOWN:
+        shown = text.strip()[:60]
+        hint = f"an instruction is one of {', '.join(sorted(_KNOWN))}"
+        raise BadInput(f"{shown!r} is no instruction", field=f"{name}:{line}", hint=hint)
+    rest = text[match.end() :]
+    flags: dict[str, str] = {}
+    while flag := _FLAG.match(rest):
+        flags[flag[1]] = flag[2] or ""
+        rest = rest[flag.end() :]
+    return Instruction(word, flags, rest.strip(), body, line)
+
+
+def resolve_build(
+    instructions: list[Instruction], name: str, arguments: Mapping[str, str], target: str = ""
+) -> Build:
+    """Return the stages that lead to the one that is built.
+
+    Args:
+        instructions: instructions of the file.
+        name: name of the file in messages.
+        arguments: build arguments; those of the platform (``TARGETARCH``) among them.
+        target: name or number of the stage to build; empty for the last one.
+
+    Raises:
+        BadInput: an instruction is malformed, a build argument is not declared, or there is no
+            such stage.
+        InconclusiveInput: an image's name has a variable without a value.
+    """
+    stages = list(_stages(instructions, name, arguments))
+    if not stages:
+        raise BadInput("has no FROM", field=name, hint="a Dockerfile begins FROM an image")
+    named = {stage.name: number for number, stage in enumerate(stages) if stage.name}
+    at = len(stages) - 1
+    if target.isdecimal() and int(target) < len(stages):
+        at = int(target)
+    elif target:
+        if target.lower() not in named:
+            hint = f"it has {', '.join(named) or 'no named stage'}"
+            raise BadInput(f"has no stage {target[:100]!r}", field=name, hint=hint)
+        at = named[target.lower()]
+    chain = [stages[at]]
+    while (before := named.get(chain[0].base.lower(), at)) < at:
+        at = before
+        chain.insert(0, stages[at])
+    return Build(tuple(chain))
+
+
+def _stages(
+    instructions: list[Instruction], name: str, arguments: Mapping[str, str]
+) -> Iterator[Stage]:
+    platform = {key: arguments[key] for key in PLATFORM_ARGUMENTS if key in arguments}
+    declared = set(platform)
+    general: dict[str, str | None] = {}
+    inherited: dict[str, dict[str, str | None]] = {}
+    stage: Stage | None = None
+    scope = general
+    for one in instructions:
+        where = f"{name}:{one.line}"
+        if one.word == "FROM":
+            if stage:
+                inherited[stage.name] = {key: value for key, (value, _) in stage.variables.items()}
+                yield stage
+            stage = _begin_stage(one, where, {**platform, **general})
+            scope = dict(inherited.get(stage.base.lower(), {}))
+        elif one.word == "ARG":
+            for key, default in _arguments(one, where, scope):
+                outer = general.get(key) if stage else None
+                scope[key] = arguments.get(key, outer if default is None else default)
+                declared.add(key)
+        elif stage is None:
+            raise BadInput(f"{one.word} stands before FROM", field=where, hint="begin with FROM")
+        else:
+            stage.instructions.append(one)
+            for key, text in _pairs(one, where) if one.word == "ENV" else ():
+                scope[key] = expand(text, scope, missing="") or ""
+                stage.variables[key] = (scope[key] or "", one.line)
+    if stage:
+        yield stage
+    if unused := sorted(set(arguments) - declared):
+        hint = f"it declares {', '.join(sorted(declared - set(platform))) or 'none'}"
+        raise BadInput(f"has no ARG {unused[0][:100]}", field=name, hint=hint)
+
+
+def _begin_stage(one: Instruction, where: str, scope: Mapping[str, str | None]) -> Stage:
+    words = one.text.split()
+    if len(words) not in (1, 3) or (len(words) == 3 and words[1].lower() != "as"):
+        hint = "like FROM registry.example/team/app:1.2 AS build"
+        raise BadInput(f"{one.text[:100]!r} is not an image", field=where, hint=hint)
+    base = expand(words[0], scope)
+    if not base:
+        unknown = [key for key in _variables(words[0]) if scope.get(key) is None]
+        what = f"FROM {words[0][:200]}: {', '.join(unknown) or 'the variable'} has no value"
+        key = unknown[0] if unknown else "NAME"
+        raise InconclusiveInput(what, field=where, hint=f"give --build-arg {key}=VALUE")
+    return Stage(base, words[2].lower() if len(words) == 3 else "", one.line, [], {})
+
+
+def _arguments(
+    one: Instruction, where: str, scope: Mapping[str, str | None]
+) -> Iterator[tuple[str, str | None]]:
+    for word in split_words(one.text):
+        key, equals, text = word.partition("=")
+        if not _NAME.fullmatch(key):
+            raise BadInput(f"{word[:60]!r} is not NAME or NAME=VALUE", field=where)
+        yield key, expand(text, scope) if equals else None
+
+
+def _pairs(one: Instruction, where: str) -> Iterator[tuple[str, str]]:
+    """Yield the variables of ``ENV A=1 B=2``, or of the older ``ENV A 1``."""
+    words = split_words(one.text)
+    if words and "=" not in words[0]:
+        key, _, value = one.text.partition(" ")
+        words = [f"{key}={value.strip()}"]
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise BadInput(f"{word[:60]!r} is not NAME=VALUE", field=where)
+        yield key, value
+
+
+_PIECE = re.compile(
+    r"""\\(?P<escaped>.)|'(?P<single>[^']*)'|"(?P<double>(?:\\.|[^"\\])*)\""""
+    r"|(?P<blank>\s+)|(?P<plain>.)",
+    re.DOTALL,
+)
+
+
+def split_words(text: str) -> list[str]:
+    """Split text at blanks outside of quotes, and remove the quotes."""
+    words, word, begun = [], "", False
+    for match in _PIECE.finditer(text):
+        if match["blank"]:
+            words += [word] if begun else []
+            word, begun = "", False
+            continue
+        begun = True
+        if match["single"] is not None:
+            word += match["single"].replace("$", "\\$")
+        elif match["double"] is not None:
+            word += match["double"].replace('\\"', '"')
+        elif match["escaped"]:
+            word += "\\$" if match["escaped"] == "$" else match["escaped"]
+        else:
+            word += match["plain"]
+    return words + ([word] if begun else [])
+
+
+_VARIABLE = re.compile(
+    r"\\(?P<escaped>\$)|\$(?P<plain>[A-Za-z_]\w*)"
+    r"|\$\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-+])(?P<other>[^{}]*))?\}|(?P<rest>\$)"
+)
+
+
+def _variables(text: str) -> list[str]:
+    names = (match["plain"] or match["name"] for match in _VARIABLE.finditer(text))
+    return [name for name in names if name]
+
+
+def expand(text: str, scope: Mapping[str, str | None], missing: str | None = None) -> str | None:
+    """Return text with its variables; None where a value is not known.
+
+    ``${NAME:-other}`` and ``${NAME:+other}`` are read; patterns (``${NAME#prefix}``) are not.
+
+    Args:
+        text: text of an instruction.
+        scope: values of the variables.
+        missing: text in place of a value that is not known.
+    """
+    parts, at = [], 0
+    for match in _VARIABLE.finditer(text):
+        parts.append(text[at : match.start()])
+        at = match.end()
+        value = "$" if match["escaped"] else None
+        if not match["escaped"] and not match["rest"]:
+            value = _value(match, scope)
+        value = missing if value is None else value
+        if value is None:
+            return None
+        parts.append(value)
+    found = "".join([*parts, text[at:]])
+    return found if len(found) <= _LONGEST_VALUE else None
+
+
+def _value(match: re.Match[str], scope: Mapping[str, str | None]) -> str | None:
+    name, how = match["plain"] or match["name"], match["how"] or ""
+    known = scope.get(name)
+    stated = known is not None and (known != "" or ":" not in how)
+    if how.endswith("-"):
+        return known if stated else expand(match["other"], scope)
+    if how.endswith("+"):
+        return expand(match["other"], scope) if stated else ""
+    return known
