@@ -17,6 +17,7 @@ from compatgate.cli.main import main
 from compatgate.service.admission.kinds import Kinds, load_kinds
 from compatgate.service.admission.manifests import WebhookOptions, webhook_objects
 from compatgate.service.admission.pods import declines_gpus, gpu_containers, pods_of
+from compatgate.service.admission.search import find_pods, unknown_kind
 
 TABLES = Path(__file__).parents[3] / "conformance" / "admission"
 CASES = [
@@ -174,6 +175,31 @@ def test_the_policy_refuses_only_what_the_gate_refuses_or_ignores_with_a_warning
             assert (answer["allowed"], answer.get("code")) == (False, 422), case["name"]
         refused += bool(said)
     assert refused >= 3
+
+
+def test_pods_of_published_manifests_are_admitted(server: Server) -> None:
+    kinds, looked_at = load_kinds(), 0
+    for row in read_table(TABLES / "corpus.yaml")["rows"]:
+        version, _, kind = row["kind"].partition(" ")
+        group = version.rpartition("/")[0]
+        asked = kinds.of(group, kind) or unknown_kind(kind)
+        for found in find_pods({"metadata": {}, **row["object"]}, asked, kinds).pods:
+            document = {"metadata": {"annotations": dict(found.annotations)}, "spec": found.spec}
+            assert server.messages(stored(document)) == [], row["file"]
+            looked_at += 1
+    assert looked_at >= 100
+
+
+def stored(value: Any) -> Any:
+    """A pod as the API server has it: quantities are text."""
+    if isinstance(value, dict):
+        return {
+            key: {name: str(count) for name, count in inner.items()}
+            if key in ("limits", "requests") and isinstance(inner, dict)
+            else stored(inner)
+            for key, inner in value.items()
+        }
+    return [stored(item) for item in value] if isinstance(value, list) else value
 
 
 def test_the_command_prints_policy_and_role(capsys: pytest.CaptureFixture[str]) -> None:
