@@ -93,7 +93,7 @@ class SharedGpus(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StatedClaim(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Claims whose devices an operator states, because the gate cannot read claims of a cluster.
+    """Claims whose devices an operator states, for a gate that does not read them in the cluster.
 
     Attributes:
         name: glob on the claim or template that a pod names.
