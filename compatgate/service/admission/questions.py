@@ -67,6 +67,7 @@ class Question(Struct, frozen=True):
         waiver: that the object names for its exemption.
         finding: what is wrong with where it is to run; then the gate is not asked.
         placed_by: who says that it runs on this target.
+        paths: of these containers in the object.
     """
 
     target: str | None
@@ -77,6 +78,7 @@ class Question(Struct, frozen=True):
     waiver: str = ""
     finding: Finding | None = None
     placed_by: PlacedBy = "match"
+    paths: tuple[str, ...] = ()
 
     @property
     def key(self) -> bytes:
@@ -185,8 +187,11 @@ def searched(questions: Questions, kind: str) -> Questions:
 
 def _add_question(asked: dict[bytes, Question], question: Question) -> None:
     known = asked.get(question.key)
-    names = dict.fromkeys((*(known.containers if known else ()), *question.containers))
-    asked[question.key] = replace(question, containers=tuple(names))
+    if known is not None:
+        names = dict.fromkeys((*known.containers, *question.containers))
+        paths = dict.fromkeys((*known.paths, *question.paths))
+        question = replace(question, containers=tuple(names), paths=tuple(paths))
+    asked[question.key] = question
 
 
 def _workload(
@@ -262,6 +267,7 @@ def _question(
         pod.annotations.get(WAIVER_ANNOTATION, "").strip(),
         place.finding,
         place.by,
+        (container.path,),
     )
 
 

@@ -1,6 +1,6 @@
 """Describe one node: its sources side by side, its targets' pools, and what to label and taint.
 
-The gate sees a node's labels, not its annotations and taints: it cannot tell what compatgate
+The gate sees a node's labels and taints, not its annotations: it cannot tell what compatgate
 has set there. It gives commands only if compatgate cannot have set anything yet, else the command
 that reads the node itself.
 """

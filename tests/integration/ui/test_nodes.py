@@ -96,6 +96,18 @@ def test_a_node_says_who_says_what_and_who_decides(pages, tell):
     assert "stale</span> Last seen" not in shown
 
 
+def test_a_node_shows_its_taints(pages, tell):
+    taints = [
+        {"key": "team", "value": "a", "effect": "NoSchedule"},
+        {"key": "x", "effect": "NoExecute"},
+    ]
+    tell({"name": "gpu-17", "labels": A100, "taints": taints}, {"name": "gpu-18", "labels": A100})
+    shown = pages().get("/ui/nodes/gpu-17").text
+    assert "<code>team=a:NoSchedule</code>" in shown
+    assert "<code>x:NoExecute</code>" in shown
+    assert "Taints</h2>" not in pages().get("/ui/nodes/gpu-18").text
+
+
 def test_many_taints_at_once_are_warned_of(pages, tell):
     tell({"name": "gpu-17", "labels": A100, "probe": OWN})
     assert (
