@@ -93,7 +93,7 @@ class SharedGpus(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StatedClaim(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Claims whose devices an operator states, because the gate cannot read claims of a cluster.
+    """Claims whose devices an operator states, for a gate that does not read them in the cluster.
 
     Attributes:
         name: glob on the claim or template that a pod names.
@@ -168,7 +168,7 @@ class Kinds(Struct, frozen=True, dict=True):
 
     def is_gpu(self, resource: str) -> bool:
         """Return whether a resource is a GPU or a part of one."""
-        return self._pattern.fullmatch(resource) is not None
+        return resource in self._names or self._pattern.fullmatch(resource) is not None
 
     def is_shared(self, resource: str) -> bool:
         """Return whether a resource is a part of a GPU that several containers may share."""
@@ -219,8 +219,12 @@ class Kinds(Struct, frozen=True, dict=True):
         return {(kind.group, kind.kind): kind for kind in self.file.kinds}
 
     @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset((*self.gpu_resources, *self.file.aliases))
+
+    @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        return _any_of((*self.gpu_resources, *self.file.aliases))
+        return _any_of(glob for glob in self._names if _WILDCARD.search(glob))
 
     @cached_property
     def _shared_pattern(self) -> re.Pattern[str]:
@@ -229,6 +233,9 @@ class Kinds(Struct, frozen=True, dict=True):
     @cached_property
     def _class_pattern(self) -> re.Pattern[str]:
         return _any_of(self.file.device_classes)
+
+
+_WILDCARD = re.compile(r"[*?[]")
 
 
 def _any_of(globs: Iterable[str]) -> re.Pattern[str]:

@@ -381,10 +381,11 @@ def _requested(raw: Mapping[str, Any], kinds: Kinds) -> tuple[str, ...]:
         for name, count in read_mapping(stated.get(part)).items()
         if kinds.is_gpu(name) and _is_positive(count)
     ]
-    whole = read_mapping(raw.get("gpu"))  # kubeflow/spark-operator: {name: ..., quantity: 1}
-    name = read_text(whole.get("name"))
-    if name and kinds.is_gpu(name) and _is_positive(whole.get("quantity")):
-        found.append(name)
+    if "gpu" in raw:  # kubeflow/spark-operator: {name: ..., quantity: 1}
+        whole = read_mapping(raw["gpu"])
+        name = read_text(whole.get("name"))
+        if name and kinds.is_gpu(name) and _is_positive(whole.get("quantity")):
+            found.append(name)
     return tuple(dict.fromkeys(found))
 
 
