@@ -1,4 +1,7 @@
-"""How often the judge is wrong, by simulation: false alarms, and regressions of 5 % that it finds.
+"""How often the judges err, by simulation: false alarms, and regressions of 5 % that they find.
+
+`judge_pairs.py` does the same for pairs; this prints both. ``python bench/judge.py pairs 100``
+prints pairs alone, with 100 suites a figure.
 
 Every noise is one that GPU benches show: log-normal with outliers, a warm-up that decays, clocks
 that switch between two states and stay there, neighbours that are alike, runs that differ.
@@ -12,6 +15,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+
+import judge_pairs
 
 from compatgate.canary.judge.metric import judge_metric
 from compatgate.canary.judge.result import MetricJudgement, Samples
@@ -168,13 +173,14 @@ def outcomes(noise: Noise, size: tuple[int, int, int], kind: str) -> Counter[str
 
 
 def main() -> str:
-    """The section's tables and the time of a suite."""
-    return PAGE.format(
+    """The section's tables, the time of a suite, and the tables of pairs."""
+    stored = PAGE.format(
         trials=f"{TRIALS:,}",
         made_for="\n".join(rows(MADE_FOR)),
         harder="\n".join(rows(HARDER)),
         suite=f"{suite_ms():.0f}",
     )
+    return f"{stored}\n\n{judge_pairs.main()}"
 
 
 def rows(noises: dict[str, Noise]) -> list[str]:
@@ -208,4 +214,7 @@ def suite_ms() -> float:
 
 
 if __name__ == "__main__":
-    print(main())
+    if sys.argv[1:2] == ["pairs"]:
+        print(judge_pairs.main(*map(int, sys.argv[2:3])))
+    else:
+        print(main())

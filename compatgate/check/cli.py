@@ -12,6 +12,7 @@ from compatgate.kit.cli.parser import add_overlays, add_server, server_of
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
     from datetime import datetime
 
     from compatgate.check.deciders import Decider
@@ -65,7 +66,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " 2026-11-03 (end of day) with the evidence and waivers of that time; not logged",
     )
     answer = parser.add_argument_group("output")
+    add_output_options(answer)
     answer.add_argument(
+        "--show-at",
+        metavar="FILE[:LINE]",
+        help="where sarif, github and gitlab-codequality show findings outside of lockfiles, such"
+        " as the Dockerfile of --image",
+    )
+    answer.add_argument(
+        "--batch",
+        metavar="FILE.jsonl",
+        help='read request bodies of POST /api/v1/gate, one per line, from a file ("-": standard'
+        " input) and print one JSON verdict per line, in order",
+    )
+
+
+def add_output_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options for formats and files of the answer, and for an answer without a decision."""
+    group.add_argument(
         "--format",
         metavar="NAME[=FILE]",
         action="append",
@@ -74,27 +92,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"output format (default: text), one of {', '.join(FORMATS)}; may name a file, may be"
         " repeated; github also writes the job summary and the step's outputs",
     )
-    answer.add_argument(
+    group.add_argument(
         "--output",
         metavar="FILE",
         help="output file for formats without a file (default: standard output)",
     )
-    answer.add_argument(
-        "--show-at",
-        metavar="FILE[:LINE]",
-        help="where sarif, github and gitlab-codequality show findings outside of lockfiles, such"
-        " as the Dockerfile of --image",
-    )
-    answer.add_argument(
+    group.add_argument(
         "--fail-open",
         action="store_true",
         help="exit with 0 instead of 3 if there is no decision, with a warning",
-    )
-    answer.add_argument(
-        "--batch",
-        metavar="FILE.jsonl",
-        help='read request bodies of POST /api/v1/gate, one per line, from a file ("-": standard'
-        " input) and print one JSON verdict per line, in order",
     )
 
 
@@ -263,8 +269,21 @@ def run(args: argparse.Namespace) -> int:
         NotFound: the target does not exist.
     """
     _complete(args)
+    return settle(args, _answer_all)
+
+
+def settle(args: argparse.Namespace, answer: Callable[[argparse.Namespace], int]) -> int:
+    """Return the exit status of a command with ``--fail-open``, and report errors to GitHub.
+
+    Args:
+        args: with the options of `add_output_options`.
+        answer: prints the answers; returns the exit status.
+
+    Raises:
+        CompatgateError: as ``answer``; not where ``--fail-open`` lets it pass.
+    """
     try:
-        status = _answer_all(args)
+        status = answer(args)
     except CompatgateError as error:
         open_anyway = args.fail_open and error.exit_code == EXIT_NO_DECISION
         if "github" in args.format:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
     from compatgate.core.request import Target
-    from compatgate.service.gate.snapshot import Bundle
+    from compatgate.service.gate.snapshot import Bundle, Snapshot
     from compatgate.service.local_gate import LocalClient
 
 Body = dict[str, Any]
@@ -254,10 +254,14 @@ class BundleDecider(Decider):
             )
         self._snapshot = bundle.snapshot()
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """Return the matrix, facts and evidence of the bundle."""
+        return self._snapshot
+
     def facts(self) -> Facts:
         """Return the facts of this installation with the bundle's overlays."""
-        facts: Facts = self._snapshot.facts
-        return facts
+        return self._snapshot.facts
 
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
         """Return the gate's verdict; see `Decider.decide`."""
@@ -284,7 +288,7 @@ def choose_decider(args: argparse.Namespace, *, recorded: bool = True) -> Decide
         decider = ServerDecider(_client(server, args), at, _hint(args), recorded=recorded)
         return decider if args.server else FactsDecider(args.facts, decider)
     if args.bundle:
-        _refuse_stale(args.bundle, getattr(args, "max_stale", None))
+        refuse_stale(args.bundle, getattr(args, "max_stale", None))
         return FactsDecider(args.facts, BundleDecider(args.bundle, getattr(args, "key", ())))
     local = DatabaseDecider(args.database, args.facts, at, recorded=recorded)
     return FactsDecider(args.facts, local)
@@ -300,7 +304,7 @@ def _hint(args: argparse.Namespace) -> str:
     return "--fail-open lets a build pass unchecked" if hasattr(args, "fail_open") else ""
 
 
-def _refuse_stale(path: str, longest: str | None) -> None:
+def refuse_stale(path: str, longest: str | None) -> None:
     """Refuse a bundle that was last confirmed too long ago.
 
     Raises:

@@ -55,6 +55,7 @@ class Answer(Struct, frozen=True):
         places: component to its place in a file.
         at: place of findings whose component has none; None: no place.
         link: address of the verdict; empty if no server stores it.
+        heading: title for people; empty: the file.
     """
 
     verdict: Json
@@ -62,6 +63,7 @@ class Answer(Struct, frozen=True):
     places: Mapping[str, Place] = {}
     at: Place | None = None
     link: str = ""
+    heading: str = ""
 
     def place(self, finding: Json) -> Place | None:
         """Return the place of a finding."""

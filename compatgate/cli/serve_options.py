@@ -16,9 +16,11 @@ from compatgate.kit.cli.parser import bounded_count
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from compatgate.kit.http.connection import CertificatePair
     from compatgate.kit.kubernetes import ClusterAccess
+    from compatgate.service.admission.claims import KnownClaims
     from compatgate.service.admission.service import AdmissionOptions
     from compatgate.service.gate.batch_store import CommitMode
     from compatgate.service.gate.images import ImageSettings
@@ -302,6 +304,12 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
         help="cluster whose pods are decided: only its nodes place them (default: those of all)",
     )
     group.add_argument(
+        "--read-claims",
+        metavar="in-cluster|KUBECONFIG",
+        help="read the claims of pods from the cluster: a claim of other devices is no GPU"
+        " (default: every claim is one)",
+    )
+    group.add_argument(
         "--on-failure",
         choices=("allow", "deny"),
         default="deny",
@@ -398,12 +406,20 @@ def admission_options(args: argparse.Namespace) -> AdmissionOptions:
         args.on_failure,
         exemptions,
         args.cluster,
-        events=_event_access(args.kubernetes_events),
+        claims=_claims(_cluster_access(args.read_claims, "--read-claims")),
+        events=_cluster_access(args.kubernetes_events, "--kubernetes-events"),
     )
 
 
-def _event_access(named: str | None) -> ClusterAccess | None:
-    """Return the access for events, after a check of its credentials; the server is not asked."""
+def _claims(access: ClusterAccess | None) -> Callable[[str], KnownClaims]:
+    from compatgate.service.admission.claims import no_claims
+    from compatgate.service.cluster.claims import ClusterClaims
+
+    return no_claims if access is None else ClusterClaims.connect(access).of
+
+
+def _cluster_access(named: str | None, option: str) -> ClusterAccess | None:
+    """Return the access to a cluster, after a check of its credentials; it is not asked."""
     from compatgate.kit.cluster_api import ClusterApi
     from compatgate.kit.kubernetes import ClusterAccess
 
@@ -417,7 +433,7 @@ def _event_access(named: str | None) -> ClusterAccess | None:
     except BadInput as error:
         if error.field == "--kubeconfig":
             error.hint = _EVENTS_HINT
-        error.field, error.value = "--kubernetes-events", named
+        error.field, error.value = option, named
         raise
     api.close()
     return access

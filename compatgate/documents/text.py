@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import yaml
+from msgspec import Struct
 from yaml.events import CollectionEndEvent, CollectionStartEvent, StreamEndEvent
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -72,7 +73,9 @@ class RawDocument:
         )
 
 
-def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
+def read_nodes(
+    source: Source, problems: Problems, form: TextForm | None = None
+) -> Iterator[RawDocument]:
     """Yield the documents of a text; a list at the top stands for its items.
 
     Empty text between two lines of ``---`` is no document; a ``null`` is a document with a mistake.
@@ -81,11 +84,13 @@ def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
         source: YAML (several documents allowed) or JSON.
         problems: receives syntax errors, duplicate keys, tags, alias bombs, and the lack of any
             document.
+        form: of the documents; None: compatgate's own.
     """
-    reader = _Reader(source, problems)
-    found = False
+    form = form or TextForm()
+    reader = _Reader(source, problems, form)
+    found = form.may_be_empty
     try:
-        for root in compose(convert_json(source.text), source.most_values):
+        for root in compose(convert_json(source.text), source.most_values, form.max_depth):
             roots = root.value if isinstance(root, SequenceNode) else [root]
             for node in roots:
                 if node is root and _is_empty_document(node):
@@ -103,12 +108,23 @@ def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
         reader.report(
             line, f"not valid YAML: {what}", hint=_explain_syntax_error(source.text, error)
         )
+    except yaml.reader.ReaderError as error:
+        reader.report(*_describe_character(source.text, error))
     except yaml.YAMLError as error:
         reader.report(None, f"not valid YAML: {error}")
     except TextTooComplexError as error:
         reader.report(error.line, error.problem)
     except TooManyMistakesError:
         return
+
+
+def _describe_character(text: str, error: yaml.reader.ReaderError) -> tuple[int | None, str]:
+    """Return the line of a character that YAML does not allow, and what is wrong."""
+    found = error.character
+    character = chr(found) if isinstance(found, int) else str(found)
+    at = text.find(character)
+    line = text.count("\n", 0, at) + 1 if at >= 0 else None
+    return line, f"not valid YAML: the character U+{ord(character[0]):04X} is not allowed"
 
 
 def _explain_syntax_error(text: str, error: yaml.MarkedYAMLError) -> str:
@@ -149,7 +165,8 @@ def _unescape(match: re.Match[str]) -> str:
 class _Reader:
     """Turns nodes into values; the length of the text limits the work."""
 
-    def __init__(self, source: Source, problems: Problems) -> None:
+    def __init__(self, source: Source, problems: Problems, form: TextForm) -> None:
+        self._form = form
         self._file = source.file
         self._problems = problems
         self._visits_left = _FREE_VISITS + len(source.text)
@@ -165,7 +182,7 @@ class _Reader:
             raise TooManyMistakesError
         if self._visits_left < 0:
             raise TextTooComplexError(_line(node), "aliases expand to far more than the file holds")
-        if depth > MAX_DEPTH:
+        if depth > self._form.max_depth:
             raise TextTooComplexError(_line(node), "nested too deeply, or an alias contains itself")
         if isinstance(node, MappingNode):
             return self._mapping(node, path, depth)
@@ -196,7 +213,8 @@ class _Reader:
 
     def _key(self, node: Node, path: FieldPath) -> str:
         text = str(node.value) if isinstance(node, ScalarNode) else "this"
-        if node.tag not in _TEXT_TAGS:
+        scalar_keys = self._form.scalar_keys and isinstance(node, ScalarNode)
+        if node.tag not in _TEXT_TAGS and not scalar_keys:
             hint = f'write "{text}"' if isinstance(node, ScalarNode) else ""
             self.report(_line(node), f"the key {text} must be text", (*path, text), hint)
         return text
@@ -262,6 +280,22 @@ def _find_child(node: Node, step: str | int) -> tuple[Node, Node] | None:
 
 
 MAX_DEPTH = 32
+
+
+class TextForm(Struct, frozen=True):
+    """What a text may hold besides documents of compatgate.
+
+    Attributes:
+        max_depth: how deep it may be nested.
+        scalar_keys: keys may be numbers or truth values; they are read as text, as in JSON.
+        may_be_empty: the text may hold no document.
+    """
+
+    max_depth: int = MAX_DEPTH
+    scalar_keys: bool = False
+    may_be_empty: bool = False
+
+
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -283,14 +317,16 @@ class TextTooComplexError(Exception):
         self.problem = problem
 
 
-def compose(text: str, most_values: int | None = None) -> Iterator[Node]:
+def compose(
+    text: str, most_values: int | None = None, max_depth: int = MAX_DEPTH
+) -> Iterator[Node]:
     """Yield the documents of a text as nodes; an alias is the node that it names.
 
     Raises:
         yaml.YAMLError: not YAML; earlier documents were yielded.
         TextTooComplexError: nested too deeply, or more values than allowed.
     """
-    _check_depth(text, most_values)
+    _check_depth(text, most_values, max_depth)
     loader = _Loader(text)
     try:
         while loader.check_node():
@@ -299,7 +335,7 @@ def compose(text: str, most_values: int | None = None) -> Iterator[Node]:
         loader.dispose()
 
 
-def _check_depth(text: str, most_values: int | None) -> None:
+def _check_depth(text: str, most_values: int | None, max_depth: int) -> None:
     loader = _Loader(text)
     depth = values = 0
     mark: Any
@@ -315,7 +351,7 @@ def _check_depth(text: str, most_values: int | None) -> None:
                 raise TextTooComplexError(mark.line + 1, what)
             if isinstance(event, CollectionStartEvent):
                 depth += 1
-                if depth > MAX_DEPTH:
+                if depth > max_depth:
                     mark = event.start_mark
                     raise TextTooComplexError(mark.line + 1, "nested too deeply")
             elif isinstance(event, CollectionEndEvent):

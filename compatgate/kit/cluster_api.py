@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -49,11 +49,22 @@ class ClusterApi:
     Args:
         access: how it is reached.
         sleep: waits between two tries.
+        pauses: between two tries, in seconds; None: as for commands.
+        timeout_s: for a connection, and for an answer, in seconds.
     """
 
-    def __init__(self, access: ClusterAccess, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        access: ClusterAccess,
+        sleep: Callable[[float], None] = time.sleep,
+        *,
+        pauses: Sequence[float] | None = None,
+        timeout_s: tuple[float, float] = _TIMEOUT_S,
+    ) -> None:
         self._access = access
         self._sleep = sleep
+        self._pauses = pauses
+        self._timeout_s = timeout_s
         self._client: Any = None
 
     def ask(self, api: str, operation: str, *args: Any, **params: Any) -> dict[str, Any]:
@@ -75,12 +86,13 @@ class ClusterApi:
             with _translate_errors():
                 method = getattr(self._api(api), operation)
                 response = method(
-                    *args, **params, _preload_content=False, _request_timeout=_TIMEOUT_S
+                    *args, **params, _preload_content=False, _request_timeout=self._timeout_s
                 )
                 body: dict[str, Any] = msgspec.json.decode(response.data)
                 return body
 
-        return retry_request(once, _PAUSES, self._sleep)
+        pauses = _PAUSES if self._pauses is None else self._pauses
+        return retry_request(once, pauses, self._sleep)
 
     def listed(
         self,

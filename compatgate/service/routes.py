@@ -21,6 +21,7 @@ from compatgate.service.gate import pages as gate_pages
 from compatgate.service.home import pages as home_pages
 from compatgate.service.identity import api as identity
 from compatgate.service.identity import pages as identity_pages
+from compatgate.service.manifests import api as manifests
 from compatgate.service.matrix import api as matrix
 from compatgate.service.matrix import approvals_api, approvals_page, document_api, map_page
 from compatgate.service.matrix import pages as matrix_pages
@@ -66,6 +67,7 @@ ROUTES: tuple[Route, ...] = (
     gate.preview,
     gate.what_if,
     triage.triage,
+    manifests.check_manifest,
     gate.show_verdict,
     gate.show_bundle,
     attestations.show_attestation,

@@ -187,3 +187,98 @@ def test_the_same_input_gives_the_same_bytes_under_any_hash_seed(lines):
 def test_help_shows_the_action_and_the_exit_statuses():
     assert "judge" in judge("--help").stdout
     assert "3 inconclusive" in judge("--help").stdout
+
+
+@pytest.fixture
+def paired(tmp_path):
+    def write(name: str, ratio: float, metrics: int = 1, pairs: int = 5, scale: float = 1) -> Path:
+        lines = [
+            {"type": "metric", "name": f"m{m}", "unit": "ms", "arm": arm, "pair": pair,
+             "block": block, "values": [v * (ratio if arm == "B" and m == 0 else 1) * level * scale
+                                        for v in STEADY[pair + block : pair + block + 6]]}
+            for pair in range(1, pairs + 1)
+            for level in [1 + 0.003 * ((3 * pair) % 4)]
+            for block, arm in enumerate("AB" if pair % 2 else "BA", 1)
+            for m in range(metrics)
+        ]  # fmt: skip
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("ratio", "options", "status", "outcome"),
+    [
+        (1.01, (), 0, "passed"),
+        (1.12, (), 1, "failed"),
+        (1.12, ("--tolerance", "0.3"), 0, "passed"),
+        (1.12, ("--better", "higher"), 0, "passed"),
+        (3.0, (), 3, "inconclusive"),
+        (3.0, ("--explained", "m0=a debug build"), 1, "failed"),
+        (1.0, ("--peak", "m0=0.5"), 3, "inconclusive"),
+    ],
+)
+def test_pairs_are_judged_as_one_suite(paired, ratio, options, status, outcome):
+    found = judge(paired("p.jsonl", ratio, 3), "--paired", *options, "--format", "json")
+    body = json.loads(found.stdout)
+    assert (found.returncode, body["outcome"]) == (status, outcome)
+    first = body["metrics"][0]
+    assert first["metric"] == "m0"
+    assert first["low"] < first["effect"] < first["high"]
+    again = judge("-", "--paired", *options, "--format", "json", stdin=(
+        paired("q.jsonl", ratio, 3).read_text()
+    ))  # fmt: skip
+    assert again.stdout == found.stdout
+
+
+def test_too_few_pairs_say_how_many_are_missing(paired):
+    found = judge(paired("p.jsonl", 1.0, pairs=3), "--paired")
+    assert found.returncode == 3
+    assert "2 more pairs (5 in all)" in found.stdout
+
+
+def test_history_is_read_from_files_of_earlier_sessions(paired):
+    earlier = [paired(f"h{i}.jsonl", 1.0, scale=1 + i / 9) for i in range(3)]
+    options = [word for path in earlier for word in ("--history", path)]
+    found = judge(paired("p.jsonl", 1.01), "--paired", *options)
+    assert found.returncode == 0
+    assert "degrees of freedom" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("p", "q", "--paired"), "one file, which holds both arms"),
+        (("p",), "the candidate's file is missing"),
+        (("p", "q", "--peak", "m0=1"), "--peak needs --paired"),
+        (("p", "--paired", "--unit", "ms"), "--unit is not for --paired"),
+        (("p", "--paired", "--peak", "m0=fast"), "not a peak of m0"),
+        (("p", "--paired", "--explained", "m9=why"), "there is no metric m9"),
+        (("p", "--paired", "--explained", "m0"), "names no value"),
+        (("p", "--paired", "--tolerance", "5"), "not a tolerance"),
+        (("none", "--paired"), "cannot read 'none'"),
+    ],
+)
+def test_options_of_pairs_that_do_not_fit_are_refused(paired, monkeypatch, options, error):
+    monkeypatch.chdir(paired("p", 1.0).parent)
+    found = judge(*options)
+    assert found.returncode == 2
+    assert error in found.stderr
+
+
+def test_the_guide_shows_what_the_command_prints(tmp_path):
+    ratios = [1.021, 1.062, 0.985, 1.048, 0.994]
+    lines = [
+        {"type": "metric", "name": "step_time", "unit": "ms", "arm": arm, "pair": pair,
+         "block": block, "values": [v * (ratio if arm == "B" else 1) for v in (1.2, 1.21, 1.19)]}
+        for pair, ratio in enumerate(ratios, 1)
+        for block, arm in enumerate("AB", 1)
+    ]  # fmt: skip
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    guide = Path(__file__).parents[2] / "docs" / "how-to" / "judge-pairs.md"
+    found = judge(path, "--paired")
+    assert found.returncode == 3
+    assert found.stdout in guide.read_text()

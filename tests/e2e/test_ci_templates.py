@@ -31,11 +31,33 @@ spec:
   pools:
     - {name: a100, gpu: A100-SXM4-80GB, driver: 580.95.05, os: linux, count: 512}
   policy: {mode: enforce, onUnknown: fail}
+  match: {namespaces: [ml-train]}
 """
 ALLOWED = "torch==2.4.1+cu121\nnvidia-cudnn-cu12==9.1.0.70\n"
 DENIED = "torch==2.4.1+cu121\nnvidia-cudnn-cu12==8.9.7.29\n"
 UNKNOWN = "torch>=2.4\n"
 NOBODY = "http://127.0.0.1:9"
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: train
+  annotations: {compatgate.dev/stack: "%s"}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: train
+          image: registry.example/train:1
+          resources: {limits: {nvidia.com/gpu: 1}}
+"""
+MANIFESTS = {
+    "allowed": (JOB % "cuda=12.4,arch=sm_80", 0, "pass"),
+    "denied": (JOB % "cuda=12.4,arch=sm_90", 1, "fail"),
+    "undecided": (JOB % "", 3, "unknown"),
+    "wrong": ("kind: Job\n", 2, "unknown"),
+}
 CASES = {
     "allowed": (ALLOWED, 0, "pass", "true"),
     "denied": (DENIED, 1, "fail", "false"),
@@ -195,13 +217,45 @@ def test_the_action_takes_several_files_and_pools(machine):
     assert "b.txt: DENIED" in done.stdout
 
 
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_every_template_asks_about_manifests(name, machine, gate, token):
+    """Each system checks a folder of rendered manifests, and its reports name the line."""
+    text, status, verdict = MANIFESTS[name]
+    folder = machine.workspace / "rendered"
+    folder.mkdir()
+    (folder / "job.yaml").write_text(text)
+    inputs = {"manifests": "rendered", "namespace": "ml-train", "server": gate.url}
+    action = run_action(machine, {**inputs, "manifests": "\n  rendered \n", "token": token})
+    assert action.status == status, said(action)
+    assert action.outputs["verdict"] == verdict
+    if status in (1, 3):
+        assert re.search(r"::error file=rendered/job\.yaml,line=\d+,title=CG", action.stdout)
+    component = run_component(machine, inputs, {"COMPATGATE_TOKEN": token}, "sh")
+    assert component.status == status, said(component)
+    if status != 2:
+        assert component.outputs["COMPATGATE_VERDICT"] == verdict
+        quality = json.loads((machine.workspace / "compatgate.json").read_text())
+        assert all(one["location"]["path"] == "rendered/job.yaml" for one in quality)
+    (machine.workspace / "requirements.txt").write_text(ALLOWED)
+    variables = {"COMPATGATE_SERVER": gate.url, "COMPATGATE_TOKEN": token}
+    variables |= {"GPU_LOCK": "requirements.txt", "GPU_NAMESPACE": "ml-train"}
+    jenkins = run_jenkins(machine, {**variables, "GPU_MANIFESTS": "rendered"})
+    assert jenkins.status == status, said(jenkins)
+    assert (machine.workspace / "compatgate-manifests.xml").exists() is (status != 2)
+    task = run_task(machine, inputs, token)
+    assert task.status == status, said(task)
+    assert task.outputs["verdict"] == verdict
+
+
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_no_input_of_the_action_is_part_of_a_command(machine, hostile):
     names = ("target", "pool", "stack", "image", "lock", "sbom", "server", "token")
     inputs = dict.fromkeys((*names, "fail-open", "format", "show-at"), hostile)
-    done = run_action(machine, inputs)
-    assert done.status == 2, said(done)
-    assert not list(machine.workspace.iterdir())
+    manifests = {"manifests": hostile, "namespace": hostile, "server": hostile}
+    for given in (inputs, manifests, {"manifests": hostile}):
+        done = run_action(machine, given)
+        assert done.status == 2, said(done)
+        assert not list(machine.workspace.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -250,9 +304,10 @@ def test_the_component_may_fail_open(machine):
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_no_input_of_the_component_is_part_of_a_command(machine, hostile):
     names = ("target", "pool", "stack", "image", "lock", "sbom", "server")
-    done = run_component(machine, dict.fromkeys(names, hostile), {}, "sh")
-    assert done.status == 2, said(done)
-    assert not list(machine.workspace.iterdir())
+    for given in (names, ("manifests", "namespace", "server"), ("manifests",)):
+        done = run_component(machine, dict.fromkeys(given, hostile), {}, "sh")
+        assert done.status == 2, said(done)
+        assert not list(machine.workspace.iterdir())
 
 
 def test_the_jenkinsfile_answers(case, machine, token):

@@ -27,6 +27,8 @@ KINDS = {
     "clusterpolicyreports": "ClusterPolicyReport",
     "events": "Event",
     "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
+    "resourceclaims": "ResourceClaim",
+    "resourceclaimtemplates": "ResourceClaimTemplate",
 }
 Object = dict[str, Any]
 Answer = tuple[int, Object]

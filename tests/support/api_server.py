@@ -19,7 +19,7 @@ from cluster_fake import Cluster
 T = TypeVar("T", bound=Objects)
 _PATH = re.compile(
     r"/(?:api/v1|apis/(?:batch|events\.k8s\.io|admissionregistration\.k8s\.io)/v1"
-    r"|apis/wgpolicyk8s\.io/v1alpha2)"
+    r"|apis/wgpolicyk8s\.io/v1alpha2|apis/resource\.k8s\.io/v1(?:beta[12]|alpha3)?)"
     r"(?:/namespaces/([^/]+))?"
     rf"/({'|'.join(KINDS)})(?:/([^/]+))?(/log)?"
 )

@@ -183,6 +183,8 @@ def run_jenkins(machine: Machine, variables: Mapping[str, str]) -> Outcome:
     done = Outcome(0, "", "", {})
     for script in re.findall(r"sh '''(.*?)'''", text, re.DOTALL):
         done = machine.run(["sh", "-xe"], script, {**stated, **variables})
+        if done.status:
+            break
     return done
 
 

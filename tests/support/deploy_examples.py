@@ -48,8 +48,9 @@ def load(name: str) -> Any:
 def analysis(name: str, arguments: Mapping[str, str]) -> dict[str, Any]:
     """The spec of an AnalysisTemplate with a Rollout's arguments, as Argo Rollouts resolves them.
 
-    Source: argoproj/argo-rollouts ``utils/args/args.go``: text for text in the JSON of a metric; an
-    argument without a value is an error.
+    Source: argoproj/argo-rollouts 9f8d111 ``utils/analysis/factory.go`` (ResolveMetricArgs) and
+    ``utils/template/template.go``: text for text in the JSON of a metric; an argument without a
+    value is an error.
     """
     spec = load(f"argo-rollouts/{name}.yaml")["spec"]
     declared = {one["name"]: one.get("value") for one in spec["args"]}

@@ -55,7 +55,7 @@ def read_measurements(
         raise BadInput(f"is larger than the limit of {MAX_BYTES >> 20} MiB", field=source)
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     lines = [(i, s) for i, line in enumerate(text.split("\n"), 1) if (s := line.strip())]
-    known = [(i, body) for i, line in lines if (body := _read_member(line)) is not None]
+    known = [(i, body) for i, line in lines if (body := read_member(line)) is not None]
     if known:
         return _LineCollector(source).read(known, len(lines))
     if not lines:
@@ -65,7 +65,7 @@ def read_measurements(
     return MeasurementFile("plain", {name: Samples(name, unit, (tuple(values),))}, lines=len(lines))
 
 
-def _read_member(line: str) -> dict[str, Any] | None:
+def read_member(line: str) -> dict[str, Any] | None:
     """Return a line of the protocol; None for log."""
     if not line.startswith("{"):
         return None
@@ -109,7 +109,7 @@ class _LineCollector:
             if body["type"] == "metric":
                 self._metric(body, where)
             elif body["type"] == "check":
-                self._checks.append(_read_check(body, where))
+                self._checks.append(read_check(body, where))
         metrics = {
             name: Samples(name, self._units[name], tuple(tuple(run) for run in runs.values()))
             for name, runs in self._runs.items()
@@ -117,8 +117,8 @@ class _LineCollector:
         return MeasurementFile("lines", metrics, tuple(self._checks), self._stated, lines)
 
     def _metric(self, body: Mapping[str, Any], where: str) -> None:
-        name = _read_text(body, "name", where)
-        unit = _read_text(body, "unit", where, default="")
+        name = read_text(body, "name", where)
+        unit = read_text(body, "unit", where, default="")
         first = self._units.setdefault(name, unit)
         factor = find_conversion(unit, first)
         if factor is None:
@@ -131,29 +131,44 @@ class _LineCollector:
         self._remember(name, body, where)
         run = self._runs.setdefault(name, {}).setdefault(str(body.get("run", "")), [])
         if body.get("warmup") is not True:
-            run += [value * factor for value in _read_values(body, where)]
+            run += [value * factor for value in read_values(body, where)]
 
     def _remember(self, name: str, body: Mapping[str, Any], where: str) -> None:
-        better, tolerance = body.get("better"), body.get("tolerance")
-        if better is not None and better not in get_args(Better):
-            raise BadInput(
-                f"{better!r} is not a direction",
-                field=f"{where}.better",
-                value=better,
-                hint="use lower, higher or either",
-            )
-        if tolerance is not None and not (_is_number(tolerance) and 0 < tolerance < 1):
-            raise BadInput(
-                f"{tolerance!r} is not a tolerance",
-                field=f"{where}.tolerance",
-                value=tolerance,
-                hint="use a share between 0 and 1, such as 0.05",
-            )
+        better, tolerance = read_statement(body, where)
         was_better, was_tolerance = self._stated.get(name, (None, None))
         self._stated[name] = (was_better or better, was_tolerance or tolerance)
 
 
-def _read_values(body: Mapping[str, Any], where: str) -> list[float]:
+def read_statement(body: Mapping[str, Any], where: str) -> tuple[Better | None, float | None]:
+    """Return the direction and the tolerance that a line states.
+
+    Raises:
+        BadInput: one of them is not valid.
+    """
+    better, tolerance = body.get("better"), body.get("tolerance")
+    if better is not None and better not in get_args(Better):
+        raise BadInput(
+            f"{better!r} is not a direction",
+            field=f"{where}.better",
+            value=better,
+            hint="use lower, higher or either",
+        )
+    if tolerance is not None and not (is_number(tolerance) and 0 < tolerance < 1):
+        raise BadInput(
+            f"{tolerance!r} is not a tolerance",
+            field=f"{where}.tolerance",
+            value=tolerance,
+            hint="use a share between 0 and 1, such as 0.05",
+        )
+    return better, tolerance
+
+
+def read_values(body: Mapping[str, Any], where: str) -> list[float]:
+    """Return the values of a metric line.
+
+    Raises:
+        BadInput: there are none, or one is neither a number nor stands for one.
+    """
     if ("value" in body) == ("values" in body):
         raise BadInput("a metric must have exactly one of 'value' and 'values'", field=where)
     if "value" in body:
@@ -168,7 +183,7 @@ def _read_number(value: object, where: str) -> float:
     """Return a number; null and text stand for a value that JSON cannot write (NaN, infinity)."""
     if value is None or (isinstance(value, str) and value.strip().lower() in _NOT_FINITE):
         return float(value) if value else float("nan")
-    if not _is_number(value):
+    if not is_number(value):
         raise BadInput(f"{value!r} is not a number", field=where, value=value)
     try:
         return float(value)  # type: ignore[arg-type]
@@ -176,18 +191,29 @@ def _read_number(value: object, where: str) -> float:
         return float("inf")
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Return whether a JSON value is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _read_text(body: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
+def read_text(body: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
+    """Return text of a line.
+
+    Raises:
+        BadInput: it is not text, or is missing without a default.
+    """
     value = body.get(key, default)
     if not isinstance(value, str) or (default is None and not value.strip()):
         raise BadInput(f"'{key}' must be text", field=f"{where}.{key}", value=value)
     return value.strip()
 
 
-def _read_check(body: Mapping[str, Any], where: str) -> Check:
+def read_check(body: Mapping[str, Any], where: str) -> Check:
+    """Return the check of a line.
+
+    Raises:
+        BadInput: a member is missing or not valid.
+    """
     ok = body.get("ok")
     if not isinstance(ok, bool):
         raise BadInput("'ok' must be true or false", field=f"{where}.ok", value=ok)
@@ -195,4 +221,4 @@ def _read_check(body: Mapping[str, Any], where: str) -> Check:
     if not isinstance(skipped, bool) or (skipped and not ok):
         what = "'skipped' must be true or false, and true only with ok"
         raise BadInput(what, field=f"{where}.skipped", value=skipped)
-    return Check(_read_text(body, "name", where), ok, str(body.get("message", "")), skipped)
+    return Check(read_text(body, "name", where), ok, str(body.get("message", "")), skipped)

@@ -301,10 +301,16 @@ def compare_tail(baseline: Sequence[float], candidate: Sequence[float], limit: f
     return Tail(limit, before, after, chance)
 
 
-def compute_tail_chance(before: int, of_baseline: int, after: int, of_candidate: int) -> float:
+def compute_tail_chance(
+    before: int,
+    of_baseline: int,
+    after: int,
+    of_candidate: int,
+    prior: tuple[float, float] = _TAIL_PRIOR,
+) -> float:
     """Return the probability of ``after`` or more far values, given the baseline's number."""
-    a = _TAIL_PRIOR[0] + before
-    b = _TAIL_PRIOR[1] + of_baseline - before
+    a = prior[0] + before
+    b = prior[1] + of_baseline - before
     mass = 1.0
     for i in range(of_candidate):
         mass *= (b + i) / (a + b + i)

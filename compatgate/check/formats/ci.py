@@ -26,7 +26,8 @@ import msgspec
 
 from compatgate.check.formats import text
 from compatgate.check.reports import Answer, Json, Place, View, render_all
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.documents.sources import DocumentProblem
+from compatgate.errors import BadInput, CompatgateError, ManyProblems
 from compatgate.kit.cli.terminal import strip_commands
 
 
@@ -88,10 +89,9 @@ def render_github(answers: Sequence[Answer], view: View) -> str:
     for answer in answers:
         verdict = answer.verdict
         said, _ = text.headline(verdict)
-        of = f"{answer.file}: " if answer.file else ""
-        summary = (
-            f"{of}{said}: {text.format_stack(verdict['stack'])} on {text.format_place(verdict)}"
-        )
+        title = answer.heading or answer.file
+        of = f"{title}: " if title else ""
+        summary = f"{of}{said}: {text.subject(verdict)}"
         lines += [_strip_commands(summary), _strip_commands(text.provenance(verdict))]
     return "\n".join(lines)
 
@@ -157,7 +157,13 @@ def publish(answers: Sequence[Answer]) -> None:
 
 def publish_error(error: CompatgateError, *, let_pass: bool) -> None:
     """Annotate that no decision was made, or that the question was malformed."""
-    print(workflow_command("warning" if let_pass else "error", error.detail, title="compatgate"))
+    name = "warning" if let_pass else "error"
+    mistakes = error.problems if isinstance(error, ManyProblems) else ()
+    for mistake in mistakes:
+        if isinstance(mistake, DocumentProblem) and mistake.file and mistake.line:
+            file = relative_path(mistake.file)
+            print(workflow_command(name, mistake.problem, file=file, line=mistake.line))
+    print(workflow_command(name, error.detail, title="compatgate"))
     said = {"verdict": "unknown", "allowed": "false", "id": "", "markdown": ""}
     _append("GITHUB_OUTPUT", _outputs(said))
 

@@ -34,7 +34,9 @@ def render(answers: Sequence[Answer], view: View) -> str:
 
 def marker(answers: Sequence[Answer]) -> str:
     """Return ``<!-- compatgate: target prod-a100 -->``, the same for every answer on a target."""
-    places = dict.fromkeys(text.format_place(answer.verdict) for answer in answers)
+    manifests = any("manifest" in answer.verdict for answer in answers)
+    names = (text.format_place(answer.verdict) for answer in answers)
+    places = {"manifests": None} if manifests else dict.fromkeys(names)
     shown = _NOT_IN_COMMENT.sub("-", "; ".join(places))[:200].strip("-")
     return f"<!-- compatgate: {shown} -->"
 
@@ -65,7 +67,10 @@ def _section(answer: Answer) -> str:
 def _head(answer: Answer) -> str:
     said, colour = text.headline(answer.verdict)
     sign = {"red": "❌", "yellow": "⚠️", "green": "✅"}[colour]
-    of = f" ({_text(answer.file)})" if answer.file else ""
+    title = answer.heading or answer.file
+    of = f" ({_text(title)})" if title else ""
+    if "subject" in answer.verdict:
+        return f"### {sign} compatgate: {_text(said)}{of}\n\n{_text(text.subject(answer.verdict))}"
     stack = _text(text.format_stack(answer.verdict["stack"]))
     where = _text(text.format_place(answer.verdict))
     return f"### {sign} compatgate: {_text(said)}{of}\n\n{stack} on **{where}**"

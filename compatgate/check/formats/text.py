@@ -35,9 +35,19 @@ def format_place(verdict: Json) -> str:
     pools = verdict["pools"]
     if verdict["target"]:
         return f"target {verdict['target']}"
+    if not pools:
+        return str(verdict.get("subject", ""))
     shown = [format_pool(pool) for pool in pools[:3]]
     more = f" and {len(pools) - 3} more pools" if len(pools) > 3 else ""
     return "; ".join(shown) + more
+
+
+def subject(verdict: Json) -> str:
+    """Return the stack and its target or pools as text; or what was not judged."""
+    if "subject" in verdict:
+        where = f" on {format_place(verdict)}" if verdict["target"] else ""
+        return f"{verdict['subject']}{where}"
+    return f"{format_stack(verdict['stack'])} on {format_place(verdict)}"
 
 
 def format_pool(pool: Json) -> str:
@@ -88,6 +98,8 @@ def format_source(source: Json | None) -> str:
 
 def provenance(verdict: Json) -> str:
     """Return the basis of the verdict on one line."""
+    if "subject" in verdict:
+        return "no stack was judged"
     algorithm, _, digest = str(verdict["facts"]).partition(":")
     held = len(verdict["checked"]["passed"])
     parts = [f"{held} rules hold", f"facts {algorithm}:{digest[:12]}"]
@@ -158,9 +170,9 @@ def render(answers: Sequence[Answer], view: View) -> str:
 def _titled_answer(answer: Answer, view: View) -> str:
     """Render an answer, titled with its file if several were read."""
     text = _render_verdict(answer.verdict, view)
-    if not answer.file:
+    if not (title := answer.heading or answer.file):
         return text
-    return f"{paint(strip_controls(answer.file), 'bold', colour=view.colour)}\n{text}"
+    return f"{paint(strip_controls(title), 'bold', colour=view.colour)}\n{text}"
 
 
 def _render_verdict(verdict: Json, view: View) -> str:
@@ -187,7 +199,7 @@ def _render_verdict(verdict: Json, view: View) -> str:
 
 def _head(verdict: Json, view: View) -> list[str]:
     answer, colour = headline(verdict)
-    text = f"{answer}: {format_stack(verdict['stack'])} on {format_place(verdict)}"
+    text = f"{answer}: {subject(verdict)}"
     first, *rest = wrap(text, view.width)
     marked = paint(answer, "bold", colour, colour=view.colour) + first.removeprefix(answer)
     lines = [marked if first.startswith(answer) else first, *rest]

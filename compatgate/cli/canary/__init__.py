@@ -27,6 +27,7 @@ examples:
   compatgate canary list --state active
   compatgate canary baselines list --state proposed
   compatgate canary judge before.jsonl after.jsonl
+  compatgate canary judge pairs.jsonl --paired --history last-week.jsonl
   compatgate canary lint ./our-workloads
 """
 ACTIONS = {
@@ -52,7 +53,7 @@ ACTIONS = {
         "compatgate.service.runs.cli_hosts:drift",
         "compare measurements across hosts",
     ),
-    "judge": ("compatgate.cli.canary:judge", "compare two files of measurements"),
+    "judge": ("compatgate.cli.canary:judge", "compare measurements of a candidate"),
     "fetch": ("compatgate.cli.canary.workloads:fetch", "copy the workload in an image"),
     "lint": ("compatgate.cli.canary.workloads:lint", "check workloads without running them"),
     "read": ("compatgate.cli.canary.samples:read", "parse the output of a tool with an adapter"),
@@ -78,15 +79,26 @@ MINIMUM = 10
 _TOLERANCE = 0.05
 _JUDGE_EPILOG = """\
 A file holds canary JSON lines or plain numbers, one per line; "-" is standard input.
+With --paired, one file holds canary JSON lines with "arm" ("A" reference, "B" candidate), "pair"
+and "block"; a block is one process. All metrics are judged as one suite.
 exit status: 0 no regression, 1 regression, 2 bad input, 3 inconclusive (prints missing data)
 """
 
 
 def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
+    from compatgate.cli.canary import paired
+
     parser.epilog = _JUDGE_EPILOG
-    parser.add_argument("baseline", metavar="BASELINE", help="accepted measurements")
-    parser.add_argument("candidate", metavar="CANDIDATE", help="measurements to judge")
+    parser.add_argument(
+        "baseline", metavar="BASELINE", help="accepted measurements; with --paired, the pairs"
+    )
+    parser.add_argument(
+        "candidate",
+        metavar="CANDIDATE",
+        nargs="?",
+        help="measurements to judge; none with --paired",
+    )
     parser.add_argument(
         "--metric",
         action="append",
@@ -108,11 +120,11 @@ def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repetitions",
         type=int,
-        default=MINIMUM,
         metavar="N",
         help=f"minimum number of values on each side (default: {MINIMUM}); 30 are better",
     )
     parser.add_argument("--unit", default="", help="unit of plain numbers")
+    paired.add_arguments(parser)
     add_format(parser)
 
 
@@ -122,7 +134,11 @@ def run_judge(args: argparse.Namespace) -> int:
     Raises:
         BadInput: a file cannot be read or is malformed, or an option is out of range.
     """
+    from compatgate.cli.canary import paired
+
     _check_options(args)
+    if args.paired:
+        return paired.run(args)
     judged = _judge(args)
     if args.format == "json":
         import msgspec
@@ -135,6 +151,8 @@ def run_judge(args: argparse.Namespace) -> int:
 
 
 def _check_options(args: argparse.Namespace) -> None:
+    from compatgate.cli.canary import paired
+
     if args.tolerance is not None and not 0 < args.tolerance < 1:
         raise BadInput(
             f"{args.tolerance:g} is not a tolerance",
@@ -142,6 +160,8 @@ def _check_options(args: argparse.Namespace) -> None:
             value=args.tolerance,
             hint="a share between 0 and 1, such as 0.05 for 5 %",
         )
+    paired.check_options(args)
+    args.repetitions = MINIMUM if args.repetitions is None else args.repetitions
     if args.repetitions < 5:
         raise BadInput(
             f"{args.repetitions} repetitions are too few",

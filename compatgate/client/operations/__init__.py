@@ -16,6 +16,7 @@ class Operations:
     preview = gate.preview
     what_if = gate.what_if
     triage = gate.triage
+    check_manifest = gate.check_manifest
     show_verdict = gate.show_verdict
     show_bundle = gate.show_bundle
     openapi = gate.openapi

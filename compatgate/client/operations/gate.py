@@ -34,6 +34,7 @@ from compatgate.service.gate.schemas import (
     WhatIfBody,
     WhatIfRequest,
 )
+from compatgate.service.manifests.schemas import ManifestCheckBody, ManifestCheckRequest
 from compatgate.service.triage.schemas import TriageBody, TriageRequest
 
 Pool = PoolQuestion | Mapping[str, Any]
@@ -135,6 +136,28 @@ def triage(
         text=text, target=target, pools=pools, pool=pool, stack=stack, image=image, set=set
     )
     return post("/triage", TriageBody, body=body, reads=TriageRequest, repeatable=True)
+
+
+@Operation
+def check_manifest(
+    document: Mapping[str, Any], *, namespace: str = "default", timeout: str | None = None
+) -> Request[ManifestCheckBody]:
+    """Check a Kubernetes object before a cluster sees it, as admission would; nothing is logged.
+
+    Args:
+        document: the object.
+        namespace: where it goes, if it states no namespace itself.
+        timeout: time limit of the answer, such as ``10s``.
+    """
+    body = {"object": document, "namespace": namespace}
+    return post(
+        "/k8s/check",
+        ManifestCheckBody,
+        body=body,
+        reads=ManifestCheckRequest,
+        repeatable=True,
+        timeout=timeout,
+    )
 
 
 @Operation

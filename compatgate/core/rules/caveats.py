@@ -1,4 +1,4 @@
-"""CG601, CG701, CG821 to CG834, CG901 and CG902: refusals, known issues and limits of a verdict.
+"""CG601, CG701, CG821 to CG835, CG901 and CG902: refusals, known issues and limits of a verdict.
 
 An image refuses a host by its own requirements; a combination is known to break; a waiver was
 used; a workload may run elsewhere or on other pools; versions are not known, or sources disagree.
@@ -300,6 +300,32 @@ def some_pools(context: RuleContext) -> RuleAnswer:
     Source: the question.
     """
     del context  # made by the evaluation
+    return NOT_APPLICABLE
+
+
+@rule(
+    "CG835",
+    "admission-note",
+    cause="matrix",
+    reads=NOTHING,
+    not_waivable="says what was not judged",
+)
+def admission_note(context: RuleContext) -> RuleAnswer:
+    """Kubernetes admission says more about an object than the verdicts on its stacks.
+
+    A GPU workload matches no target, an annotation cannot be read, a resource claim is taken for a
+    GPU, or nobody could be asked. ``compatgate k8s check`` shows these at the line of the manifest;
+    the webhook says the same as its denial or as warnings.
+
+    Example: a Job in a namespace of no target requests ``nvidia.com/gpu``. ``--unmatched`` says
+    whether that is denied.
+
+    Fix: what the message says, such as a node selector or the annotation
+    ``compatgate.dev/target``.
+
+    Source: the object, and ``match`` of the targets.
+    """
+    del context  # the check of manifests says so; a verdict never does
     return NOT_APPLICABLE
 
 

@@ -13,11 +13,12 @@ NIMService states its claims in ``draResources``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from compatgate.kit.kubernetes import read_list, read_mapping, read_text
+from compatgate.service.admission.kinds import Kinds
 
 GROUP = "resource.k8s.io"
 CLAIM, TEMPLATE = "ResourceClaim", "ResourceClaimTemplate"
@@ -39,9 +40,39 @@ class DeviceRequest(Struct, frozen=True):
 
 
 Requests = tuple[DeviceRequest, ...]
-KnownClaims = Mapping[tuple[str, str], Requests]
-"""Requests by kind, ``ResourceClaim`` or ``ResourceClaimTemplate``, and name; of one namespace."""
-NO_CLAIMS: KnownClaims = {}
+
+
+class KnownClaims(Protocol):
+    """Requests by kind (``ResourceClaim``, ``ResourceClaimTemplate``) and name, in a namespace."""
+
+    def get(self, key: tuple[str, str], /) -> Requests | None:
+        """Return the requests; None: the claim is not known."""
+        ...
+
+
+NO_CLAIMS: KnownClaims = dict[tuple[str, str], Requests]()
+
+
+class StatedClaims(Struct, frozen=True):
+    """The claims of a namespace: those that were read, else those that an operator states."""
+
+    read: KnownClaims
+    kinds: Kinds
+    namespace: str
+
+    def get(self, key: tuple[str, str], /) -> Requests | None:
+        """Return the requests; None: the claim is not known."""
+        found = self.read.get(key)
+        if found is not None:
+            return found
+        classes = self.kinds.classes_of_claim(self.namespace, key[1])
+        return None if classes is None else tuple(DeviceRequest("", name) for name in classes)
+
+
+def no_claims(namespace: str) -> KnownClaims:
+    """Return no claims, whatever the namespace: nobody reads them."""
+    del namespace
+    return NO_CLAIMS
 
 
 class Claim(Struct, frozen=True):
@@ -59,7 +90,10 @@ class Claim(Struct, frozen=True):
         return tuple(
             one.device_class
             for one in self.requests or ()
-            if not request or one.name == request or one.name.startswith(f"{request}/")
+            if not request
+            or not one.name
+            or one.name == request
+            or one.name.startswith(f"{request}/")
         )
 
 

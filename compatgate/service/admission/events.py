@@ -25,8 +25,14 @@ from msgspec import Struct
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.cluster_api import ClusterApi
-from compatgate.kit.kubernetes import ClusterAccess, ObjectMissing, read_list, read_mapping
-from compatgate.kit.kubernetes import read_text as text_of
+from compatgate.kit.kubernetes import (
+    ClusterAccess,
+    ObjectMissing,
+    read_list,
+    read_mapping,
+    read_text,
+    to_one_line,
+)
 from compatgate.service.admission.outcome import EventResult, ReviewOutcome
 from compatgate.service.admission.review import Review
 
@@ -97,7 +103,8 @@ def denial_of(review: Review, outcome: ReviewOutcome) -> tuple[Denial, str] | No
     if reason is None or review.dry_run or not _NAMESPACE.fullmatch(review.namespace):
         return None
     subject, uid = _subject(review)
-    note = outcome.reason.removeprefix("compatgate: ").encode()[:_LONGEST_NOTE]
+    said = to_one_line(outcome.reason.removeprefix("compatgate: "), _LONGEST_NOTE)
+    note = said.encode()[:_LONGEST_NOTE]
     return Denial(subject, reason, note.decode(errors="ignore")), uid
 
 
@@ -118,8 +125,8 @@ def _read_subject(
     typed: Mapping[str, Any], named: Mapping[str, Any], namespace: str
 ) -> tuple[Subject, str] | None:
     """Return an object and its uid if the API server accepts an event about it."""
-    version, kind = text_of(typed.get("apiVersion")), text_of(typed.get("kind"))
-    name, uid = text_of(named.get("name")), text_of(named.get("uid"))
+    version, kind = read_text(typed.get("apiVersion")), read_text(typed.get("kind"))
+    name, uid = read_text(named.get("name")), read_text(named.get("uid"))
     if _VERSION.fullmatch(version) and _KIND.fullmatch(kind) and _NAME.fullmatch(name):
         return Subject(version, kind, namespace, name), uid if _UID.fullmatch(uid) else ""
     return None

@@ -92,6 +92,28 @@ class SharedGpus(Struct, frozen=True, forbid_unknown_fields=True):
     annotations: tuple[SharedAnnotation, ...] = ()
 
 
+class StatedClaim(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Claims whose devices an operator states, because the gate cannot read claims of a cluster.
+
+    Attributes:
+        name: glob on the claim or template that a pod names.
+        namespaces: globs; only where nobody else may create such claims.
+        device_classes: what they ask for.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=253)]
+    device_classes: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=253)], ...], Meta(min_length=1)
+    ]
+    namespaces: tuple[Annotated[str, Meta(min_length=1, max_length=63)], ...] = ("*",)
+
+    def covers(self, namespace: str, name: str) -> bool:
+        """Return whether the statement is about a claim or template."""
+        return fnmatchcase(name, self.name) and any(
+            fnmatchcase(namespace, glob) for glob in self.namespaces
+        )
+
+
 class ExcludedNamespace(Struct, frozen=True, forbid_unknown_fields=True):
     """A namespace that the webhook leaves out unless told otherwise, with the reason.
 
@@ -132,6 +154,7 @@ class KindsFile(Struct, frozen=True, forbid_unknown_fields=True):
     excluded_namespaces: tuple[ExcludedNamespace, ...] = field(
         default=(), name="excludedNamespaces"
     )
+    claims: tuple[StatedClaim, ...] = ()
 
 
 class Kinds(Struct, frozen=True, dict=True):
@@ -154,6 +177,13 @@ class Kinds(Struct, frozen=True, dict=True):
     def is_gpu_class(self, name: str) -> bool:
         """Return whether the devices of a class of dynamic resource allocation are GPUs."""
         return self._class_pattern.fullmatch(name) is not None
+
+    def classes_of_claim(self, namespace: str, name: str) -> tuple[str, ...] | None:
+        """Return the device classes that an operator states for a claim; None: none are."""
+        for one in reversed(self.file.claims):
+            if one.covers(namespace, name):
+                return one.device_classes
+        return None
 
     def resource_of_node(self, resource: str) -> str:
         """Return the resource that a node must have for a request of this one."""
@@ -241,6 +271,7 @@ def _lay_over(whole: KindsFile, more: KindsFile) -> KindsFile:
         _joined(whole.resource_fields, more.resource_fields),
         SharedGpus(tuple(resources.values()), tuple(annotations.values())),
         tuple(namespaces.values()),
+        (*whole.claims, *more.claims),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
@@ -27,12 +27,14 @@ _DEVICES = posixpath.basename(FOLDER)
 _PART_OF = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
 EXCLUDED = "compatgate.dev/excluded-namespaces"
 """Annotation of the configuration: why it leaves out the namespaces that it always does."""
+_GATE_REASON = "the gate itself; where it is refused, nothing can be decided"
 OPERATOR = "gpu-operator"
 """Where the GPU Operator runs unless told otherwise. Its validator pods ask for a GPU: where they
 are refused, no node gets ready.
 
 Source: NVIDIA GPU Operator, "Installing the NVIDIA GPU Operator".
 """
+_GATE_REASON = "the gate itself; where it is refused, nothing can be decided"
 LABEL = "compatgate.dev/admission"
 """Label by which a namespace opts in (``enabled``) or out (``disabled``)."""
 Selection = Literal["all", "opt-in", "opt-out"]
@@ -84,13 +86,35 @@ def webhook_objects(options: WebhookOptions, kinds: Kinds) -> list[Object]:
 
 
 def asked_objects(kinds: Kinds) -> Object:
-    """Return rules and conditions of both webhooks, as the chart's values ``webhook.asked``."""
+    """Return rules, conditions and excluded namespaces, as the chart's values ``webhook.asked``."""
     pods = [kind for kind in kinds.file.kinds if kind.pod]
     makers = [kind for kind in kinds.file.kinds if not kind.pod]
     return {
         "matchConditions": [{"name": "uses-gpus", "expression": uses_gpus(kinds)}],
         "pods": [_rule(kind, ("/ephemeralcontainers",)) for kind in pods],
         "workloads": [_rule(kind) for kind in makers],
+        "excluded": [
+            {"name": one.name, "reason": one.reason}
+            for one in kinds.file.excluded_namespaces
+            if not one.operator
+        ],
+        "reasons": {"gate": _GATE_REASON, "operator": _operator_reason(kinds)},
+        "policy": _asked_policy(kinds),
+    }
+
+
+def _asked_policy(kinds: Kinds) -> Object:
+    """Return what the ValidatingAdmissionPolicy covers, checks and does, without namespaces."""
+    actions: dict[PolicyAction, Any] = {}
+    spec: Object = {}
+    for action in get_args(PolicyAction):
+        policy, binding = policy_objects(action, {}, kinds, uses_gpus(kinds))
+        spec, actions[action] = policy["spec"], binding["spec"]["validationActions"]
+    return {
+        "resourceRules": spec["matchConstraints"]["resourceRules"],
+        "matchConditions": spec["matchConditions"],
+        "validations": spec["validations"],
+        "actions": actions,
     }
 
 
@@ -237,9 +261,12 @@ def _configuration(options: WebhookOptions, kinds: Kinds) -> Object:
 def always_excluded(options: WebhookOptions, kinds: Kinds) -> dict[str, str]:
     """Return the namespaces that the webhook never covers, and why."""
     found = {one.name: one.reason for one in kinds.file.excluded_namespaces if not one.operator}
-    found[options.namespace] = "the gate itself; where it is refused, nothing can be decided"
-    reason = next((one.reason for one in kinds.file.excluded_namespaces if one.operator), "")
-    return {**found, **dict.fromkeys(options.operators, reason)}
+    found[options.namespace] = _GATE_REASON
+    return {**found, **dict.fromkeys(options.operators, _operator_reason(kinds))}
+
+
+def _operator_reason(kinds: Kinds) -> str:
+    return next((one.reason for one in kinds.file.excluded_namespaces if one.operator), "")
 
 
 def _reasons(options: WebhookOptions, kinds: Kinds) -> str:

@@ -30,7 +30,7 @@ class ReviewOutcome(Struct, frozen=True):
     Attributes:
         would_deny: targets that would deny a container in mode ``enforce``, once for each of these
             containers.
-        reason: of a denial, or of the first container that would be denied; one line.
+        reason: of a denial, or of the first container that would be denied.
     """
 
     result: ReviewResult = "undecided"

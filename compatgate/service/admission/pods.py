@@ -77,6 +77,8 @@ _REQUIRE, _MAIN = "NVIDIA_REQUIRE_", "NVIDIA_REQUIRE_CUDA"
 _DISABLE_REQUIRE = "NVIDIA_DISABLE_REQUIRE"
 _JETPACK = "NVIDIA_REQUIRE_JETPACK"
 _LIBRARIES = "LD_LIBRARY_PATH"
+_READ_VARIABLES = ("NVIDIA_", _LIBRARIES)
+"""Beginnings of the variables that count; most others of a pod are skipped at once."""
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 NO_DEVICES = ("", "void", "none")
 
@@ -101,10 +103,11 @@ class VariableChanges(Struct, frozen=True):
 
 def read_variables(container: Mapping[str, Any]) -> VariableChanges:
     """Read the variables of a container of a pod spec; of two of one name the last counts."""
-    env = {
-        read_text(item.get("name")): item
-        for item in map(read_mapping, read_list(container.get("env")))
-    }
+    env: dict[str, Mapping[str, Any]] = {}
+    for item in read_list(container.get("env")):
+        name = item.get("name") if isinstance(item, dict) else None
+        if isinstance(name, str) and name.startswith(_READ_VARIABLES):
+            env[name] = item
     changed: dict[str, Any] = {}
     left: list[str] = []
     unread: list[str] = []

@@ -75,14 +75,17 @@ def policy_objects(
 
 
 def gpu_resource(kinds: Kinds) -> str:
-    """Return the CEL expression for a resource ``r`` that is a GPU."""
-    return " || ".join(_matches(glob) for glob in kinds.gpu_resources) or "false"
-
-
-def _matches(glob: str) -> str:
-    literal = glob.partition("*")[0].partition("?")[0].partition("[")[0]
-    text = json.dumps(literal)
-    return f"r == {text}" if literal == glob else f"r.startsWith({text})"
+    """Return the CEL expression for a resource ``r`` that is a GPU, or starts as one does."""
+    names: list[str] = []
+    starts: dict[str, None] = {}
+    for glob in kinds.gpu_resources:
+        literal = glob.partition("*")[0].partition("?")[0].partition("[")[0]
+        if literal == glob:
+            names.append(glob)
+        else:
+            starts[f"r.startsWith({json.dumps(literal)})"] = None
+    named = [f"r in {json.dumps(names)}"] if names else []
+    return " || ".join([*named, *starts]) or "false"
 
 
 def _rule(resource: str, operation: str) -> Object:

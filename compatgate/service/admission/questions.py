@@ -19,7 +19,7 @@ from compatgate.core.rule import Finding, Verdict
 from compatgate.core.rules.caveats import exempted
 from compatgate.core.stack import Stack, parse_stack, parse_stack_text
 from compatgate.errors import BadInput
-from compatgate.service.admission.claims import NO_CLAIMS, KnownClaims
+from compatgate.service.admission.claims import NO_CLAIMS, KnownClaims, StatedClaims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.landing import NOWHERE_KNOWN
 from compatgate.service.admission.matching import TARGET, match_targets, terms_of
@@ -67,6 +67,7 @@ class Question(Struct, frozen=True):
         waiver: that the object names for its exemption.
         finding: what is wrong with where it is to run; then the gate is not asked.
         placed_by: who says that it runs on this target.
+        paths: of these containers in the object.
     """
 
     target: str | None
@@ -77,6 +78,7 @@ class Question(Struct, frozen=True):
     waiver: str = ""
     finding: Finding | None = None
     placed_by: PlacedBy = "match"
+    paths: tuple[str, ...] = ()
 
     @property
     def key(self) -> bytes:
@@ -117,7 +119,7 @@ def make_questions(
         namespace: it is in.
         kinds: knows which resources are GPUs.
         known: asked only where there is a GPU, so that nothing else depends on the database.
-        claims: of the namespace; any other claim is taken for a GPU.
+        claims: of the namespace, as read; one that no operator states is taken for a GPU.
 
     Raises:
         BadInput: an annotation of ours is malformed, or the object has too many containers or
@@ -127,6 +129,7 @@ def make_questions(
     remarks: list[str] = []
     containers = keys = 0
     every = find_pods(document, kind, kinds)
+    known_claims = StatedClaims(claims, kinds, namespace)
     if not every.complete:
         remarks.append(
             f"the object has more than {MAX_PARTS} parts; not all were searched for pods"
@@ -134,7 +137,7 @@ def make_questions(
     for pod in every.pods:
         containers += count_containers(pod)
         check_count(containers, MAX_CONTAINERS, "containers", "request.object")
-        found = list(gpu_containers(pod, kinds, claims))
+        found = list(gpu_containers(pod, kinds, known_claims))
         if not found:
             continue
         matrix, stated = known(), _stated_stack(pod)
@@ -184,8 +187,11 @@ def searched(questions: Questions, kind: str) -> Questions:
 
 def _add_question(asked: dict[bytes, Question], question: Question) -> None:
     known = asked.get(question.key)
-    names = dict.fromkeys((*(known.containers if known else ()), *question.containers))
-    asked[question.key] = replace(question, containers=tuple(names))
+    if known is not None:
+        names = dict.fromkeys((*known.containers, *question.containers))
+        paths = dict.fromkeys((*known.paths, *question.paths))
+        question = replace(question, containers=tuple(names), paths=tuple(paths))
+    asked[question.key] = question
 
 
 def _workload(
@@ -261,6 +267,7 @@ def _question(
         pod.annotations.get(WAIVER_ANNOTATION, "").strip(),
         place.finding,
         place.by,
+        (container.path,),
     )
 
 

@@ -20,7 +20,7 @@ from compatgate.core.rules.caveats import incomplete
 from compatgate.errors import BadInput
 from compatgate.kit.http.requests import check_collections
 from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
-from compatgate.service.admission.outcome import UNDECIDED, ReviewOutcome
+from compatgate.service.admission.outcome import UNDECIDED, ReviewOutcome, ReviewResult
 from compatgate.service.admission.questions import STACK_ANNOTATION, Question
 from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
@@ -67,6 +67,22 @@ class Review(Struct, frozen=True):
     old: Mapping[str, Any] | None
 
 
+class QuestionResult(Struct, frozen=True):
+    """The result of one question.
+
+    Attributes:
+        verdict: None: the gate was not asked, or the containers match no target.
+        messages: the denial, or warnings.
+        waiver: that exempts.
+    """
+
+    question: Question
+    verdict: Verdict | None
+    outcome: ReviewResult
+    messages: tuple[str, ...] = ()
+    waiver: Waiver | None = None
+
+
 class ReviewAnswer(Struct, frozen=True):
     """The answer to the API server.
 
@@ -74,6 +90,8 @@ class ReviewAnswer(Struct, frozen=True):
         code: HTTP status that the client of the API server sees when it is denied.
         audit: for the cluster's audit log.
         outcome: for metrics and events; it is not sent.
+        results: of each question, where all were decided.
+        remarks: the warnings that are about the object and not about a question.
     """
 
     allowed: bool
@@ -82,6 +100,8 @@ class ReviewAnswer(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     audit: Mapping[str, str] = {}
     outcome: ReviewOutcome = UNDECIDED
+    results: tuple[QuestionResult, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     def to_json(self, uid: str) -> dict[str, Any]:
         """Return the AdmissionReview."""

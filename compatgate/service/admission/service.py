@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -17,12 +17,12 @@ from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
 from compatgate.kit import clock, tracing
 from compatgate.kit.kubernetes import ClusterAccess
 from compatgate.service.admission import review as messages
+from compatgate.service.admission.claims import KnownClaims, no_claims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.landing import KnownNodes
 from compatgate.service.admission.outcome import (
     FAILED,
     ReviewOutcome,
-    ReviewResult,
     result_of_placement,
     result_of_verdict,
     weightiest,
@@ -37,10 +37,11 @@ from compatgate.service.admission.questions import (
     new_questions,
     searched,
 )
-from compatgate.service.admission.review import Review, ReviewAnswer
+from compatgate.service.admission.review import QuestionResult, Review, ReviewAnswer
 from compatgate.service.admission.search import unknown_kind
 from compatgate.service.gate.decider import AnswerRecord
 from compatgate.service.gate.decision_log import wait_until_committed
+from compatgate.service.gate.outages import Degraded
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.snapshot import Snapshot
 
@@ -67,6 +68,7 @@ class AdmissionOptions(Struct, frozen=True):
         on_failure: result when nothing can be decided (the database does not answer).
         exemptions: namespaces, each by a waiver.
         cluster: whose pods are decided; nodes of others do not count. None: every node does.
+        claims: by namespace; those that are not among them count as GPUs.
         events: the cluster that gets events about denials; None: no events are written.
     """
 
@@ -75,6 +77,7 @@ class AdmissionOptions(Struct, frozen=True):
     on_failure: FailurePolicy = "deny"
     exemptions: tuple[Exemption, ...] = ()
     cluster: str | None = None
+    claims: Callable[[str], KnownClaims] = no_claims
     events: ClusterAccess | None = None
 
 
@@ -106,33 +109,57 @@ class _Result(Struct, frozen=True):
     error: CompatgateError | None = None
 
 
-class _Weighed(Struct):
-    """What the results of an object come to.
+class _Weighed(Struct, frozen=True):
+    """What the results of an object come to."""
 
-    Attributes:
-        denials: one line each.
-        warnings: one line each.
-        results: of each container.
-        would_deny: targets that would deny in mode ``enforce``, and why.
-    """
+    results: tuple[QuestionResult, ...]
 
-    denials: list[str]
-    warnings: list[str]
-    results: list[ReviewResult]
-    would_deny: list[tuple[str, str]]
+    @property
+    def denials(self) -> list[str]:
+        """Return one line for each denial."""
+        return [said for one in self.results if one.outcome == "denied" for said in one.messages]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return one line for each warning."""
+        return [said for one in self.results if one.outcome != "denied" for said in one.messages]
 
     def outcome(self) -> ReviewOutcome:
-        """Return how the review ended."""
-        said = messages.join_denials(self.denials or [why for _, why in self.would_deny])
-        targets = tuple(target for target, _ in self.would_deny)
-        return ReviewOutcome(weightiest(self.results), targets, said)
+        """Return how the review ended; names the targets that would deny in mode ``enforce``."""
+        would = [one for one in self.results if one.outcome == "would_deny"]
+        said = [text for one in would for text in one.messages[:1]]
+        targets = tuple(one.question.target or "" for one in would)
+        ended = weightiest(one.outcome for one in self.results)
+        return ReviewOutcome(ended, targets, messages.join_denials(self.denials or said))
+
+
+class PreviewGate(Protocol):
+    """A source of verdicts that are not logged: a gate, or a bundle."""
+
+    def snapshot(self) -> Snapshot:
+        """Return the matrix."""
+        ...
+
+    def preview(self, body: Mapping[str, Any], *, image_s: float | None = None) -> Verdict:
+        """Return the verdict, as `Gate.preview`."""
+        ...
+
+    def degraded(self) -> Degraded | None:
+        """Return the state of a gate without its database; None: it has it."""
+        ...
 
 
 class Admission:
-    """The service that answers the API server; safe for any number of threads."""
+    """The service that answers the API server; safe for any number of threads.
 
-    def __init__(self, gate: Gate, options: AdmissionOptions) -> None:
+    Args:
+        gate: that decides, and logs its decisions if it is a `Gate`.
+        options: of the operator.
+    """
+
+    def __init__(self, gate: Gate | PreviewGate, options: AdmissionOptions) -> None:
         self._gate = gate
+        self._live = gate if isinstance(gate, Gate) else None
         self._options = options
         self._pool = ThreadPoolExecutor(_THREADS, "admission")
 
@@ -149,7 +176,7 @@ class Admission:
             if kind is None:
                 questions = searched(questions, review.kind)
             if not questions.asked:
-                return ReviewAnswer(True, warnings=questions.remarks)
+                return ReviewAnswer(True, warnings=questions.remarks, remarks=questions.remarks)
             if len(questions.asked) > MAX_QUESTIONS:
                 what = f"{len(questions.asked)} different GPU containers, at most {MAX_QUESTIONS}"
                 said = f"compatgate: the object has {what} are decided"
@@ -171,12 +198,16 @@ class Admission:
     def _questions(self, review: Review, kind: PodKind) -> Questions:
         def known() -> PlacementMatrix:
             snapshot = self._gate.snapshot()
-            nodes = self._gate.nodes.inventory.known(snapshot, self._options.cluster)
+            if self._live is None:
+                return placement_matrix(snapshot)
+            nodes = self._live.nodes.inventory.known(snapshot, self._options.cluster)
             return placement_matrix(snapshot, nodes)
 
         def of(document: Any) -> Questions:
-            return make_questions(document, kind, review.namespace, self._options.kinds, known)
+            kinds = self._options.kinds
+            return make_questions(document, kind, review.namespace, kinds, known, claims)
 
+        claims = self._options.claims(review.namespace)
         new = of(review.document)
         if review.operation != "UPDATE" or review.old is None:
             return new
@@ -193,7 +224,8 @@ class Admission:
         Decisions from memory are logged together.
         """
         open_ones = [question for question in questions.asked if question.is_asked]
-        known = [] if review.dry_run else self._known(open_ones, asked, end)
+        live = None if review.dry_run else self._live
+        known = self._known(live, open_ones, asked, end) if live else []
         found = {id(result.question): result for result in known}
         rest = [question for question in open_ones if id(question) not in found]
         if rest:
@@ -207,7 +239,8 @@ class Admission:
 
         The verdict is that on the target that the placement leads to, the finding before others.
         """
-        if review.dry_run:
+        live = None if review.dry_run else self._live
+        if live is None:
             return results
         began, records = time.perf_counter(), {}
         for result in results:
@@ -215,13 +248,13 @@ class Admission:
             if finding is None or finding.outcome != "fail":
                 continue
             try:
-                records[id(result)] = self._deny(result.question, finding, asked)
+                records[id(result)] = _deny(live, result.question, finding, asked)
             except CompatgateError as error:
                 _log.warning("a denied placement is not in the decision log: %s", error.detail)
         if not records:
             return results
         try:
-            batch = self._gate.submit(list(records.values()))
+            batch = live.submit(list(records.values()))
             wait_until_committed(batch, max(0.0, end - time.monotonic()))
         except CompatgateError as error:
             _log.warning("denied placements are not in the decision log: %s", error.detail)
@@ -235,32 +268,22 @@ class Admission:
             for result in results
         ]
 
-    def _deny(self, question: Question, finding: Finding, asked: ReviewContext) -> AnswerRecord:
-        """Return the denial of a placement; an image that was not read leaves the stack open."""
-        body = {**question.body, "target": question.target or finding.have}
-        source = source_of(question)
-        try:
-            return self._gate.refuse(body, finding, asked_by=asked.by, source=source)
-        except CompatgateError as error:
-            if not (error.field or "").startswith("stack"):
-                raise
-            body["stack"] = {"open": ["the stack was not read: the placement is denied"]}
-        return self._gate.refuse(body, finding, asked_by=asked.by, source=source)
-
-    def _known(self, asked_for: list[Question], asked: ReviewContext, end: float) -> list[_Result]:
+    def _known(
+        self, live: Gate, asked_for: list[Question], asked: ReviewContext, end: float
+    ) -> list[_Result]:
         began = time.perf_counter()
         found = [
             (question, decided)
             for question in asked_for
             if (
-                decided := self._gate.known(
+                decided := live.known(
                     _encode(question.body), asked_by=asked.by, source=source_of(question)
                 )
             )
         ]
         if not found:
             return []
-        batch = self._gate.submit([decided for _, decided in found])
+        batch = live.submit([decided for _, decided in found])
         wait_until_committed(batch, max(0.0, end - time.monotonic()))
         seconds = time.perf_counter() - began
         for _, decided in found:
@@ -314,10 +337,10 @@ class Admission:
         asked: ReviewContext,
         image_s: float,
     ) -> Verdict:
-        if review.dry_run:
+        if review.dry_run or self._live is None:
             return self._gate.preview(body, image_s=image_s)
         began = time.perf_counter()
-        found = self._gate.answer(
+        found = self._live.answer(
             _encode(body), asked_by=asked.by, source=source_of(question), image_s=image_s
         ).verdict
         asked.decided(found, time.perf_counter() - began)
@@ -334,34 +357,36 @@ class Admission:
             about = messages.describe_containers(result.question)
             said = f"compatgate: {about}: {result.error.detail}"
             return _invalid(said, questions.remarks)
-        weighed = _Weighed([], list(questions.remarks), [], [])
-        for result in results:
-            weighed.results.append(self._weigh(result, review, asked, weighed))
-        said_too = (*weighed.warnings, *self._state_warnings())
-        audit, outcome = _audit_annotations(results), weighed.outcome()
-        if weighed.denials:
-            return ReviewAnswer(False, outcome.reason, 403, said_too, audit, outcome)
-        return ReviewAnswer(True, warnings=said_too, audit=audit, outcome=outcome)
+        weighed = _Weighed(tuple(self._weigh(result, review, asked) for result in results))
+        outcome = weighed.outcome()
+        return ReviewAnswer(
+            not weighed.denials,
+            outcome.reason if weighed.denials else "",
+            403 if weighed.denials else 200,
+            (*questions.remarks, *weighed.warnings, *self._state_warnings()),
+            _audit_annotations(results),
+            outcome,
+            weighed.results,
+            questions.remarks,
+        )
 
     def _state_warnings(self) -> tuple[str, ...]:
         """Return the warning that the gate decides without its database, if it does."""
         degraded = self._gate.degraded()
         return () if degraded is None else (f"compatgate (degraded): {degraded.sentence}",)
 
-    def _weigh(
-        self, result: _Result, review: Review, asked: ReviewContext, weighed: _Weighed
-    ) -> ReviewResult:
-        """Sort the result of a question into denials and warnings."""
+    def _weigh(self, result: _Result, review: Review, asked: ReviewContext) -> QuestionResult:
+        """Return what the answer says about a question."""
         question, verdict = result.question, result.verdict
         if verdict is not None and verdict.allowed:
-            return self._admit(question, verdict, review, asked, weighed)
+            return self._admit(question, verdict, review, asked)
         finding = question.finding
         if finding is not None and finding.outcome != "fail":
-            return _admit_placement(question, finding, weighed, is_pod=review.kind == "Pod")
+            return _admit_placement(question, finding, is_pod=review.kind == "Pod")
         if verdict is None and finding is None:
             asked.unmatched()
             if self._options.unmatched == "allow":
-                return "unmatched"
+                return QuestionResult(question, None, "unmatched")
         snapshot = self._gate.snapshot()
         today = clock.now().date().isoformat()
         judged = None if finding else verdict
@@ -369,44 +394,31 @@ class Admission:
             question, judged, review.namespace, self._options.exemptions, snapshot.waivers, today
         )
         if found.waiver:
-            weighed.warnings.append(messages.exemption_message(question, found.waiver, judged))
-            return "exempt"
+            said = (messages.exemption_message(question, found.waiver, judged),)
+            return QuestionResult(question, verdict, "exempt", said, found.waiver)
         if finding is not None:
             link = asked.link(verdict.id) if verdict is not None else ""
-            said = messages.placement_denial(question, finding, found.why_not, link)
-            weighed.denials.append(said)
-            return "denied"
-        if verdict is not None:
+            denial = messages.placement_denial(question, finding, found.why_not, link)
+        elif verdict is not None:
             link = "" if review.dry_run else asked.link(verdict.id)
-            said = messages.denial_message(question, verdict, link, found.why_not)
-            weighed.denials.append(said)
-            return "denied"
-        unmatched = messages.unmatched_message(question, list(snapshot.targets), found.why_not)
-        if self._options.unmatched == "deny":
-            weighed.denials.append(unmatched)
-            return "denied"
-        weighed.warnings.append(f"compatgate: {unmatched}")
-        return "unmatched"
+            denial = messages.denial_message(question, verdict, link, found.why_not)
+        else:
+            denial = messages.unmatched_message(question, list(snapshot.targets), found.why_not)
+            if self._options.unmatched != "deny":
+                return QuestionResult(question, None, "unmatched", (f"compatgate: {denial}",))
+        return QuestionResult(question, verdict, "denied", (denial,))
 
     def _admit(
-        self,
-        question: Question,
-        verdict: Verdict,
-        review: Review,
-        asked: ReviewContext,
-        weighed: _Weighed,
-    ) -> ReviewResult:
+        self, question: Question, verdict: Verdict, review: Review, asked: ReviewContext
+    ) -> QuestionResult:
         """Warn about what is wrong with an admitted container, and whether it would be denied."""
         if verdict.verdict == "pass":
-            return "allowed"
+            return QuestionResult(question, verdict, "allowed")
         target = self._gate.snapshot().targets.get(verdict.target or "")
         result = result_of_verdict(verdict, target.policy if target else None)
         link = "" if review.dry_run else asked.link(verdict.id)
         said = messages.verdict_warnings(question, verdict, link, would_deny=result == "would_deny")
-        weighed.warnings += said
-        if result == "would_deny":
-            weighed.would_deny.append((verdict.target or "", said[0] if said else ""))
-        return result
+        return QuestionResult(question, verdict, result, tuple(said))
 
     def _failed(self, why: str, asked: ReviewContext) -> ReviewAnswer:
         """Answer with the operator's choice for failures."""
@@ -424,17 +436,24 @@ def _invalid(said: str, remarks: tuple[str, ...] = ()) -> ReviewAnswer:
     return ReviewAnswer(False, said, 422, remarks, outcome=ReviewOutcome("denied", reason=said))
 
 
-def _admit_placement(
-    question: Question, finding: Finding, weighed: _Weighed, *, is_pod: bool
-) -> ReviewResult:
+def _admit_placement(question: Question, finding: Finding, *, is_pod: bool) -> QuestionResult:
     """Warn about the placement of an admitted container."""
     result = result_of_placement(finding, is_pod=is_pod)
-    would_deny = result == "would_deny"
-    said = messages.placement_warning(question, finding, would_deny=would_deny)
-    weighed.warnings.append(said)
-    if would_deny:
-        weighed.would_deny.append((question.target or "", said))
-    return result
+    said = messages.placement_warning(question, finding, would_deny=result == "would_deny")
+    return QuestionResult(question, None, result, (said,))
+
+
+def _deny(live: Gate, question: Question, finding: Finding, asked: ReviewContext) -> AnswerRecord:
+    """Return the denial of a placement; an image that was not read leaves the stack open."""
+    body = {**question.body, "target": question.target or finding.have}
+    source = source_of(question)
+    try:
+        return live.refuse(body, finding, asked_by=asked.by, source=source)
+    except CompatgateError as error:
+        if not (error.field or "").startswith("stack"):
+            raise
+        body["stack"] = {"open": ["the stack was not read: the placement is denied"]}
+    return live.refuse(body, finding, asked_by=asked.by, source=source)
 
 
 def _is_relevant(review: Review) -> bool:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.options import add_format, add_workloads
 from compatgate.kit.cli.output import print_json, write_output
 from compatgate.kit.cli.parser import positive_count
@@ -41,8 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser("show", help="show a version with its distribution")
     approve = actions.add_parser("approve", help="approve a proposed version for future runs")
     refuse = actions.add_parser("refuse", help="refuse a version, or retire an approved one")
-    for action in (show, approve, refuse):
+    for action in (show, refuse):
         action.add_argument("id", type=int, metavar="ID", help="version number, as listed")
+    approve.add_argument(
+        "id", type=int, nargs="?", metavar="ID", help="version number, as listed; or --all-of"
+    )
+    approve.add_argument(
+        "--all-of", metavar="RUN", help="approve every proposed version that a run is part of"
+    )
     export = actions.add_parser("export", help="export the approved baselines to a file")
     export.add_argument("--workload", metavar="W", help="workload name, with or without digest")
     export.add_argument("--sku", metavar="SKU", help="GPU SKU, or cpu")
@@ -71,16 +78,26 @@ def run(args: argparse.Namespace) -> int:
     """Run the chosen action.
 
     Raises:
+        BadInput: neither a version nor a run is named, or both.
         NotFound: there is no such baseline.
         Conflict: the baseline has another state than the action needs.
     """
     from compatgate.kit.cli.output import print_json
 
+    if args.baseline_action == "approve" and (args.id is None) == (args.all_of is None):
+        raise BadInput(
+            "approve needs a version or a run",
+            field="ID",
+            value=args.id,
+            hint="name one version, or --all-of RUN",
+        )
     if args.baseline_action in ("export", "import"):
         return FILE_ACTIONS[args.baseline_action](args)
     with gate_of(args) as gate:
         if args.baseline_action == "list":
             return _list(args, gate)
+        if args.baseline_action == "approve" and args.all_of:
+            return _approve_all(args, gate)
         from compatgate.client.operations import Operations
 
         operation = {
@@ -94,6 +111,38 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(found)
     return 0
+
+
+def _approve_all(args: argparse.Namespace, gate: Client) -> int:
+    """Approve the proposed versions that a run is part of; versions that leave it out wait."""
+    from compatgate.client.operations import Operations
+    from compatgate.kit.cli.output import print_json
+
+    proposed = ask_all(gate, None, Operations.list_baselines, state="proposed")
+    details = [ask(gate, Operations.show_baseline, listed["id"]) for listed in reversed(proposed)]
+    mine = [found for found in details if any(_is_of(args.all_of, run) for run in found["runs"])]
+    if not mine:
+        raise NotFound(
+            f"no proposed baseline has values of run {args.all_of}",
+            field="--all-of",
+            value=args.all_of,
+            hint="compatgate canary baselines list --state proposed",
+        )
+    approved = [ask(gate, Operations.approve_baseline, found["id"]) for found in mine]
+    if args.format == "json":
+        print_json(approved)
+        return 0
+    for found in approved:
+        print(
+            f"{found['id']}: {found['metric']} of {found['workload']} on {found['sku']}, approved"
+        )
+    return 0
+
+
+def _is_of(run: str, learnt: dict[str, Any]) -> bool:
+    """Return whether values are those of a run, or of one of its steps."""
+    name: str = learnt["run"]
+    return name == run or name.startswith(f"{run}:")
 
 
 def _list(args: argparse.Namespace, gate: Client) -> int:

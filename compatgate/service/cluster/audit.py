@@ -15,6 +15,7 @@ from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.cluster_api import ClusterApi
 from compatgate.kit.kubernetes import read_labels, read_list, read_mapping, read_text
 from compatgate.service.admission import review
+from compatgate.service.admission.claims import KnownClaims, no_claims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.placement import PRODUCT, STRATEGY, PlacementMatrix
 from compatgate.service.admission.pods import gpu_containers, pods_of
@@ -172,11 +173,13 @@ class AuditOptions(Struct, frozen=True):
         kinds: which resources are GPUs.
         unmatched: result for a pod that matches no target.
         exemptions: namespaces, each by a waiver.
+        claims: by namespace; those that are not among them count as GPUs.
     """
 
     kinds: Kinds
     unmatched: UnmatchedPolicy = "warn"
     exemptions: tuple[Exemption, ...] = ()
+    claims: Callable[[str], KnownClaims] = no_claims
 
 
 class PodResult(Struct, frozen=True):
@@ -228,7 +231,10 @@ def audit_pods(
     for pod in pods:
         document = place_on_node(pod, labels.get(pod.node), keys)
         try:
-            asked = make_questions(document, POD, pod.namespace, options.kinds, lambda: matrix)
+            claims = options.claims(pod.namespace)
+            asked = make_questions(
+                document, POD, pod.namespace, options.kinds, lambda: matrix, claims
+            )
         except CompatgateError as error:
             found.append(_result_without_question(pod, error.detail))
             continue

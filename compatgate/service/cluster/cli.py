@@ -21,11 +21,16 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   compatgate k8s manifests --webhook | kubectl apply -f -
+  helm template ./chart | compatgate k8s check - --server https://gate.example
   kubectl get nodes -o json | compatgate k8s nodes --file -
   compatgate k8s audit --namespace ml-train --server https://gate.example
   compatgate k8s reconcile --cluster prod-eu
 """
 ACTIONS = {
+    "check": (
+        "compatgate.service.manifests.cli",
+        "check rendered manifests before a cluster sees them, as admission would",
+    ),
     "manifests": (
         "compatgate.service.cluster.cli:manifests",
         "print the objects that compatgate needs",

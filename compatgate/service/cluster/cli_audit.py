@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from compatgate.errors import Unavailable
 from compatgate.kit.cli.options import add_format, read_interval, repeat
@@ -99,8 +100,10 @@ def _results(
 ) -> tuple[list[PodResult], list[Any]]:
     from compatgate.kit.clock import today
     from compatgate.service.cluster.audit import audit_pods, list_running_pods
+    from compatgate.service.cluster.claims import ClusterClaims
     from compatgate.service.cluster.connection import list_nodes
 
+    options = replace(options, claims=ClusterClaims(api).of)
     nodes = list_nodes(api)
     labels = {node.name: node.labels for node in nodes}
     left_out = (one.name for one in options.kinds.file.excluded_namespaces if not one.operator)

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from compatgate.service.admission.claims import GROUP as CLAIMS
 from compatgate.service.admission.manifests import NAME, SECRET, url
 from compatgate.service.cluster.labels import TAINT
 from compatgate.service.cluster.policy_reports import GROUP
@@ -71,6 +72,7 @@ def audit_objects(options: WatchOptions) -> list[Object]:
     name = f"{NAME}-audit"
     rules = [
         _rule("", ["nodes", "pods"], ["list"]),
+        _rule(CLAIMS, ["resourceclaims", "resourceclaimtemplates"], ["get"]),
         _rule(GROUP, ["policyreports", "clusterpolicyreports"], _WRITE),
     ]
     found = _account(name, options, rules)

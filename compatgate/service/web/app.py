@@ -30,6 +30,7 @@ from compatgate.kit.ui import assets
 from compatgate.kit.ui.tables import is_export, to_csv
 from compatgate.service.attestations.service import Attestations
 from compatgate.service.identity.service import Identity
+from compatgate.service.manifests.service import ManifestChecks
 from compatgate.service.routes import HOOKS, PAGES, ROUTES, TAGS, views
 from compatgate.service.runs import logs
 from compatgate.service.tokens.principal import anonymous_principal
@@ -269,6 +270,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         Attestations(gate.database, settings.signing),
         Identity(gate.database, settings.identity),
         RequestLimits(settings.failed, settings.rate),
+        ManifestChecks(gate, settings.admission),
     )
     gate.database.on_error = service.metrics.database_failed
     gate.sessions.limits = settings.sessions

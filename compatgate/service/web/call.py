@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from compatgate.service.attestations.service import Attestations
     from compatgate.service.gate.service import Gate
     from compatgate.service.identity.service import Identity
+    from compatgate.service.manifests.service import ManifestChecks
     from compatgate.service.runs.logs import LogListeners
     from compatgate.service.tokens.principal import Principal
     from compatgate.service.web.limits import RequestLimits
@@ -109,6 +110,8 @@ class Service(Struct, frozen=True):
     """Knows people and jobs that an issuer vouches for."""
     limits: RequestLimits
     """Limits of peers and callers."""
+    manifests: ManifestChecks
+    """Asks admission about objects that no cluster has seen."""
 
 
 class Call(Struct, Generic[Q]):

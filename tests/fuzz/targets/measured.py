@@ -1,4 +1,4 @@
-"""What was measured elsewhere: samples of workloads, and baselines."""
+"""What was measured elsewhere: samples of workloads, baselines, and pairs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import json
 from sample_runs import GEMM, sample_source
 
 from compatgate.canary.judge.baseline import learn
+from compatgate.canary.judge.paired.lines import read_pairs
+from compatgate.canary.judge.paired.suite import judge_pairs
 from compatgate.canary.samples.baseline_files import (
     make_baseline_line,
     make_head_line,
     make_sample_key,
     read_baseline_files,
 )
+from compatgate.canary.workload import MetricSpec
 from compatgate.catalog import load_facts
 from compatgate.documents.sources import Source
 from targets.target import Target
@@ -38,7 +41,21 @@ def targets() -> dict[str, Target]:
         text = Source("x.jsonl", data.decode("utf-8", "replace"))
         return read_baseline_files([text], {"gemm": GEMM}, facts)
 
+    block = {"type": "metric", "name": "t", "unit": "ms", "block": 1, "values": [1.2, 1.3, 2e3]}
+    pairs = "".join(
+        json.dumps({**block, "arm": arm, "pair": pair, "block": 1, "values": [1.2, 1.3, 2e3]})
+        + "\n"
+        for pair in range(6)
+        for arm in "AB"
+    )
     return {
+        "pairs": Target(_judge, [pairs.encode(), pairs.replace("ms", "errors").encode()]),
         "sample": Target(read, [sample.text.encode()]),
         "baselines": Target(read, [lines.encode()]),
     }
+
+
+def _judge(data: bytes) -> object:
+    found = read_pairs(data, source="x.jsonl")
+    specs = {name: MetricSpec(s.unit, "lower") for name, s in found.metrics.items()}
+    return judge_pairs(specs, found.metrics, checks=found.checks).to_json()

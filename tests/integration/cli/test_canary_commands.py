@@ -155,6 +155,23 @@ def test_baselines_are_listed_shown_and_approved(run: Run, gate: Gate) -> None:
     assert (status, "is refused" in err) == (2, True)
 
 
+def test_all_baselines_of_a_run_are_approved_at_once(run: Run, gate: Gate) -> None:
+    specs = {name: MetricSpec("ms", "lower") for name in ("latency", "warm", "cold")}
+    for at, names in (("run_1:gemm-0", ["latency", "warm"]), ("run_10:gemm-0", ["cold"])):
+        found = [Samples(n, "ms", (tuple(1 + i / 100 for i in range(30)),)) for n in names]
+        gate.baselines.offer(BaselineKey("gemm@0f3c", GPU, "torch-2.4"), specs, at, found)
+    status, out, _ = run("canary", "baselines", "approve", "--all-of", "run_1")
+    assert (status, out.count("approved"), "cold" in out) == (0, 2, False)
+    listed = json.loads(run("canary", "baselines", "list", "--format", "json")[1])
+    assert {b["metric"]: b["state"] for b in listed} == {
+        "latency": "approved", "warm": "approved", "cold": "proposed"
+    }  # fmt: skip
+    status, _, err = run("canary", "baselines", "approve", "--all-of", "run_1")
+    assert (status, "no proposed baseline has values of run run_1" in err) == (2, True)
+    for options in ((), ("1", "--all-of", "run_10")):
+        assert run("canary", "baselines", "approve", *options)[0] == 2
+
+
 def test_hosts_show_their_slots_and_quiet_hours(run: Run, gate: Gate) -> None:
     queued(run)
     gate.runs.queue.lease("w1", [host()])

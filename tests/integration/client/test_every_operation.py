@@ -120,6 +120,20 @@ def test_signed_verdicts_and_badges(call: Call) -> None:
     assert "blessed" in call("entry_badge", "prod-a100", "torch24-cu124")
 
 
+def test_checking_a_manifest(call: Call) -> None:
+    resources = {"limits": {"nvidia.com/gpu": "1"}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "annotations": {"compatgate.dev/stack": "cuda=12.4"}},
+        "spec": {"containers": [{"name": "c", "image": "i:1", "resources": resources}]},
+    }
+    answer = call("check_manifest", pod, namespace="ml-train", timeout="9s")
+    assert answer.uses_gpus
+    assert answer.results[0].paths == ["spec.containers[0]"]
+    assert not call("check_manifest", {**pod, "kind": "Service"}).uses_gpus or answer.warnings == []
+
+
 def test_what_if(call: Call) -> None:
     found = call("what_if", {"target": "prod-a100", "set": {"driver": "580.95.05"}})
     assert found.target == "prod-a100"

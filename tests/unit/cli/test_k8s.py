@@ -46,7 +46,8 @@ def test_accounts_may_do_what_their_command_does_and_no_more(
     assert {kind for kind, _ in found} == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
     (nodes,) = found["ClusterRole", "compatgate-nodes"]["rules"]
     assert (nodes["resources"], nodes["verbs"]) == (["nodes"], ["get", "list"])
-    read, reports = found["ClusterRole", "compatgate-audit"]["rules"]
+    read, claims, reports = found["ClusterRole", "compatgate-audit"]["rules"]
+    assert (claims["apiGroups"], claims["verbs"]) == (["resource.k8s.io"], ["get"])
     assert (read["resources"], read["verbs"]) == (["nodes", "pods"], ["list"])
     assert reports["apiGroups"] == ["wgpolicyk8s.io"]
     (nodes,) = printed(capsys, "--taint")["ClusterRole", "compatgate-nodes"]["rules"]

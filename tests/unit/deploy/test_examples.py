@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tables import read_table
 
+from compatgate import __version__
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.cli.main import parser_of
 
@@ -108,3 +109,18 @@ def test_no_password_is_written_down() -> None:
 def test_the_example_of_hosts_can_be_read() -> None:
     (host,) = read_hosts(DEPLOY / "hosts.toml")
     assert (host.slots, len(host.quiet)) == (8, 1)
+
+
+def test_the_examples_name_the_image_of_this_version() -> None:
+    found = {
+        (path.relative_to(DEPLOY).as_posix(), version)
+        for path in DEPLOY.glob("**/*")
+        if path.is_file()
+        for version in re.findall(r"\bcompatgate:(\d[\w.]*)", path.read_text())
+    }
+    assert {file for file, _ in found} >= {
+        "argo-rollouts/analysis-template-files.yaml",
+        "ci/tekton/compatgate-check.yaml",
+        "helm-hook/values.yaml",
+    }
+    assert {version for _, version in found} == {__version__}

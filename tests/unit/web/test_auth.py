@@ -47,6 +47,7 @@ CHANGES = {
     "POST /decisions/batches": "deliver",
     "POST /gate": "gate",
     "POST /gate/preview": "gate",
+    "POST /k8s/check": "gate",
     "POST /what-if": "gate",
     "POST /triage": "gate",
     "POST /hooks/kubernetes/validate": "gate",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
 from compatgate.core.facts import Facts
+from compatgate.kit.clock import today
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.service.admission.kinds import load_kinds
@@ -53,6 +55,19 @@ TARGETS = [
     target("staging", "H100-SXM5-80GB", match={"namespaces": ["staging-*"]}, mode="warn"),
     target("read", "A100-SXM4-80GB", match={"namespaces": ["read-*"]}, statedStacks="ignore"),
 ]  # fmt: skip
+WAIVER = {
+    "apiVersion": "compatgate.dev/v1",
+    "kind": "Waiver",
+    "metadata": {"name": "new-rack"},
+    "spec": {
+        "rules": ["CG834"],
+        "targets": ["prod-a100"],
+        "owner": "platform",
+        "reason": "its nodes are not reported yet",
+        "expires": (today() + timedelta(days=30)).isoformat(),
+        "match": {"image": "registry.example/waived/*"},
+    },
+}
 TAINT = {"key": "team", "effect": "NoSchedule", "value": "prod"}
 NODES = [
     {"name": "a1", "labels": {PRODUCT: A100, "kubernetes.io/hostname": "a1", "zone": "x"},
@@ -72,6 +87,7 @@ def client(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[F
     gate = Gate(database, facts)
     for one in TARGETS:
         gate.matrix.create("Target", one, Authorship("tester", "for the table"))
+    gate.matrix.create("Waiver", WAIVER, Authorship("tester", "for the table"))
     options = AdmissionOptions(load_kinds())
     settings = Settings(anonymous=frozenset({"admin"}), overlays=(), admission=options)
     made = create_app(gate, settings).test_client()
@@ -227,6 +243,20 @@ def test_a_pod_that_no_known_node_lets_in_is_a_finding(client: FlaskClient) -> N
     response = client.post(PATH, json=template).get_json()["response"]
     assert response["allowed"] is True
     assert any("CG834" in line for line in response["warnings"])
+
+
+@pytest.mark.parametrize(("stack", "allowed"), [(GOOD, True), (BAD, False)])
+def test_a_waiver_lets_the_pod_be_judged_on_every_pool_of_the_target(
+    client: FlaskClient, stack: str, allowed: bool
+) -> None:
+    spec = {
+        "nodeSelector": {PRODUCT: A100, "zone": "t"},
+        "containers": [{**APP, "image": "registry.example/waived/app:1"}],
+    }
+    asked = review(pod(spec, stack=stack), "ml-train")
+    response = client.post(PATH, json=asked).get_json()["response"]
+    assert response["allowed"] is allowed, response
+    assert any("CG834 no-node-for-pod is waived by new-rack" in w for w in response["warnings"])
 
 
 def test_what_cannot_be_placed_is_answered_as_the_operator_says(client: FlaskClient) -> None:

@@ -113,6 +113,9 @@ Make = Callable[[Place], Ask]
 CHECKED: dict[str, Make] = {
     "ask": lambda at: Ask("/gate", question(at)),
     "preview": lambda at: Ask("/gate/preview", question(at)),
+    "check_manifest": lambda at: Ask(
+        "/k8s/check", {"object": review(at)["request"]["object"], "namespace": "ml-x"}
+    ),
     "what_if": lambda at: Ask("/what-if", {"target": at.target, "set": {"driver": "580.95.05"}}),
     "show_verdict": lambda at: Ask(f"/verdicts/{at.verdict}"),
     "show_attestation": lambda at: Ask(f"/verdicts/{at.verdict}/attestation"),

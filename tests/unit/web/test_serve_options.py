@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api_server import kubeconfig
 
 from compatgate.cli import serve, serve_access, serve_far
-from compatgate.cli.serve_options import commit_of
+from compatgate.cli.serve_options import admission_options, commit_of
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import Parser
 from compatgate.kit.http.rate import Rate
@@ -127,6 +128,20 @@ def test_another_word_for_committing_is_refused(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(BadInput, match="one of sync, async") as caught:
         commit_of(parse())
     assert caught.value.field == "COMPATGATE_DECISION_COMMIT"
+
+
+def test_events_need_a_way_to_the_cluster_at_the_start(tmp_path: Path) -> None:
+    assert admission_options(parse()).events is None
+    for named in ("in-cluster", str(tmp_path / "none")):
+        with pytest.raises(BadInput) as refused:
+            admission_options(parse("--kubernetes-events", named))
+        assert refused.value.field == "--kubernetes-events"
+        assert "the path of a kubeconfig" in refused.value.hint
+    access = admission_options(
+        parse("--kubernetes-events", kubeconfig(tmp_path, "http://127.0.0.1:1"))
+    ).events
+    assert access is not None
+    assert not access.in_cluster
 
 
 def test_failed_authentications_are_limited_and_requests_are_not_unless_asked() -> None:

@@ -99,9 +99,50 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{- /* Namespaces that are left out, but the cluster's own: those of the release, the GPU Operator and the values. */}}
+{{- /* Rules, conditions and excluded namespaces of the webhook, from kinds.yaml through the program. */}}
+{{- define "compatgate.asked" -}}
+{{- default (.Files.Get "files/asked.yaml" | fromYaml) .Values.webhook.asked | toYaml }}
+{{- end }}
+
+{{- /* Namespaces that are left out, but those of kinds.yaml: of the release, the GPU Operator and the values. */}}
 {{- define "compatgate.leftOut" -}}
 {{- concat (list .Release.Namespace) .Values.webhook.namespaces.operators .Values.webhook.namespaces.excluded | uniq | toJson }}
+{{- end }}
+
+{{- /* All namespaces that are never asked about. */}}
+{{- define "compatgate.excluded" -}}
+{{- $names := list }}
+{{- range (include "compatgate.asked" . | fromYaml).excluded }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- concat $names (include "compatgate.leftOut" . | fromJsonArray) | uniq | toJson }}
+{{- end }}
+
+{{- /* Selects the namespaces that are asked about. */}}
+{{- define "compatgate.namespaceSelector" -}}
+matchExpressions:
+- key: kubernetes.io/metadata.name
+  operator: NotIn
+  values: {{ include "compatgate.excluded" . }}
+{{- if eq .Values.webhook.namespaces.select "opt-out" }}
+- {key: compatgate.dev/admission, operator: NotIn, values: [disabled]}
+{{- else if eq .Values.webhook.namespaces.select "opt-in" }}
+- {key: compatgate.dev/admission, operator: In, values: [enabled]}
+{{- end }}
+{{- end }}
+
+{{- /* Why, for those that no value added. */}}
+{{- define "compatgate.reasons" -}}
+{{- $asked := include "compatgate.asked" . | fromYaml }}
+{{- $lines := list }}
+{{- range $asked.excluded }}
+{{- $lines = append $lines (printf "%s: %s" .name .reason) }}
+{{- end }}
+{{- $lines = append $lines (printf "%s: %s" .Release.Namespace $asked.reasons.gate) }}
+{{- range .Values.webhook.namespaces.operators }}
+{{- $lines = append $lines (printf "%s: %s" . $asked.reasons.operator) }}
+{{- end }}
+{{- join "; " $lines }}
 {{- end }}
 
 {{- /* Combinations that the schema cannot refuse in words. */}}

@@ -170,11 +170,12 @@ SUBJECTS: list[tuple[str, dict[str, Any], str, tuple[str, str, str]]] = [
 def test_the_subject_outlives_the_pod_and_the_event_is_valid(
     metadata: dict[str, Any], name: str, subject: tuple[str, str, str]
 ) -> None:
-    long = ReviewOutcome("denied", reason="compatgate: " + "ü" * 2000)
+    long = ReviewOutcome("denied", reason="compatgate: a\nb\x00\ud800 " + "ü" * 2000)
     found = denial_of(review(name, **metadata), long)
     assert found is not None
     denial, uid = found
     assert (denial.subject.kind, denial.subject.name, uid) == subject
+    assert denial.note.startswith("a b ü")
     for count in (1, 7):
         made = events.event_name(denial.subject.name)
         body = event_body(denial, made, "gate-0", uid, count, clock.now())

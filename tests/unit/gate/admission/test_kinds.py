@@ -55,6 +55,19 @@ def test_an_operators_runtime_classes_take_the_place_of_the_shipped_ones(
     assert {name for name in asked if kinds.hands_out(name)} == names
 
 
+def test_the_last_statement_about_a_claim_counts(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("claims: [{name: '*-nic', deviceClasses: [rdma.example.com]}]")
+    second.write_text(
+        "claims: [{name: gpu-*, namespaces: [ml-*], deviceClasses: [gpu.nvidia.com, a.b]}]"
+    )
+    kinds = load_kinds([str(first), str(second)])
+    assert kinds.classes_of_claim("web", "gpu-nic") == ("rdma.example.com",)
+    assert kinds.classes_of_claim("ml-a", "gpu-nic") == ("gpu.nvidia.com", "a.b")
+    assert kinds.classes_of_claim("ml-a", "other") is None
+    assert load_kinds().classes_of_claim("ml-a", "gpu-nic") is None
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -109,6 +122,9 @@ def test_an_exemption_names_a_namespace_and_a_waiver() -> None:
         "aliases: {g.p: a}",
         "resourceFields: [a b]",
         "deviceClasses: ['*.example.com']",
+        "claims: [{name: rdma-*, namespaces: [net-*], deviceClasses: [rdma.example.com]}]",
+        "claims: [{name: rdma-*, deviceClasses: []}]",
+        "claims: [{name: rdma-*}]",
         "excludedNamespaces: [{name: a, reason: because}]",
         "excludedNamespaces: [{name: a}]",
         "excludedNamespaces: [{name: A, reason: because}]",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from compatgate.service.admission.claims import NO_CLAIMS, KnownClaims, read_claims
-from compatgate.service.admission.kinds import PodKind, load_kinds
-from compatgate.service.admission.pods import Container, gpu_containers
+from compatgate.service.admission.claims import NO_CLAIMS, KnownClaims, StatedClaims, read_claims
+from compatgate.service.admission.kinds import Kinds, PodKind, load_kinds, parse_kinds
+from compatgate.service.admission.pods import Container, gpu_containers, pods_of
 from compatgate.service.admission.search import MAX_PARTS, find_pods, unknown_kind
 
 KINDS = load_kinds()
@@ -138,6 +139,35 @@ def test_a_claim_is_a_gpu_where_its_class_is(
     assert all(one.sure for one in got)
     (unsure,) = containers_of(pod, KINDS.of("", "Pod"), read_claims([claim], "elsewhere"))
     assert not unsure.sure
+
+
+def test_an_operator_states_what_claims_ask_for_where_they_are_not_read() -> None:
+    stated = parse_kinds(
+        b"claims: [{name: '*-nic', namespaces: [ml], deviceClasses: [rdma.example.com]},"
+        b" {name: one-*, deviceClasses: [gpu.nvidia.com]}]",
+        "own.yaml",
+    )
+    kinds = Kinds(replace(KINDS.file, claims=stated.claims))
+
+    def sure(namespace: str, template: str, known: KnownClaims = NO_CLAIMS) -> list[bool]:
+        spec = {
+            "resourceClaims": [{"name": "c", "resourceClaimTemplateName": template}],
+            "containers": [
+                {"image": "x", "resources": {"claims": [{"name": "c", "request": "r"}]}}
+            ],
+        }
+        (pod,) = pods_of({"spec": spec}, kinds.of("", "Pod") or unknown_kind("Pod"))
+        found = gpu_containers(pod, kinds, StatedClaims(known, kinds, namespace))
+        return [one.sure for one in found]
+
+    assert sure("ml", "fast-nic") == []
+    assert sure("web", "fast-nic") == [False]
+    assert sure("ml", "one-gpu") == [True]
+    template = claim_of("ResourceClaimTemplate", "fast-nic", "v1", {"requests": [ONE_GPU]})
+    assert sure("ml", "fast-nic", read_claims([template], "ml")) == []
+    renamed = {**ONE_GPU, "name": "r"}
+    template = claim_of("ResourceClaimTemplate", "fast-nic", "v1", {"requests": [renamed]})
+    assert sure("ml", "fast-nic", read_claims([template], "ml")) == [True]
 
 
 @pytest.mark.parametrize(

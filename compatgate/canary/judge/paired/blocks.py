@@ -1,0 +1,189 @@
+"""Turn the samples of pairs into log-ratios, or say why a metric has none.
+
+A block is one process. Its samples are not independent of each other, so a block counts once: as
+the mean of the middle third of the logarithms of its samples. A pair gives one log-ratio: the mean
+over its candidate blocks minus that over its reference blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import fsum, isfinite, log
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.canary.judge.prepare import parse_unit
+from compatgate.canary.judge.statistics import ROUNDING_SLACK
+
+Arm = Literal["A", "B"]
+"""``A`` is the reference, ``B`` the candidate."""
+Block = tuple[float, ...]
+"""Samples of one process, at least one."""
+_LEAST, _MOST = 1e-100, 1e100
+"""Limits of plausible samples; ratios of samples beyond them do not fit a float."""
+_MEASURES = frozenset(
+    {"time", "bytes", "bytes/s", "flop/s", "op/s", "frequency", "power", "energy"}
+)
+"""Dimensions in which a zero means that nothing was done."""
+
+
+class Pair(Struct, frozen=True):
+    """Blocks of one pair.
+
+    Attributes:
+        number: position of the pair in the session.
+        reference, candidate: blocks of each arm; a missing arm is empty.
+    """
+
+    number: int
+    reference: tuple[Block, ...]
+    candidate: tuple[Block, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Return whether both arms have a block."""
+        return bool(self.reference) and bool(self.candidate)
+
+
+class PairedSamples(Struct, frozen=True):
+    """Samples of one metric.
+
+    Attributes:
+        unit: unit of all samples.
+        pairs: ordered by number, each number once.
+    """
+
+    name: str
+    unit: str
+    pairs: tuple[Pair, ...]
+
+    @property
+    def complete(self) -> tuple[Pair, ...]:
+        """Return the pairs with blocks of both arms."""
+        return tuple(pair for pair in self.pairs if pair.complete)
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Return all samples."""
+        arms = (arm for pair in self.pairs for arm in (pair.reference, pair.candidate))
+        return tuple(value for arm in arms for block in arm for value in block)
+
+
+class LogRatios(Struct, frozen=True):
+    """Log-ratios of one metric, candidate over reference.
+
+    Attributes:
+        values: natural logarithms, one per complete pair, in order.
+        share: variance of a log-ratio over that of a block: 2 for one block an arm, 1 for two.
+        step: variance that rounded samples hide, see `_measure_steps`.
+    """
+
+    values: tuple[float, ...]
+    share: float
+    step: float = 0.0
+
+
+class Refusal(Struct, frozen=True):
+    """Why a metric cannot be compared, and the data that would allow it."""
+
+    reason: str
+    missing: str
+
+
+def summarize_block(block: Block) -> float:
+    """Return the mean of the middle third of the logarithms; the order of samples is irrelevant."""
+    ordered = sorted(block)
+    cut = len(ordered) // 3
+    kept = ordered[cut : len(ordered) - cut]
+    return fsum(map(log, kept)) / len(kept)
+
+
+def summarize_events(block: Block) -> float:
+    """Return the logarithm of the mean number of events; half an event stands in for none."""
+    return log((fsum(block) + 0.5) / len(block))
+
+
+def compute_log_ratios(
+    samples: PairedSamples, summarize: Callable[[Block], float] = summarize_block
+) -> LogRatios:
+    """Return the log-ratios of complete pairs, whose samples `summarize` must accept."""
+    pairs = samples.complete
+    values = tuple(
+        _average(summarize, p.candidate) - _average(summarize, p.reference) for p in pairs
+    )
+    shares = [1 / len(p.reference) + 1 / len(p.candidate) for p in pairs]
+    return LogRatios(values, fsum(shares) / len(shares) if shares else 2.0, _measure_steps(pairs))
+
+
+def find_refusal(samples: PairedSamples, tolerance: float) -> Refusal | None:
+    """Return why samples have no log-ratios that mean something; None if they have."""
+    values = samples.values
+    broken = sum(not isfinite(value) for value in values)
+    if broken:
+        reason = f"{broken} of {len(values)} samples are not finite numbers"
+        return Refusal(reason, "samples that are finite numbers")
+    if any(value and not _LEAST <= abs(value) <= _MOST for value in values):
+        return Refusal("samples are too large or too small to compare", "samples of a usual size")
+    zeros_count = counts_events(samples)
+    for arm in ("reference", "candidate"):
+        found = [v for pair in samples.pairs for block in getattr(pair, arm) for v in block]
+        if not found:
+            return Refusal(f"the {arm} has no samples", f"samples of the {arm}")
+        if min(found) < 0:
+            return Refusal(f"the {arm} has negative samples: no ratio", "a positive metric")
+        if min(found) == 0 and not zeros_count:
+            zeros = f"{found.count(0)} of {len(found)} samples of the {arm} are 0"
+            return Refusal(f"{zeros}: nothing was measured", f"a {arm} that does its work")
+    open_pairs = [pair.number for pair in samples.pairs[:-1] if not pair.complete]
+    if open_pairs:
+        which = ", ".join(map(str, open_pairs[:5])) + (", ..." if len(open_pairs) > 5 else "")
+        return Refusal(f"pairs without a block of each arm: {which}", f"both arms of pairs {which}")
+    step = 0.0 if zeros_count else _find_step(samples.complete)
+    if step > tolerance / 2:
+        reason = f"samples come in steps of {100 * step:.2g} %: too coarse for the tolerance"
+        return Refusal(reason, f"samples in steps of at most {50 * tolerance:.2g} %")
+    return None
+
+
+def counts_events(samples: PairedSamples) -> bool:
+    """Return whether a metric counts events, such as errors, so that a zero is a valid sample.
+
+    This holds for counts with a zero, and for metrics without a known dimension whose reference is
+    zero in at least half of its samples.
+    """
+    dimension = parse_unit(samples.unit).dimension
+    values = samples.values
+    if dimension in _MEASURES or not all(isfinite(v) and v >= 0 for v in values):
+        return False
+    if dimension == "count":
+        return 0 in values
+    reference = [v for pair in samples.pairs for block in pair.reference for v in block]
+    return bool(reference) and 2 * reference.count(0) >= len(reference)
+
+
+def _average(summarize: Callable[[Block], float], blocks: Sequence[Block]) -> float:
+    return fsum(map(summarize, blocks)) / len(blocks)
+
+
+def _measure_steps(pairs: Sequence[Pair]) -> float:
+    """Return the variance of a log-ratio that equal samples hide: that of rounding, once an arm."""
+    return 2 * _find_step(pairs) ** 2 / 12
+
+
+def _find_step(pairs: Sequence[Pair]) -> float:
+    """Return the least relative step between samples of an arm if they repeat; else 0.
+
+    A clock or a printed figure of few digits gives equal samples. Their spread understates the
+    noise.
+    """
+    steps = []
+    for arm in ("reference", "candidate"):
+        values = [v for pair in pairs for block in getattr(pair, arm) for v in block]
+        distinct = sorted(set(values))
+        if 2 * len(distinct) <= len(values):
+            steps += [
+                b / a - 1 for a, b in pairwise(distinct) if a > 0 and b / a - 1 > ROUNDING_SLACK
+            ]
+    return min(steps, default=0.0)

@@ -1,0 +1,172 @@
+"""Follow one metric from pair to pair: what the rule of a suite asks of it.
+
+A `RatioCourse` compares log-ratios, a `CountCourse` rare events. The suite asks both the same
+questions, each about the first pairs of the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from compatgate.canary.judge.paired.blocks import LogRatios, Pair
+from compatgate.canary.judge.paired.design import find_next_look, passing_level
+from compatgate.canary.judge.paired.distributions import find_t_quantile
+from compatgate.canary.judge.paired.history import NoisePrior
+from compatgate.canary.judge.paired.looks import SIGNS, Look, look_at, measure_limit
+from compatgate.canary.judge.statistics import compute_tail_chance
+from compatgate.canary.workload import Better, MetricSpec
+
+MOST_NEEDED = 200
+"""Number of pairs beyond which more pairs are no advice."""
+_EVENTS_PRIOR = (0.5, 4.5)
+"""Expectation of blocks with events: one in ten, with the weight of five blocks."""
+_EVENTS_CLEAR = 0.05
+"""Chance of the candidate's events above which they raise no suspicion."""
+
+
+class Course(Protocol):
+    """The pairs of one metric."""
+
+    @property
+    def pairs(self) -> int:
+        """Return the number of complete pairs."""
+
+    def tail(self, pairs: int) -> float:
+        """Return the chance of what the first pairs show, or worse, with nothing changed."""
+
+    def excludes(self, pairs: int) -> bool:
+        """Return whether the first pairs exclude that the candidate is worse."""
+
+    def repeats(self, since: int, pairs: int) -> bool:
+        """Return whether the pairs after ``since`` show the suspected change by themselves."""
+
+    def count_needed(self, level: Callable[[int], float]) -> int:
+        """Return the number of pairs that would settle it, or `MOST_NEEDED` + 1.
+
+        Args:
+            level: one-sided level of a false alarm of this metric at a look.
+        """
+
+
+class RatioCourse:
+    """Log-ratios of a metric."""
+
+    def __init__(self, spec: MetricSpec, ratios: LogRatios, prior: NoisePrior | None) -> None:
+        self.spec = spec
+        self.ratios = ratios
+        self._prior = prior
+        self._looks: dict[int, Look] = {}
+
+    @property
+    def pairs(self) -> int:
+        """Return the number of complete pairs."""
+        return len(self.ratios.values)
+
+    def look(self, pairs: int) -> Look:
+        """Return what the first pairs show; at least 2."""
+        if pairs not in self._looks:
+            self._looks[pairs] = look_at(self.ratios, pairs, self._prior)
+        return self._looks[pairs]
+
+    def tail(self, pairs: int) -> float:
+        """Return the tail of the worse direction."""
+        return self.look(pairs).worse(self.spec.better)[0]
+
+    def excludes(self, pairs: int) -> bool:
+        """Return whether a change by the tolerance is excluded on each side that is worse."""
+        look, level = self.look(pairs), passing_level(pairs)
+        return all(
+            look.tail_below(measure_limit(self.spec.tolerance, sign), sign) <= level
+            for sign in SIGNS[self.spec.better]
+        )
+
+    def repeats(self, since: int, pairs: int) -> bool:
+        """Return whether most of the later pairs show at least half the tolerance."""
+        sign = self.look(pairs).worse(self.spec.better)[1]
+        fresh = sorted(sign * value for value in self.ratios.values[since:pairs])
+        return fresh[(len(fresh) - 1) // 2] >= measure_limit(self.spec.tolerance, sign) / 2
+
+    def count_needed(self, level: Callable[[int], float]) -> int:
+        """Return the pairs at which neither answer would need luck, with the noise seen so far."""
+        look = self.look(self.pairs)
+        limit = min(measure_limit(self.spec.tolerance, s) for s in SIGNS[self.spec.better])
+        pairs = self.pairs
+        while (pairs := find_next_look(pairs)) <= MOST_NEEDED:
+            df = float(round(look.df + pairs - self.pairs))
+            reach = find_t_quantile(level(pairs), df) + find_t_quantile(passing_level(pairs), df)
+            if reach * look.deviation / pairs**0.5 <= limit:
+                return pairs
+        return MOST_NEEDED + 1
+
+
+class CountCourse:
+    """Blocks with rare events, such as errors.
+
+    Events come in bursts, so a block with events counts once. The number of such blocks of the
+    candidate is predicted from those of the reference and a weak expectation (beta-binomial).
+    """
+
+    def __init__(self, better: Better, pairs: tuple[Pair, ...]) -> None:
+        self._better = better
+        self._marks = [
+            (_count_marked(pair.reference), len(pair.reference),
+             _count_marked(pair.candidate), len(pair.candidate))
+            for pair in pairs
+        ]  # fmt: skip
+
+    @property
+    def pairs(self) -> int:
+        """Return the number of complete pairs."""
+        return len(self._marks)
+
+    def count(self, pairs: int) -> tuple[int, int, int, int]:
+        """Return blocks with events and all blocks, of the reference and of the candidate."""
+        return self._count(0, pairs)
+
+    def tail(self, pairs: int) -> float:
+        """Return the chance of so many blocks with events, or more."""
+        return self._chance(0, pairs)
+
+    def excludes(self, pairs: int) -> bool:
+        """Return whether the candidate's events are not suspicious."""
+        return self.tail(pairs) > _EVENTS_CLEAR
+
+    def repeats(self, since: int, pairs: int) -> bool:
+        """Return whether the later pairs alone are suspicious."""
+        return self._chance(since, pairs) <= _EVENTS_CLEAR
+
+    def count_needed(self, level: Callable[[int], float]) -> int:
+        """Return the pairs at which the same share of blocks with events would be no chance."""
+        before, of_before, after, of_after = self.count(self.pairs)
+        pairs = self.pairs
+        while (pairs := find_next_look(pairs)) <= MOST_NEEDED:
+            grown = [n * pairs // self.pairs for n in (before, of_before, after, of_after)]
+            if not level(pairs) < self._predict(*grown) <= _EVENTS_CLEAR:
+                return pairs
+        return MOST_NEEDED + 1
+
+    def _count(self, since: int, pairs: int) -> tuple[int, int, int, int]:
+        marks = self._marks[since:pairs]
+        a, of_a, b, of_b = (sum(column) for column in zip(*marks, strict=True))
+        return a, of_a, b, of_b
+
+    def _chance(self, since: int, pairs: int) -> float:
+        return self._predict(*self._count(since, pairs))
+
+    def _predict(self, a: int, of_a: int, b: int, of_b: int) -> float:
+        more = compute_tail_chance(a, of_a, b, of_b, _EVENTS_PRIOR)
+        fewer = compute_tail_chance(b, of_b, a, of_a, _EVENTS_PRIOR)
+        if self._better == "either":
+            return min(1.0, 2 * min(more, fewer))
+        return more if self._better == "lower" else fewer
+
+
+def is_rare(pairs: tuple[Pair, ...]) -> bool:
+    """Return whether at least half of the reference's blocks have no event."""
+    blocks = [block for pair in pairs for block in pair.reference]
+    return 2 * sum(not any(block) for block in blocks) >= len(blocks)
+
+
+def _count_marked(blocks: tuple[tuple[float, ...], ...]) -> int:
+    return sum(any(block) for block in blocks)

@@ -1,0 +1,99 @@
+"""Decide over all metrics of a suite, at any number of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from typing import Literal
+
+from compatgate.canary.judge.paired.courses import Course
+from compatgate.canary.judge.paired.design import (
+    FIRST_LOOK,
+    STANDARD,
+    Design,
+    failing_share,
+    list_looks,
+)
+
+Decision = Literal["regression", "ok", "suspected", "open"]
+_LEAST_SUSPICIOUS = 3
+
+
+class Rule:
+    """The sequential rule for the metrics of one suite."""
+
+    def __init__(
+        self,
+        metrics: int,
+        courses: Mapping[str, Course],
+        reliable: Collection[str] = (),
+        design: Design = STANDARD,
+    ) -> None:
+        """Take the courses of metrics.
+
+        Args:
+            metrics: number of metrics that count in the correction.
+            courses: metrics that can be compared.
+            reliable: metrics with enough history to regress after few pairs.
+            design: error rates.
+        """
+        self.design = design
+        self.metrics = max(metrics, len(courses), 1)
+        self.courses = courses
+        self._reliable = frozenset(reliable)
+        self._first = design.least_pairs(self.metrics)
+        self._rejected = cache(self._correct)
+
+    def decide(self, name: str, pairs: int) -> Decision:
+        """Return what the first pairs say of a metric; ``suspected`` awaits confirmation."""
+        looks = list_looks(pairs)
+        if not looks:
+            return "open"
+        course, last = self.courses[name], looks[-1]
+        if course.excludes(last):
+            return "ok"
+        if not any(name in self._rejected(look) for look in looks):
+            return "suspected" if course.tail(last) <= self.level(self._first) else "open"
+        return "regression" if self._is_confirmed(course, last) else "suspected"
+
+    def first_look(self, name: str) -> int:
+        """Return the first number of pairs at which a metric may regress."""
+        return FIRST_LOOK if name in self._reliable else self._first
+
+    def level(self, pairs: int) -> float:
+        """Return the strictest level of a metric at a look."""
+        share = failing_share(max(pairs, self._first), self._first)
+        return self.design.alarm * share / self.metrics
+
+    def _is_confirmed(self, course: Course, last: int) -> bool:
+        return any(
+            course.tail(since) <= self.design.suspicion and course.repeats(since, last)
+            for since in range(_LEAST_SUSPICIOUS, last - self.design.confirming + 1)
+        )
+
+    def _correct(self, pairs: int) -> frozenset[str]:
+        """Return the metrics whose first pairs reject "nothing changed" at a look."""
+        tails = sorted(
+            (course.tail(min(pairs, course.pairs)) / share, name)
+            for name, course in self.courses.items()
+            if course.pairs >= FIRST_LOOK and (share := self._share(name, pairs))
+        )
+        correct = _holm if self.design.correction == "holm" else _benjamini_hochberg
+        count = correct([tail for tail, _ in tails], self.design.alarm, self.metrics)
+        return frozenset(name for _, name in tails[:count])
+
+    def _share(self, name: str, pairs: int) -> float:
+        return failing_share(pairs, self.first_look(name))
+
+
+def _holm(tails: Sequence[float], level: float, metrics: int) -> int:
+    """Return how many of the ascending tails are rejected."""
+    for place, tail in enumerate(tails):
+        if tail > level / (metrics - place):
+            return place
+    return len(tails)
+
+
+def _benjamini_hochberg(tails: Sequence[float], level: float, metrics: int) -> int:
+    places = [i for i, tail in enumerate(tails, 1) if tail <= level * i / metrics]
+    return max(places, default=0)

@@ -1,0 +1,229 @@
+"""Judge a suite whose candidate and reference ran in pairs.
+
+Call `judge_pairs` after every pair: `PairedJudgement.more` says how many pairs to run next. A
+metric is ok when a change by the tolerance is excluded. It regresses when its pairs reject "nothing
+changed" at a look, corrected for the number of metrics and of looks, when pairs after the first
+suspicion repeat it, and when a change by the tolerance is not excluded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.canary.judge.paired.blocks import (
+    PairedSamples,
+    Refusal,
+    compute_log_ratios,
+    counts_events,
+    find_refusal,
+    summarize_block,
+    summarize_events,
+)
+from compatgate.canary.judge.paired.courses import (
+    MOST_NEEDED,
+    CountCourse,
+    Course,
+    RatioCourse,
+    is_rare,
+)
+from compatgate.canary.judge.paired.describe import (
+    describe_events,
+    describe_ratio,
+    describe_refusal,
+    find_doubt,
+)
+from compatgate.canary.judge.paired.design import (
+    FIRST_LOOK,
+    STANDARD,
+    USUAL_PAIRS,
+    Design,
+    find_next_look,
+)
+from compatgate.canary.judge.paired.history import NoisePrior
+from compatgate.canary.judge.paired.rule import Decision, Rule
+from compatgate.canary.judge.paired.verdict import PairedJudgement, PairedMetric
+from compatgate.canary.run import Check
+from compatgate.canary.workload import MetricSpec
+
+
+class Knowledge(Struct, frozen=True):
+    """Knowledge about a metric that its samples do not have.
+
+    Attributes:
+        prior: expected noise on this SKU; None without history.
+        peak: published peak in the metric's unit; None if there is none.
+        explained: why a person accepts a change by more than 2 x, or a value beyond the peak.
+    """
+
+    prior: NoisePrior | None = None
+    peak: float | None = None
+    explained: str = ""
+
+
+_NOTHING = Knowledge()
+
+
+def judge_pairs(
+    metrics: Mapping[str, MetricSpec],
+    samples: Mapping[str, PairedSamples],
+    *,
+    known: Mapping[str, Knowledge] | None = None,
+    checks: Sequence[Check] = (),
+    reference_checks: Sequence[Check] = (),
+    design: Design = STANDARD,
+) -> PairedJudgement:
+    """Judge all metrics as one suite.
+
+    Args:
+        metrics: declared metrics; all count in the correction, and others are not judged.
+        samples: by metric, in the unit of its spec.
+        known: by metric; a missing one has neither history nor peak.
+        checks: checks of the candidate; a failed one fails the suite.
+        reference_checks: checks of the reference; with a failed one the suite cannot pass.
+        design: error rates.
+    """
+    known = known or {}
+    refusals = {
+        name: refusal
+        for name, spec in metrics.items()
+        if (refusal := _find_refusal(samples.get(name), spec))
+    }
+    courses = {
+        name: follow(spec, samples[name], known.get(name, _NOTHING).prior)
+        for name, spec in metrics.items()
+        if name not in refusals
+    }
+    reliable = [n for n, k in known.items() if k.prior and k.prior.df >= design.reliable]
+    rule = Rule(len(metrics), courses, reliable, design)
+    judged = tuple(
+        describe_refusal(name, spec, refusals[name])
+        if name in refusals
+        else _judge_metric(
+            name, spec, samples[name], courses[name], rule, known.get(name, _NOTHING)
+        )
+        for name, spec in metrics.items()
+    )
+    concluded = _conclude(judged, tuple(checks), any(s.pairs for s in samples.values()))
+    return _doubt_reference(concluded, [check.name for check in reference_checks if not check.ok])
+
+
+def follow(
+    spec: MetricSpec, samples: PairedSamples, prior: NoisePrior | None
+) -> RatioCourse | CountCourse:
+    """Return the course of a metric whose samples can be compared."""
+    if not counts_events(samples):
+        return RatioCourse(spec, compute_log_ratios(samples, summarize_block), prior)
+    if is_rare(samples.complete):
+        return CountCourse(spec.better, samples.complete)
+    return RatioCourse(spec, compute_log_ratios(samples, summarize_events), prior)
+
+
+def _find_refusal(samples: PairedSamples | None, spec: MetricSpec) -> Refusal | None:
+    if samples is None or not samples.pairs:
+        return Refusal("it was not reported", f"{FIRST_LOOK} pairs")
+    return find_refusal(samples, spec.tolerance)
+
+
+def _judge_metric(
+    name: str,
+    spec: MetricSpec,
+    samples: PairedSamples,
+    course: RatioCourse | CountCourse,
+    rule: Rule,
+    known: Knowledge,
+) -> PairedMetric:
+    decision = rule.decide(name, course.pairs)
+    found = (
+        describe_ratio(name, spec, course, decision)
+        if isinstance(course, RatioCourse)
+        else describe_events(name, spec, course, decision)
+    )
+    if course.pairs < FIRST_LOOK:
+        few = f"{found.reason}; {_format_pairs(course.pairs)} cannot decide"
+        return _ask(replace(found, outcome="inconclusive", reason=few), FIRST_LOOK)
+    doubt = find_doubt(samples, found, known.peak)
+    if doubt and not known.explained:
+        missing = "an explanation by a person (--explained METRIC=REASON)"
+        reason = f"{found.reason}: {doubt}"
+        return replace(found, outcome="inconclusive", reason=reason, missing=missing)
+    explained = replace(found, explained=known.explained if doubt else "")
+    return _add_needs(explained, course, decision, rule)
+
+
+def _add_needs(found: PairedMetric, course: Course, decision: Decision, rule: Rule) -> PairedMetric:
+    """Name the tolerance that decided, or the pairs that an open metric needs."""
+    against = "" if found.events else f"; the tolerance is {100 * found.tolerance:g} %"
+    if found.outcome != "inconclusive":
+        return replace(found, reason=found.reason + against)
+    if decision == "suspected":
+        unconfirmed = f"{found.reason}{against}; suspected, further pairs must confirm it"
+        wanted = max(find_next_look(course.pairs), rule.first_look(found.metric))
+        return _ask(replace(found, reason=unconfirmed), wanted)
+    unclear = f"{found.reason}{against}: a regression can be neither shown nor excluded"
+    found = replace(found, reason=unclear)
+    wanted = course.count_needed(
+        lambda pairs: rule.level(max(pairs, rule.first_look(found.metric)))
+    )
+    if wanted > MOST_NEEDED:
+        return replace(
+            found, missing=f"less noise: otherwise more than {MOST_NEEDED} pairs are needed"
+        )
+    return _ask(found, wanted)
+
+
+def _ask(found: PairedMetric, wanted: int) -> PairedMetric:
+    needed = wanted - found.pairs
+    more = f"{needed} more {'pair' if needed == 1 else 'pairs'} ({wanted} in all)"
+    return replace(found, needed=needed, missing=more)
+
+
+def _format_pairs(count: int) -> str:
+    return "1 pair" if count == 1 else f"{count} pairs"
+
+
+def _conclude(
+    judged: tuple[PairedMetric, ...], checks: tuple[Check, ...], started: bool
+) -> PairedJudgement:
+    failed = list(dict.fromkeys(check for check in checks if not check.ok))
+    regressed = [m for m in judged if m.outcome == "regression"]
+    unsure = [m for m in judged if m.outcome == "inconclusive"]
+    pairs = max((m.pairs for m in judged), default=0)
+    if failed or regressed:
+        reasons = [f"check {c.name} failed{f': {c.message}' if c.message else ''}" for c in failed]
+        reasons += [f"{m.metric}: {m.reason}" for m in regressed]
+        return PairedJudgement("failed", "; ".join(reasons), judged, checks, pairs=pairs)
+    if not judged:
+        return PairedJudgement(
+            "inconclusive", "no metric was measured", judged, checks, ("metrics in pairs",)
+        )
+    if not unsure:
+        better = [m.metric for m in judged if m.outcome == "improvement"]
+        reason = f"{len(judged)} metrics show no regression in {pairs} pairs"
+        reason += f"; better: {', '.join(better)}" if better else ""
+        return PairedJudgement("passed", reason, judged, checks, pairs=pairs)
+    waiting = [m for m in unsure if m.needed and m.pairs < USUAL_PAIRS]
+    more = min((find_next_look(m.pairs) - m.pairs for m in waiting), default=0)
+    return PairedJudgement(
+        "inconclusive",
+        "; ".join(f"{m.metric}: {m.reason}" for m in unsure),
+        judged,
+        checks,
+        tuple(f"{m.metric}: {m.missing}" for m in unsure if m.missing),
+        pairs,
+        more if started else FIRST_LOOK,
+        tuple(m.metric for m in waiting) if started else tuple(m.metric for m in judged),
+    )
+
+
+def _doubt_reference(found: PairedJudgement, failed: Sequence[str]) -> PairedJudgement:
+    if not failed or found.outcome == "failed":
+        return found
+    which = ", ".join(dict.fromkeys(failed))
+    reason = f"the reference fails its check {which}"
+    if found.outcome == "inconclusive":
+        reason = f"{reason}; {found.reason}"
+    missing = (*found.missing, f"a reference that holds its check {which}")
+    return replace(found, outcome="inconclusive", reason=reason, missing=missing)

@@ -1,0 +1,244 @@
+"""Judge pairs: ``compatgate canary judge PAIRS --paired``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from compatgate.errors import BadInput
+from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
+
+if TYPE_CHECKING:
+    import argparse
+    from typing import TextIO
+
+    from compatgate.canary.judge.paired.history import NoisePrior
+    from compatgate.canary.judge.paired.lines import PairedFile
+    from compatgate.canary.judge.paired.suite import Knowledge
+    from compatgate.canary.judge.paired.verdict import PairedJudgement, PairedMetric
+    from compatgate.canary.workload import MetricSpec
+
+_EXITS = {"passed": 0, "failed": 1, "inconclusive": 3}
+_VERDICTS = {"passed": "no-regression", "failed": "regression", "inconclusive": "inconclusive"}
+_TOLERANCE = 0.05
+_COLOURS = {"regression": "red", "inconclusive": "yellow"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of pairs."""
+    parser.add_argument(
+        "--paired", action="store_true", help="judge one file of pairs, reference and candidate"
+    )
+    parser.add_argument(
+        "--history",
+        action="append",
+        metavar="FILE",
+        help="with --paired: pairs of an earlier session, from which to learn the noise; "
+        "may be repeated",
+    )
+    parser.add_argument(
+        "--correction",
+        choices=("holm", "benjamini-hochberg"),
+        help="with --paired: bound the chance of a false failure (holm, the default), or the "
+        "share of false regressions",
+    )
+    parser.add_argument(
+        "--peak",
+        action="append",
+        metavar="M=VALUE",
+        help="with --paired: published peak of a metric, in its unit; may be repeated",
+    )
+    parser.add_argument(
+        "--explained",
+        action="append",
+        metavar="M=REASON",
+        help="with --paired: why a change by more than 2 x, or a value above the peak, is real; "
+        "may be repeated",
+    )
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Check that the options fit together.
+
+    Raises:
+        BadInput: a file is missing or too many, or an option belongs to the other form.
+    """
+    if args.paired:
+        if args.candidate is not None:
+            raise BadInput(
+                "--paired takes one file, which holds both arms",
+                field="CANDIDATE",
+                value=args.candidate,
+                hint="leave it out",
+            )
+        for option in ("repetitions", "unit"):
+            if getattr(args, option):
+                raise BadInput(f"--{option} is not for --paired", field=f"--{option}")
+        return
+    if args.candidate is None:
+        raise BadInput(
+            "the candidate's file is missing",
+            field="CANDIDATE",
+            hint="name two files, or one file of pairs with --paired",
+        )
+    for option in ("history", "correction", "peak", "explained"):
+        if getattr(args, option):
+            raise BadInput(f"--{option} needs --paired", field=f"--{option}")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge a file of pairs and print the result.
+
+    Raises:
+        BadInput: a file cannot be read or is malformed, or an option is out of range.
+    """
+    judged = _judge(args)
+    verdict = _VERDICTS[judged.outcome]
+    if args.format == "json":
+        import msgspec
+
+        body = {"verdict": verdict, **judged.to_json()}
+        print(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
+    else:
+        print(render(judged, verdict, sys.stdout))
+    return _EXITS[judged.outcome]
+
+
+def _judge(args: argparse.Namespace) -> PairedJudgement:
+    from compatgate.canary.judge.paired.design import Design
+    from compatgate.canary.judge.paired.suite import judge_pairs
+
+    if [args.baseline, *(args.history or [])].count("-") > 1:
+        raise BadInput("only one file can be standard input", field="--history", value="-")
+    found = _read(args.baseline, "PAIRS")
+    history = [_read(path, "--history") for path in args.history or []]
+    names = list(dict.fromkeys(args.metric or found.metrics))
+    specs = {name: _specify(args, name, found) for name in names}
+    return judge_pairs(
+        specs,
+        found.metrics,
+        known=_gather(args, specs, history),
+        checks=found.checks,
+        reference_checks=found.reference_checks,
+        design=Design(correction=args.correction or "holm"),
+    )
+
+
+def _read(path: str, field: str) -> PairedFile:
+    from compatgate.canary.judge.measurements import MAX_BYTES
+    from compatgate.canary.judge.paired.lines import read_pairs
+
+    try:
+        if path == "-":
+            return read_pairs(sys.stdin.buffer.read(MAX_BYTES + 1), source="standard input")
+        with open(path, "rb") as file:
+            return read_pairs(file.read(MAX_BYTES + 1), source=path)
+    except OSError as error:
+        raise BadInput(
+            f"cannot read '{path}'", field=field, value=path, hint=error.strerror or str(error)
+        ) from None
+
+
+def _specify(args: argparse.Namespace, name: str, found: PairedFile) -> MetricSpec:
+    """Return the spec of a metric: from options, then the file, then the unit."""
+    from compatgate.canary.judge.prepare import parse_unit
+    from compatgate.canary.workload import MetricSpec
+
+    better, tolerance = found.stated.get(name, (None, None))
+    unit = found.metrics[name].unit if name in found.metrics else ""
+    better = args.better or better or parse_unit(unit).better or "either"
+    return MetricSpec(unit, better, args.tolerance or tolerance or _TOLERANCE)
+
+
+def _gather(
+    args: argparse.Namespace, specs: dict[str, MetricSpec], history: list[PairedFile]
+) -> dict[str, Knowledge]:
+    from compatgate.canary.judge.paired.suite import Knowledge
+
+    reasons = _split(args.explained, "--explained", specs)
+    peaks = {name: _peak(name, text) for name, text in _split(args.peak, "--peak", specs).items()}
+    return {
+        name: Knowledge(
+            prior=_learn(name, spec, history),
+            peak=peaks.get(name),
+            explained=reasons.get(name, ""),
+        )
+        for name, spec in specs.items()
+    }
+
+
+def _learn(name: str, spec: MetricSpec, history: list[PairedFile]) -> NoisePrior | None:
+    """Learn the noise of a metric from the sessions in which it can be compared."""
+    from compatgate.canary.judge.paired.blocks import (
+        compute_log_ratios,
+        counts_events,
+        find_refusal,
+    )
+    from compatgate.canary.judge.paired.history import learn_noise
+
+    sessions = [file.metrics[name] for file in history if name in file.metrics]
+    return learn_noise(
+        compute_log_ratios(session)
+        for session in sessions
+        if not counts_events(session) and not find_refusal(session, spec.tolerance)
+    )
+
+
+def _split(options: list[str] | None, field: str, specs: dict[str, MetricSpec]) -> dict[str, str]:
+    found = {}
+    for option in options or []:
+        name, equals, text = option.partition("=")
+        if not equals or not text.strip():
+            hint = f"write {field} METRIC=..."
+            raise BadInput(f"'{option}' names no value", field=field, value=option, hint=hint)
+        if name not in specs:
+            hint = f"metrics: {', '.join(list(specs)[:10])}"
+            raise BadInput(f"there is no metric {name}", field=field, value=name, hint=hint)
+        found[name] = text.strip()
+    return found
+
+
+def _peak(name: str, text: str) -> float:
+    try:
+        peak = float(text)
+    except ValueError:
+        peak = 0.0
+    if not 0 < peak < float("inf"):
+        hint = "a number above 0, in the unit of the metric"
+        raise BadInput(f"'{text}' is not a peak of {name}", field="--peak", value=text, hint=hint)
+    return peak
+
+
+def render(judged: PairedJudgement, verdict: str, stream: TextIO) -> str:
+    """Return the result as text."""
+    colour, width = wants_colour(stream), width_of(stream) - 2
+    style = _COLOURS.get(verdict, "green")
+    lines = [paint(verdict.replace("-", " ").upper(), "bold", style, colour=colour)]
+    for check in judged.checks:
+        if not check.ok:
+            lines += ["", *wrap(f"check {check.name} failed: {check.message}".strip(": "), width)]
+    for metric in judged.metrics:
+        lines += ["", *_render_metric(metric, colour, width)]
+    if not judged.metrics or judged.reason.startswith("the reference"):
+        lines += ["", *wrap(judged.reason, width)]
+    return "\n".join(lines)
+
+
+def _render_metric(metric: PairedMetric, colour: bool, width: int) -> list[str]:
+    outcome = paint(metric.outcome, _COLOURS.get(metric.outcome, "green"), colour=colour)
+    lines = [f"{wrap(metric.metric, width)[0]}: {outcome}"]
+    lines += [f"  {line}" for line in wrap(metric.reason, width - 2)]
+    figures = [f"{metric.pairs} pairs"]
+    if metric.noise is not None:
+        figures.append(f"noise of a pair {100 * metric.noise:.2g} %")
+    if metric.history:
+        figures.append(f"history worth {metric.history:.3g} degrees of freedom")
+    labels = {
+        "missing": metric.missing or "",
+        "figures": ", ".join(figures),
+        "accepted": metric.explained,
+    }
+    for label, text in labels.items():
+        first, *rest = wrap(text, width - 11) if text else [""]
+        lines += [f"  {label:<8} {first}", *(f"           {line}" for line in rest)] if text else []
+    return lines
