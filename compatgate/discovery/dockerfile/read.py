@@ -170,7 +170,8 @@ def _describe_unknown(build: Build, name: str) -> Iterator[str]:
     shown = [f"{word} ({', '.join(at[:_MOST_PLACES])})" for word, at in lines.items()]
     more = f" and {len(shown) - _MOST_PLACES} more" if len(shown) > _MOST_PLACES else ""
     what = ", ".join(shown[:_MOST_PLACES]) + more
-    yield f"{name}: what {what} bring is not known before the build; check the image with --image"
+    hint = "check the image with --image"
+    yield f"what {what} of {name} bring is not known before the build; {hint}"
 
 
 _PIP = re.compile(r"(?:.*/)?pip3?(?:\.\d+)?$")

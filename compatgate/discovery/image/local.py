@@ -25,10 +25,7 @@ from compatgate.discovery.image import sif, squashfs
 from compatgate.discovery.image.archives import (
     ArchiveFiles,
     FolderFiles,
-    StoredImage,
     is_layout,
-    read_layout,
-    read_saved,
     root_members,
 )
 from compatgate.discovery.image.layer import Budget, Layer
@@ -36,6 +33,7 @@ from compatgate.discovery.image.layers import LayerScan
 from compatgate.discovery.image.read import DEADLINE_S, conclude_scan, read_parts
 from compatgate.discovery.image.reading import ImageReading
 from compatgate.discovery.image.squashfs import SquashFs
+from compatgate.discovery.image.stored import StoredImage, read_layout, read_saved
 from compatgate.discovery.image.tar import Content, Member
 from compatgate.discovery.registry.image_spec import (
     Config,

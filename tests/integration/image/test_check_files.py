@@ -48,7 +48,7 @@ def test_a_dockerfile_passes_only_where_nothing_is_added(ask, dockerfile):
     file = dockerfile("COPY . /app\n")
     status, out, _ = ask("check", *POOL, "--dockerfile", file, "--format", "json")
     assert status == 3
-    assert "Dockerfile: what COPY (3) bring" in out
+    assert "what COPY (3) of Dockerfile bring" in out
 
 
 def test_what_a_line_installs_may_deny_at_its_line(ask, dockerfile, tmp_path):
@@ -73,7 +73,7 @@ def test_a_dockerfile_is_inspected_with_its_build_arguments(ask, dockerfile):
     assert status == 0
     assert "2.3.1+cu121" in out  # of the base
     assert "Dockerfile:4: RUN (derived)" in out
-    assert "RUN (4) bring is not known" in out
+    assert "RUN (4) of Dockerfile bring is not known" in out
     status, _, err = ask("inspect", file, "--build-arg", "BASE=nowhere..")
     assert (status, "Dockerfile:2" in err) == (2, True)
     for wrong in (["--build-arg", "TORCH"], ["--build-arg", "X=1"], ["--build-stage", "x"]):

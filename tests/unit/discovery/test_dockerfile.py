@@ -108,7 +108,7 @@ def test_what_a_build_brings_is_open_and_named():
     assert any("pip installs from requirements.txt" in text for text in reading.open)
     assert any("Dockerfile:8: pip install is not understood" in text for text in reading.open)
     assert reading.open[-1] == (
-        "Dockerfile: what COPY from tools (4), COPY (5), ADD (6), RUN (7, 8) bring is not known "
+        "what COPY from tools (4), COPY (5), ADD (6), RUN (7, 8) of Dockerfile bring is not known "
         "before the build; check the image with --image"
     )
     assert read("FROM a:1\nENV A=1\nCMD ['x']\nLABEL a=b\nWORKDIR /x\nUSER 1\n").open == ()

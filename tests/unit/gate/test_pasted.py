@@ -31,7 +31,7 @@ def test_it_is_recognised(facts, text, kind):
 def test_a_dockerfile_asks_for_its_image_and_leaves_the_rest_open(facts):
     pasted = read_pasted("ARG TAG=1\nFROM registry.example/app:$TAG\nRUN make\n", facts)
     assert pasted.image == "registry.example/app:1"
-    assert "RUN (3) bring is not known" in pasted.stack["open"][0]
+    assert "RUN (3) of pasted text bring is not known" in pasted.stack["open"][0]
     assert read_pasted("FROM scratch\n", facts).stack["open"]
 
 
