@@ -188,6 +188,8 @@ class Kinds(Struct, frozen=True, dict=True):
     def resource_of_node(self, resource: str) -> str:
         """Return the resource that a node must have for a request of this one."""
         resource = self.file.aliases.get(resource, resource)
+        if not self.is_shared(resource):
+            return resource
         for one in self.file.shared.resources:
             if one.of and fnmatchcase(resource, one.name):
                 return one.of
