@@ -44,9 +44,8 @@ def scripts() -> dict[str, tuple[str, str]]:
     found["component"] = ("sh", "\n".join(job["script"]))
     (step,) = load(TASK)["spec"]["steps"]
     found["task"] = ("sh", step["script"])
-    (text,) = re.findall(r"sh '''(.*?)'''", JENKINSFILE.read_text(), re.DOTALL)
-    found["jenkinsfile"] = ("sh", text)
-    return found
+    texts = re.findall(r"sh '''(.*?)'''", JENKINSFILE.read_text(), re.DOTALL)
+    return found | {f"jenkinsfile-{number}": ("sh", text) for number, text in enumerate(texts)}
 
 
 def test_github_accepts_the_action_and_the_workflow() -> None:
