@@ -239,27 +239,43 @@ WRONG: dict[str, list[Callable[[Any], object]]] = {
 }
 
 
-def strictly(schema: Any) -> Any:
-    """A schema of a definition as an API server with strict field validation reads it."""
-    if not isinstance(schema, dict):
-        return schema
-    made = {key: strictly(value) for key, value in schema.items() if key != "properties"}
-    if "properties" in schema:
-        made["properties"] = {k: strictly(v) for k, v in schema["properties"].items()}
-        open_ended = schema.get("x-kubernetes-preserve-unknown-fields")
-        if not open_ended and "additionalProperties" not in schema:
-            made["additionalProperties"] = False
-    if schema.get("x-kubernetes-int-or-string") and "anyOf" not in schema:
-        made["type"] = ["integer", "string"]
+FIELD_TYPES: dict[str, Any] = {
+    "text": {"type": "string"},
+    "number": {"type": "number"},
+    "whole number": {"type": "integer"},
+    "true or false": {"type": "boolean"},
+    "object": {"type": "object"},
+    "list": {"type": "array"},
+    "anything": {},
+}
+
+
+def schema_of(fields: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a table of fields; an API server with strict validation refuses others."""
+    made: dict[str, Any] = {"type": "object"}
+    for path, takes in fields.items():
+        where = made
+        for name in path.removesuffix("!").replace("[]", ".[]").split("."):
+            owner, key = where, name
+            if name == "[]":
+                where = owner.setdefault("items", {})
+            else:
+                owner["additionalProperties"] = False
+                where = owner.setdefault("properties", {}).setdefault(name, {})
+        where |= {"enum": takes} if isinstance(takes, list) else FIELD_TYPES[takes]
+        if path.endswith("!"):
+            owner.setdefault("required", []).append(key)
     return made
 
 
 def definition_says(name: str, document: Any) -> list[str]:
     """What the tool's own definition has against an object."""
-    definition = read_table(FOLDER / "crds" / f"{name}.yaml")
+    definition = read_table(FOLDER / "fields.yaml")[name]
     assert document["apiVersion"] == definition["apiVersion"]
     assert document["kind"] == definition["kind"]
-    found = Draft202012Validator(strictly(definition["schema"])).iter_errors(document)
+    found = Draft202012Validator(schema_of(definition["fields"])).iter_errors(
+        {"spec": document["spec"]}
+    )
     return [f"{error.json_path}: {error.message}" for error in found]
 
 
