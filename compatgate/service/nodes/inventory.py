@@ -1,7 +1,7 @@
 """Keep the reported nodes in memory, for placement.
 
-A thread of its own reads what changed, so that no request waits for the database. Only the first
-request waits a moment for all nodes.
+A thread of its own reads what changed, so that no request waits for the database. A server begins
+to read before it takes requests; only the first request waits a moment for all nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from compatgate.service.nodes.schemas import MOST_LABELS
 
 LOOK_SECONDS = 5.0
 """How old the nodes in memory may be, in seconds; a report to this process counts at once."""
-_FIRST_SECONDS = 5.0
+_FIRST_SECONDS = 1.0
 _DISORDER = timedelta(minutes=5)
 """Clocks of gates may differ by so much, and a report may be stored so late."""
 _BATCH = 500
@@ -49,6 +49,10 @@ class NodeInventory:
         self._reader: ThreadPoolExecutor | None = None
         self._look: Future[None] | None = None
         self._known: tuple[Snapshot, NodeIndex, str | None, KnownNodes] | None = None
+
+    def prepare(self) -> None:
+        """Begin to read the nodes."""
+        self._begin_look()
 
     def known(self, snapshot: Snapshot, cluster: str | None = None) -> KnownNodes | None:
         """Return the known nodes by target and pool; None: none is known.

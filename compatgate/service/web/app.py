@@ -303,6 +303,7 @@ def create_front(
         parent: as of `Front`.
     """
     app = create_app(gate, settings)
+    gate.nodes.inventory.prepare()
     return Front(app, app.extensions[EXTENSION], threads, parent)
 
 
