@@ -140,16 +140,19 @@ def triage(
 
 @Operation
 def check_manifest(
-    document: Mapping[str, Any], *, namespace: str = "default", timeout: str | None = None
+    object: Mapping[str, Any],  # noqa: A002 - as the body names it
+    *,
+    namespace: str = "default",
+    timeout: str | None = None,
 ) -> Request[ManifestCheckBody]:
     """Check a Kubernetes object before a cluster sees it, as admission would; nothing is logged.
 
     Args:
-        document: the object.
+        object: with apiVersion and kind.
         namespace: where it goes, if it states no namespace itself.
         timeout: time limit of the answer, such as ``10s``.
     """
-    body = {"object": document, "namespace": namespace}
+    body = {"object": object, "namespace": namespace}
     return post(
         "/k8s/check",
         ManifestCheckBody,

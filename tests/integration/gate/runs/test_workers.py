@@ -14,7 +14,7 @@ from compatgate.service.gate.service import Gate
 from compatgate.service.runs.queue import DatabaseQueue
 from compatgate.service.runs.submission import Submission
 
-RUNS = 400
+RUNS = 200
 WORKERS = 4
 
 
