@@ -83,11 +83,7 @@ def read_questions(
         BadInput: stack, target or pool is missing, or an option is malformed.
     """
     where = _read_location(args, facts)
-    if args.image and args.dockerfile:
-        hint = "--image once the image is built"
-        raise BadInput("--image and --dockerfile exclude each other", hint=hint)
-    if (args.build_arg or args.build_stage) and not args.dockerfile:
-        raise BadInput("--build-arg and --build-stage need --dockerfile")
+    _check_dockerfile_options(args)
     if not (args.lock or args.sbom or args.image or args.dockerfile):
         if not where.stack and not args.stack:
             raise BadInput("no stack is named", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
@@ -138,6 +134,14 @@ def read_questions(
             notes += read.notes
         questions.append(Question(_bodies(args, where, stack, image), file, places, records))
     return Questions(tuple(questions), tuple(notes))
+
+
+def _check_dockerfile_options(args: argparse.Namespace) -> None:
+    if args.image and args.dockerfile:
+        hint = "--image once the image is built"
+        raise BadInput("--image and --dockerfile exclude each other", hint=hint)
+    if (args.build_arg or args.build_stage) and not args.dockerfile:
+        raise BadInput("--build-arg and --build-stage need --dockerfile")
 
 
 def _read_dockerfile(

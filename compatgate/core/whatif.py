@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.entry_evidence import StackSamples
+from compatgate.core.entry_stacks import StackSamples
 from compatgate.core.evaluate import evaluate, is_allowed
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Entry, EntryStatus, Matrix

@@ -18,7 +18,7 @@ from werkzeug.datastructures import MultiDict
 
 from compatgate.catalog import read_source
 from compatgate.core.components import COMPONENTS, is_framework, label_of, sort_components
-from compatgate.core.entry_evidence import known_versions
+from compatgate.core.entry_stacks import known_versions
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.facts.packages import Packages

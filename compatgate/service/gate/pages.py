@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from flask import request
 from msgspec import Meta
 
-from compatgate.core.entry_evidence import known_versions
+from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.request import parse_changes_text
 from compatgate.core.rule import EXIT_NO_DECISION, Finding, Outcome, exit_code

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from compatgate.core.components import COMPONENTS, sort_components
-from compatgate.core.entry_evidence import EntryStacks, represent
+from compatgate.core.entry_stacks import EntryStacks, represent
 from compatgate.core.matrix import EntryStatus
 from compatgate.documents.specs import KINDS, Kind
 from compatgate.errors import CompatgateError

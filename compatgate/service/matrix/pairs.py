@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from compatgate.core.components import sort_components
-from compatgate.core.entry_evidence import list_stacks, represent
+from compatgate.core.entry_stacks import list_stacks, represent
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import ANY_TARGET, Entry

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.core.entry_evidence import list_stacks, represent
+from compatgate.core.entry_stacks import list_stacks, represent
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Entry, parse_constraint
 

@@ -1,0 +1,253 @@
+"""Represent entries of the matrix by stacks.
+
+Each constraint of an entry becomes a version: on a pool an entry is represented by the stack
+that a canary run measured there, and by the newest and the oldest versions that it allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.components import is_framework, sort_components
+from compatgate.core.facts import Facts
+from compatgate.core.facts.frameworks import Build, Pin, Release
+from compatgate.core.matrix import (
+    Constraint,
+    Entry,
+    Evidence,
+    Matrix,
+    parse_constraint,
+)
+from compatgate.core.request import Pool
+from compatgate.core.stack import Stack, stack_of
+from compatgate.core.stack_facts import find_build, find_release
+from compatgate.core.versions import Version, format_parts, parse_version
+from compatgate.errors import BadInput
+
+End = Literal["newest", "oldest"]
+ENDS: tuple[End, ...] = ("newest", "oldest")
+
+
+class EntryStacks(Struct, frozen=True):
+    """The stacks that represent an entry.
+
+    Attributes:
+        stacks: the newest that it allows, then the oldest where that differs; empty where
+            ``open`` says why there is none.
+        open: what the entry leaves open, in words.
+    """
+
+    stacks: tuple[Stack, ...] = ()
+    open: tuple[str, ...] = ()
+
+
+def represent(entry: Entry, facts: Facts) -> EntryStacks:
+    """Return the stacks that represent an entry.
+
+    A framework is the newest (oldest) known release that its constraint allows, CUDA and Python the
+    newest (oldest) that have a build of it, libraries what that build pins; where the constraint
+    allows none of these, the newest (oldest) known version that it allows.
+
+    Args:
+        entry: an entry of the matrix; its constraint on the driver is left out.
+        facts: the catalog with the known versions.
+    """
+    names = [name for name in sort_components(entry.components) if name != "driver"]
+    if not names:
+        return EntryStacks(open=("it names no component of a stack, so what runs is not known",))
+    chosen = [_Choice(entry, facts, end) for end in ENDS]
+    if missing := [
+        f"no known version of {name} meets {entry.components[name]}"
+        for name in names
+        if name not in chosen[0].versions
+    ]:
+        return EntryStacks(open=tuple(missing))
+    stacks = [stack_of(choice.versions) for choice in chosen]
+    return EntryStacks(tuple(stacks[:1] if stacks[0] == stacks[1] else stacks))
+
+
+def list_stacks(entry: Entry, facts: Facts) -> Iterator[Stack]:
+    """Yield stacks that an entry allows, each once.
+
+    The newest and the oldest come first, then those of each known release of its framework, or of
+    CUDA where it names no framework.
+
+    Args:
+        entry: as of `represent`.
+        facts: as of `represent`.
+    """
+    seen: list[Stack] = []
+    names = sort_components(entry.components)
+    name = next((one for one in names if is_framework(one)), "cuda")
+    constraint = entry.components.get(name)
+    known = sorted(known_versions(facts, name), reverse=True) if constraint else []
+    pinned = [
+        replace(
+            entry, components={**entry.components, name: parse_constraint(name, f"=={version}")}
+        )
+        for version in known
+        if constraint and constraint.allows(version)
+    ]
+    for one in (entry, *pinned):
+        for stack in represent(one, facts).stacks:
+            if stack not in seen:
+                seen.append(stack)
+                yield stack
+
+
+class _Choice:
+    """Versions at one end of what an entry allows."""
+
+    def __init__(self, entry: Entry, facts: Facts, end: End) -> None:
+        self._facts = facts
+        self._end = end
+        self._constraints = entry.components
+        self.versions: dict[str, Version] = {}
+        frameworks = [name for name in entry.components if is_framework(name)]
+        for name in frameworks:
+            self._take(name, self._outermost(name, known_versions(facts, name)))
+        self._follow_releases(frameworks)
+        self._take("cuda", self._cuda())
+        self._take("python", self._python())
+        pins = {pin.component: pin for build in self._builds() for pin in build.pins.values()}
+        for name in entry.components:
+            if name not in self.versions and name != "driver":
+                version = self._pinned(name, pins) or self._outermost(
+                    name, known_versions(facts, name)
+                )
+                self._take(name, version)
+
+    def _take(self, name: str, version: Version | None) -> None:
+        if version is not None:
+            self.versions[name] = version
+
+    def _follow_releases(self, frameworks: Iterable[str]) -> None:
+        """Use the version of a framework that another framework pins (vLLM: torch)."""
+        for _, release in self._releases():
+            for pin in release.pins.values():
+                if pin.component in frameworks:
+                    pins = {pin.component: pin}
+                    self._take(pin.component, self._pinned(pin.component, pins))
+
+    def _cuda(self) -> Version | None:
+        """Return a CUDA for which each framework has a build, where there is one."""
+        constraint = self._constraints.get("cuda")
+        if constraint is None:
+            made_for = {build.cuda for _, r in self._releases() for build in r.builds if build.cuda}
+            known = [parse_version("cuda", format_parts(pair)) for pair in made_for]
+        else:
+            known = [v for v in known_versions(self._facts, "cuda") if constraint.allows(v)]
+        fitting = [v for v in known if self._all_built_for(v)]
+        if fitting or known:
+            return self._end_of(fitting or known)
+        return _version_of_constraint("cuda", constraint) if constraint else None
+
+    def _python(self) -> Version | None:
+        """Return a Python for which each framework has a wheel, where that is published."""
+        constraint = self._constraints.get("python")
+        wheels = [release.python for _, release in self._releases() if release.python]
+        if constraint is None or not wheels:
+            return None
+        common = set(wheels[0]).intersection(*wheels[1:])
+        known = [parse_version("python", text) for text in common if not text.endswith("t")]
+        fitting = [version for version in known if constraint.allows(version)]
+        return self._end_of(fitting) if fitting else None
+
+    def _all_built_for(self, cuda: Version) -> bool:
+        return all(find_build(r, version, cuda) for version, r in self._releases())
+
+    def _releases(self) -> Iterator[tuple[Version, Release]]:
+        for name, version in list(self.versions.items()):
+            table = self._facts.framework(name)
+            release = find_release(table, version) if table else None
+            if release:
+                yield version, release
+
+    def _builds(self) -> Iterator[Build]:
+        cuda = self.versions.get("cuda")
+        for version, release in self._releases():
+            if build := find_build(release, version, cuda):
+                yield build
+
+    def _pinned(self, name: str, pins: dict[str, Pin]) -> Version | None:
+        pin, constraint = pins.get(name), self._constraints[name]
+        if pin is None or pin.floor is None or pin.optional or not constraint.allows(pin.floor):
+            return None
+        return parse_version(name, format_parts(pin.floor.at(3)))
+
+    def _outermost(self, name: str, known: Iterable[Version]) -> Version | None:
+        constraint = self._constraints[name]
+        allowed = [version for version in known if constraint.allows(version)]
+        return self._end_of(allowed) if allowed else _version_of_constraint(name, constraint)
+
+    def _end_of(self, versions: list[Version]) -> Version:
+        return max(versions) if self._end == "newest" else min(versions)
+
+
+def _version_of_constraint(name: str, constraint: Constraint) -> Version | None:
+    """Return a version that the constraint names; rules report it where facts do not know it."""
+    for clause in constraint.clauses:
+        if clause.operator in (">=", "==", "~=", "<=", "==*"):
+            try:
+                version = parse_version(name, clause.version.text.removesuffix(".*"))
+            except BadInput:  # a major alone is no version
+                continue
+            if constraint.allows(version):
+                return version
+    return None
+
+
+def known_versions(facts: Facts, name: str) -> Iterable[Version]:
+    """Return every version of a component that the facts know; empty for other components."""
+    if name == "cuda":
+        return [toolkit.version for toolkit in facts.cuda_driver.toolkits]
+    if name == "cudnn":
+        return [release.version for release in facts.cudnn.releases]
+    if name == "nccl":
+        return [release.version for release in facts.nccl.releases]
+    table = facts.framework(name)
+    return [release.version for release in table.releases] if table else []
+
+
+_MAX_RUNS = 256
+"""Runs of a SKU, newest first; older runs represent an entry no better."""
+
+
+class StackSamples:
+    """Chooses the stacks that represent entries.
+
+    Args:
+        facts: the catalog with the known versions.
+        matrix: gives the evidence of measured stacks.
+    """
+
+    def __init__(self, facts: Facts, matrix: Matrix) -> None:
+        self._facts = facts
+        self._runs: dict[str, list[Evidence]] = {}
+        for run in matrix.evidence:
+            if run.outcome == "passed":
+                self._runs.setdefault(run.sku, []).append(run)
+        for sku, runs in self._runs.items():
+            runs.sort(key=lambda run: run.finished, reverse=True)
+            self._runs[sku] = runs[:_MAX_RUNS]
+
+    def of(self, entry: Entry, pools: Sequence[Pool]) -> tuple[list[list[Stack]], tuple[str, ...]]:
+        """Return the stacks of an entry on each of some pools, and what it leaves open.
+
+        The first stack of a pool is the one that its newest passed canary run measured, if the
+        entry allows it; then follow the newest and the oldest stack that the entry allows.
+        """
+        represented = represent(entry, self._facts)
+        found = [[*self._measured(entry, pool), *represented.stacks] for pool in pools]
+        return found, represented.open
+
+    def _measured(self, entry: Entry, pool: Pool) -> Sequence[Stack]:
+        for run in self._runs.get(pool.gpu.sku, ()) if pool.gpu else ():
+            stack = Stack({name: v for name, v in run.components.items() if name != "driver"})
+            if stack.components and entry.matches(stack, replace(pool, driver=run.driver)):
+                return (stack,)
+        return ()
