@@ -22,6 +22,7 @@ from compatgate.service.far.keeper import AppliedBundle, BundleKeeper, BundleOpt
 from compatgate.service.far.log import Central, FarLog
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.spool import SpoolOptions
+from compatgate.service.nodes.inventory import NoInventory
 from compatgate.service.tokens.repository import KnownToken, TokenRow
 from compatgate.service.tokens.service import digest_of
 from compatgate.service.webhooks.signatures import Secret
@@ -105,6 +106,7 @@ class FarGate(Gate):
         self.bundle = BundleKeeper(store, present, self._use, away)
         self._use(present)
         self.refusals = LoggedRefusals(self.database)
+        self.nodes.inventory = NoInventory(self.database)
         self.snapshots.keeper = self.bundle
         self.tokens.keeper = self.bundle
         self.tokens.know(_known_callers(callers))

@@ -161,6 +161,17 @@ class NodeInventory:
             self._latest = latest
 
 
+class NoInventory(NodeInventory):
+    """The nodes of a gate that has no database: none is known, and none is looked for."""
+
+    def prepare(self) -> None:
+        """Do nothing."""
+
+    def index(self) -> None:
+        """Return nothing."""
+        return
+
+
 _NEVER = datetime.min
 
 

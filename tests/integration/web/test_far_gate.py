@@ -192,6 +192,7 @@ def test_a_far_gate_decides_as_the_central_gate_and_delivers_to_it(site: Site) -
     assert unknown.status == 401, "the far gate does not know tokens of the central gate"
     _check_every_operation(far, site.url)
     assert far.stop() == 0
+    assert "nodes could not be read" not in "\n".join(far.log), "it has none"
     assert not list((site.state / "spool").iterdir()), "all is delivered"
     report = site.verify()
     assert report["ok"], report["problems"]
