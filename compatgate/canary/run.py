@@ -20,6 +20,22 @@ Purpose = Literal["request", "verification"]
 ENDED: tuple[Outcome, ...] = ("passed", "failed", "inconclusive", "error", "timeout", "cancelled")
 
 
+class Against(Struct, frozen=True):
+    """What a run's candidate is compared with, in pairs.
+
+    Attributes:
+        asked: as requested: ``auto``, an entry's name or an image.
+        image: reference image; None if none was found, so the run judges the candidate alone.
+        entry: entry that the reference image stands for; None if an image was named.
+        reason: where the image is known from, or why there is none; one line.
+    """
+
+    asked: str
+    image: str | None = None
+    entry: str | None = None
+    reason: str = ""
+
+
 class Run(Struct, frozen=True):
     """A run's request and state.
 
@@ -36,6 +52,7 @@ class Run(Struct, frozen=True):
         attempts: number of attempts that have started.
         doing, progress: current activity and its progress from 0 to 1, for people.
         reason: why the run has its state or, after its end, its outcome; one line.
+        against: reference of a paired run; None if the candidate is judged alone.
     """
 
     id: str
@@ -60,6 +77,7 @@ class Run(Struct, frozen=True):
     created_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    against: Against | None = None
 
 
 class Origin(Struct, frozen=True):
@@ -78,6 +96,20 @@ class Origin(Struct, frozen=True):
     development: bool
 
 
+class BlockPosition(Struct, frozen=True):
+    """Position of a block, which is one process, among the pairs of a run.
+
+    Attributes:
+        arm: ``A`` is the reference, ``B`` the candidate.
+        pair: counts from 1.
+        session: attempt in which the block ran; both blocks of a pair must be of one session.
+    """
+
+    arm: Literal["A", "B"]
+    pair: int
+    session: int
+
+
 class StepResult(Struct, frozen=True):
     """Result of one workload with one seed.
 
@@ -88,6 +120,8 @@ class StepResult(Struct, frozen=True):
         health: health of the host around the step, as plain data; None if not observed.
         image: digest of the image that ran.
         origin: None in results that were recorded before this field existed.
+        block: position of a block of a paired run; None for a step. Its name is the step's, with
+            pair and arm.
     """
 
     name: str
@@ -103,6 +137,7 @@ class StepResult(Struct, frozen=True):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     origin: Origin | None = None
+    block: BlockPosition | None = None
 
 
 class Device(Struct, frozen=True):

@@ -29,6 +29,23 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
     entry: Annotated[Text | None, Meta(description="entry that the runs are about")] = None
     host: Annotated[Text | None, Meta(description="staging host to run on; any that fits")] = None
     priority: Annotated[int, Meta(ge=-1000, le=1000, description="higher goes first")] = 0
+    against: Annotated[
+        Text | None,
+        Meta(
+            description="entry or image to compare with in pairs; `auto`: the blessed entry that "
+            "the image would replace; `none`: judge it alone. Left out: `auto` for an image on a "
+            "target"
+        ),
+    ] = None
+
+
+class AgainstBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The reference of a run."""
+
+    asked: Annotated[str, Meta(description="auto, an entry or an image")]
+    image: Annotated[str | None, Meta(description="null: none was found; judged alone")]
+    entry: Annotated[str | None, Meta(description="entry that the image stands for")]
+    reason: Annotated[str, Meta(description="where the image is known from, or why there is none")]
 
 
 class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,6 +79,9 @@ class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
     started_at: datetime | None
     finished_at: datetime | None
     cancelling: Annotated[bool, Meta(description="cancellation was requested and is pending")]
+    against: Annotated[
+        AgainstBody | None, Meta(description="reference; null: the candidate is judged alone")
+    ] = None
 
 
 class PeakShare(Struct, frozen=True):
@@ -116,10 +136,72 @@ class StepBody(Struct, frozen=True):
     ] = None
 
 
-class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True):
+class BlockPositionBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The position of a block: A is the reference, B the candidate."""
+
+    arm: Literal["A", "B"]
+    pair: int
+    session: Annotated[int, Meta(description="attempt in which it ran")]
+
+
+class BlockBody(Struct, frozen=True):
+    """A process of candidate or reference."""
+
+    name: Annotated[str, Meta(description="also of its log")]
+    workload: str
+    seed: int
+    outcome: str
+    reason: str
+    exit_code: int | None
+    image: Annotated[str | None, Meta(description="that ran, by digest")]
+    block: BlockPositionBody
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempt: int
+    host: str
+
+
+class MetricPairsBody(Struct, frozen=True):
+    """The complete pairs of a metric."""
+
+    workload: Annotated[str, Meta(description="name and digest of its content")]
+    unit: str
+    medians: Annotated[
+        list[tuple[int, float, float]], Meta(description="pair, reference, candidate")
+    ]
+    ratios: Annotated[list[float], Meta(description="logarithms of candidate over reference")]
+    share: float
+    step: float
+
+
+class PairsBody(Struct, frozen=True):
+    """The pairs of a run so far."""
+
+    outcome: Annotated[
+        Literal["passed", "failed", "inconclusive"] | None, Meta(description="null: undecided")
+    ]
+    reason: str
+    done: Annotated[int, Meta(description="complete pairs")]
+    planned: Annotated[int, Meta(description="pairs after which the judge looks again")]
+    images: Annotated[dict[str, str], Meta(description="of each arm, by digest; A: reference")]
+    judgement: Annotated[
+        dict[str, Any] | None,
+        Meta(description="of the suite; `metrics` have effect, low, high, confidence, outcome"),
+    ]
+    metrics: Annotated[dict[str, MetricPairsBody], Meta(description="by WORKLOAD.METRIC")]
+    single: Annotated[
+        list[str], Meta(description="workloads in an image of their own, not compared")
+    ]
+    blocks: list[BlockBody]
+
+
+class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A run with its steps."""
 
     steps: list[StepBody]
+    pairs: Annotated[PairsBody | None, Meta(description="null: the candidate is judged alone")] = (
+        None
+    )
 
 
 class SampleBody(Struct, frozen=True, forbid_unknown_fields=True):
