@@ -9,13 +9,21 @@ from msgspec import Struct, to_builtins
 from compatgate.canary.judge.paired.verdict import PairedJudgement
 
 
+class PairMedians(Struct, frozen=True):
+    """Medians of one pair's samples."""
+
+    pair: int
+    reference: float
+    candidate: float
+
+
 class MetricPairs(Struct, frozen=True):
     """Complete pairs of one metric.
 
     Attributes:
         workload: name and digest of its content, ``gemm@0f3c...``, as in baselines.
         unit: unit of the medians.
-        medians: number of a pair, median of its reference samples, median of its candidate samples.
+        medians: of each pair, in order.
         ratios: natural logarithms of candidate over reference, one per pair; () for rare events.
         share: variance of a log-ratio over that of a block.
         step: variance that rounded samples hide.
@@ -23,7 +31,7 @@ class MetricPairs(Struct, frozen=True):
 
     workload: str
     unit: str
-    medians: tuple[tuple[int, float, float], ...]
+    medians: tuple[PairMedians, ...]
     ratios: tuple[float, ...] = ()
     share: float = 2.0
     step: float = 0.0

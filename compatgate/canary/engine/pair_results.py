@@ -30,7 +30,7 @@ from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
 from compatgate.canary.judge.paired.verdict import PairedJudgement, PairedMetric
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.statistics import median
-from compatgate.canary.pairs import MetricPairs, PairsState
+from compatgate.canary.pairs import MetricPairs, PairMedians, PairsState
 from compatgate.canary.run import Outcome, Report, StepResult, merge_reports
 from compatgate.canary.workload import MetricSpec, Workload
 
@@ -202,7 +202,7 @@ def describe_state(
 
 def _describe_metric(content: str, samples: PairedSamples, spec: MetricSpec) -> MetricPairs:
     medians = tuple(
-        (
+        PairMedians(
             pair.number,
             median([v for block in pair.reference for v in block]),
             median([v for block in pair.candidate for v in block]),

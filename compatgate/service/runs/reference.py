@@ -126,7 +126,10 @@ def _pools(run: RunRow, snapshot: Snapshot) -> Sequence[Pool]:
 def _find_replaced(
     run: RunRow, snapshot: Snapshot, pools: Sequence[Pool]
 ) -> tuple[Entry | None, str]:
-    """Return the blessed entry that the candidate would replace, or why there is none."""
+    """Return the blessed entry that the candidate would replace, or why there is none.
+
+    It is the one that differs least from the stated stack; of several, the newest.
+    """
     if run.target is None:
         return None, "a run without a target replaces no entry"
     entries = snapshot.matrix.entries
@@ -145,12 +148,14 @@ def _find_replaced(
         return None, f"{several}: state the stack"
     stack = parse_stack(run.stack)
     ours = FRAMEWORKS.intersection(stack.components)
-    for pool in pools:
-        entry = entries.nearest(run.target, stack, pool)
-        theirs = FRAMEWORKS.intersection(entry.components) if entry else ours
-        if entry in blessed and theirs <= ours:
-            return entry, ""
-    return None, f"no entry for the same framework is blessed on {run.target}"
+    alike = [entry for entry in blessed if FRAMEWORKS.intersection(entry.components) <= ours]
+    if not alike:
+        return None, f"no entry for the same framework is blessed on {run.target}"
+
+    def distance(entry: Entry) -> tuple[int, int]:
+        return min(len(entry.differences(stack, pool)) for pool in pools), -entry.revision
+
+    return min(alike, key=distance), ""
 
 
 def _find_image(

@@ -161,14 +161,20 @@ class BlockBody(Struct, frozen=True):
     host: str
 
 
+class PairMediansBody(Struct, frozen=True):
+    """The medians of one pair's samples."""
+
+    pair: int
+    reference: float
+    candidate: float
+
+
 class MetricPairsBody(Struct, frozen=True):
     """The complete pairs of a metric."""
 
     workload: Annotated[str, Meta(description="name and digest of its content")]
     unit: str
-    medians: Annotated[
-        list[tuple[int, float, float]], Meta(description="pair, reference, candidate")
-    ]
+    medians: list[PairMediansBody]
     ratios: Annotated[list[float], Meta(description="logarithms of candidate over reference")]
     share: float
     step: float
