@@ -14,15 +14,31 @@ from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
-from compatgate.canary.engine.conclude import Conclusion, Conditions, Expectation, conclude_run
-from compatgate.canary.engine.interface import HostContext, Lease, LeaseLost, Order, Queue, Settings
+from compatgate.canary.engine.conclude import (
+    Conclusion,
+    Conditions,
+    Expectation,
+    conclude_run,
+    find_tested_image,
+)
+from compatgate.canary.engine.interface import (
+    HostContext,
+    ImageContent,
+    Lease,
+    LeaseLost,
+    Order,
+    Queue,
+    Settings,
+)
 from compatgate.canary.engine.pairs import PairSession, check_pairs, is_compared
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
 from compatgate.canary.executors.jobs import PreparedJob
 from compatgate.canary.hosts import Host
+from compatgate.canary.judge.result import JUDGE
 from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import Outcome, Run, StepResult
 from compatgate.canary.workload import Workload
+from compatgate.core.binding import Binding, define_suite
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import Evidence
 from compatgate.core.stack import Stack, parse_stack
@@ -99,9 +115,14 @@ def _execute_run(lease: Lease, context: HostContext, must_stop: Callable[[], boo
     workloads = list(context.workloads(run.suite))
     results = _run_steps(lease, context, must_stop, workloads)
     context.queue.enter(lease, "judging")
-    conclusion = conclude_run(
-        run, results, _make_conditions(lease, context, workloads), context.gpus
-    )
+    conditions = _make_conditions(lease, context, workloads)
+    conclusion = conclude_run(run, results, conditions, context.gpus)
+    if conclusion.evidence is not None:
+        image = find_tested_image(results, conditions.tested)
+        if image is not None:
+            context.queue.say(lease, "reading the image", None)
+            evidence = _add_content(conclusion.evidence, image, context)
+            conclusion = replace(conclusion, evidence=evidence)
     if conclusion.sound:
         by_name = {workload.name: workload for workload in workloads}
         compared = bool(run.against and run.against.image)
@@ -212,7 +233,31 @@ def _make_conditions(
         gpu_workloads=frozenset(w.name for w in workloads if w.gpus),
         development=context.executor.development,
         now=int(time.time()),
+        tested=frozenset(w.name for w in workloads if w.tests_image and lease.run.image),
+        bound=_begin_binding(lease, context, workloads),
     )
+
+
+def _begin_binding(lease: Lease, context: HostContext, workloads: Sequence[Workload]) -> Binding:
+    definition = define_suite({workload.name: workload.digest for workload in workloads})
+    return Binding(
+        suite=definition.digest,
+        workloads=definition.workloads,
+        host=lease.host,
+        executor=context.executor.kind,
+        judge=JUDGE,
+    )
+
+
+def _add_content(evidence: Evidence, image: str, context: HostContext) -> Evidence:
+    """Return evidence with the GPU content of the image that ran, where it can be read."""
+    if context.read_content is None:
+        found = ImageContent(why="this worker reads no images")
+    else:
+        found = context.read_content(image)
+    bound = evidence.bound or Binding()
+    bound = replace(bound, content=found.digest, content_why=found.why, images=found.images)
+    return replace(evidence, bound=bound)
 
 
 def _read_stack(run: Run) -> Stack:

@@ -261,6 +261,20 @@ OpenHostWatch = Callable[[Sequence[int]], AbstractContextManager[HostWatch]]
 """Opener of watches on GPU slots of the host."""
 
 
+class ImageContent(Struct, frozen=True):
+    """The GPU content of an image.
+
+    Attributes:
+        digest: of the GPU content; None: it could not be read.
+        why: why it could not be read.
+        images: digests by which the image is known: of its index and of its manifest.
+    """
+
+    digest: str | None = None
+    why: str = ""
+    images: tuple[str, ...] = ()
+
+
 class HostContext(Struct, frozen=True):
     """Everything that a run on one host needs.
 
@@ -270,6 +284,8 @@ class HostContext(Struct, frozen=True):
         reader: returns the reader of a workload's output.
         images: allowed images under test.
         code: which GPU code runs on which GPU; None: programs are not told what the stack needs.
+        read_content: returns the GPU content of an image, named by its digest, without raising;
+            None: no image is read.
     """
 
     queue: Queue
@@ -284,3 +300,4 @@ class HostContext(Struct, frozen=True):
     settings: Settings = STANDARD_SETTINGS
     images: AllowedImages = EVERY_IMAGE
     code: CudaArch | None = None
+    read_content: Callable[[str], ImageContent] | None = None

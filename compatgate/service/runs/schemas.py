@@ -320,6 +320,23 @@ class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):
     samples: Annotated[list[KeptBody], Meta(description="what it has measured, newest first")]
 
 
+class BindingBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a judged run was bound to; what is not known is left out."""
+
+    image: Annotated[str | None, Meta(description="digest of the image under test")] = None
+    images: Annotated[list[str], Meta(description="other digests of that image")] = []
+    content: Annotated[str | None, Meta(description="digest of its GPU content")] = None
+    content_why: Annotated[str, Meta(description="why the content is unknown")] = ""
+    suite: Annotated[str, Meta(description="digest of the suite's definition")] = ""
+    workloads: Annotated[dict[str, str], Meta(description="to their digest")] = {}
+    arch: Annotated[str, Meta(description="of the GPUs, like sm_80")] = ""
+    gpus: Annotated[list[str], Meta(description="UUIDs of the GPUs")] = []
+    mig: Annotated[list[str], Meta(description="MIG profiles")] = []
+    host: str = ""
+    executor: str = ""
+    judge: Annotated[str, Meta(description="version of the judge")] = ""
+
+
 class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A judged run, bound to what was measured inside the container."""
 
@@ -333,6 +350,8 @@ class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
     finished: Annotated[int, Meta(description="seconds since the epoch")]
     development: Annotated[bool, Meta(description="it ran outside a container")]
     known_at: datetime
+    content: Annotated[str | None, Meta(description="digest of its GPU content; null: unknown")]
+    bound: Annotated[BindingBody | None, Meta(description="null: judged before this was recorded")]
 
 
 class WarningBody(Struct, frozen=True, forbid_unknown_fields=True):
