@@ -41,8 +41,8 @@ def find_impossible_times(workload: Workload, report: Report, wall_s: float) -> 
 def find_other_versions(env: Env, libraries: Sequence[Library]) -> Iterator[str]:
     """Yield the components of the env line that no mapped library of that component confirms.
 
-    A library speaks by the full version in its file's name. A component of which no such file was
-    mapped is not judged.
+    A library speaks by the full version in its file's name, or by the record of its package. A
+    component of which nothing was mapped that states a version is not judged.
     """
     named: dict[str, dict[str, str]] = {}
     for library in libraries:
@@ -65,7 +65,7 @@ def _is_same(component: str, stated: str, named: str) -> bool:
 
 
 def _agree(one: str, other: str) -> bool:
-    pairs = zip(one.split("+")[0].split("."), other.split("."), strict=False)
+    pairs = zip(one.partition("+")[0].split("."), other.split("."), strict=False)
     return all(a == b for a, b in pairs)
 
 

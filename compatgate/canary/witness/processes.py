@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
@@ -25,6 +26,16 @@ _OFTEN_S, _SELDOM_S, _OFTEN_LOOKS = 0.1, 1.0, 50
 _MOST_FILES = 4096
 _CONTEXT_BYTES = 64 << 20
 """Memory of a GPU that any CUDA context exceeds."""
+_RECORDS = {
+    "torch": ("torch", "torch"),
+    "tensorflow": ("tensorflow", "tensorflow"),
+    "nvidia/cudnn": ("cudnn", "nvidia_cudnn_cu*"),
+    "nvidia/nccl": ("nccl", "nvidia_nccl_cu*"),
+    "nvidia/cublas": ("cublas", "nvidia_cublas_cu*"),
+    "nvidia/cuda_runtime": ("cuda", "nvidia_cuda_runtime_cu*"),
+}
+"""Folder of a package in ``site-packages`` to its component and the pattern of its record."""
+_PACKAGE = re.compile(rf"(?P<folder>/.*/(?:site|dist)-packages)/(?P<package>{'|'.join(_RECORDS)})/")
 
 
 class Sighting(Struct, frozen=True):
@@ -33,7 +44,7 @@ class Sighting(Struct, frozen=True):
     Attributes:
         pids: numbers on this machine; () if no process was found.
         programs: files that they ran, in the order seen, with digests (see `digest_program`).
-        libraries: CUDA libraries that they had mapped.
+        libraries: CUDA libraries that they had mapped, and installed packages of mapped files.
         files: number of files with code that they had mapped.
         unreadable: why maps could not be read; "" if they could.
         gpu_looks: number of looks at the GPUs by NVML.
@@ -73,6 +84,7 @@ class ProcessWatch:
         self._own: set[int] = set()
         self._programs: dict[str, str] = {}
         self._libraries: dict[str, Library] = {}
+        self._packages: dict[str, Library | None] = {}
         self._files: set[str] = set()
         self._unreadable = ""
         self._gpus = _GpuUse(slots)
@@ -87,7 +99,7 @@ class ProcessWatch:
         return Sighting(
             pids=tuple(sorted(self._own)),
             programs=dict(self._programs),
-            libraries=tuple(self._libraries.values()),
+            libraries=(*self._libraries.values(), *filter(None, self._packages.values())),
             files=len(self._files),
             unreadable=self._unreadable,
             gpu_looks=self._gpus.looks,
@@ -142,8 +154,12 @@ class ProcessWatch:
             return
         if len(self._files) < _MOST_FILES:
             self._files.update(file.path for file in mapped)
-        for library in libraries_of(mapped):
+        known = libraries_of(mapped)
+        for library in known:
             self._libraries.setdefault(library.path, library)
+        for each in mapped:
+            if (match := _PACKAGE.match(each.path)) and match[0] not in self._packages:
+                self._packages[match[0]] = find_package(Path(f"/proc/{pid}/root"), match)
 
 
 class _GpuUse:
@@ -160,9 +176,11 @@ class _GpuUse:
         """Look once; a GPU that does not answer makes the look void."""
         for slot in self._slots:
             handle = query_nvml(nvml, "nvmlDeviceGetHandleByIndex", slot)
-            memory = handle and query_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle)
-            rates = handle and query_nvml(nvml, "nvmlDeviceGetUtilizationRates", handle)
-            running = handle and query_nvml(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+            if handle is None:
+                return
+            memory = query_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle)
+            rates = query_nvml(nvml, "nvmlDeviceGetUtilizationRates", handle)
+            running = query_nvml(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
             if memory is None or running is None:
                 return
             self.pids.update(one.pid for one in running)
@@ -170,6 +188,25 @@ class _GpuUse:
             rose = memory.used - before > _CONTEXT_BYTES
             self.busy = self.busy or rose or bool(rates and rates.gpu)
         self.looks += 1
+
+
+def find_package(root: Path, match: re.Match[str]) -> Library | None:
+    """Return the installed package of a mapped file, with the version of its record.
+
+    Args:
+        root: of the process's file system.
+        match: of `_PACKAGE` with the file's path.
+    """
+    component, record = _RECORDS[match["package"]]
+    folder = root / match["folder"].lstrip("/")
+    try:
+        names = sorted(path.name for path in folder.glob(f"{record}-*.dist-info"))
+    except OSError:
+        return None
+    if len(names) != 1:
+        return None
+    version = names[0].removesuffix(".dist-info").partition("-")[2].partition("+")[0]
+    return Library(component, f"{match['folder']}/{names[0]}", version)
 
 
 def digest_program(path: Path) -> str:

@@ -71,7 +71,11 @@ def read_library_workload(folder: Path) -> LibraryWorkload:
     problems = list(_find_problems(written, raw))
     if problems:
         raise make_file_error(path, problems)
-    return LibraryWorkload(_make_workload(written, folder.resolve()), written.replaces)
+    workload = _make_workload(written, folder.resolve())
+    if why := _find_harness_problem(written, workload.proofs):
+        problem = raw.problem(("harness",), why, value=written.harness)
+        raise make_file_error(path, [problem])
+    return LibraryWorkload(workload, written.replaces)
 
 
 def read_suites(path: Path) -> list[LibrarySuite]:
@@ -128,6 +132,15 @@ def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProb
         for name, table in written.metrics.items()
         if (why := _find_peak_problem(table, written.gpus))
     ]
+
+
+def _find_harness_problem(written: WorkloadFile, proofs: tuple[str, ...]) -> str:
+    """Return why a program's harness does not fit its manifest; "" if it fits."""
+    if written.harness and not proofs:
+        return "is true, but no file of the folder uses canary_lines, or the folder has its own"
+    if written.interpreter == "worker" and "torch" in proofs:
+        return "starts PyTorch, which the worker's interpreter does not have"
+    return ""
 
 
 def _find_need_problem(written: WorkloadFile) -> str:

@@ -193,23 +193,32 @@ def test_a_program_that_bends_the_harness_cannot_pass(
     assert reason in tried.verdict.reason
 
 
-def test_versions_other_than_those_of_mapped_libraries_cannot_pass(
+def test_versions_other_than_those_of_mapped_files_cannot_pass(
     process: ProcessExecutor, job: Make, attempt: Callable[..., Tried], tmp_path: Path
 ) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not installed")
-    library = tmp_path / "libcudnn.so.9.1.0"
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-x", "c", "-o", library, "-"],
-        input=b"int nothing(void) { return 0; }",
-        check=True,
-    )
-    load = f"import ctypes; ctypes.CDLL({str(library)!r})\n"
-    for stated, outcome in (("8.9.7", "failed"), ("9.1.0", "passed")):
+    full = tmp_path / "libcudnn.so.9.1.0"
+    packages = tmp_path / "site-packages"
+    packaged = packages / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9"
+    packaged.parent.mkdir(parents=True)
+    (packages / "nvidia_cudnn_cu12-9.1.0.70.dist-info").mkdir()
+    source = b"int nothing(void) { return 0; }"
+    subprocess.run(["gcc", "-shared", "-x", "c", "-o", full, "-"], input=source, check=True)
+    shutil.copy(full, packaged)
+    # The name of a file states its version, or the record of its package does.
+    for library, stated, outcome in (
+        (full, "8.9.7", "failed"),
+        (packaged, "9.2.0", "failed"),
+        (packaged, "9.1.0", "passed"),
+    ):
+        load = f"import ctypes; ctypes.CDLL({str(library)!r})\n"
         body = HONEST.replace('"python": "3.11"', f'"cudnn": "{stated}"')
         tried = attempt(process, job(load + body, image=None, **HARNESS))
         assert tried.verdict.outcome == outcome
-        assert str(library) in (tried.verdict.reason or tried.witness.seen["libraries"])
+        said = tried.verdict.reason or tried.witness.seen["libraries"]
+        assert str(tmp_path) in said
+        assert "9.1.0" in said
 
 
 def test_a_program_without_the_harness_counts_as_its_own_word(
