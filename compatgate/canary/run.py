@@ -194,6 +194,37 @@ class Check(Struct, frozen=True):
     skipped: bool = False
 
 
+Trust = Literal["self-reported", "challenged", "witnessed"]
+"""What stands behind a report, weakest first.
+
+``self-reported``: the program's word. ``challenged``: the harness signed the lines and answered the
+worker's challenge. ``witnessed``: the worker also saw the program's processes, and what they did.
+"""
+
+
+class Witness(Struct, frozen=True):
+    """What the worker itself saw of an execution.
+
+    Attributes:
+        wall_s: seconds from before the start until after the end, by the worker's clock.
+        signed: number of lines that the harness signed.
+        proofs: what answered the worker's challenge rightly, ``python`` or a framework.
+        interpreter: whose interpreter ran the program.
+        seen: what was seen from outside, a phrase for each subject.
+        not_witnessed: what could not be seen, with the reason.
+        contradictions: what the program reported and the worker saw otherwise.
+    """
+
+    trust: Trust = "self-reported"
+    wall_s: float = 0.0
+    signed: int = 0
+    proofs: tuple[str, ...] = ()
+    interpreter: Literal["image", "worker"] = "image"
+    seen: dict[str, str] = {}
+    not_witnessed: dict[str, str] = {}
+    contradictions: tuple[str, ...] = ()
+
+
 class Report(Struct, frozen=True):
     """Everything that one execution of a workload printed.
 
@@ -204,6 +235,7 @@ class Report(Struct, frozen=True):
         own_fault: message of a tool whose own CUDA is too new for the driver; it says nothing about
             the stack under test.
         truncated: output was cut, so data may be missing.
+        witness: what the worker saw; None for output that no worker ran.
     """
 
     env: Env | None = None
@@ -214,6 +246,7 @@ class Report(Struct, frozen=True):
     lines: int = 0
     dropped_bytes: int = 0
     own_fault: str = ""
+    witness: Witness | None = None
 
     @property
     def truncated(self) -> bool:

@@ -288,7 +288,7 @@ def parse_protocol_line(line: Line) -> dict[str, Any] | None:
     content = line.content.strip()
     if not content.startswith(b"{"):
         return None
-    meant = _PROTOCOL_LIKE.search(content[:4096]) is not None
+    meant = is_protocol_like(content)
     try:
         body = msgspec.json.decode(content)
     except UnicodeDecodeError:
@@ -308,6 +308,12 @@ def parse_protocol_line(line: Line) -> dict[str, Any] | None:
     if meant:
         raise BrokenLine(reason)
     return None
+
+
+def is_protocol_like(content: bytes) -> bool:
+    """Return whether a line is meant to be of the protocol."""
+    content = content.lstrip()
+    return content.startswith(b"{") and _PROTOCOL_LIKE.search(content[:4096]) is not None
 
 
 def _shorten(value: object) -> str:

@@ -186,6 +186,7 @@ def _print_run(run: dict[str, Any]) -> None:
         ]
         print_table(("step", "outcome", "exit", "reason"), rows, empty="")
     _print_pairs(run.get("pairs"))
+    _print_witnesses(run["steps"])
     _print_peaks(run["steps"])
 
 
@@ -221,6 +222,26 @@ def _share(value: float | None) -> str:
 def _interval(metric: dict[str, Any]) -> str:
     low, high = (_share(metric[end]) or "open" for end in ("low", "high"))
     return "" if metric["effect"] is None else f"{low} to {high}"
+
+
+def _print_witnesses(steps: list[dict[str, Any]]) -> None:
+    """Print what the worker saw of each step; an older server sends nothing."""
+    from compatgate.kit.cli.terminal import strip_controls
+
+    found = [
+        (step["name"], witness)
+        for step in steps
+        if (witness := (step.get("report") or {}).get("witness"))
+    ]
+    if found:
+        print()
+    for name, witness in found:
+        unseen = "; ".join(f"{what}: {why}" for what, why in witness["not_witnessed"].items())
+        print(f"  {name} is {witness['trust']}, by the {witness['interpreter']}'s interpreter")
+        if unseen:
+            print(f"    not witnessed: {strip_controls(unseen)}")
+        for line in witness["contradictions"]:
+            print(f"    contradicted: {strip_controls(line)}")
 
 
 def _print_peaks(steps: list[dict[str, Any]]) -> None:
