@@ -7,6 +7,7 @@ blessed entries that are due for another run.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -167,17 +168,76 @@ class Env(Struct, frozen=True):
     other: dict[str, Any] = {}
 
 
+class Conditions(Struct, frozen=True, omit_defaults=True):
+    """Condition of the GPU at each judged value of a metric; [] where it was not known.
+
+    Attributes:
+        sm_mhz: clock of the multiprocessors.
+        watts, celsius: power draw and temperature.
+        limits: what held the clocks down.
+        settled: clock and values stood still before the first value; None if nobody waited.
+    """
+
+    sm_mhz: tuple[float | None, ...] = ()
+    watts: tuple[float | None, ...] = ()
+    celsius: tuple[float | None, ...] = ()
+    limits: tuple[tuple[str, ...] | None, ...] = ()
+    settled: bool | None = None
+
+    def joined(self, later: Conditions | None) -> Conditions:
+        """Return the conditions of the values of two lines; they settled if both did."""
+        if later is None:
+            return self
+        both = (self.settled, later.settled)
+        return Conditions(
+            self.sm_mhz + later.sm_mhz,
+            self.watts + later.watts,
+            self.celsius + later.celsius,
+            self.limits + later.limits,
+            False if False in both else self.settled if later.settled is None else later.settled,
+        )
+
+    @property
+    def words(self) -> str:
+        """Return the conditions for people, such as ``SM clock 1410 to 1980 MHz, 61 to 70 C``."""
+        parts = [
+            _format_range(values, what, unit)
+            for values, what, unit in (
+                (self.sm_mhz, "SM clock ", " MHz"),
+                (self.watts, "", " W"),
+                (self.celsius, "", " C"),
+            )
+        ]
+        seen = Counter(limit for limits in self.limits for limit in limits or ())
+        parts += [
+            f"held by {limit} in {count} of {len(self.limits)} values"
+            for limit, count in sorted(seen.items())
+        ]
+        parts += ["did not settle before the first value"] if self.settled is False else []
+        return ", ".join(part for part in parts if part)
+
+
+def _format_range(values: tuple[float | None, ...], what: str, unit: str) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    least, most = f"{min(known):.0f}", f"{max(known):.0f}"
+    return f"{what}{least if least == most else f'{least} to {most}'}{unit}"
+
+
 class Metric(Struct, frozen=True):
     """Values of a metric in the order measured; a repeated line appends.
 
     Attributes:
         warmup: number of leading values that the program marked as warm-up; not judged.
+        conditions: of the GPU at each value; None where the program recorded none.
     """
 
     name: str
     unit: str
     values: tuple[float, ...]
     warmup: tuple[float, ...] = ()
+    conditions: Conditions | None = None
 
 
 class Check(Struct, frozen=True):
@@ -262,8 +322,14 @@ def merge_reports(reports: Sequence[Report]) -> Report:
             before = values.get(metric.name)
             kept = before.values if before else ()
             warmup = before.warmup if before else ()
+            conditions = metric.conditions
+            if before and before.conditions:
+                conditions = before.conditions.joined(conditions)
             values[metric.name] = replace(
-                metric, values=kept + metric.values, warmup=warmup + metric.warmup
+                metric,
+                values=kept + metric.values,
+                warmup=warmup + metric.warmup,
+                conditions=conditions,
             )
     return replace(reports[-1], metrics=tuple(values.values()))
 

@@ -188,6 +188,21 @@ def _print_run(run: dict[str, Any]) -> None:
     _print_pairs(run.get("pairs"))
     _print_witnesses(run["steps"])
     _print_peaks(run["steps"])
+    _print_conditions(run["steps"])
+
+
+def _print_conditions(steps: list[dict[str, Any]]) -> None:
+    """Print the conditions under which metrics were measured, where the program recorded them."""
+    import msgspec
+
+    from compatgate.canary.run import Conditions
+    from compatgate.kit.cli.terminal import strip_controls
+
+    for step in steps:
+        for metric in (step.get("report") or {}).get("metrics", ()):
+            found = msgspec.convert(metric.get("conditions"), Conditions | None)
+            if found and found.words:
+                print(f"  {step['name']} {metric['name']}: {strip_controls(found.words)}")
 
 
 def _against_text(run: dict[str, Any]) -> str | None:
