@@ -17,7 +17,9 @@ from msgspec.structs import replace
 
 Outcome = Literal["passed", "failed", "inconclusive", "error", "timeout", "cancelled"]
 State = Literal["queued", "leased", "preparing", "running", "judging"] | Outcome
-Purpose = Literal["request", "verification"]
+Purpose = Literal["request", "verification", "import"]
+Trust = Literal["reported", "stated"]
+"""Who named driver and GPU of an imported result: the tool's report, or whoever imported it."""
 ENDED: tuple[Outcome, ...] = ("passed", "failed", "inconclusive", "error", "timeout", "cancelled")
 
 
@@ -111,6 +113,30 @@ class BlockPosition(Struct, frozen=True):
     session: int
 
 
+class Attribution(Struct, frozen=True):
+    """Source of an imported result, which no worker of this gate measured.
+
+    Attributes:
+        format: format of the report, as ``dcgm``.
+        source: who measured, as named by the importer.
+        tool: name and version of the tool.
+        file: name of the report; ``sha256`` is its digest.
+        by: who imported it.
+        stated: facts that the importer stated, and the report does not contain.
+    """
+
+    format: str
+    source: str
+    tool: str
+    file: str
+    sha256: str
+    by: str
+    measured_at: datetime
+    imported_at: datetime
+    trust: Trust
+    stated: tuple[str, ...] = ()
+
+
 class StepResult(Struct, frozen=True):
     """Result of one workload with one seed.
 
@@ -123,6 +149,7 @@ class StepResult(Struct, frozen=True):
         origin: None in results that were recorded before this field existed.
         block: position of a block of a paired run; None for a step. Its name is the step's, with
             pair and arm.
+        imported: source of an imported result; None: a worker measured it.
     """
 
     name: str
@@ -139,6 +166,7 @@ class StepResult(Struct, frozen=True):
     finished_at: datetime | None = None
     origin: Origin | None = None
     block: BlockPosition | None = None
+    imported: Attribution | None = None
 
 
 class Device(Struct, frozen=True):

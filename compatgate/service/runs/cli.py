@@ -108,7 +108,8 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", metavar="S", help="suite")
     parser.add_argument("--entry", metavar="NAME", help="entry")
     parser.add_argument("--host", metavar="H", help="host")
-    parser.add_argument("--purpose", choices=("request", "verification"), help="purpose")
+    purposes = ("request", "verification", "import")
+    parser.add_argument("--purpose", choices=purposes, help="purpose")
     parser.add_argument(
         "--limit", type=positive_count, default=50, metavar="N", help="number of runs (default: 50)"
     )
