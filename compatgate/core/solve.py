@@ -15,7 +15,7 @@ from datetime import datetime
 from itertools import islice, product
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 from msgspec.structs import replace
 
 from compatgate.core.candidates import Candidates, Choice, Constraints
@@ -23,7 +23,7 @@ from compatgate.core.components import sort_components
 from compatgate.core.evaluate import assess, evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Constraint, Entry, Matrix, parse_constraint
-from compatgate.core.request import Target
+from compatgate.core.request import Pool, Target
 from compatgate.core.rule import EVERYTHING, OUTCOME_RANK, Verdict, parts_of
 from compatgate.core.rules import BY_ID
 from compatgate.core.solve_result import Miss, Solution, Solved, count_changes, list_changes
@@ -35,7 +35,7 @@ MAX_WANTS = 32
 MAX_STACKS = 20
 MAX_TARGETS = 16
 MAX_EVALUATIONS = 2000
-"""Evaluations of a stack on all pools of a target, of one question: about a second of work."""
+"""Evaluations of a stack on a pool, of one question: less than a second of work."""
 _MAX_STEPS = 60_000
 """Choices that are looked at, evaluated or not."""
 _MAX_MIXES = 64
@@ -46,6 +46,7 @@ _LATER_PASS = 300
 _MISSES = 3
 _PER_RELEASE = 2
 """Stacks of the same wanted versions that an answer shows: they differ in their CUDA."""
+_encode = json.Encoder().encode
 _PASSING = ("pass", "warn")
 
 
@@ -212,7 +213,7 @@ class _Search:
         self._steps = _MAX_STEPS
         self._pools = tuple(pool for target in problem.targets for pool in target.pools)
         self._candidates = Candidates(facts, self._pools)
-        self._bare = Target("", self._pools)
+        self._bare = Target("", _distinct(self._pools))
         self._partial: dict[tuple[tuple[str, str], ...], bool] = {}
         self._whole: dict[tuple[tuple[str, str], ...], tuple[Verdict, ...]] = {}
         self._refused: dict[frozenset[str], set[tuple[str, ...]]] = {}
@@ -294,9 +295,15 @@ class _Search:
         needing = [t for t in targets if t.policy.require_entry]
         entries = [self._usable_entries(target) for target in needing]
         if needing:
-            for mix in islice(product(*entries), _MAX_MIXES):
+            mixes = sorted(islice(product(*entries), _MAX_MIXES), key=self._count_others)
+            for mix in mixes:
                 yield self._template(mix)
         yield from self._led_templates()
+
+    def _count_others(self, entries: Sequence[Entry]) -> int:
+        """Count the parts that entries constrain and nobody wants."""
+        named = {name for entry in entries for name in entry.components}
+        return len(named - self._problem.wants.keys())
 
     def _led_templates(self) -> Iterator[_Template]:
         """Yield templates of anything wanted; a package that leads has one for each release."""
@@ -525,7 +532,7 @@ class _Search:
         body = self._body(chosen)
         if not body:
             return False
-        self._count()
+        self._count(self._bare)
         found = assess(
             parse_stack(body),
             self._bare,
@@ -538,9 +545,9 @@ class _Search:
             self._miss(body, [found])
         return found.verdict == "fail"
 
-    def _count(self) -> None:
-        self._left -= 1
-        self.evaluated += 1
+    def _count(self, target: Target) -> None:
+        self._left -= len(target.pools)
+        self.evaluated += len(target.pools)
 
     def _verdicts(self, chosen: Mapping[str, Choice]) -> tuple[Verdict, ...]:
         key = tuple((name, one.text) for name, one in chosen.items())
@@ -548,7 +555,7 @@ class _Search:
             stack = parse_stack(self._body(chosen))
             found: list[Verdict] = []
             for target in self._problem.targets:
-                self._count()
+                self._count(target)
                 found.append(
                     assess(
                         stack,
@@ -601,6 +608,14 @@ class _Search:
         if len(self._misses) < _MAX_STEPS:
             weight = len(refusing) + (0 if whole else 100)
             self._misses.append((weight, len(self._misses), body))
+
+
+def _distinct(pools: Iterable[Pool]) -> tuple[Pool, ...]:
+    """Return pools without those that differ from another in their name and size alone."""
+    found: dict[bytes, Pool] = {}
+    for pool in pools:
+        found.setdefault(_encode(replace(pool, name="", count=1)), pool)
+    return tuple(found.values())
 
 
 def _same_build(body: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
