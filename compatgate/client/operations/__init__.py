@@ -15,6 +15,7 @@ class Operations:
     ask = gate.ask
     preview = gate.preview
     what_if = gate.what_if
+    solve = gate.solve
     triage = gate.triage
     check_manifest = gate.check_manifest
     show_verdict = gate.show_verdict
