@@ -27,6 +27,7 @@ from compatgate.service.matrix import approvals_api, approvals_page, document_ap
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
+from compatgate.service.plans import api as plans
 from compatgate.service.runs import api as runs
 from compatgate.service.runs import pages as runs_pages
 from compatgate.service.runs import staging_pages
@@ -77,6 +78,7 @@ ROUTES: tuple[Route, ...] = (
     targets.list_targets,
     *targets.TARGET_ROUTES,
     targets.list_target_pools,
+    plans.plan,
     targets.list_pools,
     document_api.list_entries,
     *document_api.ENTRY_ROUTES,

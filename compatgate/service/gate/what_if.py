@@ -207,7 +207,7 @@ def _evaluate(
     found = evaluate_change(
         place.target,
         place.pools,
-        _parse_changes(changes),
+        check_changes(changes),
         facts=snapshot.facts,
         matrix=snapshot.matrix,
         now=now,
@@ -215,7 +215,12 @@ def _evaluate(
     return replace(found, remarks=(*found.remarks, *place.remarks))
 
 
-def _parse_changes(body: Any) -> dict[str, Any]:
+def check_changes(body: Any) -> dict[str, Any]:
+    """Read ``set`` of a question about a target.
+
+    Raises:
+        BadInput: it states no change, a malformed value or an unknown component.
+    """
     changes = {canonical_key(name): value for name, value in parse_changes(body).items()}
     if not changes:
         hint = 'like {"driver": "580.95.05"}'
