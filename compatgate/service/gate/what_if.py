@@ -383,7 +383,7 @@ def replay_decisions(
     changes, left = [], {}
     for name, body in bodies.items():
         try:
-            pair = [_evaluate_again(body, snapshot, now) for snapshot in (before, after)]
+            pair = [evaluate_again(body, snapshot, now) for snapshot in (before, after)]
         except CompatgateError as error:
             left[name] = error.detail
             continue
@@ -399,7 +399,7 @@ def replay_decisions(
     return Replay(count, len(bodies), tuple(changes), left)
 
 
-def _evaluate_again(body: dict[str, Any], snapshot: Snapshot, now: datetime) -> Verdict:
+def evaluate_again(body: dict[str, Any], snapshot: Snapshot, now: datetime) -> Verdict:
     """Evaluate the stack and the pools of a verdict by the target's current policy."""
     stack = parse_stack(body["stack"], image=body.get("image"))
     known = snapshot.targets.get(body["target"] or "")

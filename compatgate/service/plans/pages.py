@@ -8,8 +8,9 @@ from msgspec import Meta
 
 from compatgate.core.request import parse_changes_text
 from compatgate.errors import CompatgateError
+from compatgate.kit.sections import Section
 from compatgate.kit.ui.tables import Column, EmptyNotice, Table, TableQuery, make_table
-from compatgate.service.plans.sections import Section, arrange
+from compatgate.service.plans.sections import arrange
 from compatgate.service.plans.service import plan_upgrade
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 

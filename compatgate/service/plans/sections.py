@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import Struct
+from compatgate.kit.sections import Item, Section, shorten
 
 Body = dict[str, Any]
 _MOST_NAMES = 6
@@ -15,23 +15,6 @@ _TITLES = {
     "matrix": "Paperwork: what only the matrix excludes",
     "evidence": "Evidence: what canary runs are missing",
 }
-
-
-class Item(Struct, frozen=True):
-    """A line, and lines that belong to it."""
-
-    text: str
-    details: tuple[str, ...] = ()
-
-
-class Section(Struct, frozen=True):
-    """A part of a plan: items, then a table, then a block of text as it is."""
-
-    title: str
-    items: tuple[Item, ...] = ()
-    head: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    block: str = ""
 
 
 def arrange(plan: Body) -> list[Section]:
@@ -50,7 +33,7 @@ def arrange(plan: Body) -> list[Section]:
         _frontier(plan),
         _order(plan),
     ]
-    return [one for one in sections if one.items or one.rows or one.block]
+    return [one for one in sections if not one.is_empty]
 
 
 def _host(plan: Body) -> Section:
@@ -77,16 +60,11 @@ def _cause(plan: Body, cause: str) -> Section:
 def _name_subjects(group: Body) -> str:
     parts = []
     if group["entries"]:
-        parts.append(_shorten(group["entries"]))
+        parts.append(shorten(group["entries"], _MOST_NAMES))
     if group["stacks"]:
         count = len(group["stacks"])
         parts.append(f"{count} running stack{'' if count == 1 else 's'}")
     return "; ".join(parts)
-
-
-def _shorten(names: Sequence[str], most: int = _MOST_NAMES) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _edits(plan: Body) -> Section:
@@ -110,7 +88,7 @@ def _owed(plan: Body) -> Section:
         weight = "required" if run["required"] else "advised"
         failed = (f"failed: {run['failed']}",) if run["failed"] else ()
         text = f"suite {run['suite']} on {run['sku']} with driver {run['driver']} ({weight})"
-        items.append(Item(text, (f"for {_shorten(run['entries'])}", *failed)))
+        items.append(Item(text, (f"for {shorten(run['entries'], _MOST_NAMES)}", *failed)))
     return Section("Canaries owed", tuple(items))
 
 
@@ -163,7 +141,7 @@ def _frontier(plan: Body) -> Section:
             "ended" if row["ended"] else row["eol"] or "",
             f"{row['keeps']}/{frontier['subjects']}",
             row["first"] or "",
-            _shorten(row["loses"], 3),
+            shorten(row["loses"], 3),
         )
         for row in frontier["rows"]
         if row["branch"] >= lowest
@@ -191,7 +169,7 @@ def _order(plan: Body) -> Section:
     for wave in order["waves"]:
         domains = [_describe_domain(domain) for domain in wave["domains"]]
         text = f"wave {wave['number']}: {wave['nodes']} nodes of {', '.join(wave['pools'])}"
-        items.append(Item(text, (_shorten(domains, _MOST_DOMAINS),)))
+        items.append(Item(text, (shorten(domains, _MOST_DOMAINS),)))
     items += [Item(f"note: {remark}") for remark in order["remarks"]]
     if order["left"]:
         items.append(Item(f"{order['left']} nodes are in no wave"))
