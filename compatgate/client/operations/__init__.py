@@ -32,6 +32,7 @@ class Operations:
     approve_change = matrix.approve_change
     refuse_change = matrix.refuse_change
     list_target_pools = matrix.list_target_pools
+    plan = matrix.plan
     list_pools = matrix.list_pools
 
     list_entries = matrix.list_entries
