@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 )
 def openapi(call: Call[NoQuery]) -> Reply:
     """Describe this API (OpenAPI 3.1)."""
-    return Reply(call.service.description)
+    return Reply(call.service.describe())
 
 
 ROUTES: tuple[Route, ...] = (
