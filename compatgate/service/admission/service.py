@@ -18,7 +18,7 @@ from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
 from compatgate.kit import clock, tracing
 from compatgate.kit.kubernetes import ClusterAccess
 from compatgate.service.admission import review as messages
-from compatgate.service.admission.claims import KnownClaims, no_claims
+from compatgate.service.admission.claims import KnownClaims, LayeredClaims, no_claims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.landing import KnownNodes
 from compatgate.service.admission.outcome import (
@@ -93,6 +93,7 @@ class ReviewContext(Struct, frozen=True):
         decided: called with each logged verdict and the seconds that it took.
         unmatched: called for each question that no target matches.
         failed: called when nothing can be decided.
+        claims: that come with the object; they count before those of the cluster.
     """
 
     by: str
@@ -102,6 +103,7 @@ class ReviewContext(Struct, frozen=True):
     check: Callable[[dict[str, Any]], None]
     unmatched: Callable[[], None] = lambda: None
     failed: Callable[[], None] = lambda: None
+    claims: KnownClaims | None = None
 
 
 class MustWait(Exception):
@@ -211,9 +213,8 @@ class Admission:
         if kind is None and review.subresource:
             return ReviewAnswer(True)
         with self._failures(review, asked) as answered:
-            questions = self._questions(
-                review, kind or unknown_kind(review.kind), may_wait=may_wait
-            )
+            carrier = kind or unknown_kind(review.kind)
+            questions = self._questions(review, carrier, asked.claims, may_wait=may_wait)
             if kind is None:
                 questions = searched(questions, review.kind)
             if not questions.asked:
@@ -286,7 +287,9 @@ class Admission:
             said = "an internal error; the gate's log has the details"
             answered.append(self._failed(said, asked))
 
-    def _questions(self, review: Review, kind: PodKind, *, may_wait: bool) -> Questions:
+    def _questions(
+        self, review: Review, kind: PodKind, stated: KnownClaims | None, *, may_wait: bool
+    ) -> Questions:
         def known() -> PlacementMatrix:
             if self._live is None:
                 return placement_matrix(self._gate.snapshot())
@@ -301,6 +304,8 @@ class Admission:
         if not may_wait and self._options.claims is not no_claims:
             raise MustWait
         claims = self._options.claims(review.namespace)
+        if stated is not None:
+            claims = LayeredClaims(stated, claims)
         new = of(review.document)
         if review.operation != "UPDATE" or review.old is None:
             return new

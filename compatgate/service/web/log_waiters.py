@@ -38,6 +38,9 @@ class LogWaiters:
             batch.add_done_callback(done)
         waiter: asyncio.Future[None] = loop.create_future()
         waiting.append(waiter)
+        if seconds is None:
+            await waiter
+            return
         try:
             async with asyncio.timeout(seconds):
                 await waiter
