@@ -58,13 +58,34 @@ def conclude_step(workload: Workload, ended: ExecutionEnd, report: Report) -> St
     report, a GPU that was not seen, or lost output makes the step inconclusive.
     """
     return (
-        _judge_tool_fault(ended, report)
+        _judge_contradiction(report)
+        or _judge_tool_fault(ended, report)
         or _judge_exit(workload, ended)
         or _judge_damage(workload, report)
         or _judge_checks(report)
         or _judge_missing_results(workload, report)
+        or _judge_missing_proofs(workload, report)
         or StepVerdict("passed")
     )
+
+
+def _judge_contradiction(report: Report) -> StepVerdict | None:
+    """Return the verdict on a report that what the worker saw contradicts."""
+    if report.witness is None or not report.witness.contradictions:
+        return None
+    first, *others = report.witness.contradictions
+    also = f" (and {len(others)} more)" if others else ""
+    return StepVerdict("failed", f"the report is contradicted: {first}{also}")
+
+
+def _judge_missing_proofs(workload: Workload, report: Report) -> StepVerdict | None:
+    """Return the verdict on a program of the harness that has not answered its challenge."""
+    given = report.witness.proofs if report.witness else workload.proofs
+    if absent := [by for by in workload.proofs if by not in given]:
+        return StepVerdict(
+            "inconclusive", f"did not answer the worker's challenge by {', '.join(absent)}"
+        )
+    return None
 
 
 def _judge_tool_fault(ended: ExecutionEnd, report: Report) -> StepVerdict | None:

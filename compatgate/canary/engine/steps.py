@@ -26,6 +26,7 @@ from compatgate.canary.engine.interface import (
 )
 from compatgate.canary.executors.jobs import Executor, Handle, Job, PreparedJob, Progress, Status
 from compatgate.canary.run import Origin, Report, Run, StepResult, merge_reports
+from compatgate.canary.witness.lookout import Lookout
 from compatgate.canary.workload import Workload
 from compatgate.core.gpu_code import find_run_mode
 from compatgate.core.gpus import resolve_gpu
@@ -140,9 +141,9 @@ class StepRunner:
             InfrastructureError: the job was lost with its host.
         """
         workload = step.workload
-        job = msgspec.structs.replace(prepared.job, step=name)
+        lookout = Lookout(workload, executor, self._context.reader(workload))
+        job = lookout.prepare(msgspec.structs.replace(prepared.job, step=name))
         prepared = msgspec.structs.replace(prepared, job=job)
-        reader = self._context.reader(workload)
         log = StepLog(self._queue, self._lease, log_name, workload.limits.output)
         began = datetime.now(UTC)
 
@@ -155,14 +156,16 @@ class StepRunner:
                 ended = execute(
                     executor,
                     prepared,
-                    _Tee(reader, log),
+                    _Tee(lookout, log),
                     must_stop,
                     poll=self._context.settings.poll,
                     waits=lambda why: self._say_waiting(step, why),
+                    started=lookout.started,
                 )
         finally:
+            lookout.close()
             log.close()
-        report = reader.report()
+        report = lookout.report()
         observed = watching.observed()
         verdict = _discount_unhealthy_host(conclude_step(workload, ended, report), observed)
         result = StepResult(
@@ -253,6 +256,7 @@ def execute(
     *,
     poll: float,
     waits: Callable[[str], None] | None = None,
+    started: Callable[[Handle], object] | None = None,
 ) -> ExecutionEnd:
     """Run a prepared job to its end.
 
@@ -265,6 +269,7 @@ def execute(
         must_stop: asked at least every second; if it returns true, the job is killed.
         poll: seconds between two polls of a silent job.
         waits: receives each new reason for which a job waits; "" once it has begun.
+        started: receives the handle once the job has begun.
 
     Raises:
         ExecutionStopped: ``must_stop`` returned true.
@@ -273,6 +278,8 @@ def execute(
     handle = executor.start(prepared)
     try:
         _await_start(executor, handle, must_stop, poll, waits)
+        if started:
+            started(handle)
         deadline = time.monotonic() + prepared.job.workload.timeout_s
 
         def time_is_up() -> bool:

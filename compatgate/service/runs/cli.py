@@ -108,7 +108,8 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", metavar="S", help="suite")
     parser.add_argument("--entry", metavar="NAME", help="entry")
     parser.add_argument("--host", metavar="H", help="host")
-    parser.add_argument("--purpose", choices=("request", "verification"), help="purpose")
+    purposes = ("request", "verification", "import")
+    parser.add_argument("--purpose", choices=purposes, help="purpose")
     parser.add_argument(
         "--limit", type=positive_count, default=50, metavar="N", help="number of runs (default: 50)"
     )
@@ -186,7 +187,23 @@ def _print_run(run: dict[str, Any]) -> None:
         ]
         print_table(("step", "outcome", "exit", "reason"), rows, empty="")
     _print_pairs(run.get("pairs"))
+    _print_witnesses(run["steps"])
     _print_peaks(run["steps"])
+    _print_conditions(run["steps"])
+
+
+def _print_conditions(steps: list[dict[str, Any]]) -> None:
+    """Print the conditions under which metrics were measured, where the program recorded them."""
+    import msgspec
+
+    from compatgate.canary.run import Conditions
+    from compatgate.kit.cli.terminal import strip_controls
+
+    for step in steps:
+        for metric in (step.get("report") or {}).get("metrics", ()):
+            found = msgspec.convert(metric.get("conditions"), Conditions | None)
+            if found and found.words:
+                print(f"  {step['name']} {metric['name']}: {strip_controls(found.words)}")
 
 
 def _against_text(run: dict[str, Any]) -> str | None:
@@ -221,6 +238,26 @@ def _share(value: float | None) -> str:
 def _interval(metric: dict[str, Any]) -> str:
     low, high = (_share(metric[end]) or "open" for end in ("low", "high"))
     return "" if metric["effect"] is None else f"{low} to {high}"
+
+
+def _print_witnesses(steps: list[dict[str, Any]]) -> None:
+    """Print what the worker saw of each step; an older server sends nothing."""
+    from compatgate.kit.cli.terminal import strip_controls
+
+    found = [
+        (step["name"], witness)
+        for step in steps
+        if (witness := (step.get("report") or {}).get("witness"))
+    ]
+    if found:
+        print()
+    for name, witness in found:
+        unseen = "; ".join(f"{what}: {why}" for what, why in witness["not_witnessed"].items())
+        print(f"  {name} is {witness['trust']}, by the {witness['interpreter']}'s interpreter")
+        if unseen:
+            print(f"    not witnessed: {strip_controls(unseen)}")
+        for line in witness["contradictions"]:
+            print(f"    contradicted: {strip_controls(line)}")
 
 
 def _print_peaks(steps: list[dict[str, Any]]) -> None:

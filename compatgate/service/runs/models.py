@@ -60,7 +60,7 @@ class Run(Base):
     )
     host: Mapped[str | None] = mapped_column(Text, comment="That it must run on; null: any")
     priority: Mapped[int] = mapped_column(Integer, comment="Higher goes first")
-    purpose: Mapped[str] = mapped_column(Text, comment="request or verification")
+    purpose: Mapped[str] = mapped_column(Text, comment="request, verification or import")
     attempts: Mapped[int] = mapped_column(Integer, comment="Begun; the fencing token")
     max_attempts: Mapped[int] = mapped_column(Integer)
     doing: Mapped[str] = mapped_column(Text)
@@ -182,7 +182,13 @@ class RunRow(Struct, frozen=True):
         for name in ("seq", "lease_until", "cancel_by"):
             del body[name]
         body["cancelling"] = self.cancel_by is not None and not self.has_ended
+        body["source"] = self.source
         return body
+
+    @property
+    def source(self) -> str | None:
+        """Return format and source of an imported run, ``dcgm@acceptance``; None: not imported."""
+        return self.suite if self.purpose == "import" else None
 
 
 class HostRow(Struct, frozen=True):

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from compatgate.canary.run import Purpose, State
+from compatgate.canary.imports import ImportFormat
+from compatgate.canary.run import Purpose, State, Trust
 from compatgate.core.facts.nvidia import PeakKind
 from compatgate.service.gate.schemas import StackBody, Text
 
@@ -48,6 +49,31 @@ class AgainstBody(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(description="where the image is known from, or why there is none")]
 
 
+SOURCE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$(?!\n)"
+
+
+class ImportRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A report of another tool."""
+
+    content: Annotated[str, Meta(description="the whole report")]
+    source: Annotated[
+        str, Meta(pattern=SOURCE_PATTERN, description="who measured, like `acceptance-lab`")
+    ]
+    format: ImportFormat | Literal["auto"] = "auto"
+    file: Annotated[Text, Meta(description="name of the report, for people")] = "report"
+    target: Text | None = None
+    pool: Annotated[Text | None, Meta(description="of the target")] = None
+    sku: Annotated[Text | None, Meta(description="GPU, where the report names no product")] = None
+    driver: Annotated[Text | None, Meta(description="where the report does not name it")] = None
+    host: Annotated[Text | None, Meta(description="where the report does not name it")] = None
+    stack: Annotated[StackBody | None, Meta(description="components that were measured with")] = (
+        None
+    )
+    measured_at: Annotated[
+        Annotated[datetime, Meta(tz=True)] | None, Meta(description="where the report has no time")
+    ] = None
+
+
 class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
     """One execution of a suite on one staging host for one stack."""
 
@@ -82,6 +108,9 @@ class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
     against: Annotated[
         AgainstBody | None, Meta(description="reference; null: the candidate is judged alone")
     ] = None
+    source: Annotated[
+        str | None, Meta(description="format and source of an imported run; null: not imported")
+    ] = None
 
 
 class PeakShare(Struct, frozen=True):
@@ -106,6 +135,23 @@ class OriginBody(Struct, frozen=True):
     sku: Annotated[str, Meta(description="of the host; cpu where it has no GPUs")]
     executor: str
     development: Annotated[bool, Meta(description="it ran outside a container")]
+
+
+class AttributionBody(Struct, frozen=True):
+    """The source of an imported result, which no worker of this gate measured."""
+
+    format: str
+    source: Annotated[str, Meta(description="who measured")]
+    tool: str
+    file: str
+    sha256: Annotated[str, Meta(description="of the report")]
+    by: Annotated[str, Meta(description="who imported it")]
+    measured_at: datetime
+    imported_at: datetime
+    trust: Annotated[
+        Trust, Meta(description="who named driver and GPU: the report, or the importer")
+    ]
+    stated: Annotated[list[str], Meta(description="facts that the report does not contain")]
 
 
 class StepBody(Struct, frozen=True):
@@ -133,6 +179,9 @@ class StepBody(Struct, frozen=True):
     ] = []
     origin: Annotated[
         OriginBody | None, Meta(description="null where it was recorded before this was kept")
+    ] = None
+    imported: Annotated[
+        AttributionBody | None, Meta(description="source; null: a worker measured it")
     ] = None
 
 
@@ -234,7 +283,7 @@ class SamplesBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunsMade(Struct, frozen=True, forbid_unknown_fields=True):
-    """The runs that were queued."""
+    """The runs that were queued, or imported."""
 
     runs: list[RunBody]
 
@@ -394,4 +443,13 @@ RUN: dict[str, Any] = {
     "stack": {"cuda": "12.4", "torch": "2.4.1+cu124"},
     "image": "registry.example/team/app:1.4",
     "priority": 5,
+}
+IMPORT: dict[str, Any] = {
+    "content": '{"node": "n1", "nccl-bw/return_code": 0, "nccl-bw/allreduce_8388608_busbw": 89.5}',
+    "source": "acceptance-lab",
+    "format": "superbench",
+    "sku": "A100-SXM4-80GB",
+    "driver": "535.183.01",
+    "stack": {"nccl": "2.21.5"},
+    "measured_at": "2026-11-03T09:30:00Z",
 }

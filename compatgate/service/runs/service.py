@@ -28,6 +28,7 @@ from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.runs import evidence, leases
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.evidence import EvidenceRow, WarningRow
+from compatgate.service.runs.imports import Import, import_report
 from compatgate.service.runs.leases import driver_key
 from compatgate.service.runs.models import (
     HostRow,
@@ -201,6 +202,21 @@ class Runs:
             against = replace(against, image=None, reason=error.problem)
         return replace(run, against=msgspec.to_builtins(against))
 
+    def import_report(self, asked: Import, *, by: str) -> tuple[RunRow, ...]:
+        """Store the report of another tool as runs that have ended.
+
+        Raises:
+            BadInput: names the file and the field; nothing was stored.
+            NotFound: there is no such target or pool.
+            Conflict: the report was imported before.
+        """
+        snapshot = self._snapshots.refresh()
+        with self._database.writing() as session:
+            made = import_report(session, asked, snapshot, self._facts, by=by, at=clock.now())
+            found = tuple(runs.find_run(session, run_id) for run_id in made)
+        self._snapshots.expire()
+        return found
+
     def list(self, **filters: Any) -> Page[RunRow]:
         """Return runs, newest first; filters of `compatgate.service.runs.repository.list_runs`."""
         with self._database.reading() as session:
@@ -302,11 +318,15 @@ class Runs:
 
         Raises:
             NotFound: there is no such run, or no longer its suite, target or pool.
-            Conflict: it has not ended yet.
+            Conflict: it has not ended yet, or was imported.
         """
         run = self.get(run_id)
         if not run.has_ended:
             raise Conflict(f"the run {run_id} is {run.state}", field="run", value=run_id)
+        if run.purpose == "import":
+            hint = "run the tool again and import its report, or run a suite"
+            what = f"{run_id} was imported from {run.suite}"
+            raise Conflict(what, field="run", value=run_id, hint=hint)
         asked = Submission(
             suite=run.suite,
             target=run.target,
