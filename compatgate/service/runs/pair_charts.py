@@ -29,6 +29,7 @@ MAX_DRAWN = 6
 _WORST_FIRST = ("regression", "inconclusive", "improvement", "ok")
 
 Arm = Literal["A", "B"]
+_SIDES: tuple[tuple[Arm, int], ...] = (("A", -1), ("B", 1))
 
 
 class Mark(Struct, frozen=True):
@@ -170,7 +171,8 @@ def draw_pairs(metric: PairedMetric, pairs: MetricPairs, blocks: Blocks) -> Pair
     samples = _collect_samples(metric, blocks)
     spans: dict[tuple[int, Arm], tuple[float, float, float]] = {}
     for one in pairs.medians:
-        for arm, middle in (("A", one.reference), ("B", one.candidate)):
+        for arm, side in _SIDES:
+            middle = one.reference if side < 0 else one.candidate
             values = samples.get((one.pair, arm)) or [middle]
             spans[one.pair, arm] = (min(*values, middle), middle, max(*values, middle))
     low, high = min(s[0] for s in spans.values()), max(s[2] for s in spans.values())
@@ -185,7 +187,7 @@ def draw_pairs(metric: PairedMetric, pairs: MetricPairs, blocks: Blocks) -> Pair
         middle = _LEFT + (place + 0.5) * width
         marks = tuple(
             Mark(arm, round(middle + side * _ARM_GAP * width, 1), *map(y, spans[one.pair, arm]))
-            for arm, side in (("A", -1), ("B", 1))
+            for arm, side in _SIDES
         )
         joints.append(Joint(one.pair, (marks[0], marks[1])))
     ticks = tuple(Tick(y(value), value) for value in (low, (low + high) / 2, high))
@@ -215,8 +217,7 @@ def _draw_bars(
     step = (high - low) / _BINS
     tall = (_BOTTOM - _TOP) / _BINS
     middle = _BARS_FROM + _BARS_WIDTH
-    arms: tuple[Arm, Arm] = ("A", "B")
-    for arm in arms:
+    for arm, _ in _SIDES:
         values = [v for (_, of), block in samples.items() if of == arm for v in block]
         counts = [0] * _BINS
         for value in values:
