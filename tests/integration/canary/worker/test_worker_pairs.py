@@ -1,4 +1,4 @@
-"""Pairs on a real Docker engine whose worker is killed between blocks and within one."""
+"""Pairs on a real Docker engine whose worker is killed between pairs and between blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from staging import ENV, Staging
 
 COMPARE = "compatgate.service.runs.queue:DatabaseQueue.compare"
 RECORD = "compatgate.service.runs.queue:DatabaseQueue.record"
-START = "compatgate.canary.executors.docker:DockerExecutor.start"
 CHECKS = ENV + 'say.check("right", True)\n'
 MEASURES = """
 import os, random
@@ -59,13 +58,12 @@ def test_a_worker_killed_between_blocks_is_followed_by_one_that_keeps_whole_pair
     assert gpu_engine.left_of(run) == []
 
 
-@pytest.mark.parametrize("call", [START, RECORD], ids=["in a block", "between the arms"])
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_pair_that_was_cut_is_run_again_from_its_beginning(
-    staging: Staging, gpu_engine: Engine, submit, call: str
+    staging: Staging, gpu_engine: Engine, submit
 ) -> None:
     run = submit(CHECKS)
-    with staging.worker(dies_after=call) as worker:
+    with staging.worker(dies_after=RECORD) as worker:
         assert worker.wait(60) == -signal.SIGKILL
     staging.work_until_ended(run)
     found, detail = staging.run(run), staging.show(run)
