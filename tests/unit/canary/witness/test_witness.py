@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -178,7 +177,6 @@ def test_nvml_is_asked_for_the_processes_of_the_program() -> None:
     try:
         for pids, own, foreign in (([child.pid], (child.pid,), False), ([1], (), True)):
             watch = ProcessWatch(os.getpid(), challenge, (0,), nvml=_Nvml(pids))
-            time.sleep(0.5)
             found = watch.close()
             assert found.pids == (child.pid,)
             assert (found.gpu_pids, found.gpu_foreign, found.gpu_busy) == (own, foreign, False)
