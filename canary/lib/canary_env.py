@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 
+import canary_conditions
 import canary_cuda
 import canary_driver
 import canary_lines as say
@@ -34,7 +35,8 @@ def bare(options, **other):
     Raises:
         NoGpu: ``--device cuda``, and CUDA gives this process no GPU.
     """
-    _say(_gpus(options), {}, {}, other)
+    gpus = _gpus(options)
+    _say(gpus, {}, {}, {**_beside(gpus), **other})
 
 
 def server(options, start):
@@ -50,10 +52,11 @@ def server(options, start):
         NoGpu: ``--device cuda``, and CUDA gives this process no GPU.
     """
     gpus = _gpus(options)
+    beside = _beside(gpus)  # the server inherits the binding
     pid, versions = start()
     with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
         libraries = loaded.libraries_of(loaded.mapped_files(file.read(loaded.LARGEST_MAPS)))
-    _say(gpus, versions, {}, {}, loaded.sort_libraries(libraries))
+    _say(gpus, versions, {}, beside, loaded.sort_libraries(libraries))
 
 
 def torch(options, **other):
@@ -67,6 +70,7 @@ def torch(options, **other):
         NothingToTest: the image has no PyTorch, or one that was built without CUDA.
     """
     gpus = _gpus(options)
+    other = {**_beside(gpus), **other}
     if importlib.util.find_spec("torch") is None:
         _say(gpus, {}, {}, other)
         raise NothingToTest("the image has no PyTorch")
@@ -102,6 +106,12 @@ def _gpus(options):
     if wrong or not found:
         raise NoGpu(wrong or "CUDA gives this process none")
     return found
+
+
+def _beside(gpus):
+    """Bind the process and start to watch, before a framework starts threads."""
+    affinity, recorded = canary_conditions.bind(gpus), canary_conditions.watch(gpus)
+    return {"affinity": affinity, "conditions": recorded}
 
 
 def _say(gpus, versions, paths, other, every=None):

@@ -121,6 +121,12 @@ class Workload(Struct, frozen=True):
     folder: Path | None = None
     digest: str = ""
 
+    @property
+    def tests_image(self) -> bool:
+        """Return whether it runs in the image under test, where a run names one."""
+        own = self.image
+        return own.inside or bool(own.tool and own.reference is None)
+
 
 class Suite(Struct, frozen=True):
     """Workloads that run together, in this order; evidence is about a suite."""

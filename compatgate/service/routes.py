@@ -99,6 +99,7 @@ ROUTES: tuple[Route, ...] = (
     facts.show_rule,
     runs.list_runs,
     runs.submit_runs,
+    runs.import_report,
     runs.show_run,
     runs.show_logs,
     runs.take_samples,

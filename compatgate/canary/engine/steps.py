@@ -63,8 +63,12 @@ class StepRunner:
         self._context = context
         self._must_stop = must_stop
 
-    def prepare(self, step: Step) -> PreparedJob:
+    def prepare(self, step: Step, reference: str | None = None) -> PreparedJob:
         """Prepare the step's image on the host.
+
+        Args:
+            step: step to prepare.
+            reference: image to use instead of the image under test; None: the image under test.
 
         Raises:
             ExecutionStopped: the run was cancelled, or the lease is lost.
@@ -80,7 +84,7 @@ class StepRunner:
             step=step.name,
             workload=workload,
             seed=step.seed,
-            image=self._context.images.check(run.image),
+            image=self._context.images.check(reference or run.image),
             gpu_slots=self._lease.slots[: workload.gpus],
             needs_ptx=_needs_ptx(run, self._context),
         )
@@ -108,7 +112,8 @@ class StepRunner:
         """Run a step, repeat it while its values are too noisy, and record the result."""
         reports: list[Report] = []
         while True:
-            result, report = self._once(step, prepared, len(reports))
+            name = f"{step.name}-again{len(reports)}" if reports else step.name
+            result, report = self.run_once(self._executor, step, prepared, name, step.name)
             reports.append(report)
             if result.outcome != "passed":
                 break
@@ -119,15 +124,27 @@ class StepRunner:
         self._queue.record(self._lease, result)
         return result
 
-    def _once(self, step: Step, prepared: PreparedJob, repeat: int) -> tuple[StepResult, Report]:
+    def run_once(
+        self, executor: Executor, step: Step, prepared: PreparedJob, name: str, log_name: str
+    ) -> tuple[StepResult, Report]:
+        """Execute a step once, and conclude it; nothing is recorded.
+
+        Args:
+            executor: executor of the host.
+            step: step to execute.
+            prepared: its job.
+            name: name of the job on the host, unique in the attempt.
+            log_name: name of the log.
+
+        Raises:
+            ExecutionStopped: the run was cancelled, or the lease is lost.
+            InfrastructureError: the job was lost with its host.
+        """
         workload = step.workload
-        job = prepared.job
-        if repeat:
-            job = msgspec.structs.replace(job, step=f"{step.name}-again{repeat}")
-        lookout = Lookout(workload, self._executor, self._context.reader(workload))
-        job = lookout.prepare(job)
+        lookout = Lookout(workload, executor, self._context.reader(workload))
+        job = lookout.prepare(msgspec.structs.replace(prepared.job, step=name))
         prepared = msgspec.structs.replace(prepared, job=job)
-        log = StepLog(self._queue, self._lease, step.name, workload.limits.output)
+        log = StepLog(self._queue, self._lease, log_name, workload.limits.output)
         began = datetime.now(UTC)
 
         def must_stop() -> bool:
@@ -137,7 +154,7 @@ class StepRunner:
         try:
             with self._context.watch(job.gpu_slots) as watching:
                 ended = execute(
-                    self._executor,
+                    executor,
                     prepared,
                     _Tee(lookout, log),
                     must_stop,

@@ -60,6 +60,7 @@ class Operations:
 
     list_runs = runs.list_runs
     submit_runs = runs.submit_runs
+    import_report = runs.import_report
     show_run = runs.show_run
     show_logs = runs.show_logs
     take_samples = runs.take_samples

@@ -10,8 +10,8 @@ from __future__ import annotations
 import queue
 import struct
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -66,6 +66,10 @@ class DockerExecutor:
         check_single_machine(job, self._host.name)
         with self._talking() as api:
             return images.prepare_images(api, self._host, job, progress)
+
+    def hold(self, jobs: Sequence[PreparedJob]) -> AbstractContextManager[DockerExecutor]:
+        """Return this executor: the lease holds the GPUs of the engine's machine for the run."""
+        return nullcontext(self)
 
     def start(self, prepared: PreparedJob) -> Handle:
         """Start the container; its name prevents a second start.
