@@ -282,7 +282,7 @@ class Check(Struct, frozen=True):
     skipped: bool = False
 
 
-Trust = Literal["self-reported", "challenged", "witnessed"]
+Assurance = Literal["self-reported", "challenged", "witnessed"]
 """What stands behind a report, weakest first.
 
 ``self-reported``: the program's word. ``challenged``: the harness signed the lines and answered the
@@ -303,7 +303,7 @@ class Witness(Struct, frozen=True):
         contradictions: what the program reported and the worker saw otherwise.
     """
 
-    trust: Trust = "self-reported"
+    assurance: Assurance = "self-reported"
     wall_s: float = 0.0
     signed: int = 0
     proofs: tuple[str, ...] = ()

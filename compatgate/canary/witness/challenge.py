@@ -134,7 +134,7 @@ class SignedOutput:
         report = self._reader.report()
         contradictions = [*self._contradictions, *self._find_forgery()]
         witness = Witness(
-            trust="challenged" if self._signed else "self-reported",
+            assurance="challenged" if self._signed else "self-reported",
             wall_s=self._clock() - self._began,
             signed=self._signed,
             proofs=tuple(sorted(self._proofs)),

@@ -52,7 +52,7 @@ def _sighting(**fields: Any) -> Sighting:
 
 
 @pytest.mark.parametrize(
-    ("sighting", "trust", "unseen"),
+    ("sighting", "assurance", "unseen"),
     [
         (SEEN, "witnessed", ""),
         (None, "challenged", "does not show"),
@@ -64,9 +64,11 @@ def _sighting(**fields: Any) -> Sighting:
         (_sighting(gpu_pids=()), "challenged", "none of its processes"),
     ],
 )
-def test_what_could_not_be_seen_is_said(sighting: Sighting | None, trust: str, unseen: str) -> None:
+def test_what_could_not_be_seen_is_said(
+    sighting: Sighting | None, assurance: str, unseen: str
+) -> None:
     found = conclude_witness(ON_GPU, SIGNED, sighting, 10.0)
-    assert (found.trust, found.contradictions) == (trust, ())
+    assert (found.assurance, found.contradictions) == (assurance, ())
     assert unseen in " ".join(found.not_witnessed.values())
     assert bool(found.not_witnessed) == bool(unseen)
 
