@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.run import Env, Outcome, Report, Run, StepResult
+from compatgate.canary.run import Env, Outcome, Report, Run, StepResult, find_weakest
 from compatgate.canary.workload import Workload
 from compatgate.core.binding import Binding, find_digest
 from compatgate.core.components import OF_BUILDS, resolve_component, sort_components
@@ -317,7 +317,13 @@ def conclude_run(
     if not on_gpu or expected.sku is None:
         no_gpu = "passed; not evidence about a GPU, because none was used"
         return replace(whole, reason=reason or no_gpu)
+    witness = find_weakest(
+        msgspec.convert(step.report, Report).witness if step.report else None
+        for step in steps
+        if step.workload in conditions.gpu_workloads
+    )
     bound = _complete_binding(conditions.bound, image, envs, gpus)
+    bound = replace(bound, assurance=witness.assurance if witness else "")
     return _add_evidence(run, whole, measured, conditions, bound)
 
 

@@ -8,11 +8,12 @@ from typing import Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from compatgate.canary.executors.jobs import Handle, Job
-from compatgate.canary.run import Assurance, Report, Witness
+from compatgate.canary.run import Report, Witness
 from compatgate.canary.witness import contradict
 from compatgate.canary.witness.challenge import SignedOutput, make_challenge
 from compatgate.canary.witness.processes import ProcessWatch, Sighting
 from compatgate.canary.workload import Workload
+from compatgate.core.binding import Assurance
 
 _NO_PROCESSES = "the executor does not show the program's processes to this worker"
 _NOT_FOUND = "no process of the program was found on this machine, or it ended too soon"
