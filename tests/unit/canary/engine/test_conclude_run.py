@@ -160,6 +160,13 @@ def test_evidence_of_a_development_executor_is_marked(conclude):
     assert not conclude(step(measured=env())).evidence.development
 
 
+def test_baselines_learn_nothing_from_a_run_that_a_witness_contradicts(conclude):
+    report = Report(env=env(), witness=Witness(contradictions=("it says 1, and 2 was seen",)))
+    lied = StepResult("conv-0", "conv", 0, "failed", report=msgspec.to_builtins(report))
+    assert conclude(step(measured=env())).sound
+    assert not conclude(step(measured=env()), lied).sound
+
+
 @pytest.mark.parametrize(
     ("assurances", "weakest"),
     [

@@ -17,6 +17,7 @@ from compatgate.canary.witness.challenge import (
     compute_answer,
     make_challenge,
     sign_line,
+    strip_signatures,
 )
 from compatgate.canary.witness.lookout import conclude_witness
 from compatgate.canary.witness.processes import ProcessWatch, Sighting
@@ -149,6 +150,10 @@ def test_only_signed_lines_count_in_pieces_of_any_size() -> None:
         assert [metric.values for metric in report.metrics] == [(1.5,)]
         assert report.witness
         assert (report.witness.signed, report.witness.proofs) == (3, ("python",))
+    assert strip_signatures(f"{signed[0]}\n{signed[2]}\n".encode()).decode().splitlines() == [
+        lines[0],
+        lines[2],
+    ]
 
 
 class _Nvml(SimpleNamespace):
