@@ -20,7 +20,7 @@ from compatgate.core.binding import ASSURANCES, Assurance
 Outcome = Literal["passed", "failed", "inconclusive", "error", "timeout", "cancelled"]
 State = Literal["queued", "leased", "preparing", "running", "judging"] | Outcome
 Purpose = Literal["request", "verification", "import"]
-Trust = Literal["reported", "stated"]
+ImportTrust = Literal["reported", "stated"]
 """Who named driver and GPU of an imported result: the tool's report, or whoever imported it."""
 ENDED: tuple[Outcome, ...] = ("passed", "failed", "inconclusive", "error", "timeout", "cancelled")
 
@@ -135,7 +135,7 @@ class Attribution(Struct, frozen=True):
     by: str
     measured_at: datetime
     imported_at: datetime
-    trust: Trust
+    trust: ImportTrust
     stated: tuple[str, ...] = ()
 
 

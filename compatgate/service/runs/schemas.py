@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from compatgate.canary.imports import ImportFormat
-from compatgate.canary.run import Purpose, State, Trust
+from compatgate.canary.run import ImportTrust, Purpose, State
 from compatgate.core.facts.nvidia import PeakKind
 from compatgate.service.gate.schemas import StackBody, Text
 
@@ -149,7 +149,7 @@ class AttributionBody(Struct, frozen=True):
     measured_at: datetime
     imported_at: datetime
     trust: Annotated[
-        Trust, Meta(description="who named driver and GPU: the report, or the importer")
+        ImportTrust, Meta(description="who named driver and GPU: the report, or the importer")
     ]
     stated: Annotated[list[str], Meta(description="facts that the report does not contain")]
 
