@@ -67,6 +67,8 @@ class Slurm(Struct, frozen=True):
         bundle: path of an image's unpacked OCI bundle on the nodes.
         commands: folder of ``sbatch`` and the other commands; None if they are on ``PATH``.
         poll: seconds between two questions to the controller about a job.
+        allocation: whether each step is a job, or the steps of a run share one, and so its nodes.
+        allocation_s: seconds that a shared allocation is asked for.
     """
 
     work: str
@@ -82,6 +84,8 @@ class Slurm(Struct, frozen=True):
     bundle: str | None = None
     commands: str | None = None
     poll: float = 5.0
+    allocation: Literal["step", "run"] = "step"
+    allocation_s: int = 4 * 3600
 
 
 class Toleration(Struct, frozen=True):
@@ -137,7 +141,8 @@ class Host(Struct, frozen=True):
         devices: how to request GPUs: Docker's device request, or CDI names.
         build_network: builds of workloads with ``network = true`` may use the network.
         health: where to read GPU health and the kernel log: ``local``, on the worker's machine;
-            ``none``, nowhere, which the evidence says.
+            ``node``, on the nodes, by each job of a ``slurm`` host; ``none``, nowhere, which the
+            evidence says.
         slurm, kubernetes: settings of a ``slurm`` or ``kubernetes`` host.
     """
 
@@ -150,7 +155,7 @@ class Host(Struct, frozen=True):
     slots: int = 1
     devices: Literal["request", "cdi"] = "request"
     build_network: bool = False
-    health: Literal["local", "none"] = "local"
+    health: Literal["local", "node", "none"] = "local"
     quiet: tuple[MaintenanceWindow, ...] = ()
     slurm: Slurm | None = None
     kubernetes: Kubernetes | None = None

@@ -78,6 +78,15 @@ class SlurmTable(Struct, frozen=True, forbid_unknown_fields=True):
     bundle: Annotated[str, Meta(pattern=BUNDLE_PATTERN)] | None = None
     commands: _Path | None = None
     poll: Annotated[float, Meta(ge=0.2, le=300)] = 5.0
+    allocation: Literal["step", "run"] = "step"
+    allocation_time: Annotated[str, Meta(pattern=DURATION)] = "4h"
+
+
+def slurm_settings(table: SlurmTable) -> Slurm:
+    """Convert the table to settings."""
+    fields = msgspec.structs.asdict(table)
+    held = parse_duration(fields.pop("allocation_time"))
+    return Slurm(**fields, allocation_s=int(held.total_seconds()))
 
 
 class SlurmMistake(Struct, frozen=True):
@@ -259,7 +268,7 @@ class HostTable(_Table, frozen=True):
     slots: Annotated[int, Meta(ge=1, le=1024)] = 1
     devices: Literal["request", "cdi"] = "request"
     build_network: bool = False
-    health: Literal["local", "none"] | None = None
+    health: Literal["local", "node", "none"] | None = None
     quiet: Annotated[tuple[MaintenanceTable, ...], Meta(max_length=64)] = ()
     slurm: SlurmTable | None = None
     kubernetes: KubernetesTable | None = None
@@ -302,7 +311,7 @@ def _make_host(table: HostTable, folder: Path) -> Host:
             ca=str(folder / tls.ca), cert=str(folder / tls.cert), key=str(folder / tls.key)
         )
     if slurm := table.slurm:
-        fields["slurm"] = Slurm(**msgspec.structs.asdict(slurm))
+        fields["slurm"] = slurm_settings(slurm)
     if kubernetes := table.kubernetes:
         fields["kubernetes"] = kubernetes_settings(kubernetes, folder)
     fields["health"] = table.health or ("none" if table.executor in CLUSTERS else "local")
@@ -373,7 +382,12 @@ def _find_cluster_problems(
             yield raw.problem((*here, kind), "is missing", hint=f"write at least {least}")
     if table.executor in CLUSTERS and table.health == "local":
         what = "the GPUs are on the nodes, not on this machine"
-        yield raw.problem((*here, "health"), what, value="local", hint='health = "none"')
+        hint = 'health = "node"' if table.executor == "slurm" else 'health = "none"'
+        yield raw.problem((*here, "health"), what, value="local", hint=hint)
+    if table.executor != "slurm" and table.health == "node":
+        what = "only jobs of slurm look at their nodes"
+        hint = 'health = "none"' if table.executor in CLUSTERS else 'health = "local"'
+        yield raw.problem((*here, "health"), what, value="node", hint=hint)
     if table.executor == "slurm" and table.slurm:
         for wrong in find_slurm_mistakes(table.slurm, table.gpu):
             place: Place = (*here, "slurm", wrong.field)
