@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PROG = "compatgate"
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("compatgate.check.cli", "decide whether a stack may run on a target or pool"),
+    "solve": ("compatgate.check.solve", "find the newest stacks that pass on targets or pools"),
     "inspect": (
         "compatgate.cli.inspect",
         "show the stack in an image, lockfile, SBOM, wheel, library or folder",
@@ -52,6 +53,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "target": (
         "compatgate.service.targets.cli",
         "list and change targets; predict what a driver would break",
+    ),
+    "plan": (
+        "compatgate.service.plans.cli",
+        "plan an upgrade of driver or CUDA: what breaks, what is owed, in which order",
     ),
     "matrix": ("compatgate.service.matrix.cli", "import, export and compare the blessed matrix"),
     "nodes": (

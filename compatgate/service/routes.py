@@ -16,7 +16,7 @@ from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
 from compatgate.service.far import api as far
 from compatgate.service.gate import api as gate
-from compatgate.service.gate import ask_page
+from compatgate.service.gate import ask_page, solve_api
 from compatgate.service.gate import pages as gate_pages
 from compatgate.service.home import pages as home_pages
 from compatgate.service.identity import api as identity
@@ -27,6 +27,8 @@ from compatgate.service.matrix import approvals_api, approvals_page, document_ap
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
+from compatgate.service.plans import api as plans
+from compatgate.service.plans import pages as plans_pages
 from compatgate.service.runs import api as runs
 from compatgate.service.runs import pages as runs_pages
 from compatgate.service.runs import staging_pages
@@ -59,13 +61,14 @@ if TYPE_CHECKING:
 )
 def openapi(call: Call[NoQuery]) -> Reply:
     """Describe this API (OpenAPI 3.1)."""
-    return Reply(call.service.description)
+    return Reply(call.service.describe())
 
 
 ROUTES: tuple[Route, ...] = (
     gate.ask,
     gate.preview,
     gate.what_if,
+    solve_api.solve,
     triage.triage,
     manifests.check_manifest,
     gate.show_verdict,
@@ -77,6 +80,7 @@ ROUTES: tuple[Route, ...] = (
     targets.list_targets,
     *targets.TARGET_ROUTES,
     targets.list_target_pools,
+    plans.plan,
     targets.list_pools,
     document_api.list_entries,
     *document_api.ENTRY_ROUTES,
@@ -197,6 +201,7 @@ PAGES: tuple[Page, ...] = (
     targets_pages.show_targets,
     targets_pages.show_target,
     targets_pages.show_packages,
+    plans_pages.show_plan,
     matrix_pages.show_entries,
     matrix_pages.show_entry,
     matrix_pages.change_entry,

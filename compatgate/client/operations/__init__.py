@@ -15,6 +15,7 @@ class Operations:
     ask = gate.ask
     preview = gate.preview
     what_if = gate.what_if
+    solve = gate.solve
     triage = gate.triage
     check_manifest = gate.check_manifest
     show_verdict = gate.show_verdict
@@ -31,6 +32,7 @@ class Operations:
     approve_change = matrix.approve_change
     refuse_change = matrix.refuse_change
     list_target_pools = matrix.list_target_pools
+    plan = matrix.plan
     list_pools = matrix.list_pools
 
     list_entries = matrix.list_entries

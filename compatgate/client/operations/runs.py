@@ -103,6 +103,7 @@ def submit_runs(
     entry: str | None = None,
     host: str | None = None,
     priority: int | None = None,
+    against: str | None = None,
 ) -> Request[RunsMade]:
     """Queue a suite: one run for each SKU and driver of the target.
 
@@ -115,6 +116,8 @@ def submit_runs(
         entry: entry of the runs.
         host: staging host; None: any suitable host.
         priority: priority, higher first; default 0.
+        against: entry or image to compare with in pairs; ``auto``: the blessed entry that the image
+            would replace; ``none``: judge it alone; None: ``auto`` for an image on a target.
     """
     body = members(
         suite=suite,
@@ -125,6 +128,7 @@ def submit_runs(
         entry=entry,
         host=host,
         priority=priority,
+        against=against,
     )
     return post("/runs", RunsMade, body=body, reads=RunRequest)
 

@@ -265,6 +265,7 @@ class EvidenceFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
     sku: Filter | None = None
     run: Annotated[Filter, Meta(description="id of the run")] | None = None
     outcome: Literal["passed", "failed"] | None = None
+    content: Annotated[Filter, Meta(description="digest of the GPU content")] | None = None
     since: Since | None = None
     until: Until | None = None
 

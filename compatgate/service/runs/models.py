@@ -72,6 +72,10 @@ class Run(Base):
     not_before: Mapped[datetime | None] = mapped_column(UtcTime, comment="Pause before a retry")
     lease_until: Mapped[datetime | None] = mapped_column(UtcTime)
     cancel_by: Mapped[str | None] = mapped_column(Text, comment="Who asked for its end")
+    against: Mapped[str | None] = mapped_column(
+        Text, comment="JSON: asked, image, entry, reason; null: judged alone"
+    )
+    pairs: Mapped[str | None] = mapped_column(Text, comment="JSON: pairs so far, and the judgement")
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="Of the first attempt")
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)
@@ -133,7 +137,7 @@ class QueueState(Struct, frozen=True):
 
 
 class RunRow(Struct, frozen=True):
-    """A run, as `compatgate.service.runs.models.Run`; ``stack`` is plain data."""
+    """A run without its pairs, as `Run`; ``stack`` and ``against`` are plain data."""
 
     seq: int
     id: str
@@ -165,6 +169,7 @@ class RunRow(Struct, frozen=True):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    against: dict[str, Any] | None = None
 
     @property
     def has_ended(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from compatgate.canary.imports import ImportFormat
-from compatgate.canary.run import Purpose, State, Trust
+from compatgate.canary.run import ImportTrust, Purpose, State
 from compatgate.core.facts.nvidia import PeakKind
 from compatgate.service.gate.schemas import StackBody, Text
 
@@ -30,6 +30,23 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
     entry: Annotated[Text | None, Meta(description="entry that the runs are about")] = None
     host: Annotated[Text | None, Meta(description="staging host to run on; any that fits")] = None
     priority: Annotated[int, Meta(ge=-1000, le=1000, description="higher goes first")] = 0
+    against: Annotated[
+        Text | None,
+        Meta(
+            description="entry or image to compare with in pairs; `auto`: the blessed entry that "
+            "the image would replace; `none`: judge it alone. Left out: `auto` for an image on a "
+            "target"
+        ),
+    ] = None
+
+
+class AgainstBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The reference of a run."""
+
+    asked: Annotated[str, Meta(description="auto, an entry or an image")]
+    image: Annotated[str | None, Meta(description="null: none was found; judged alone")]
+    entry: Annotated[str | None, Meta(description="entry that the image stands for")]
+    reason: Annotated[str, Meta(description="where the image is known from, or why there is none")]
 
 
 SOURCE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$(?!\n)"
@@ -88,6 +105,9 @@ class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
     started_at: datetime | None
     finished_at: datetime | None
     cancelling: Annotated[bool, Meta(description="cancellation was requested and is pending")]
+    against: Annotated[
+        AgainstBody | None, Meta(description="reference; null: the candidate is judged alone")
+    ] = None
     source: Annotated[
         str | None, Meta(description="format and source of an imported run; null: not imported")
     ] = None
@@ -129,7 +149,7 @@ class AttributionBody(Struct, frozen=True):
     measured_at: datetime
     imported_at: datetime
     trust: Annotated[
-        Trust, Meta(description="who named driver and GPU: the report, or the importer")
+        ImportTrust, Meta(description="who named driver and GPU: the report, or the importer")
     ]
     stated: Annotated[list[str], Meta(description="facts that the report does not contain")]
 
@@ -165,10 +185,78 @@ class StepBody(Struct, frozen=True):
     ] = None
 
 
+class BlockPositionBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The position of a block: A is the reference, B the candidate."""
+
+    arm: Literal["A", "B"]
+    pair: int
+    session: Annotated[int, Meta(description="attempt in which it ran")]
+
+
+class BlockBody(Struct, frozen=True):
+    """A process of candidate or reference."""
+
+    name: Annotated[str, Meta(description="also of its log")]
+    workload: str
+    seed: int
+    outcome: str
+    reason: str
+    exit_code: int | None
+    image: Annotated[str | None, Meta(description="that ran, by digest")]
+    block: BlockPositionBody
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempt: int
+    host: str
+
+
+class PairMediansBody(Struct, frozen=True):
+    """The medians of one pair's samples."""
+
+    pair: int
+    reference: float
+    candidate: float
+
+
+class MetricPairsBody(Struct, frozen=True):
+    """The complete pairs of a metric."""
+
+    workload: Annotated[str, Meta(description="name and digest of its content")]
+    unit: str
+    medians: list[PairMediansBody]
+    ratios: Annotated[list[float], Meta(description="logarithms of candidate over reference")]
+    share: float
+    step: float
+
+
+class PairsBody(Struct, frozen=True):
+    """The pairs of a run so far."""
+
+    outcome: Annotated[
+        Literal["passed", "failed", "inconclusive"] | None, Meta(description="null: undecided")
+    ]
+    reason: str
+    done: Annotated[int, Meta(description="complete pairs")]
+    planned: Annotated[int, Meta(description="pairs after which the judge looks again")]
+    images: Annotated[dict[str, str], Meta(description="of each arm, by digest; A: reference")]
+    judgement: Annotated[
+        dict[str, Any] | None,
+        Meta(description="of the suite; `metrics` have effect, low, high, confidence, outcome"),
+    ]
+    metrics: Annotated[dict[str, MetricPairsBody], Meta(description="by WORKLOAD.METRIC")]
+    single: Annotated[
+        list[str], Meta(description="workloads in an image of their own, not compared")
+    ]
+    blocks: list[BlockBody]
+
+
 class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A run with its steps."""
 
     steps: list[StepBody]
+    pairs: Annotated[PairsBody | None, Meta(description="null: the candidate is judged alone")] = (
+        None
+    )
 
 
 class SampleBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -281,6 +369,23 @@ class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):
     samples: Annotated[list[KeptBody], Meta(description="what it has measured, newest first")]
 
 
+class BindingBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a judged run was bound to; what is not known is left out."""
+
+    image: Annotated[str | None, Meta(description="digest of the image under test")] = None
+    images: Annotated[list[str], Meta(description="other digests of that image")] = []
+    content: Annotated[str | None, Meta(description="digest of its GPU content")] = None
+    content_why: Annotated[str, Meta(description="why the content is unknown")] = ""
+    suite: Annotated[str, Meta(description="digest of the suite's definition")] = ""
+    workloads: Annotated[dict[str, str], Meta(description="to their digest")] = {}
+    arch: Annotated[str, Meta(description="of the GPUs, like sm_80")] = ""
+    gpus: Annotated[list[str], Meta(description="UUIDs of the GPUs")] = []
+    mig: Annotated[list[str], Meta(description="MIG profiles")] = []
+    host: str = ""
+    executor: str = ""
+    judge: Annotated[str, Meta(description="version of the judge")] = ""
+
+
 class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A judged run, bound to what was measured inside the container."""
 
@@ -294,6 +399,8 @@ class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
     finished: Annotated[int, Meta(description="seconds since the epoch")]
     development: Annotated[bool, Meta(description="it ran outside a container")]
     known_at: datetime
+    content: Annotated[str | None, Meta(description="digest of its GPU content; null: unknown")]
+    bound: Annotated[BindingBody | None, Meta(description="null: judged before this was recorded")]
 
 
 class WarningBody(Struct, frozen=True, forbid_unknown_fields=True):

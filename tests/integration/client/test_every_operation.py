@@ -140,6 +140,20 @@ def test_what_if(call: Call) -> None:
     assert {entry.entry for entry in found.entries} >= {"torch24-cu124"}
 
 
+def test_solve(call: Call) -> None:
+    found = call("solve", {"target": "prod-a100", "want": {"torch": "*"}, "limit": 1})
+    assert found.found
+    again = call("preview", target="prod-a100", stack=found.stacks[0].stack)
+    assert again.id == found.stacks[0].verdicts[0].id
+
+
+def test_plan(call: Call) -> None:
+    found = call("plan", "prod-a100", {"upgrade": ["driver=580"]})
+    assert found.set["driver"].startswith("580.")
+    assert "torch24-cu124" in found.entries_yaml
+    assert {edit.entry for edit in found.edits} >= {"torch24-cu124"}
+
+
 def test_targets(call: Call, form: str) -> None:
     name = f"lab-{form}"
     spec = TargetSpec((PoolSpec("l4", "L4", "550.54.15"),))
