@@ -23,6 +23,8 @@ from compatgate.errors import BadInput
 
 CLUSTERS = ("slurm", "kubernetes")
 """Executors that run a workload on other machines, and on several at once."""
+VOLCANO = "volcano"
+"""Name of Volcano's scheduler."""
 BUILDERS = ("docker",)
 """Executors that run the image under test, the workload's own image, or an image that they build
 from its folder. The image is therefore known before the executor is asked.
@@ -107,7 +109,13 @@ class Kubernetes(Struct, frozen=True):
         namespace: namespace of every object.
         resource: resource of a GPU or a MIG slice, ``nvidia.com/mig-1g.10gb``.
         node_selector: labels of the nodes, such as those of GPU feature discovery.
-        queue: Kueue's local queue.
+        queue: Kueue's local queue; ``priority_class`` is Kueue's WorkloadPriorityClass.
+        volcano_queue: queue of Volcano, which then schedules the pods of a job together.
+        scheduler: name of another scheduler of the pods.
+        claims: number of GPUs to the ResourceClaimTemplate that claims so many; () for the resource
+            of a device plugin.
+        devices: further resources of a pod with GPUs, such as RDMA devices.
+        networks: Multus networks of a pod with GPUs.
         images: workload to the image that was built from its folder.
         wait_s: seconds that a job may wait for a node.
     """
@@ -120,6 +128,12 @@ class Kubernetes(Struct, frozen=True):
     node_selector: dict[str, str] = {}
     tolerations: tuple[Toleration, ...] = ()
     queue: str | None = None
+    priority_class: str | None = None
+    volcano_queue: str | None = None
+    scheduler: str | None = None
+    claims: dict[str, str] = {}
+    devices: dict[str, int] = {}
+    networks: tuple[str, ...] = ()
     image_pull_secrets: tuple[str, ...] = ()
     service_account: str | None = None
     runtime_class: str | None = None

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from compatgate.canary.hosts import (
     CLUSTERS,
+    VOLCANO,
     Host,
     Kubernetes,
     MaintenanceWindow,
@@ -139,6 +140,10 @@ RESOURCE_PATTERN = (
     r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$(?!\n)"
 )
 VALUE_PATTERN = r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$(?!\n)"
+COUNT_PATTERN = r"^[1-9][0-9]{0,3}$(?!\n)"
+NETWORK_PATTERN = (
+    r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/)?[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$(?!\n)"
+)
 _Slug = Annotated[str, Meta(pattern=SLUG_PATTERN)]
 _LabelKey = Annotated[str, Meta(pattern=QUALIFIED_PATTERN)]
 _LabelValue = Annotated[str, Meta(pattern=VALUE_PATTERN)]
@@ -146,6 +151,8 @@ _DnsLabel = Annotated[str, Meta(pattern=DNS_LABEL_PATTERN)]
 _DnsName = Annotated[str, Meta(pattern=DNS_NAME_PATTERN)]
 _Resource = Annotated[str, Meta(pattern=RESOURCE_PATTERN)]
 _Duration = Annotated[str, Meta(pattern=DURATION)]
+_Count = Annotated[str, Meta(pattern=COUNT_PATTERN)]
+_Network = Annotated[str, Meta(pattern=NETWORK_PATTERN)]
 
 
 class TolerationTable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -168,6 +175,12 @@ class KubernetesTable(Struct, frozen=True, forbid_unknown_fields=True):
     node_selector: Annotated[dict[_LabelKey, _LabelValue], Meta(max_length=64)] = {}
     tolerations: Annotated[tuple[TolerationTable, ...], Meta(max_length=64)] = ()
     queue: _DnsLabel | None = None
+    priority_class: _DnsName | None = None
+    volcano_queue: _DnsName | None = None
+    scheduler: _DnsName | None = None
+    claims: Annotated[dict[_Count, _DnsName], Meta(max_length=64)] = {}
+    devices: Annotated[dict[_Resource, Annotated[int, Meta(ge=1, le=64)]], Meta(max_length=16)] = {}
+    networks: Annotated[tuple[_Network, ...], Meta(max_length=16)] = ()
     image_pull_secrets: Annotated[tuple[_DnsName, ...], Meta(max_length=16)] = ()
     service_account: _DnsName | None = None
     runtime_class: _DnsName | None = None
@@ -205,6 +218,18 @@ def find_kubernetes_mistakes(table: KubernetesTable) -> Iterator[KubernetesMista
                 yield KubernetesMistake((field,), what, f"remove {field} or in_cluster", value)
     for number, toleration in enumerate(table.tolerations):
         yield from _find_toleration_mistakes(toleration, ("tolerations", number))
+    if table.queue and table.volcano_queue:
+        what = "cannot be set together with queue, which is Kueue's"
+        yield KubernetesMistake(("volcano_queue",), what, "remove one of them", table.volcano_queue)
+    if table.volcano_queue and table.scheduler not in (None, VOLCANO):
+        what = f"must be {VOLCANO} with volcano_queue"
+        yield KubernetesMistake(("scheduler",), what, "leave it out", table.scheduler)
+    if table.priority_class and not table.queue:
+        hint = "name the local queue, too"
+        yield KubernetesMistake(("priority_class",), "needs a queue of Kueue", hint)
+    if table.claims and table.resource in table.devices:
+        what = "the GPUs are claimed, so the resource of a device plugin asks for others"
+        yield KubernetesMistake(("devices", table.resource), what, "remove it")
     for workload, reference in table.images.items():
         try:
             parse_reference(reference)
