@@ -35,7 +35,7 @@ def render_solved(found: Json, width: int, *, colour: bool) -> str:
     if not found["complete"]:
         lines += [
             "",
-            *wrap("not every combination was tried: narrow the wants to search on", width),
+            *wrap("not every combination was tried: narrow the wants", width),
         ]
     lines += ["", f"{found['evaluated']} evaluations; facts {found['facts'][:19]}"]
     return "\n".join(lines)
