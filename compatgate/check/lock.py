@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatgate.check.cli import add_decider_options, complete_decider
+from compatgate.check.cli import add_decider_options, add_wheel_options, complete_decider
 from compatgate.check.solve import add_solve_places, read_base, read_solve_pools
 from compatgate.core.rule import EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.errors import BadInput
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from compatgate.check.resolver import Pins
     from compatgate.check.stack_sources import Platforms
     from compatgate.core.facts import Facts
+    from compatgate.core.facts.records import Record
 
 Json = dict[str, Any]
 _TORCH_INDEX = "https://download.pytorch.org/whl/{label}"
@@ -86,6 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tries", metavar="N", type=int, default=5, help="stacks to try, 1 to 20 (default: 5)"
     )
+    add_wheel_options(parser)
     add_decider_options(
         parser.add_argument_group("decider (default: the facts; for --target the database)")
     )
@@ -115,6 +117,13 @@ def run(args: argparse.Namespace) -> int:
         decider.close()
 
 
+class _Attempt(NamedTuple):
+    """The exit status of an attempt, and other pins to try with the same stack."""
+
+    status: int
+    instead: Pins | None = None
+
+
 class _Locking:
     """Locks one project."""
 
@@ -133,6 +142,7 @@ class _Locking:
         platform = Platform(self._platforms.os, self._platforms.cpu, None)
         self._project: ProjectFile = read_project(args.source, self._facts, platform.environment)
         self._indexes = _read_indexes(args.build_index)
+        self._away: set[str] = set()
 
     def run(self) -> int:
         """Try the stacks in their order, and write the first lock that passes."""
@@ -148,14 +158,14 @@ class _Locking:
         worst = EXIT_DENIED
         tried: list[dict[str, str]] = []
         for one in found["stacks"]:
-            pins = self._pins(one["stack"])
-            if pins.versions in tried:
-                continue
-            tried.append(pins.versions)
-            status = self._try(one["stack"], pins)
-            if status == 0:
-                return 0
-            worst = status if status == EXIT_NO_DECISION else worst
+            pins: Pins | None = self._pins(one["stack"])
+            while pins and pins.versions not in tried and len(tried) < 2 * self._args.tries:
+                tried.append(pins.versions)
+                said = self._try(one["stack"], pins)
+                if said.status == 0:
+                    return 0
+                worst = EXIT_NO_DECISION if said.status == EXIT_NO_DECISION else worst
+                pins = said.instead
         _say("no lock was written: none of the stacks above gives one that passes")
         return worst
 
@@ -208,11 +218,15 @@ class _Locking:
             self._indexes,
         )
 
-    def _try(self, stack: Json, pins: Pins) -> int:
-        """Resolve and judge one stack; write the lock that passes. Return the exit status."""
+    def _try(self, stack: Json, pins: Pins) -> _Attempt:
+        """Resolve and judge one stack; write the lock that passes."""
         from compatgate.check.formats.text import format_stack
         from compatgate.check.resolver import resolve
 
+        away = [url for url in pins.indexes.values() if url in self._away]
+        if away:
+            _say(f"left out {format_stack(stack)}: {away[0]} does not answer")
+            return _Attempt(EXIT_DENIED)
         _say(f"trying {format_stack(stack)}")
         python = str(stack.get("python") or self._python())
         made = resolve(
@@ -224,24 +238,34 @@ class _Locking:
             overrides=self._args.overrides,
         )
         if not made.lock:
+            self._away |= {url for url in pins.indexes.values() if f"fetch: {url}" in made.words}
             _say(f"  uv found no lock with {', '.join(pins.constraints())}:")
             _say("\n".join(f"  | {line}" for line in made.words.splitlines()))
-            for text in pins.left:
-                _say(f"  {text}")
-            return EXIT_DENIED
+            _say("\n".join(f"  {text}" for text in pins.left))
+            return _Attempt(EXIT_DENIED)
         verdicts = self._judge(made.lock)
         bad = [one for one in verdicts if not _passes(one)]
-        for one in bad:
+        for one in bad or verdicts:
             self._print(one)
-        if bad:
-            for text in pins.left:
-                _say(f"  {text}")
-            unknown = all(one["verdict"] == "unknown" for one in bad)
-            return EXIT_NO_DECISION if unknown else EXIT_DENIED
-        for one in verdicts:
-            self._print(one)
-        self._write(made.lock, pins)
-        return 0
+        if not bad:
+            self._write(made.lock, pins)
+            return _Attempt(0)
+        _say("\n".join(f"  {text}" for text in pins.left))
+        unknown = all(one["verdict"] == "unknown" for one in bad)
+        status = EXIT_NO_DECISION if unknown else EXIT_DENIED
+        return _Attempt(status, self._recorded_instead(bad, pins))
+
+    def _recorded_instead(self, verdicts: Sequence[Json], pins: Pins) -> Pins | None:
+        """Return pins with recorded releases of packages whose content is not known."""
+        from msgspec.structs import replace
+
+        found: dict[str, str] = {}
+        for finding in (one for verdict in verdicts for one in verdict["findings"]):
+            name = finding["component"]
+            if finding["rule"] == "CG410" and name not in pins.versions:
+                known = self._facts.recorded_versions(name)
+                found |= {name: known[-1].public} if known else {}
+        return replace(pins, versions={**pins.versions, **found}) if found else None
 
     def _judge(self, lock: bytes) -> list[Json]:
         """Return the verdicts on a lock, as ``compatgate check --lock`` gives them."""
@@ -252,10 +276,21 @@ class _Locking:
         with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
             path = os.path.join(folder, "pylock.toml")
             Path(path).write_bytes(lock)
-            stack = read_files(path, None, self._platforms, {}, self._facts.packages).stack
+            written = read_files(path, None, self._platforms, {}, self._facts.packages)
+        stack = written.stack
+        records: Sequence[Record] = ()
+        if self._args.read_wheels or self._args.cached_wheels:
+            from compatgate.check.wheels import read_wheels
+
+            network = not self._args.cached_wheels
+            read = read_wheels(
+                stack, written.origins, self._platforms.all, self._facts, network=network
+            )
+            stack, records = read.stack, read.records
+        questions = [[{"target": name, "stack": stack}] for name in self._args.target]
         if self._pools:
-            return [self._decider.decide([{"pool": pool, "stack": stack} for pool in self._pools])]
-        return [self._decider.decide([{"target": t, "stack": stack}]) for t in self._args.target]
+            questions = [[{"pool": pool, "stack": stack} for pool in self._pools]]
+        return [self._decider.decide(bodies, records) for bodies in questions]
 
     def _print(self, verdict: Json) -> None:
         from compatgate.check.formats.text import headline, subject
@@ -287,6 +322,8 @@ def _passes(verdict: Json) -> bool:
 def _say(text: str) -> None:
     from compatgate.kit.cli.terminal import strip_controls
 
+    if not text:
+        return
     print("\n".join(strip_controls(line) for line in text.split("\n")), file=sys.stderr)
 
 
