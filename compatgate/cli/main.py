@@ -55,6 +55,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "compatgate.service.targets.cli",
         "list and change targets; predict what a driver would break",
     ),
+    "plan": (
+        "compatgate.service.plans.cli",
+        "plan an upgrade of driver or CUDA: what breaks, what is owed, in which order",
+    ),
     "matrix": ("compatgate.service.matrix.cli", "import, export and compare the blessed matrix"),
     "nodes": (
         "compatgate.service.nodes.cli",

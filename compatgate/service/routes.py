@@ -27,6 +27,8 @@ from compatgate.service.matrix import approvals_api, approvals_page, document_ap
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
+from compatgate.service.plans import api as plans
+from compatgate.service.plans import pages as plans_pages
 from compatgate.service.runs import api as runs
 from compatgate.service.runs import pages as runs_pages
 from compatgate.service.runs import staging_pages
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
 )
 def openapi(call: Call[NoQuery]) -> Reply:
     """Describe this API (OpenAPI 3.1)."""
-    return Reply(call.service.description)
+    return Reply(call.service.describe())
 
 
 ROUTES: tuple[Route, ...] = (
@@ -78,6 +80,7 @@ ROUTES: tuple[Route, ...] = (
     targets.list_targets,
     *targets.TARGET_ROUTES,
     targets.list_target_pools,
+    plans.plan,
     targets.list_pools,
     document_api.list_entries,
     *document_api.ENTRY_ROUTES,
@@ -100,6 +103,7 @@ ROUTES: tuple[Route, ...] = (
     facts.show_rule,
     runs.list_runs,
     runs.submit_runs,
+    runs.import_report,
     runs.show_run,
     runs.show_logs,
     runs.take_samples,
@@ -197,6 +201,7 @@ PAGES: tuple[Page, ...] = (
     targets_pages.show_targets,
     targets_pages.show_target,
     targets_pages.show_packages,
+    plans_pages.show_plan,
     matrix_pages.show_entries,
     matrix_pages.show_entry,
     matrix_pages.change_entry,

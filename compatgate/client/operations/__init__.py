@@ -32,6 +32,7 @@ class Operations:
     approve_change = matrix.approve_change
     refuse_change = matrix.refuse_change
     list_target_pools = matrix.list_target_pools
+    plan = matrix.plan
     list_pools = matrix.list_pools
 
     list_entries = matrix.list_entries
@@ -61,6 +62,7 @@ class Operations:
 
     list_runs = runs.list_runs
     submit_runs = runs.submit_runs
+    import_report = runs.import_report
     show_run = runs.show_run
     show_logs = runs.show_logs
     take_samples = runs.take_samples

@@ -42,6 +42,7 @@ from compatgate.service.matrix.schemas import (
     WaiverBody,
     WaiverChange,
 )
+from compatgate.service.plans.schemas import PlanBody, PlanRequest
 
 _DOCUMENTS = Annotated[list[dict[str, Any]], Meta(min_length=1)]
 
@@ -379,3 +380,16 @@ def change_waiver(
 def delete_waiver(name: str, *, reason: str, if_match: str | int | None = None) -> Request[Made]:
     """Delete a waiver; its history stays. Arguments as `change_waiver`."""
     return delete("/waivers/{name}", Made, if_match=if_match, name=name, reason=reason)
+
+
+@Operation
+def plan(name: str, body: PlanRequest | Mapping[str, Any]) -> Request[PlanBody]:
+    """Plan an upgrade of driver or CUDA on a target.
+
+    Args:
+        name: of the target.
+        body: the changes as ``set`` or ``upgrade``.
+    """
+    path = "/targets/{name}/plan"
+    request = post(path, PlanBody, body=body, reads=PlanRequest, repeatable=True, name=name)
+    return structs.replace(request, patience=LONG_S)

@@ -16,6 +16,7 @@ PAGES = [
     "triage",
     "what-if?target=prod-a100",
     "what-if?target=staging-h100&driver=525.60.13",
+    "targets/prod-a100/plan?driver=580",
     "audit",
     "audit/verify",
     "facts",
