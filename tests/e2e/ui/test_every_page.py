@@ -17,6 +17,7 @@ PAGES = [
     "what-if?target=prod-a100",
     "what-if?target=staging-h100&driver=525.60.13",
     "targets/prod-a100/plan?driver=580",
+    "targets/prod-a100/report",
     "audit",
     "audit/verify",
     "facts",
