@@ -22,7 +22,7 @@ from compatgate.service.reports.schemas import AskedBody, DifferentFindingBody
 MOST_DECISIONS = 10_000
 """Decisions that a report reads, the newest of the period."""
 MOST_QUESTIONS = 300
-"""Verdicts that a report decides again."""
+"""Verdicts that a report re-evaluates."""
 _PAGE = 1000
 _MOST_REASONS = 5
 _MOST_NAMES = 20
