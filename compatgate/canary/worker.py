@@ -24,6 +24,7 @@ from compatgate.canary.engine.interface import (
     STANDARD_SETTINGS,
     Baselines,
     HostContext,
+    ImageContent,
     Lease,
     OpenHostWatch,
     Queue,
@@ -255,6 +256,7 @@ def open_host(
     facts: Facts,
     settings: Settings = STANDARD_SETTINGS,
     images: AllowedImages = EVERY_IMAGE,
+    read_content: Callable[[str], ImageContent] | None = None,
 ) -> HostContext:
     """Return the context of a host's runs; the host itself is contacted when a run begins.
 
@@ -268,6 +270,7 @@ def open_host(
         facts: facts to identify GPUs.
         settings: of the engine.
         images: allowed images under test.
+        read_content: returns the GPU content of an image; None: evidence is bound to no content.
 
     Raises:
         BadInput: the facts do not know the host's GPU.
@@ -286,6 +289,7 @@ def open_host(
         settings=settings,
         images=images,
         code=facts.arch,
+        read_content=read_content,
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PROG = "compatgate"
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("compatgate.check.cli", "decide whether a stack may run on a target or pool"),
+    "solve": ("compatgate.check.solve", "find the newest stacks that pass on targets or pools"),
     "inspect": (
         "compatgate.cli.inspect",
         "show the stack in an image, lockfile, SBOM, wheel, library or folder",

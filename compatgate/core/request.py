@@ -90,6 +90,7 @@ class CanaryPolicy(Struct, frozen=True):
         soak: further suites that must have passed before an entry is blessed.
         promote: who blesses a candidate whose suites have passed: a person, or the gate.
         on_failure: effect of a failing re-run on a blessed entry, in addition to the warning.
+        imported: suite to the sources, ``FORMAT@SOURCE``, whose imported results count for it.
     """
 
     require: bool = False
@@ -99,6 +100,11 @@ class CanaryPolicy(Struct, frozen=True):
     soak: tuple[str, ...] = ()
     promote: PromotionMode = "approval"
     on_failure: FailurePolicy = "warn"
+    imported: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def evidence_suites(self, suite: str) -> tuple[str, ...]:
+        """Return the suites whose evidence counts for a suite: itself, and imported sources."""
+        return (suite, *(s for name, sources in self.imported if name == suite for s in sources))
 
 
 class Policy(Struct, frozen=True):

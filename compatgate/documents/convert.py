@@ -134,6 +134,7 @@ def _policy(spec: PolicySpec) -> Policy:
         soak=spec.canary.soak,
         promote=spec.canary.promote,
         on_failure=spec.canary.on_failure,
+        imported=tuple(spec.canary.imported.items()),
     )
     return Policy(
         spec.mode, spec.require_entry, canary, spec.on_unknown, spec.packages, spec.entries

@@ -99,8 +99,19 @@ class MatchSpec(_Spec, frozen=True):
     node_labels: dict[LabelKey, Label] = {}
 
 
+SOURCE_PATTERN = (
+    r"^(dcgm|nccl-tests|reframe|superbench|nvcre)@"
+    r"[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$(?!\n)"
+)
+ImportedSource = Annotated[str, Meta(pattern=SOURCE_PATTERN)]
+
+
 class CanarySpec(_Spec, frozen=True):
-    """The evidence that the target requires, and its effect on entries."""
+    """The evidence that the target requires, and its effect on entries.
+
+    Attributes:
+        imported: suite to the sources whose imported results count for it.
+    """
 
     require: bool = False
     max_age: Duration = "30d"
@@ -109,6 +120,7 @@ class CanarySpec(_Spec, frozen=True):
     soak: tuple[Name, ...] = ()
     promote: PromotionMode = "approval"
     on_failure: FailurePolicy = "warn"
+    imported: dict[Name, tuple[ImportedSource, ...]] = {}
 
 
 class WaiverPolicySpec(_Spec, frozen=True):

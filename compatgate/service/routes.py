@@ -16,7 +16,7 @@ from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
 from compatgate.service.far import api as far
 from compatgate.service.gate import api as gate
-from compatgate.service.gate import ask_page
+from compatgate.service.gate import ask_page, solve_api
 from compatgate.service.gate import pages as gate_pages
 from compatgate.service.home import pages as home_pages
 from compatgate.service.identity import api as identity
@@ -63,13 +63,14 @@ if TYPE_CHECKING:
 )
 def openapi(call: Call[NoQuery]) -> Reply:
     """Describe this API (OpenAPI 3.1)."""
-    return Reply(call.service.description)
+    return Reply(call.service.describe())
 
 
 ROUTES: tuple[Route, ...] = (
     gate.ask,
     gate.preview,
     gate.what_if,
+    solve_api.solve,
     triage.triage,
     manifests.check_manifest,
     gate.show_verdict,
@@ -105,6 +106,7 @@ ROUTES: tuple[Route, ...] = (
     facts.show_rule,
     runs.list_runs,
     runs.submit_runs,
+    runs.import_report,
     runs.show_run,
     runs.show_logs,
     runs.take_samples,

@@ -37,6 +37,10 @@ ACTIONS = {
     "logs": ("compatgate.service.runs.cli:logs", "print the logs of a run"),
     "cancel": ("compatgate.service.runs.cli:cancel", "cancel runs"),
     "rerun": ("compatgate.service.runs.cli:rerun", "requeue a finished run"),
+    "import": (
+        "compatgate.service.runs.cli_import:import",
+        "import a report of another tool, with its source",
+    ),
     "sample": (
         "compatgate.cli.canary.samples:sample",
         "write the measurements of a run to sample files",

@@ -15,6 +15,7 @@ class Operations:
     ask = gate.ask
     preview = gate.preview
     what_if = gate.what_if
+    solve = gate.solve
     triage = gate.triage
     check_manifest = gate.check_manifest
     show_verdict = gate.show_verdict
@@ -62,6 +63,7 @@ class Operations:
 
     list_runs = runs.list_runs
     submit_runs = runs.submit_runs
+    import_report = runs.import_report
     show_run = runs.show_run
     show_logs = runs.show_logs
     take_samples = runs.take_samples

@@ -34,6 +34,7 @@ from compatgate.service.gate.schemas import (
     WhatIfBody,
     WhatIfRequest,
 )
+from compatgate.service.gate.solve_schemas import SolveBody, SolveRequest
 from compatgate.service.manifests.schemas import ManifestCheckBody, ManifestCheckRequest
 from compatgate.service.triage.schemas import TriageBody, TriageRequest
 
@@ -108,6 +109,16 @@ def what_if(body: WhatIfRequest | Mapping[str, Any]) -> Request[WhatIfBody]:
         body: ``target`` or ``node``, and the changes as ``set``.
     """
     return post("/what-if", WhatIfBody, body=body, reads=WhatIfRequest, repeatable=True)
+
+
+@Operation
+def solve(body: SolveRequest | Mapping[str, Any]) -> Request[SolveBody]:
+    """Find stacks that pass on a target, or on every one of several, best first.
+
+    Args:
+        body: ``want``, and ``target``, ``targets`` or ``pool``; ``from``: a stack to stay close to.
+    """
+    return post("/solve", SolveBody, body=body, reads=SolveRequest, repeatable=True)
 
 
 @Operation

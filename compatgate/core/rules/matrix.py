@@ -169,7 +169,8 @@ def canary_missing(context: RuleContext) -> RuleAnswer:
     Evidence counts for the versions measured inside the container, on the same GPU SKU (a MIG slice
     is a SKU of its own). A run of a framework counts for stacks with this framework only. A run
     that was inconclusive is no evidence, nor is one outside a container (the process executor, for
-    development) where the policy does not say ``canary.acceptDevelopment: true``.
+    development) where the policy does not say ``canary.acceptDevelopment: true``. A result that was
+    imported from another tool counts where ``canary.imported`` names its source for the suite.
 
     Fix: run the suite on staging.
 
@@ -218,7 +219,7 @@ def canary_stale(context: RuleContext) -> RuleAnswer:
             context.holds_until(_format_moment(expires))
             continue
         need = f"a passed run of suite {suite} on driver {context.driver}"
-        message = f"run {latest.id} of suite {suite} {why}"
+        message = f"run {latest.id} of suite {latest.suite} {why}"
         problems.append(Problem("fail", "canary", message, have=latest.id, need=need))
     return problems or PASS
 
@@ -239,7 +240,7 @@ def canary_failed(context: RuleContext) -> RuleAnswer:
         Problem(
             "fail",
             "canary",
-            f"run {latest.id} of suite {suite} failed on {_format_day(latest.finished)}",
+            f"run {latest.id} of suite {latest.suite} failed on {_format_day(latest.finished)}",
             have=latest.id,
             need=f"a passed run of suite {suite}",
         )
@@ -265,8 +266,13 @@ def evidence_for(context: RuleContext) -> list[str]:
 
 
 def _judged_runs(context: RuleContext, suite: str) -> list[Evidence]:
-    runs = context.matrix.runs(suite, context.stack, context.pool)
-    return [run for run in runs if run.counts_for(context.policy.canary)]
+    policy = context.policy.canary
+    return [
+        run
+        for name in policy.evidence_suites(suite)
+        for run in context.matrix.runs(name, context.stack, context.pool)
+        if run.counts_for(policy)
+    ]
 
 
 def _mention_development_run(context: RuleContext, suite: str) -> str:

@@ -27,6 +27,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.binding import Binding
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix, Waiver
 from compatgate.core.request import Target
@@ -220,6 +221,7 @@ class BundledRun(Struct, frozen=True):
     outcome: Literal["passed", "failed", "inconclusive"]
     finished: int
     development: bool = False
+    bound: Binding | None = None
 
 
 class Overlay(Struct, frozen=True):
@@ -388,6 +390,7 @@ def bundle_evidence(evidence: Sequence[Evidence]) -> tuple[BundledRun, ...]:
             run.outcome,
             run.finished,
             run.development,
+            run.bound,
         )
         for run in evidence
     ]
@@ -404,6 +407,7 @@ def _read_evidence(run: BundledRun) -> Evidence:
         run.outcome,
         run.finished,
         run.development,
+        run.bound,
     )
 
 

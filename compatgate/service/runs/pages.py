@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args
 
+import msgspec
 from flask import jsonify
 from msgspec import Meta, Struct
 
-from compatgate.canary.run import ENDED, Purpose
+from compatgate.canary.run import ENDED, Attribution, Purpose
 from compatgate.core.stack import parse_stack_text
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
@@ -115,7 +116,7 @@ def _run_row(run: RunRow) -> tuple[Any, ...]:
     return (
         Cell(run.id, link("runs", run.id)),
         Cell(run.state, note="cancelling" if run.cancel_by and not run.has_ended else ""),
-        Cell(run.suite, link("suites") + f"#{run.suite}"),
+        Cell(run.suite, None if run.source else link("suites") + f"#{run.suite}", note=_told(run)),
         Cell(run.target, link("targets", run.target) if run.target else None, note=place),
         Cell(run.gpu, note=driver),
         Cell(run.on_host or run.host, note="" if run.on_host or not run.host else "asked for"),
@@ -123,6 +124,10 @@ def _run_row(run: RunRow) -> tuple[Any, ...]:
         Cell(run.created_at, note=f"by {run.asked_by}{repeated}"),
         run_seconds(run),
     )
+
+
+def _told(run: RunRow) -> str:
+    return "imported" if run.source else ""
 
 
 def run_note(run: RunRow) -> str:
@@ -235,7 +240,8 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
         "about": run_note(run),
         "took": run_seconds(run),
         "stack": _stated_stack(run.stack),
-        "measured": compare_parts(run, envs_of(steps), ask.gate.facts.gpus),
+        "measured": [] if run.source else compare_parts(run, envs_of(steps), ask.gate.facts.gpus),
+        "attribution": _attribution(detail),
         "long": long,
         "steps": outline_steps(detail) if long else inspect_steps(runs, ask.gate.baselines, detail),
         "log": logs.read_end(runs, run_id),
@@ -247,6 +253,12 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
         "fill": _repeat_link(run),
     }
     return HtmlPage("run.html", run_id, context)
+
+
+def _attribution(detail: RunDetail) -> Attribution | None:
+    """Return the source of an imported run."""
+    found = (step.body.get("imported") for step in detail.steps)
+    return msgspec.convert(next((one for one in found if one), None), Attribution | None)
 
 
 def _comparable_runs(ask: PageRequest[Any], run: RunRow) -> list[RunRow]:

@@ -265,7 +265,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         Metrics(TargetNames(gate.snapshots.known, settings.metric_targets)),
         anonymous_principal(settings.anonymous),
         open_library(settings.overlays),
-        _description(),
+        _description,
         logs.LogListeners(settings.max_listeners),
         Attestations(gate.database, settings.signing),
         Identity(gate.database, settings.identity),

@@ -100,8 +100,8 @@ class Service(Struct, frozen=True):
     """The principal of callers without a token."""
     facts: Library
     """The fact files, overlays laid over them."""
-    description: bytes
-    """The OpenAPI document."""
+    describe: Callable[[], bytes]
+    """Returns the OpenAPI document, which is made at its first request."""
     listeners: LogListeners
     """The listeners that follow a log."""
     attestations: Attestations

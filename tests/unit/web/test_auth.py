@@ -49,6 +49,7 @@ CHANGES = {
     "POST /gate/preview": "gate",
     "POST /k8s/check": "gate",
     "POST /what-if": "gate",
+    "POST /solve": "gate",
     "POST /targets/{name}/plan": "gate",
     "POST /triage": "gate",
     "POST /hooks/kubernetes/validate": "gate",
