@@ -43,7 +43,7 @@ from compatgate.service.matrix.schemas import (
     WaiverChange,
 )
 from compatgate.service.plans.schemas import PlanBody, PlanRequest
-from compatgate.service.reports.schemas import ReportBody
+from compatgate.service.reports.schemas import TargetReportBody
 
 _DOCUMENTS = Annotated[list[dict[str, Any]], Meta(min_length=1)]
 
@@ -399,7 +399,7 @@ def plan(name: str, body: PlanRequest | Mapping[str, Any]) -> Request[PlanBody]:
 @Operation
 def report(
     name: str, *, since: Moment | None = None, until: Moment | None = None
-) -> Request[ReportBody]:
+) -> Request[TargetReportBody]:
     """Report what happened on a target, and what would be answered today.
 
     Args:
@@ -408,5 +408,5 @@ def report(
         until: when it ends; None: now.
     """
     path = "/targets/{name}/report"
-    request = get(path, ReportBody, name=name, since=since, until=until)
+    request = get(path, TargetReportBody, name=name, since=since, until=until)
     return structs.replace(request, patience=LONG_S)

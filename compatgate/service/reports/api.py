@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import Since, Until
-from compatgate.service.reports.schemas import ReportBody
+from compatgate.service.reports.schemas import TargetReportBody
 from compatgate.service.reports.service import make_report
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import Returns, route
@@ -27,7 +27,7 @@ class ReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     tag="targets",
     targets="checked",
     query=ReportOptions,
-    returns=Returns(ReportBody, "What happened, and what would be answered today"),
+    returns=Returns(TargetReportBody, "What happened, and what would be answered today"),
     errors=(404,),
 )
 def report(call: Call[ReportOptions]) -> Reply:

@@ -17,7 +17,7 @@ from compatgate.service.gate import repository as decisions
 from compatgate.service.gate.repository import DecisionRow
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.gate.what_if import evaluate_again
-from compatgate.service.reports.schemas import AskedBody, DifferentFindingBody
+from compatgate.service.reports.schemas import AskedQuestionBody, DifferentFindingBody
 
 MOST_DECISIONS = 10_000
 """Decisions that a report reads, the newest of the period."""
@@ -40,7 +40,7 @@ class Questions(Struct, frozen=True):
     """
 
     rows: tuple[DecisionRow, ...]
-    asked: tuple[AskedBody, ...]
+    asked: tuple[AskedQuestionBody, ...]
     facts: tuple[tuple[datetime, str], ...]
     left_out: tuple[str, ...]
 
@@ -110,7 +110,7 @@ def _list_facts(found: Iterable[tuple[Sequence[DecisionRow], Body]]) -> tuple[An
 
 def _decide_again(
     group: Sequence[DecisionRow], body: Body, snapshot: Snapshot, now: datetime
-) -> AskedBody:
+) -> AskedQuestionBody:
     newest, oldest = group[0], group[-1]
     today: Verdict | None = None
     why = ""
@@ -126,7 +126,7 @@ def _decide_again(
         newest.outcome,
         newest.allowed,
     )
-    return AskedBody(
+    return AskedQuestionBody(
         newest.verdict_id,
         body["stack"],
         body.get("image"),

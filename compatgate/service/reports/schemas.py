@@ -14,7 +14,7 @@ from compatgate.documents.specs import Action, Kind
 EventKind = Literal["change", "approval", "facts", "question", "run", "nodes"]
 
 
-class EventBody(Struct, frozen=True, forbid_unknown_fields=True):
+class ReportEventBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Something that happened; `ref` names the revision, verdict, run or link of the audit log."""
 
     at: datetime
@@ -25,7 +25,7 @@ class EventBody(Struct, frozen=True, forbid_unknown_fields=True):
     details: list[str] = []
 
 
-class FieldBody(Struct, frozen=True, forbid_unknown_fields=True):
+class ChangedValueBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A value of a document that changed."""
 
     path: str
@@ -33,7 +33,7 @@ class FieldBody(Struct, frozen=True, forbid_unknown_fields=True):
     after: Any
 
 
-class DocumentChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
+class ReportedChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A change of the target, or of an entry or waiver that names it."""
 
     revision: int
@@ -43,7 +43,7 @@ class DocumentChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
     kind: Kind
     name: str
     action: Action
-    fields: list[FieldBody]
+    fields: list[ChangedValueBody]
 
 
 class DifferentFindingBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +55,7 @@ class DifferentFindingBody(Struct, frozen=True, forbid_unknown_fields=True):
     message: str
 
 
-class AskedBody(Struct, frozen=True, forbid_unknown_fields=True):
+class AskedQuestionBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A recorded answer of the period, and the answer to the same question today.
 
     `today` is null where the question cannot be re-evaluated; `why` then says why.
@@ -81,7 +81,7 @@ class AskedBody(Struct, frozen=True, forbid_unknown_fields=True):
     why: str = ""
 
 
-class CountsBody(Struct, frozen=True, forbid_unknown_fields=True):
+class ReportCountsBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Numbers of a report; `different`: decisions that would be answered otherwise today."""
 
     changes: int
@@ -94,7 +94,7 @@ class CountsBody(Struct, frozen=True, forbid_unknown_fields=True):
     node_events: int
 
 
-class ReportBody(Struct, frozen=True, forbid_unknown_fields=True):
+class TargetReportBody(Struct, frozen=True, forbid_unknown_fields=True):
     """What happened on a target. `left_out` says what exceeded the limits; empty: nothing."""
 
     target: str
@@ -102,10 +102,10 @@ class ReportBody(Struct, frozen=True, forbid_unknown_fields=True):
     until: datetime
     made_at: datetime
     summary: str
-    counts: CountsBody
-    timeline: Annotated[list[EventBody], Meta(description="oldest first")]
-    asked: Annotated[list[AskedBody], Meta(description="denied first, then the most asked")]
-    changes: list[DocumentChangeBody]
+    counts: ReportCountsBody
+    timeline: Annotated[list[ReportEventBody], Meta(description="oldest first")]
+    asked: Annotated[list[AskedQuestionBody], Meta(description="denied first, then the most asked")]
+    changes: list[ReportedChangeBody]
     left_out: list[str]
     matrix_revision: int
     facts: str

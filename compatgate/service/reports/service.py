@@ -10,7 +10,7 @@ from compatgate.errors import BadInput, NotFound
 from compatgate.kit import clock
 from compatgate.service.matrix import revisions
 from compatgate.service.reports.questions import Questions, collect_questions
-from compatgate.service.reports.schemas import CountsBody, EventBody, ReportBody
+from compatgate.service.reports.schemas import ReportCountsBody, ReportEventBody, TargetReportBody
 from compatgate.service.reports.timeline import (
     audit_events,
     change_events,
@@ -30,7 +30,7 @@ MOST_NODES = 20_000
 
 def make_report(
     gate: Gate, target: str, since: datetime | None = None, until: datetime | None = None
-) -> ReportBody:
+) -> TargetReportBody:
     """Report what happened on a target.
 
     Args:
@@ -76,7 +76,7 @@ def make_report(
     timeline = [event for event in timeline if since <= event.at <= until]
     timeline.sort(key=lambda event: (event.at, event.kind, event.ref))
     counts = _count(found, len(changes), runs, links)
-    return ReportBody(
+    return TargetReportBody(
         target,
         since,
         until,
@@ -103,10 +103,12 @@ def _list_nodes(gate: Gate, target: str, left_out: list[str]) -> set[tuple[str, 
     return found
 
 
-def _count(found: Questions, changes: int, runs: int, links: list[EventBody]) -> CountsBody:
+def _count(
+    found: Questions, changes: int, runs: int, links: list[ReportEventBody]
+) -> ReportCountsBody:
     allowed = sum(row.allowed for row in found.rows)
     undecided = sum(not row.allowed and row.outcome == "unknown" for row in found.rows)
-    return CountsBody(
+    return ReportCountsBody(
         changes,
         len(found.rows),
         allowed,
@@ -118,7 +120,7 @@ def _count(found: Questions, changes: int, runs: int, links: list[EventBody]) ->
     )
 
 
-def _summarise(counts: CountsBody) -> str:
+def _summarise(counts: ReportCountsBody) -> str:
     parts = [
         f"{counts.decisions} decisions ({counts.allowed} allowed, {counts.denied} denied, "
         f"{counts.undecided} undecided)",

@@ -16,10 +16,10 @@ from compatgate.service.audit import repository as audit
 from compatgate.service.audit.repository import AuditRow
 from compatgate.service.matrix import revisions
 from compatgate.service.reports.schemas import (
-    AskedBody,
-    DocumentChangeBody,
-    EventBody,
-    FieldBody,
+    AskedQuestionBody,
+    ChangedValueBody,
+    ReportedChangeBody,
+    ReportEventBody,
 )
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.models import RunRow
@@ -34,7 +34,7 @@ _PAGE = 100
 
 def read_changes(
     session: Session, target: str, since: datetime, until: datetime, left_out: list[str]
-) -> list[DocumentChangeBody]:
+) -> list[ReportedChangeBody]:
     """Return the changes of the target, and of entries and waivers that name it, oldest first.
 
     Args:
@@ -44,7 +44,7 @@ def read_changes(
         until: last moment of the period.
         left_out: gets what exceeds the limit, in words.
     """
-    found: list[DocumentChangeBody] = []
+    found: list[ReportedChangeBody] = []
     cursor, count = None, 0
     while True:
         page = revisions.list_revisions(
@@ -74,22 +74,22 @@ def _concerns(change: Change, target: str) -> bool:
     return target in named or ANY_TARGET in named
 
 
-def _describe_change(row: Any, change: Change) -> DocumentChangeBody:
-    fields = [FieldBody(one.path, one.before, one.after) for one in change.fields]
-    return DocumentChangeBody(
+def _describe_change(row: Any, change: Change) -> ReportedChangeBody:
+    fields = [ChangedValueBody(one.path, one.before, one.after) for one in change.fields]
+    return ReportedChangeBody(
         row.number, row.made_at, row.author, row.reason, change.kind, change.name, change.action,
         fields,
     )  # fmt: skip
 
 
-def change_events(changes: Iterable[DocumentChangeBody]) -> Iterator[EventBody]:
+def change_events(changes: Iterable[ReportedChangeBody]) -> Iterator[ReportEventBody]:
     """Yield an event for each change."""
     for one in changes:
         details = [f"{f.path}: {_text(f.before)} -> {_text(f.after)}" for f in one.fields]
         if one.reason:
             details.insert(0, f"reason: {one.reason}")
         what = f"{one.action} {one.kind} {one.name}"
-        yield EventBody(
+        yield ReportEventBody(
             one.at, "change", one.author, what, f"revision {one.revision}", details[:_MOST_NAMED]
         )
 
@@ -98,7 +98,7 @@ def _text(value: Any) -> str:
     return "nothing" if value is None else str(value)
 
 
-def question_events(asked: Iterable[AskedBody]) -> Iterator[EventBody]:
+def question_events(asked: Iterable[AskedQuestionBody]) -> Iterator[ReportEventBody]:
     """Yield an event for the first time of each answer."""
     for one in asked:
         answer = "allowed" if one.allowed else "undecided" if one.outcome == "unknown" else "denied"
@@ -106,7 +106,7 @@ def question_events(asked: Iterable[AskedBody]) -> Iterator[EventBody]:
         times = f", {one.decisions} times until {_second(one.last)}" if one.decisions > 1 else ""
         who = ", ".join(one.asked_by)
         what = f"{answer} ({one.outcome}): {subject}{times}"
-        yield EventBody(one.first, "question", who, what, one.verdict_id, one.reasons)
+        yield ReportEventBody(one.first, "question", who, what, one.verdict_id, one.reasons)
 
 
 def _flat(value: Any) -> str:
@@ -119,7 +119,7 @@ def _second(at: datetime) -> str:
 
 def run_events(
     session: Session, target: str, since: datetime, until: datetime, left_out: list[str]
-) -> tuple[int, list[EventBody]]:
+) -> tuple[int, list[ReportEventBody]]:
     """Return the number of runs asked for the target in a period, and their events.
 
     Arguments are those of `read_changes`.
@@ -139,14 +139,14 @@ def run_events(
     return len(found), [event for run in found for event in _of_run(run)]
 
 
-def _of_run(run: RunRow) -> Iterator[EventBody]:
+def _of_run(run: RunRow) -> Iterator[ReportEventBody]:
     where = ", ".join(filter(None, (run.gpu, run.driver and f"driver {run.driver}", run.entry)))
     about = f"suite {run.suite}{f' ({where})' if where else ''}"
-    yield EventBody(run.created_at, "run", run.asked_by, f"asked for {about}", run.id)
+    yield ReportEventBody(run.created_at, "run", run.asked_by, f"asked for {about}", run.id)
     if run.finished_at is not None:
         who = run.on_host or run.worker or run.asked_by
         details = [run.reason] if run.reason else []
-        yield EventBody(run.finished_at, "run", who, f"{run.state}: {about}", run.id, details)
+        yield ReportEventBody(run.finished_at, "run", who, f"{run.state}: {about}", run.id, details)
 
 
 def audit_events(
@@ -156,7 +156,7 @@ def audit_events(
     since: datetime,
     until: datetime,
     left_out: list[str],
-) -> list[EventBody]:
+) -> list[ReportEventBody]:
     """Return events of the audit log: reports that changed nodes of the target, and approvals.
 
     Args:
@@ -185,7 +185,7 @@ def audit_events(
     return [*reports, *approvals]
 
 
-def _of_report(row: AuditRow, nodes: Collection[tuple[str, str]]) -> Iterator[EventBody]:
+def _of_report(row: AuditRow, nodes: Collection[tuple[str, str]]) -> Iterator[ReportEventBody]:
     """Yield what a report changed of the target's nodes: one event for equal changes."""
     changed: Mapping[str, Any] = row.detail.get("changed", {})
     alike: dict[str, list[str]] = {}
@@ -221,12 +221,12 @@ def _move(value: Any) -> str:
     return " -> ".join(map(_text, value)) if isinstance(value, list) else _text(value)
 
 
-def _of_link(row: AuditRow, kind: Any, what: str) -> EventBody:
-    return EventBody(parse_moment(row.at), kind, row.actor, what, f"link {row.seq}")
+def _of_link(row: AuditRow, kind: Any, what: str) -> ReportEventBody:
+    return ReportEventBody(parse_moment(row.at), kind, row.actor, what, f"link {row.seq}")
 
 
-def facts_events(facts: Iterable[tuple[datetime, str]]) -> Iterator[EventBody]:
+def facts_events(facts: Iterable[tuple[datetime, str]]) -> Iterator[ReportEventBody]:
     """Yield an event for each change of the facts that the answers of the period show."""
     for (_, before), (at, after) in pairwise(facts):
         what = f"answers rest on other facts: {before[:19]} -> {after[:19]}"
-        yield EventBody(at, "facts", "", what, after[:19])
+        yield ReportEventBody(at, "facts", "", what, after[:19])
