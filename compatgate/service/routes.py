@@ -29,6 +29,8 @@ from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
 from compatgate.service.plans import api as plans
 from compatgate.service.plans import pages as plans_pages
+from compatgate.service.reports import api as reports
+from compatgate.service.reports import pages as reports_pages
 from compatgate.service.runs import api as runs
 from compatgate.service.runs import pages as runs_pages
 from compatgate.service.runs import staging_pages
@@ -81,6 +83,7 @@ ROUTES: tuple[Route, ...] = (
     *targets.TARGET_ROUTES,
     targets.list_target_pools,
     plans.plan,
+    reports.report,
     targets.list_pools,
     document_api.list_entries,
     *document_api.ENTRY_ROUTES,
@@ -205,6 +208,7 @@ PAGES: tuple[Page, ...] = (
     targets_pages.show_target,
     targets_pages.show_packages,
     plans_pages.show_plan,
+    reports_pages.show_report,
     matrix_pages.show_entries,
     matrix_pages.show_entry,
     matrix_pages.change_entry,
