@@ -130,6 +130,7 @@ CHECKED: dict[str, Make] = {
     "delete_target": lambda at: Ask(f"/targets/{at.target}?reason=x"),
     "list_target_pools": lambda at: Ask(f"/targets/{at.target}/pools"),
     "create_entry": lambda at: Ask("/entries", new(at, "Entry")),
+    "list_dependents": lambda at: Ask(f"/entries/{at.entry}/dependents"),
     "show_entry": lambda at: Ask(f"/entries/{at.entry}"),
     "change_entry": lambda at: Ask(f"/entries/{at.entry}", change(at, "Entry")),
     "delete_entry": lambda at: Ask(f"/entries/{at.entry}?reason=x"),
