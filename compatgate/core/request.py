@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from compatgate.core.binding import Bind
 from compatgate.core.components import (
     MAX_IMAGE_LENGTH,
     MAX_KEYS,
@@ -90,6 +91,8 @@ class CanaryPolicy(Struct, frozen=True):
         soak: further suites that must have passed before an entry is blessed.
         promote: who blesses a candidate whose suites have passed: a person, or the gate.
         on_failure: effect of a failing re-run on a blessed entry, in addition to the warning.
+        bind: what evidence must share with an image: its versions, its GPU content where that of
+            both is known, or its digest.
     """
 
     require: bool = False
@@ -99,6 +102,7 @@ class CanaryPolicy(Struct, frozen=True):
     soak: tuple[str, ...] = ()
     promote: PromotionMode = "approval"
     on_failure: FailurePolicy = "warn"
+    bind: Bind = "content"
 
 
 class Policy(Struct, frozen=True):

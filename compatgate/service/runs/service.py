@@ -16,6 +16,7 @@ from compatgate.canary.engine.interface import STANDARD_SETTINGS, Settings
 from compatgate.canary.peaks import Share, find_shares
 from compatgate.canary.run import Report, select_due
 from compatgate.canary.workloads import Library
+from compatgate.core.binding import SuiteDefinition, define_suite
 from compatgate.core.facts import Facts
 from compatgate.errors import CompatgateError, Conflict
 from compatgate.kit import clock
@@ -34,6 +35,13 @@ from compatgate.service.runs.models import (
     QueueState,
     RunRow,
     StepRow,
+)
+from compatgate.service.runs.pools import (
+    EntryPool,
+    RunEvidence,
+    discard_run,
+    find_entry_pools,
+    find_run_evidence,
 )
 from compatgate.service.runs.promotion import EntryRemarks, entry_remarks
 from compatgate.service.runs.queue import DatabaseQueue, note_run
@@ -92,11 +100,12 @@ GONE_AFTER = timedelta(hours=1)
 
 
 class RunDetail(Struct, frozen=True):
-    """A run with its steps, and their shares of published peaks."""
+    """A run with its steps, their shares of published peaks, and its evidence."""
 
     run: RunRow
     steps: tuple[StepRow, ...]
     peaks: dict[str, tuple[Share, ...]] = {}
+    evidence: RunEvidence | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -104,7 +113,8 @@ class RunDetail(Struct, frozen=True):
             {**step.to_json(), "peaks": [one.to_json() for one in self.peaks.get(step.name, ())]}
             for step in self.steps
         ]
-        return {**self.run.to_json(), "steps": steps}
+        judged = self.evidence.to_json() if self.evidence else None
+        return {**self.run.to_json(), "steps": steps, "evidence": judged}
 
 
 class Runs:
@@ -130,6 +140,18 @@ class Runs:
         self.catalogue = catalogue
         self.under_test = EVERY_IMAGE
         self.queue = self.open_queue()
+
+    def define_suites(self) -> dict[str, SuiteDefinition]:
+        """Return the definition of each suite; nothing, with a warning, if they cannot be read."""
+        try:
+            catalogue = self.catalogue()
+            return {
+                name: define_suite({one.name: one.digest for one in catalogue.of_suite(name)})
+                for name in catalogue.suites
+            }
+        except CompatgateError as error:
+            _log.warning("no evidence is stale for its suite: %s", error.detail)
+            return {}
 
     def open_queue(self, settings: Settings = STANDARD_SETTINGS) -> DatabaseQueue:
         """Return the queue for a worker, with the worker's settings."""
@@ -184,7 +206,8 @@ class Runs:
         """
         with self._database.reading() as session:
             run, steps = runs.find_run(session, run_id), tuple(runs.list_steps(session, run_id))
-        return RunDetail(run, steps, peak_shares(steps, self.catalogue, self._facts))
+            judged = find_run_evidence(session, run_id) if run.has_ended else None
+        return RunDetail(run, steps, peak_shares(steps, self.catalogue, self._facts), judged)
 
     def output(
         self, run_id: str, *, after: int = 0, step: str | None = None, limit: int = 100
@@ -275,6 +298,23 @@ class Runs:
             priority=run.priority,
         )
         return self.submit(asked, by=by, purpose=purpose)
+
+    def discard(self, run_id: str, *, by: str, reason: str) -> RunDetail:
+        """Discard a judged run: neither its pass nor its failure counts from now on.
+
+        Raises:
+            NotFound: there is no such run.
+            BadInput: the reason is empty or too long.
+            Conflict: the run is no evidence, or is discarded already.
+        """
+        with self._database.writing() as session:
+            discard_run(session, run_id, by=by, reason=reason, at=clock.now())
+        self._snapshots.expire()
+        return self.show(run_id)
+
+    def entry_pools(self, name: str) -> Sequence[EntryPool]:
+        """Return the pools of runs that measured what an entry allows."""
+        return find_entry_pools(self._snapshots.current(), name)
 
     def ended(self, run_ids: Collection[str]) -> set[str]:
         """Return the known runs of some ids that have ended."""
