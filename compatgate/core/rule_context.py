@@ -481,7 +481,8 @@ class RuleContext:
 
     def _evidence_of(self, suite: str) -> SuiteEvidence:
         policy = self.policy.canary
-        known = self.matrix.runs(suite, self.pool)
+        names = policy.evidence_suites(suite)
+        known = [run for name in names for run in self.matrix.runs(name, self.pool)]
         counting = [run for run in known if run.counts_for(policy)]
         found = find_coverage(counting, self.stack, policy.bind)
         pooled = pool_runs(

@@ -136,6 +136,8 @@ def _policy(spec: PolicySpec) -> Policy:
         promote=spec.canary.promote,
         on_failure=spec.canary.on_failure,
         bind=spec.canary.bind or "content",
+        assurance=spec.canary.assurance,
+        imported=tuple(spec.canary.imported.items()),
     )
     return Policy(
         spec.mode, spec.require_entry, canary, spec.on_unknown, spec.packages, spec.entries

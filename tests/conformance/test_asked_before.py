@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
+from tables import read_table
 
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
@@ -15,9 +15,7 @@ from compatgate.core.request import Pool, Target
 from compatgate.core.rule import Verdict
 from compatgate.core.stack import Stack, update_stack
 
-ROWS: list[dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parent / "threads.yaml").read_text("utf-8")
-)
+ROWS: list[dict[str, Any]] = read_table(Path(__file__).parent / "threads.yaml")
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 CHANGES: tuple[dict[str, str], ...] = (
     {"torch": "2.0.1+cu118"},

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tables import read_table
 
 from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
@@ -22,8 +22,8 @@ from compatgate.errors import BadInput
 
 HERE = Path(__file__).parent
 FIXTURES = HERE.parent / "fixtures" / "nvidia_smi"
-MACHINES: list[dict[str, Any]] = yaml.safe_load((HERE / "machines.yaml").read_text())
-EXPECTED: dict[str, Any] = yaml.safe_load((FIXTURES / "expected.yaml").read_text())
+MACHINES: list[dict[str, Any]] = read_table(HERE / "machines.yaml")
+EXPECTED: dict[str, Any] = read_table(FIXTURES / "expected.yaml")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-import yaml
 from tables import read_table
 
 from compatgate.check.question import read_pool
@@ -14,7 +13,7 @@ CASES = read_table(Path(__file__).parent / "platforms.yaml")
 
 
 def read(name):
-    return yaml.safe_load((FACTS / f"{name}.yaml").read_text())
+    return read_table(FACTS / f"{name}.yaml")
 
 
 def outcomes_of(verdict):

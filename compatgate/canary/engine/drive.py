@@ -30,10 +30,13 @@ from compatgate.canary.engine.interface import (
     Queue,
     Settings,
 )
+from compatgate.canary.engine.pairs import PairSession, check_pairs, has_pairs, is_compared
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
 from compatgate.canary.executors.jobs import PreparedJob
 from compatgate.canary.hosts import Host
+from compatgate.canary.judge.paired.verdict import PAIRED_JUDGE
 from compatgate.canary.judge.result import JUDGE
+from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import Outcome, Run, StepResult
 from compatgate.canary.workload import Workload
 from compatgate.core.binding import Binding, define_suite
@@ -123,8 +126,10 @@ def _execute_run(lease: Lease, context: HostContext, must_stop: Callable[[], boo
             conclusion = replace(conclusion, evidence=evidence)
     if conclusion.sound:
         by_name = {workload.name: workload for workload in workloads}
+        compared = has_pairs(lease, context)
         for result in results:
-            context.judge.offer(run.id, by_name[result.workload], result)
+            if not compared or result.outcome == "passed":
+                context.judge.offer(run.id, by_name[result.workload], result)
     _end_run(lease, context, conclusion)
 
 
@@ -145,18 +150,56 @@ def _run_steps(
     lease: Lease, context: HostContext, must_stop: Callable[[], bool], workloads: Sequence[Workload]
 ) -> list[StepResult]:
     planned = plan_steps(workloads)
-    done = {result.name: result for result in context.queue.results(lease)}
+    stored = context.queue.results(lease)
+    done = {result.name: result for result in stored}
     todo = [step for step in planned if step.name not in done]
-    if todo:
-        steps = StepRunner(lease, context, must_stop)
-        context.queue.enter(lease, "preparing")
-        prepared = {step.name: _prepare(steps, step) for step in todo}
-        context.queue.enter(lease, "running")
-        for step in todo:
-            _announce(context.queue, lease, planned, step)
-            with tracing.span("canary.step", {"compatgate.step": step.name}):
-                done[step.name] = steps.run(step, prepared[step.name])
+    if not todo:
+        return [done[step.name] for step in planned]
+    steps = StepRunner(lease, context, must_stop)
+    context.queue.enter(lease, "preparing")
+    if check_pairs(lease, context):
+        return _run_pairs(lease, context, steps, planned, stored)
+    prepared = {step.name: _prepare(steps, step) for step in todo}
+    context.queue.enter(lease, "running")
+    for step in todo:
+        done[step.name] = _run_step(lease, context.queue, steps, planned, step, prepared[step.name])
     return [done[step.name] for step in planned]
+
+
+def _run_pairs(
+    lease: Lease,
+    context: HostContext,
+    steps: StepRunner,
+    planned: Sequence[Step],
+    stored: Sequence[StepResult],
+) -> list[StepResult]:
+    """Run the steps that can be compared in pairs, and the others as usual."""
+    session = PairSession(steps, lease, context)
+    jobs = session.prepare(planned)
+    context.queue.enter(lease, "running")
+    done = {result.name: result for result in stored if result.block is None}
+    compared = [step for step in planned if is_compared(jobs[step.name])]
+    if compared:
+        with tracing.span("canary.pairs", {"compatgate.steps": len(compared)}):
+            done |= {one.name: one for one in session.run(compared, jobs, stored)}
+    for step in planned:
+        if step not in compared and step.name not in done:
+            job = jobs[step.name]["B"]
+            done[step.name] = _run_step(lease, context.queue, steps, planned, step, job)
+    return [done[step.name] for step in planned]
+
+
+def _run_step(
+    lease: Lease,
+    queue: Queue,
+    steps: StepRunner,
+    planned: Sequence[Step],
+    step: Step,
+    prepared: PreparedJob,
+) -> StepResult:
+    _announce(queue, lease, planned, step)
+    with tracing.span("canary.step", {"compatgate.step": step.name}):
+        return steps.run(step, prepared)
 
 
 def _prepare(steps: StepRunner, step: Step) -> PreparedJob:
@@ -203,7 +246,7 @@ def _begin_binding(lease: Lease, context: HostContext, workloads: Sequence[Workl
         workloads=definition.workloads,
         host=lease.host,
         executor=context.executor.kind,
-        judge=JUDGE,
+        judge=PAIRED_JUDGE if has_pairs(lease, context) else JUDGE,
     )
 
 
@@ -318,6 +361,14 @@ class RetryingQueue:
     def results(self, lease: Lease) -> list[StepResult]:
         """See `Queue`."""
         return self._ask(lambda: self._queue.results(lease))
+
+    def compare(self, lease: Lease, pairs: PairsState) -> None:
+        """See `Queue`."""
+        self._ask(lambda: self._queue.compare(lease, pairs))
+
+    def earlier_pairs(self, lease: Lease) -> list[PairsState]:
+        """See `Queue`."""
+        return self._ask(lambda: self._queue.earlier_pairs(lease))
 
     def finish(
         self, lease: Lease, outcome: Outcome, reason: str, evidence: Evidence | None

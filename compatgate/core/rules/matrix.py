@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from compatgate.core import changes
+from compatgate.core.binding import ASSURANCES
 from compatgate.core.components import sort_components
 from compatgate.core.matrix import Entry, Evidence
 from compatgate.core.pooled_runs import TOO_OLD, Coverage, RunPool
@@ -175,7 +176,10 @@ def canary_missing(context: RuleContext) -> RuleAnswer:
     these versions. The GPU SKU must be the same (a MIG slice is a SKU of its own). A run that was
     inconclusive is no evidence, nor is one outside a container (the process executor, for
     development) where the policy does not say `canary.acceptDevelopment: true`, nor one that a
-    person has discarded.
+    person has discarded. A result that was imported from another tool counts where
+    `canary.imported` names its source for the suite. With `canary.assurance` a passed run counts
+    only if as much stands behind it: `challenged` (its lines are signed) or `witnessed` (the worker
+    also saw its processes, libraries and GPU).
 
     Fix: run the suite on staging with this image.
 
@@ -188,7 +192,7 @@ def canary_missing(context: RuleContext) -> RuleAnswer:
             "fail",
             "canary",
             f"no canary run of suite {suite} is known for {_describe_stack(context)} on"
-            f" {context.gpu_name}{_mention_development_run(found.uncounted)}"
+            f" {context.gpu_name}{_mention_refused_run(context, found.uncounted)}"
             f"{_mention_others(found.coverage)}",
             need=f"a passed run of suite {suite} on staging",
         )
@@ -224,7 +228,7 @@ def canary_stale(context: RuleContext) -> RuleAnswer:
         if why == TOO_OLD:
             why = f"of {_format_day(run.finished)} {why}"
         need = f"a passed run of suite {suite} on driver {context.driver}"
-        message = f"run {run.id} of suite {suite} {why}"
+        message = f"run {run.id} of suite {run.suite} {why}"
         problems.append(Problem("fail", "canary", message, have=run.id, need=need))
     return problems or PASS
 
@@ -256,7 +260,7 @@ def canary_failed(context: RuleContext) -> RuleAnswer:
             context.holds_until(_format_moment(pooled.until))
         run = pooled.failed[0]
         message = (
-            f"run {run.id} of suite {suite} failed on {_format_day(run.finished)}"
+            f"run {run.id} of suite {run.suite} failed on {_format_day(run.finished)}"
             f"{_mention_pool(pooled, found.coverage)}"
         )
         need = f"a passed run of suite {suite}"
@@ -285,8 +289,15 @@ def _describe_stack(context: RuleContext) -> str:
     return "this stack"
 
 
-def _mention_development_run(runs: Sequence[Evidence]) -> str:
-    return f" ({runs[-1].id} ran outside a container, for development)" if runs else ""
+def _mention_refused_run(context: RuleContext, runs: Sequence[Evidence]) -> str:
+    """Return why the latest run of a suite does not count; "" without a run."""
+    if not runs:
+        return ""
+    run, policy = runs[-1], context.policy.canary
+    if run.development and not policy.accept_development:
+        return f" ({run.id} ran outside a container, for development)"
+    have = ASSURANCES[run.assurance]
+    return f" ({run.id} is {have}, and the policy asks for {policy.assurance} runs)"
 
 
 def _mention_others(found: Coverage) -> str:

@@ -196,7 +196,7 @@ def load_devices() -> Devices:
     import yaml
 
     with open(os.path.join(locate("matrix"), "nfd", "devices.yaml"), encoding="utf-8") as file:
-        return msgspec.convert(yaml.safe_load(file), Devices)
+        return msgspec.convert(yaml.load(file, yaml.CSafeLoader), Devices)
 
 
 _CLASSES = ("0300", "0302")

@@ -39,9 +39,9 @@ from compatgate.errors import BadInput, NotFound, Unavailable
 from compatgate.strict_json import DECODE_ERRORS
 
 EvidenceKind = tuple[
-    str, str, str, bool, tuple[tuple[str, str], ...], tuple[str | None, str, str | None] | None
+    str, str, str, bool, int, tuple[tuple[str, str], ...], tuple[str | None, str, str | None] | None
 ]
-"""Suite, SKU, driver, whether for development, components, and what it was bound to."""
+"""Suite, SKU, driver, whether for development, assurance, components, and what it was bound to."""
 MOST_POOLED = 32
 """Runs of one kind that are kept, the newest ones."""
 
@@ -50,7 +50,7 @@ def evidence_kind(run: Evidence) -> EvidenceKind:
     """Return the kind of a run, which does not depend on its outcome."""
     components = tuple(sorted((name, version.text) for name, version in run.components.items()))
     bound = (run.bound.content, run.bound.suite, run.bound.image) if run.bound else None
-    return (run.suite, run.sku, run.driver.text, run.development, components, bound)
+    return (run.suite, run.sku, run.driver.text, run.development, run.assurance, components, bound)
 
 
 def keep_counting(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:

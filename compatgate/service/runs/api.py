@@ -16,13 +16,16 @@ from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, sl
 from compatgate.kit.http.requests import Since, Until, to_struct
 from compatgate.service.baselines import exchange
 from compatgate.service.runs import logs
+from compatgate.service.runs.imports import Import
 from compatgate.service.runs.logs import check_log_exists, follow, print_pieces
 from compatgate.service.runs.models import RunRow
 from compatgate.service.runs.schemas import (
+    IMPORT,
     RUN,
     DiscardRequest,
     EvidenceBody,
     HostBody,
+    ImportRequest,
     RunBody,
     RunDetailBody,
     RunRequest,
@@ -84,6 +87,29 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
     asked = to_struct(call.document(), Submission)
     call.principal.require_question({"target": asked.target}, named=True)
     made = call.gate.runs.submit(asked, by=call.principal.name)
+    return Reply({"runs": [run.to_json() for run in made]}, status=201)
+
+
+@route(
+    "POST",
+    "/runs/imports",
+    scope="operate",
+    tag="runs",
+    targets="checked",
+    body=Body(ImportRequest, examples={"superbench": IMPORT}),
+    returns=Returns(RunsMade, "The runs that were stored", status=201),
+    errors=(404, 409),
+)
+def import_report(call: Call[NoQuery]) -> Reply:
+    """Import a report of DCGM, nccl-tests, ReFrame, SuperBench or NVCRE, with its source.
+
+    It becomes a finished run for each node, partition or certification that it is about. A
+    policy counts it only where it names `FORMAT@SOURCE` under `canary.imported`.
+    """
+    body = to_struct(call.document(), ImportRequest)
+    asked = Import(**{name: getattr(body, name) for name in Import.__struct_fields__})
+    call.principal.require_question({"target": asked.target}, named=True)
+    made = call.gate.runs.import_report(asked, by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
 
 

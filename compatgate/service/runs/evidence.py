@@ -16,7 +16,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.core.binding import Binding
 from compatgate.core.matrix import Evidence
-from compatgate.core.request import Pool, Target
+from compatgate.core.request import CanaryPolicy, Pool, Target
 from compatgate.core.versions import parse_version
 from compatgate.kit.database.tables import (
     DEFAULT_LIMIT,
@@ -355,16 +355,20 @@ def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -
     policy = target.policy.canary
     suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))
     skus = {pool.gpu.sku for pool in target.pools if pool.gpu}
-    known = [
-        run
-        for run in evidence
-        if run.suite in suites and run.sku in skus and run.counts_for(policy)
-    ]
+    known = [run for run in evidence if run.sku in skus and run.counts_for(policy)]
+    counting = {suite: _suites_that_count(policy, suite) for suite in suites}
     return [
-        _suite_freshness(target, suite, pools, [r for r in known if r.suite == suite], now)
+        _suite_freshness(
+            target, suite, pools, [r for r in known if r.suite in counting[suite]], now
+        )
         for suite in suites
         for pools in _groups_of_pools(target.pools)
     ]
+
+
+def _suites_that_count(policy: CanaryPolicy, suite: str) -> tuple[str, ...]:
+    """Return the suites that count; for soaking, imported results do not."""
+    return policy.evidence_suites(suite) if suite in policy.suites else (suite,)
 
 
 def _groups_of_pools(pools: Iterable[Pool]) -> Iterator[list[Pool]]:
