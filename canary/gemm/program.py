@@ -24,7 +24,7 @@ PRECISIONS = {
 SIZES = {"cuda": 8192, "cpu": 256}
 """Rows and columns: large enough to use a current GPU fully, small enough for a MIG slice."""
 REFERENCE_ROWS = 64
-SMALL, LONG = 512, {"cuda": 32768, "cpu": 1024}
+SMALL, LONG = {"cuda": 512, "cpu": 128}, {"cuda": 32768, "cpu": 1024}
 """Few results of long sums: cuBLAS splits these sums, so their order can change."""
 ROUNDS = 8
 
@@ -43,7 +43,7 @@ def main():
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
         a, b = (_matrix(torch, SIZES[options.device], kind, device) for _ in range(2))
         _right(torch, name, a, b, inputs if device.type == "cuda" else None, output)
-        _same(torch, name, kind, device, LONG[options.device])
+        _same(torch, name, kind, device, SMALL[options.device], LONG[options.device])
         _time(torch, name, a, b, clock, options)
         progress.done()
 
@@ -62,10 +62,10 @@ def _right(torch, name, a, b, inputs, output):
     numerics.check_error(f"{name}-right", numerics.error(found, exact), bound)
 
 
-def _same(torch, name, kind, device, terms):
+def _same(torch, name, kind, device, small, terms):
     """Repeat a product on two streams at once: the bits must be equal."""
-    a = _matrix(torch, SMALL, kind, device, terms)
-    b = _matrix(torch, terms, kind, device, SMALL)
+    a = _matrix(torch, small, kind, device, terms)
+    b = _matrix(torch, terms, kind, device, small)
     first = torch.matmul(a, b)
     differing = 0
     for product in _products(torch, a, b, device):
