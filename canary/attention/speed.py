@@ -28,17 +28,18 @@ def measure(case, options, device):
         with torch.no_grad():
             framework(*given, case.causal)
 
+    cache = timing.TorchCache(torch, device)
     tensors = [tensor.requires_grad_(True) for tensor in given]
     back = torch.ones_like(framework(*given, case.causal))
 
     def both():
         torch.autograd.grad(framework(*tensors, case.causal), tensors, back)
 
-    _report(f"{case.name}-forward", forward, clock, options)
+    _report(f"{case.name}-forward", forward, clock, options, cache)
     if case.name in TRAINED:
-        _report(f"{case.name}-training", both, clock, options)
+        _report(f"{case.name}-training", both, clock, options, cache)
 
 
-def _report(name, call, clock, options):
-    times = timing.repeat(call, clock, options)
+def _report(name, call, clock, options, cache):
+    times = timing.repeat(call, clock, options, before=cache)
     timing.report(name, "ms", times, timing.milliseconds)

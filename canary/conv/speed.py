@@ -13,6 +13,8 @@ def measure(shape, options, device):
     given, weights = (channels_last(t.to(device, half)) for t in shape.tensors(options.seed))
     back = torch.ones_like(shape.run(given, weights))
 
+    cache = timing.TorchCache(torch, device)
+
     def forward():
         with torch.no_grad():
             shape.run(given, weights)
@@ -21,12 +23,12 @@ def measure(shape, options, device):
         gradients(shape, given, weights, lambda _: back)
 
     models.usual_arithmetic()
-    _report(f"{shape.name}-forward", forward, clock, options)
-    _report(f"{shape.name}-training", both, clock, options)
+    _report(f"{shape.name}-forward", forward, clock, options, cache)
+    _report(f"{shape.name}-training", both, clock, options, cache)
     models.plain_arithmetic()
-    _report(f"{shape.name}-deterministic", both, clock, options)
+    _report(f"{shape.name}-deterministic", both, clock, options, cache)
 
 
-def _report(name, call, clock, options):
-    times = timing.repeat(call, clock, options)
+def _report(name, call, clock, options, cache):
+    times = timing.repeat(call, clock, options, before=cache)
     timing.report(name, "ms", times, timing.milliseconds)

@@ -33,6 +33,10 @@ def main():
     first = product(a, b)
     bound = numerics.product_bound(None, terms=size, sums="fp8-sums", output="bf16")
     numerics.check_error("right", numerics.error(first.cpu()[rows].double(), exact), bound)
+    signs = torch.randint(2, (size, numerics.VECTORS), dtype=torch.float64) * 2 - 1
+    wide = (tensor.float() for tensor in (a, b))
+    share = numerics.whole_product(*wide, first, signs.to(device), sums="fp8-sums", output="bf16")
+    numerics.check_whole("whole", share)
     differing = sum(not torch.equal(product(a, b), first) for _ in range(ROUNDS))
     say.check("repeatable", differing == 0, f"{differing} of {ROUNDS} differ from the first")
     clock = timing.TorchClock(torch) if device.type == "cuda" else timing.WallClock()

@@ -235,12 +235,14 @@ class EventClock:
         for event in self._events:
             gpu.call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
 
-    def seconds(self, call):
-        """Time one call."""
+    def seconds(self, call, look=None):
+        """Time one call; ``look`` is called while the GPU may still work."""
         begin, end = self._events
         self._gpu.call("cuEventRecord", begin, self._gpu.stream)
         call()
         self._gpu.call("cuEventRecord", end, self._gpu.stream)
+        if look:
+            look()
         self._gpu.call("cuEventSynchronize", end)
         elapsed = ctypes.c_float()
         # Without the suffix, because older drivers lack the _v2 of CUDA 12.8.

@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 
+import canary_conditions
 import canary_cuda
 import canary_driver
 import canary_lines as say
@@ -34,7 +35,8 @@ def bare(options, **other):
     Raises:
         NoGpu: ``--device cuda``, and CUDA gives this process no GPU.
     """
-    _say(_gpus(options), {}, {}, other)
+    gpus = _gpus(options)
+    _say(gpus, {}, {}, {**_beside(gpus), **other})
 
 
 def server(options, start):
@@ -50,10 +52,11 @@ def server(options, start):
         NoGpu: ``--device cuda``, and CUDA gives this process no GPU.
     """
     gpus = _gpus(options)
+    beside = _beside(gpus)  # the server inherits the binding
     pid, versions = start()
     with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
         libraries = loaded.libraries_of(loaded.mapped_files(file.read(loaded.LARGEST_MAPS)))
-    _say(gpus, versions, {}, {}, loaded.sort_libraries(libraries))
+    _say(gpus, versions, {}, beside, loaded.sort_libraries(libraries))
 
 
 def torch(options, **other):
@@ -67,6 +70,7 @@ def torch(options, **other):
         NothingToTest: the image has no PyTorch, or one that was built without CUDA.
     """
     gpus = _gpus(options)
+    other = {**_beside(gpus), **other}
     if importlib.util.find_spec("torch") is None:
         _say(gpus, {}, {}, other)
         raise NothingToTest("the image has no PyTorch")
@@ -84,8 +88,15 @@ def torch(options, **other):
         )  # also loads cuDNN, which otherwise happens at its first use
         versions.update({"cudnn": _dotted(cudnn)} if cudnn else {})
     _say(gpus, versions, paths, other)
+    device = module.device("cuda", 0) if on_gpu else module.device("cpu")
+    say.proof("torch", lambda a, b: _multiply(module, device, a, b))
     module.manual_seed(options.seed)
-    return module, module.device("cuda", 0) if on_gpu else module.device("cpu")
+    return module, device
+
+
+def _multiply(torch, device, a, b):
+    first, second = (torch.tensor(rows, dtype=torch.float32, device=device) for rows in (a, b))
+    return torch.matmul(first, second).cpu().tolist()
 
 
 def _gpus(options):
@@ -97,11 +108,19 @@ def _gpus(options):
     return found
 
 
+def _beside(gpus):
+    """Bind the process and start to watch, before a framework starts threads."""
+    affinity, recorded = canary_conditions.bind(gpus), canary_conditions.watch(gpus)
+    return {"affinity": affinity, "conditions": recorded}
+
+
 def _say(gpus, versions, paths, other, every=None):
     every = loaded.loaded_libraries() if every is None else every
     libraries = [lib for lib in every if lib.component != loaded.DRIVER_CUDA]
-    everything = {**versions, **loaded.versions(libraries), "python": platform.python_version()}
-    files = {**loaded.paths(libraries), **paths, "python": sys.executable}
+    everything = {**versions, **loaded.versions(libraries)}
+    files = {**loaded.paths(libraries), **paths}
+    if os.environ.get("COMPATGATE_INTERPRETER") != "worker":  # the worker's is not under test
+        everything["python"], files["python"] = platform.python_version(), sys.executable
     say.env(driver=_driver(), gpus=gpus, versions=everything, paths=files, **other)
 
 

@@ -2,10 +2,26 @@
 
 Needs only Python 3.8. Values that are not finite are printed as ``NaN`` or ``Infinity``, which the
 reader reports as a problem: a failed measurement must not disappear.
+
+If the worker started the program, it has sent a challenge. Each line is then numbered, timed and
+signed with it, and the ``env`` line is followed by the answer, see `canary_proof`. Child processes
+do not inherit the challenge: a line that another program prints is log.
 """
 
+import hashlib
+import hmac
 import json
+import os
 import sys
+import threading
+import time
+
+import canary_proof
+
+_BEGAN = time.monotonic()
+_CHALLENGE = bytes.fromhex(os.environ.pop("COMPATGATE_CHALLENGE", ""))
+_LOCK = threading.Lock()
+_printed = 0
 
 
 def env(driver=None, gpus=(), versions=None, paths=None, **other):
@@ -21,6 +37,7 @@ def env(driver=None, gpus=(), versions=None, paths=None, **other):
         other: further data to store.
     """
     line("env", driver=driver, gpus=list(gpus), versions=versions or {}, paths=paths or {}, **other)
+    proof("python", canary_proof.multiply)
 
 
 def metric(name, unit, values, warmup=()):
@@ -43,7 +60,30 @@ def progress(value):
     line("progress", value=value)
 
 
+def proof(by, multiply):
+    """Answer the worker's challenge; nothing is printed if there is none.
+
+    Args:
+        by: what computes the answer, ``python`` or a framework.
+        multiply: function of two square matrices (lists of rows) that returns their product.
+    """
+    if _CHALLENGE:
+        line("proof", by=by, digest=canary_proof.answer(_CHALLENGE, by, multiply))
+
+
 def line(kind, **members):
     """Print one whole line of the protocol, and flush."""
-    sys.stdout.write(json.dumps({"type": kind, **members}) + "\n")
-    sys.stdout.flush()
+    global _printed
+    text = json.dumps({"type": kind, **members})
+    with _LOCK:
+        if _CHALLENGE:
+            _printed += 1
+            head = f"{_printed} {int((time.monotonic() - _BEGAN) * 1000)}"
+            text = f"compatgate/1 {head} {_sign(head, text)} {text}"
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+
+def _sign(head, text):
+    signed = f"{head} {text}".encode()
+    return hmac.new(_CHALLENGE, signed, hashlib.sha256).hexdigest()

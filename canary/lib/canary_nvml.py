@@ -13,6 +13,10 @@ _P2P = {0: "internal", 10: "single", 20: "multiple", 30: "hostbridge", 40: "node
 _VOLATILE, _UNCORRECTED = 0, 1
 _GPU_SENSOR = 0
 _SLOWDOWNS = {0x8: "hardware", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
+_LIMITS = {0x2: "application clocks", 0x4: "power limit", 0x10: "sync boost", **_SLOWDOWNS}
+_SM_CLOCK = 1
+READ, WRITE, NVLINK = 0, 1, 2
+"""Kinds of peer-to-peer access: ``nvmlGpuP2PCapsIndex_t``."""
 _XID = 0x8
 _NVLINKS = 18
 
@@ -141,15 +145,24 @@ class Nvml:
         """Return the temperature in degrees Celsius."""
         return self._int("nvmlDeviceGetTemperature", device, _GPU_SENSOR)
 
+    def sm_clock(self, device):
+        """Return the clock of the multiprocessors in MHz."""
+        return self._int("nvmlDeviceGetClockInfo", device, _SM_CLOCK)
+
+    def power(self, device):
+        """Return the power draw in watts."""
+        milliwatts = self._int("nvmlDeviceGetPowerUsage", device)
+        return None if milliwatts is None else milliwatts / 1000
+
     def slowdowns(self, device):
         """Return the names of abnormal clock slowdowns; an active power limit is normal."""
-        mask = ctypes.c_ulonglong()
-        if not any(
-            self._call(f"nvmlDeviceGetCurrentClocks{word}Reasons", device, ctypes.byref(mask))
-            for word in ("Event", "Throttle")
-        ):
-            return None
-        return [word for bit, word in _SLOWDOWNS.items() if mask.value & bit]
+        mask = self._reasons(device)
+        return mask if mask is None else [word for bit, word in _SLOWDOWNS.items() if mask & bit]
+
+    def limits(self, device):
+        """Return the names of everything that holds the clocks down, power limits included."""
+        mask = self._reasons(device)
+        return mask if mask is None else [word for bit, word in _LIMITS.items() if mask & bit]
 
     def watch_xids(self):
         """Start to record critical Xid events of every GPU.
@@ -175,10 +188,37 @@ class Nvml:
         """Return the number of active NVLinks."""
         return sum(self._int("nvmlDeviceGetNvLinkState", device, n) == 1 for n in range(_NVLINKS))
 
+    def nvlink_generation(self, device):
+        """Return the version of the first active NVLink, 1 to 5."""
+        for link in range(_NVLINKS):
+            if self._int("nvmlDeviceGetNvLinkState", device, link) == 1:
+                return self._int("nvmlDeviceGetNvLinkVersion", device, link)
+        return None
+
+    def reaches(self, one, other, kind):
+        """Return whether a GPU reaches another one's memory in a way: `READ`, `NVLINK`."""
+        status = self._int("nvmlDeviceGetP2PStatus", one, other, kind)
+        return None if status is None else status == 0
+
+    def at(self, pci):
+        """Return the handle of the GPU at a bus address; None if there is none."""
+        handle = ctypes.c_void_p()
+        address = ctypes.c_char_p(pci.encode())
+        done = self._call("nvmlDeviceGetHandleByPciBusId_v2", address, ctypes.byref(handle))
+        return handle if done else None
+
     def path(self, one, other):
         """Return the path between two GPUs: ``single`` (a PCIe switch) to ``system`` (sockets)."""
         level = self._int("nvmlDeviceGetTopologyCommonAncestor", one, other)
         return _P2P.get(level, level)
+
+    def _reasons(self, device):
+        mask = ctypes.c_ulonglong()
+        for word in ("Event", "Throttle"):
+            function = f"nvmlDeviceGetCurrentClocks{word}Reasons"
+            if self._call(function, device, ctypes.byref(mask)):
+                return mask.value
+        return None
 
     def _handles(self, count, function, *before):
         found = []

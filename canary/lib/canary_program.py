@@ -47,7 +47,8 @@ def parser(description, devices=("cuda", "cpu")):
     )
     made.add_argument("--seed", type=_count(0), default=0)
     made.add_argument("--repetitions", type=_count(1), default=REPETITIONS)
-    made.add_argument("--warmup", type=_count(0), default=WARMUP)
+    made.add_argument("--warmup", type=_count(0), default=WARMUP, help="0: do not settle")
+    made.add_argument("--value-ms", type=_count(1), help="least milliseconds of one value")
     return made
 
 

@@ -17,11 +17,19 @@ import canary_lines as say  # noqa: E402
 import canary_program as program  # noqa: E402
 import canary_timing as timing  # noqa: E402
 import nccl  # noqa: E402
+import topology  # noqa: E402
 import transports  # noqa: E402
 
-LARGE, SMALL, CHECKED = 256 << 20, 8, 1 << 20
-CALLS = {str(LARGE): 1, str(SMALL): 50}
-"""All-reduces per value; all ranks must run the same number."""
+TIMES = {"latency": 8, "time-1KiB": 1 << 10, "time-32KiB": 32 << 10}
+"""Metric to bytes: small ones, where the number of steps counts."""
+LARGEST = "bus-bandwidth"
+BANDWIDTHS = {
+    "bandwidth-1MiB": 1 << 20,
+    "bandwidth-16MiB": 16 << 20,
+    "bandwidth-128MiB": 128 << 20,
+    LARGEST: 1 << 30,
+}
+CHECKED = 1 << 20
 ROUNDS = 5
 
 
@@ -38,34 +46,40 @@ def main():
         raise program.NothingToTest(str(error)) from None
     canary_env.bare(options, ranks=len(gpus))
     with tempfile.TemporaryDirectory() as folder:
-        group = Group(len(gpus), options, folder)
+        group = Group(gpus, options, folder)
         try:
             group.meet()
             reports = group.reports()
+            # The ranks agree on the number of calls by all-reduces: only where these are right.
+            right = len(gpus) > 1 and _agree(reports)
+            timed = group.finish(right)
         finally:
             group.end()
-        ways = transports.read(group.log())
-    _check(reports, ways, len(gpus))
-    _measure(reports, options, len(gpus))
+        log = list(group.log())
+    _check(reports, timed, transports.read(log), len(gpus))
+    links, unknown = topology.links(gpus)
+    _check_links(transports.between(log), links, unknown, len(gpus))
+    if right:
+        _measure(timed, len(gpus), links)
+    elif len(gpus) == 1:
+        print("one GPU: there is no bus to measure; run the workload with two or more GPUs")
 
 
 class Group:
     """Processes, one for each GPU."""
 
-    def __init__(self, ranks, options, folder):
+    def __init__(self, gpus, options, folder):
         self._folder = folder
         order = {
-            "ranks": ranks,
+            "ranks": len(gpus),
             "seed": options.seed,
-            "sizes": [LARGE, SMALL],
-            "calls": CALLS,
+            "sizes": [*TIMES.values(), *BANDWIDTHS.values()],
             "checked": CHECKED,
             "rounds": ROUNDS,
-            "warmup": options.warmup,
-            "repetitions": options.repetitions,
+            "options": vars(options),
         }
-        self._orders = [{**order, "rank": rank} for rank in range(ranks)]
-        self._processes = [_start(folder) for _ in range(ranks)]
+        self._orders = [{**order, "rank": rank, "gpu": gpu} for rank, gpu in enumerate(gpus)]
+        self._processes = [_start(folder) for _ in gpus]
 
     def meet(self):
         """Pass rank 0's id to the other ranks."""
@@ -83,10 +97,18 @@ class Group:
             for one in futures.as_completed(heard):
                 if one.result() is None:
                     self._failed(heard[one])
+        return [one.result() for one in heard]
+
+    def finish(self, time):
+        """Let the ranks take times or not, and end; return each rank's last report."""
+        for process in self._processes:
+            process.stdin.write(json.dumps({"time": time}) + "\n")
+            process.stdin.flush()
+        reports = self.reports()
         for rank, process in enumerate(self._processes):
             if process.wait():
                 self._failed(rank)
-        return [one.result() for one in heard]
+        return reports
 
     def log(self):
         """Return the lines of all ranks' NCCL logs."""
@@ -136,8 +158,15 @@ def _start(folder):
     )
 
 
-def _check(reports, ways, ranks):
-    problems = [f"rank {n}: {r['problem']}" for n, r in enumerate(reports) if r["problem"]]
+def _agree(reports):
+    """Return whether every sum is right, and every rank holds the same bits."""
+    rounds = zip(*(report["digests"] for report in reports))
+    right = not any(report["wrong"] for report in reports)
+    return right and all(len(set(digests)) == 1 for digests in rounds)
+
+
+def _check(reports, timed, ways, ranks):
+    problems = [f"rank {n}: {r['problem']}" for n, r in enumerate(timed) if r["problem"]]
     say.check("no-error", not problems, "; ".join(problems) or f"{ranks} ranks")
     wrong = sum(report["wrong"] for report in reports)
     say.check("right", wrong == 0, f"{wrong} of {ranks * CHECKED // 4} sums are wrong")
@@ -157,18 +186,49 @@ def _check(reports, ways, ranks):
         print("NCCL named no transport in its log, so the transport is unknown")
 
 
-def _measure(reports, options, ranks):
-    """Report latency and bandwidth; an all-reduce lasts as long as on its slowest rank."""
-    for name, unit, size, convert in (
-        ("bus-bandwidth", "GB/s", LARGE, timing.per_second(_on_bus(LARGE, ranks) / 1e9)),
-        ("latency", "us", SMALL, timing.microseconds),
-    ):
-        slowest = [max(parts) for parts in zip(*(r["times"][str(size)] for r in reports))]
-        times = timing.Times(slowest[options.warmup :], slowest[: options.warmup])
-        if ranks > 1:
-            timing.report(name, unit, times, convert)
-    if ranks == 1:
-        print("one GPU: there is no bus to measure; run the workload with two or more GPUs")
+def _check_links(ways, links, unknown, ranks):
+    """Check that the transports use the links that exist, and that every GPU has as many."""
+    for name in ("topology", "links"):
+        if links is None or ranks == 1:
+            say.skip(name, "one GPU" if links else unknown)
+    if links is None or ranks == 1:
+        return
+    passed = topology.around(ways, links)
+    joined = f"NVLink joins {len(links.pairs) // 2} of {ranks * (ranks - 1) // 2} pairs"
+    if ways:
+        say.check("topology", not passed, "; ".join([*passed, joined]))
+    else:
+        print(f"{joined}, and NCCL named no transport")
+    counts = ", ".join(map(str, links.counts))
+    say.check("links", len(set(links.counts)) == 1, f"active NVLinks of the GPUs: {counts}")
+
+
+def _measure(reports, ranks, links):
+    """Report times and bandwidths; an all-reduce lasts as long as on its slowest rank."""
+    for name, size in TIMES.items():
+        timing.report(name, "us", _slowest(reports, size), timing.microseconds)
+    for name, size in BANDWIDTHS.items():
+        convert = timing.per_second(_on_bus(size, ranks) / 1e9)
+        timing.report(name, "GB/s", _slowest(reports, size), convert)
+    largest = BANDWIDTHS[LARGEST]
+    count = links.least if links else 1
+    convert = timing.per_second(_on_bus(largest, ranks) / 1e9 / count)
+    timing.report("bandwidth-per-link", "GB/s", _slowest(reports, largest), convert)
+
+
+def _slowest(reports, size):
+    """Return the times of the slowest rank, value by value, with that rank's conditions."""
+    taken = [timing.Times(*report["times"][str(size)]) for report in reports]
+    values, warmup = (
+        [max(part) for part in zip(*(getattr(t, of) for t in taken))] for of in ("values", "warmup")
+    )
+    slowest = [max(taken, key=lambda t, n=n: t.values[n]) for n in range(len(values))]
+    names = set.intersection(*(set(t.conditions) for t in taken))
+    conditions = {
+        name: [times.conditions[name][n] for n, times in enumerate(slowest)] for name in names
+    }
+    settled = [times.settled for times in taken]
+    return timing.Times(values, warmup, conditions, None if None in settled else all(settled))
 
 
 def _on_bus(size, ranks):

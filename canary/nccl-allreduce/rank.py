@@ -2,7 +2,8 @@
 
 It exchanges lines of JSON with `program`. It reads one line, ``{"id": hex or null, "rank": 0,
 "ranks": 2, ...}``. Rank 0 gets no id and creates it. Each rank writes the id, which shows that it
-has started, and later its results. Python 3.8 or newer.
+has started, and later its sums. A second line, ``{"time": true}``, asks for times.
+Python 3.8 or newer.
 """
 
 import hashlib
@@ -10,11 +11,15 @@ import json
 import os
 import struct
 import sys
+import time
+from types import SimpleNamespace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib"), HERE]
 
+import canary_conditions as conditions  # noqa: E402
 import canary_cuda  # noqa: E402
+import canary_timing as timing  # noqa: E402
 import nccl  # noqa: E402
 
 ELEMENT = 4
@@ -24,6 +29,8 @@ SHIFT = 1000
 def main():
     """Join the other ranks, check sums, and time."""
     order = json.loads(sys.stdin.readline())
+    conditions.bind([order["gpu"]])
+    conditions.watch([order["gpu"]])
     library = nccl.load()
     gpu = canary_cuda.Gpu(order["rank"])
     where = bytes.fromhex(order["id"]) if order["id"] else library.unique_id()
@@ -33,7 +40,10 @@ def main():
     _write(
         wrong=rank.check(),
         digests=[rank.digest() for _ in range(order["rounds"])],
-        times={str(size): rank.times(size) for size in order["sizes"]},
+    )
+    wanted = order["sizes"] if json.loads(sys.stdin.readline())["time"] else []
+    _write(
+        times={str(size): rank.times(size) for size in wanted},
         problem=library.problem(group),
     )
     library.leave(group)
@@ -70,16 +80,41 @@ class Rank:
         return hashlib.sha256(self._result()).hexdigest()
 
     def times(self, size):
-        """Return seconds per all-reduce, warm-up and values; the calls are equal on all ranks."""
-        calls = self._order["calls"][str(size)]
+        """Return the members of `canary_timing.Times`; all ranks do the same number of calls."""
+        options = SimpleNamespace(**self._order["options"])
+        first = self._seconds(size, 1)
+        at_least = timing.value_seconds(options)
+        calls = timing.calls_for(self._mean(self._seconds(size, 1)), at_least)
+        longest = timing.SETTLE_SECONDS[options.device] if options.warmup else 0.0
+        end, warmup, clocks, rows = time.monotonic() + longest, [], [], []
+        while self._mean(
+            len(warmup) < options.warmup
+            or (longest > 0 and not timing.is_steady(warmup, clocks) and time.monotonic() < end)
+        ):
+            warmup.append(self._seconds(size, calls))
+            now = conditions.read()
+            clocks.append(now and now["sm_mhz"])
+        values = [
+            self._seconds(size, calls, lambda: rows.append(conditions.read()))
+            for _ in range(options.repetitions)
+        ]
+        settled = timing.is_steady(warmup, clocks) if longest else None
+        return timing.Times(values, [first, *warmup], conditions.columns(rows), settled)
 
+    def _seconds(self, size, calls, look=None):
         def batch():
             for _ in range(calls):
                 self._reduce(size)
 
+        return self._clock.seconds(batch, look) / calls
+
+    def _mean(self, value):
+        """Return the mean of the ranks' values, in the same bits on each."""
+        self._gpu.upload(self._source, struct.pack("<f", value))
+        self._reduce(ELEMENT)
         self._gpu.settle()
-        count = self._order["warmup"] + self._order["repetitions"]
-        return [self._clock.seconds(batch) / calls for _ in range(count)]
+        total = struct.unpack("<f", self._gpu.download(self._target, ELEMENT))[0]
+        return total / self._order["ranks"]
 
     def _reduce(self, size):
         count, stream = size // ELEMENT, self._gpu.stream

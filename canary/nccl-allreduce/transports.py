@@ -25,11 +25,15 @@ def read(lines):
         A counter: ``P2P/CUMEM``, ``NET/IB/0/GDRDMA``, ``SHM/direct/direct``...
     """
     found = collections.Counter()
-    for line in lines:
-        channel = _CHANNEL.search(line)
-        if channel:
-            found[channel.group(3)] += 1
+    for (_, _, way), count in between(lines).items():
+        found[way] += count
     return found
+
+
+def between(lines):
+    """Count connections by the two ranks and the transport, ``(0, 1, "P2P/CUMEM")``."""
+    channels = filter(None, map(_CHANNEL.search, lines))
+    return collections.Counter((int(c.group(1)), int(c.group(2)), c.group(3)) for c in channels)
 
 
 def words(found):

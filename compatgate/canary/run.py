@@ -7,6 +7,7 @@ blessed entries that are due for another run.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -14,10 +15,30 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.binding import ASSURANCES, Assurance
+
 Outcome = Literal["passed", "failed", "inconclusive", "error", "timeout", "cancelled"]
 State = Literal["queued", "leased", "preparing", "running", "judging"] | Outcome
-Purpose = Literal["request", "verification"]
+Purpose = Literal["request", "verification", "import"]
+ImportTrust = Literal["reported", "stated"]
+"""Who named driver and GPU of an imported result: the tool's report, or whoever imported it."""
 ENDED: tuple[Outcome, ...] = ("passed", "failed", "inconclusive", "error", "timeout", "cancelled")
+
+
+class Against(Struct, frozen=True):
+    """What a run's candidate is compared with, in pairs.
+
+    Attributes:
+        asked: as requested: ``auto``, an entry's name or an image.
+        image: reference image; None if none was found, so the run judges the candidate alone.
+        entry: entry that the reference image stands for; None if an image was named.
+        reason: where the image is known from, or why there is none; one line.
+    """
+
+    asked: str
+    image: str | None = None
+    entry: str | None = None
+    reason: str = ""
 
 
 class Run(Struct, frozen=True):
@@ -36,6 +57,7 @@ class Run(Struct, frozen=True):
         attempts: number of attempts that have started.
         doing, progress: current activity and its progress from 0 to 1, for people.
         reason: why the run has its state or, after its end, its outcome; one line.
+        against: reference of a paired run; None if the candidate is judged alone.
     """
 
     id: str
@@ -60,6 +82,7 @@ class Run(Struct, frozen=True):
     created_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    against: Against | None = None
 
 
 class Origin(Struct, frozen=True):
@@ -78,6 +101,44 @@ class Origin(Struct, frozen=True):
     development: bool
 
 
+class BlockPosition(Struct, frozen=True):
+    """Position of a block, which is one process, among the pairs of a run.
+
+    Attributes:
+        arm: ``A`` is the reference, ``B`` the candidate.
+        pair: counts from 1.
+        session: attempt in which the block ran; both blocks of a pair must be of one session.
+    """
+
+    arm: Literal["A", "B"]
+    pair: int
+    session: int
+
+
+class Attribution(Struct, frozen=True):
+    """Source of an imported result, which no worker of this gate measured.
+
+    Attributes:
+        format: format of the report, as ``dcgm``.
+        source: who measured, as named by the importer.
+        tool: name and version of the tool.
+        file: name of the report; ``sha256`` is its digest.
+        by: who imported it.
+        stated: facts that the importer stated, and the report does not contain.
+    """
+
+    format: str
+    source: str
+    tool: str
+    file: str
+    sha256: str
+    by: str
+    measured_at: datetime
+    imported_at: datetime
+    trust: ImportTrust
+    stated: tuple[str, ...] = ()
+
+
 class StepResult(Struct, frozen=True):
     """Result of one workload with one seed.
 
@@ -88,6 +149,9 @@ class StepResult(Struct, frozen=True):
         health: health of the host around the step, as plain data; None if not observed.
         image: digest of the image that ran.
         origin: None in results that were recorded before this field existed.
+        block: position of a block of a paired run; None for a step. Its name is the step's, with
+            pair and arm.
+        imported: source of an imported result; None: a worker measured it.
     """
 
     name: str
@@ -103,6 +167,8 @@ class StepResult(Struct, frozen=True):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     origin: Origin | None = None
+    block: BlockPosition | None = None
+    imported: Attribution | None = None
 
 
 class Device(Struct, frozen=True):
@@ -132,17 +198,76 @@ class Env(Struct, frozen=True):
     other: dict[str, Any] = {}
 
 
+class Conditions(Struct, frozen=True, omit_defaults=True):
+    """Condition of the GPU at each judged value of a metric; [] where it was not known.
+
+    Attributes:
+        sm_mhz: clock of the multiprocessors.
+        watts, celsius: power draw and temperature.
+        limits: what held the clocks down.
+        settled: clock and values stood still before the first value; None if nobody waited.
+    """
+
+    sm_mhz: tuple[float | None, ...] = ()
+    watts: tuple[float | None, ...] = ()
+    celsius: tuple[float | None, ...] = ()
+    limits: tuple[tuple[str, ...] | None, ...] = ()
+    settled: bool | None = None
+
+    def joined(self, later: Conditions | None) -> Conditions:
+        """Return the conditions of the values of two lines; they settled if both did."""
+        if later is None:
+            return self
+        both = (self.settled, later.settled)
+        return Conditions(
+            self.sm_mhz + later.sm_mhz,
+            self.watts + later.watts,
+            self.celsius + later.celsius,
+            self.limits + later.limits,
+            False if False in both else self.settled if later.settled is None else later.settled,
+        )
+
+    @property
+    def words(self) -> str:
+        """Return the conditions for people, such as ``SM clock 1410 to 1980 MHz, 61 to 70 C``."""
+        parts = [
+            _format_range(values, what, unit)
+            for values, what, unit in (
+                (self.sm_mhz, "SM clock ", " MHz"),
+                (self.watts, "", " W"),
+                (self.celsius, "", " C"),
+            )
+        ]
+        seen = Counter(limit for limits in self.limits for limit in limits or ())
+        parts += [
+            f"held by {limit} in {count} of {len(self.limits)} values"
+            for limit, count in sorted(seen.items())
+        ]
+        parts += ["did not settle before the first value"] if self.settled is False else []
+        return ", ".join(part for part in parts if part)
+
+
+def _format_range(values: tuple[float | None, ...], what: str, unit: str) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    least, most = f"{min(known):.0f}", f"{max(known):.0f}"
+    return f"{what}{least if least == most else f'{least} to {most}'}{unit}"
+
+
 class Metric(Struct, frozen=True):
     """Values of a metric in the order measured; a repeated line appends.
 
     Attributes:
         warmup: number of leading values that the program marked as warm-up; not judged.
+        conditions: of the GPU at each value; None where the program recorded none.
     """
 
     name: str
     unit: str
     values: tuple[float, ...]
     warmup: tuple[float, ...] = ()
+    conditions: Conditions | None = None
 
 
 class Check(Struct, frozen=True):
@@ -159,6 +284,29 @@ class Check(Struct, frozen=True):
     skipped: bool = False
 
 
+class Witness(Struct, frozen=True):
+    """What the worker itself saw of an execution.
+
+    Attributes:
+        wall_s: seconds from before the start until after the end, by the worker's clock.
+        signed: number of lines that the harness signed.
+        proofs: what answered the worker's challenge rightly, ``python`` or a framework.
+        interpreter: whose interpreter ran the program.
+        seen: what was seen from outside, a phrase for each subject.
+        not_witnessed: what could not be seen, with the reason.
+        contradictions: what the program reported and the worker saw otherwise.
+    """
+
+    assurance: Assurance = "self-reported"
+    wall_s: float = 0.0
+    signed: int = 0
+    proofs: tuple[str, ...] = ()
+    interpreter: Literal["image", "worker"] = "image"
+    seen: dict[str, str] = {}
+    not_witnessed: dict[str, str] = {}
+    contradictions: tuple[str, ...] = ()
+
+
 class Report(Struct, frozen=True):
     """Everything that one execution of a workload printed.
 
@@ -169,6 +317,7 @@ class Report(Struct, frozen=True):
         own_fault: message of a tool whose own CUDA is too new for the driver; it says nothing about
             the stack under test.
         truncated: output was cut, so data may be missing.
+        witness: what the worker saw; None for output that no worker ran.
     """
 
     env: Env | None = None
@@ -179,6 +328,7 @@ class Report(Struct, frozen=True):
     lines: int = 0
     dropped_bytes: int = 0
     own_fault: str = ""
+    witness: Witness | None = None
 
     @property
     def truncated(self) -> bool:
@@ -186,18 +336,37 @@ class Report(Struct, frozen=True):
         return self.dropped_bytes > 0
 
 
+def find_weakest(witnesses: Iterable[Witness | None]) -> Witness | None:
+    """Return the witness with the least assurance; None if an execution has none."""
+    found = list(witnesses)
+    known = [witness for witness in found if witness]
+    if not known or len(known) < len(found):
+        return None
+    return min(known, key=lambda witness: ASSURANCES.index(witness.assurance))
+
+
 def merge_reports(reports: Sequence[Report]) -> Report:
-    """Merge executions of the same workload: the last report, with the values of all."""
+    """Merge executions of the same workload: the last report, with the values of all.
+
+    The weakest witness speaks for all.
+    """
     values: dict[str, Metric] = {}
     for report in reports:
         for metric in report.metrics:
             before = values.get(metric.name)
             kept = before.values if before else ()
             warmup = before.warmup if before else ()
+            conditions = metric.conditions
+            if before and before.conditions:
+                conditions = before.conditions.joined(conditions)
             values[metric.name] = replace(
-                metric, values=kept + metric.values, warmup=warmup + metric.warmup
+                metric,
+                values=kept + metric.values,
+                warmup=warmup + metric.warmup,
+                conditions=conditions,
             )
-    return replace(reports[-1], metrics=tuple(values.values()))
+    witness = find_weakest(report.witness for report in reports)
+    return replace(reports[-1], metrics=tuple(values.values()), witness=witness)
 
 
 VERIFICATION_S = 30 * 86400

@@ -24,11 +24,13 @@ from compatgate.canary.engine.interface import (
     STANDARD_SETTINGS,
     Baselines,
     HostContext,
+    ImageContent,
     Lease,
     OpenHostWatch,
     Queue,
     Settings,
 )
+from compatgate.canary.engine.node_watch import NodeWatch
 from compatgate.canary.executors.jobs import Executor, open_executor
 from compatgate.canary.health import snapshot
 from compatgate.canary.hosts import Host
@@ -255,6 +257,7 @@ def open_host(
     facts: Facts,
     settings: Settings = STANDARD_SETTINGS,
     images: AllowedImages = EVERY_IMAGE,
+    read_content: Callable[[str], ImageContent] | None = None,
 ) -> HostContext:
     """Return the context of a host's runs; the host itself is contacted when a run begins.
 
@@ -268,24 +271,27 @@ def open_host(
         facts: facts to identify GPUs.
         settings: of the engine.
         images: allowed images under test.
+        read_content: returns the GPU content of an image; None: evidence is bound to no content.
 
     Raises:
         BadInput: the facts do not know the host's GPU.
     """
     sku = resolve_gpu(host.gpu, facts.gpus).sku if host.gpu else None
+    executor = open_executor(host)
     return HostContext(
         queue=queue,
-        executor=open_executor(host),
+        executor=executor,
         gpu=host.gpu,
         driver=host.driver,
         workloads=lambda suite: _suite_workloads(catalogue(), suite),
         reader=make_reader,
-        judge=BaselineJudge(baselines, sku),
-        watch=_open_watch(host, facts, settings),
+        judge=BaselineJudge(baselines, sku, facts),
+        watch=_open_watch(host, executor, facts, settings),
         gpus=facts.gpus,
         settings=settings,
         images=images,
         code=facts.arch,
+        read_content=read_content,
     )
 
 
@@ -314,9 +320,11 @@ def _suite_workloads(library: Library, suite: str) -> tuple[Workload, ...]:
         raise
 
 
-def _open_watch(host: Host, facts: Facts, settings: Settings) -> OpenHostWatch:
+def _open_watch(host: Host, executor: Executor, facts: Facts, settings: Settings) -> OpenHostWatch:
     if host.gpu is None or host.health == "none":
         return skip_watch
+    if jobs := getattr(executor, "health", None):
+        return NodeWatch(jobs, facts.xid)
     return LocalWatch(facts.xid, settings.sample)
 
 

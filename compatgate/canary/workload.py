@@ -23,6 +23,8 @@ class MetricSpec(Struct, frozen=True):
             (docs/explanation/judge.md) hold from 30 on.
         peak: published peak of the GPU to show a share of. Values must be of one GPU; memory values
             count bytes read and bytes written.
+        overlaps: values are times that overlap, as those of concurrent requests do, and may add up
+            to more than the program lasts.
     """
 
     unit: str
@@ -31,6 +33,7 @@ class MetricSpec(Struct, frozen=True):
     repetitions: int = 30
     description: str = ""
     peak: PeakKind | None = None
+    overlaps: bool = False
 
 
 class ImageSpec(Struct, frozen=True):
@@ -91,6 +94,9 @@ class Workload(Struct, frozen=True):
         adapter: reader of the output; ``jsonl`` is the line protocol.
         user: ``nobody``, unless the image names a user; ``image`` keeps the image's user, even
             root.
+        interpreter: whose Python runs the command: the image's, or the worker's, mounted read-only.
+        proofs: what must answer the worker's challenge, ``python`` or a framework; () for a program
+            that does not use the harness, whose report is its own word.
         digest: digest of the folder's content, ``sha256:...``; part of a baseline's key.
     """
 
@@ -110,8 +116,16 @@ class Workload(Struct, frozen=True):
     checks: dict[str, str] = {}
     adapter: str = "jsonl"
     user: Literal["nobody", "image"] = "nobody"
+    interpreter: Literal["image", "worker"] = "image"
+    proofs: tuple[str, ...] = ()
     folder: Path | None = None
     digest: str = ""
+
+    @property
+    def tests_image(self) -> bool:
+        """Return whether it runs in the image under test, where a run names one."""
+        own = self.image
+        return own.inside or bool(own.tool and own.reference is None)
 
 
 class Suite(Struct, frozen=True):

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from compatgate.errors import Unavailable
+from compatgate.errors import BadInput, Unavailable
 from compatgate.kit.cli.parser import server_of
 
 if TYPE_CHECKING:
@@ -41,6 +41,20 @@ class Decider:
             BadInput: a body is malformed.
             NotFound: the target does not exist.
             Unavailable: no decision is possible.
+        """
+        raise NotImplementedError
+
+    def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
+        """Return the answer of ``POST /solve``.
+
+        Args:
+            body: the question; without a place where pools are given.
+            pools: described pools; a stack must pass on all.
+
+        Raises:
+            BadInput: the question is malformed.
+            NotFound: a target does not exist.
+            Unavailable: no answer is possible.
         """
         raise NotImplementedError
 
@@ -107,6 +121,24 @@ class FactsDecider(Decider):
             basis="what-if" if requests[0].changes else "stated",
         ).to_json()
 
+    def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
+        """Solve for described pools with the facts alone; see `Decider.solve`."""
+        if not pools:
+            return self._targets.solve(body)
+        from compatgate.core.matrix import Matrix
+        from compatgate.core.request import Target, parse_pool
+        from compatgate.core.solve_question import answer_question
+
+        described = Target("", tuple(parse_pool(pool, self._facts.gpus) for pool in pools))
+        return answer_question(
+            body,
+            lambda name: described,
+            facts=self._facts,
+            matrix=Matrix(),
+            now=datetime.now(UTC),
+            described=(described,),
+        )
+
 
 class GateDecider(Decider):
     """A decider that asks a gate over REST, pool by pool.
@@ -139,6 +171,16 @@ class GateDecider(Decider):
         except (DamagedContent, Unavailable) as error:
             hint = "; ".join(filter(None, (error.hint, self._hint)))
             raise Unavailable(error.problem, field=error.field, hint=hint) from None
+
+    def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
+        """Ask the gate; it takes one described pool. See `Decider.solve`."""
+        from compatgate.client.operations import Operations
+        from compatgate.service.gate_client import ask
+
+        if len(pools) > 1:
+            hint = "leave out --server, or put the pools into a target"
+            raise BadInput("a server solves for one described pool", field="--pool", hint=hint)
+        return ask(self.client, Operations.solve, {**body, **({"pool": pools[0]} if pools else {})})
 
     def _ask(self, body: Body) -> dict[str, Any]:
         from compatgate.check.verdicts import verdict_of
@@ -274,6 +316,19 @@ class BundleDecider(Decider):
             snapshot = replace(snapshot, facts=snapshot.facts.with_measured(records))
         verdict: dict[str, Any] = decide(bodies[0], snapshot, datetime.now(UTC)).to_json()
         return verdict
+
+    def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
+        """Return the gate's answer; see `Decider.solve`."""
+        from compatgate.core.solve_question import answer_question
+
+        snapshot = self._snapshot
+        return answer_question(
+            body,
+            snapshot.target,
+            facts=snapshot.facts,
+            matrix=snapshot.matrix,
+            now=datetime.now(UTC),
+        )
 
 
 def choose_decider(args: argparse.Namespace, *, recorded: bool = True) -> Decider:

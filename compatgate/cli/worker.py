@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from compatgate.canary.allowed_images import AllowedImages
+    from compatgate.canary.engine.interface import ImageContent
     from compatgate.canary.hosts import Host
     from compatgate.canary.worker import Worker
     from compatgate.service.gate.service import Gate
@@ -160,9 +161,10 @@ def _work(
     settings = Settings.patient(args.lease, args.retry_pause)
     queue = gate.runs.open_queue(settings)
     queue.register(args.name, hosts)
+    read_content = _content_reader(gate)
     contexts = {
         host.name: open_host(
-            host, queue, gate.baselines, library.reread, gate.facts, settings, images
+            host, queue, gate.baselines, library.reread, gate.facts, settings, images, read_content
         )
         for host in hosts
     }
@@ -201,6 +203,21 @@ def _work(
         for context in contexts.values():
             context.executor.close()
         tracing.stop()
+
+
+def _content_reader(gate: Gate) -> Callable[[str], ImageContent]:
+    """Return the reader of images' GPU contents, with the variables for registries.
+
+    Raises:
+        BadInput: a variable for registries is malformed.
+    """
+    from compatgate.canary.image_content import make_content_reader
+    from compatgate.catalog import read_source
+    from compatgate.discovery.cache import default_image_folder
+    from compatgate.discovery.registry.limits import read_options
+
+    options = read_options(cache=default_image_folder())
+    return make_content_reader(gate.facts, read_source("image_signals", None), options)
 
 
 def _stop_on_signals(worker: Worker) -> None:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from compatgate.core.binding import ASSURANCES, Binding
 from compatgate.core.components import FRAMEWORKS, OF_BUILDS, resolve_component
 from compatgate.core.facts.nvidia import Gpu
 from compatgate.core.gpus import ANY_SLICE
@@ -293,6 +294,7 @@ class Evidence(Struct, frozen=True, gc=False):
         outcome: the judge's result.
         finished: seconds since the epoch.
         development: the run was outside a container; counts only where the policy says so.
+        bound: what it was bound to besides; None: it was judged before this was recorded.
     """
 
     id: str
@@ -303,11 +305,31 @@ class Evidence(Struct, frozen=True, gc=False):
     outcome: Literal["passed", "failed", "inconclusive"]
     finished: int
     development: bool = False
+    bound: Binding | None = None
+
+    @property
+    def content(self) -> str | None:
+        """Return the digest of the GPU content that ran; None: unknown."""
+        return self.bound.content if self.bound else None
+
+    @property
+    def assurance(self) -> int:
+        """Return the place of the run's assurance in `ASSURANCES`; unknown counts as the least."""
+        stated = self.bound.assurance if self.bound else ""
+        return ASSURANCES.index(stated) if stated else 0
 
     def counts_for(self, policy: CanaryPolicy) -> bool:
-        """Return whether a policy accepts the run as evidence."""
-        return self.outcome != "inconclusive" and (
-            not self.development or policy.accept_development
+        """Return whether a policy accepts the run as evidence.
+
+        A failed run counts whatever stands behind it.
+        """
+        if self.outcome == "inconclusive" or (self.development and not policy.accept_development):
+            return False
+        least = policy.assurance
+        return (
+            least == ASSURANCES[0]
+            or self.outcome == "failed"
+            or self.assurance >= ASSURANCES.index(least)
         )
 
     def is_about(self, stack: Stack) -> bool:

@@ -46,6 +46,7 @@ _FIELDS = {
     "wheels": "wheels",
     "measured": "measured",
     "unmeasured": "unmeasured",
+    "content": "content",
 }
 """Keys that are not components, and their fields."""
 
@@ -76,6 +77,8 @@ class Stack(Struct, frozen=True, dict=True):
         unmeasured: why a package has no record although its wheel was requested, by release
             (``xformers==0.0.35``).
         assumed: why ``components`` has a CUDA that nothing states, in words.
+        content: digest of the GPU content that the image holds; None where no image was read. A
+            changed stack has none: no image with it was read.
     """
 
     components: dict[str, Version]
@@ -95,6 +98,7 @@ class Stack(Struct, frozen=True, dict=True):
     unread: tuple[str, ...] = ()
     unmeasured: dict[str, str] = {}
     assumed: tuple[str, ...] = ()
+    content: str | None = None
 
     def get(self, name: str) -> Version | None:
         """Return the version of a component or package; None when the stack does not state it."""
@@ -134,6 +138,8 @@ class Stack(Struct, frozen=True, dict=True):
             body["measured"] = {name: one.to_stack() for name, one in self.measured.items()}
         if self.unmeasured:
             body["unmeasured"] = self.unmeasured
+        if self.content:
+            body["content"] = self.content
         return body
 
     def _with_code(self, name: str, version: Version) -> str:
@@ -220,8 +226,12 @@ def _make_stack(parts: _Parts, image: str | None) -> Stack:
 
 def _states_anything(special: Mapping[str, Any]) -> bool:
     return "arch" in special or any(
-        value for name, value in special.items() if name not in ("wheels", "measured", "unmeasured")
+        value for name, value in special.items() if name not in _OF_PARTS
     )
+
+
+_OF_PARTS = ("wheels", "measured", "unmeasured", "content")
+"""Keys that describe parts of a stack, and state none."""
 
 
 _RANGE = re.compile(r"([\w.-]+)\s*[<>!~]")
@@ -268,6 +278,8 @@ def update_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
     def kept(there: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in there.items() if name not in changed}
 
+    if not changes.keys() <= {"needs"}:
+        removed = removed | {"content"}
     special = {name: value for name, value in _special_values(stack).items() if name not in removed}
     return _make_stack(
         _Parts(

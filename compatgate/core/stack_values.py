@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec import Struct, ValidationError, convert
 
+from compatgate.core.binding import is_digest
 from compatgate.core.components import (
     MAX_ALTERNATIVES,
     MAX_ARCHITECTURES,
@@ -250,6 +251,13 @@ def _read_flag(value: Any) -> bool:
     return value
 
 
+def _read_content(value: Any) -> str:
+    if not isinstance(value, str) or not is_digest(value):
+        hint = "as `compatgate inspect IMAGE --format json` prints it; or leave it out"
+        raise BadInput("must be sha256: and 64 digits", field="content", value=value, hint=hint)
+    return value
+
+
 SPECIAL_KEYS: dict[str, Callable[[Any], Any]] = {
     "arch": _read_arch,
     "needs": parse_needs,
@@ -263,5 +271,6 @@ SPECIAL_KEYS: dict[str, Callable[[Any], Any]] = {
     "wheels": _read_wheels,
     "measured": _read_measured,
     "unmeasured": _read_unmeasured,
+    "content": _read_content,
 }
 """Keys that are not components, and the reader of each; a reader raises BadInput."""

@@ -64,31 +64,32 @@ def new_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
 def resolved_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
     """Return resolved findings, except where the same cause has worse findings now."""
     better = [cause for cause in CAUSES if weight_of(after, cause) <= weight_of(before, cause)]
-    return tuple(f for f in new_findings(after, before) if _cause_of(f) in better)
+    return tuple(f for f in new_findings(after, before) if cause_of(f) in better)
 
 
 def weight_of(verdict: Verdict, cause: Cause) -> int:
     """Return the worst rank of one cause's findings."""
-    said = (OUTCOME_RANK[f.outcome] for f in verdict.findings if _cause_of(f) == cause)
+    said = (OUTCOME_RANK[f.outcome] for f in verdict.findings if cause_of(f) == cause)
     return max(said, default=0)
 
 
 def _change_of_cause(before: Verdict, after: Verdict, cause: Cause) -> Change:
     """Return the change of one cause's findings; a stack that failed already may break, too."""
-    if any(f.outcome == "fail" and _cause_of(f) == cause for f in new_findings(before, after)):
+    if any(f.outcome == "fail" and cause_of(f) == cause for f in new_findings(before, after)):
         return "breaks"
     step = weight_of(after, cause) - weight_of(before, cause)
     return "worsens" if step > 0 else "improves" if step < 0 else "same"
 
 
 def _is_open(before: Verdict, after: Verdict, cause: Cause) -> bool:
-    if any(f.outcome == "unknown" and _cause_of(f) == cause for f in new_findings(before, after)):
+    if any(f.outcome == "unknown" and cause_of(f) == cause for f in new_findings(before, after)):
         return True
     unknown = weight_of(after, cause) == OUTCOME_RANK["unknown"]
     return unknown and weight_of(before, cause) < OUTCOME_RANK["fail"]
 
 
-def _cause_of(finding: Finding) -> Cause:
+def cause_of(finding: Finding) -> Cause:
+    """Return the cause of a finding: the basis of its rule."""
     return BY_ID[finding.rule].cause
 
 
@@ -99,7 +100,7 @@ _MAX_FIXED = 50
 _encode = msgspec.json.Encoder().encode
 
 
-class _PoolEvaluator:
+class PoolEvaluator:
     """Evaluates stacks on one pool of a target; equal questions are evaluated once.
 
     Args:
@@ -153,7 +154,7 @@ def what_if(
     Raises:
         BadInput: a malformed value or an unknown component.
     """
-    judge, samples = _PoolEvaluator(target, facts, matrix, now), StackSamples(facts, matrix)
+    judge, samples = PoolEvaluator(target, facts, matrix, now), StackSamples(facts, matrix)
     judges = (judge, judge)
     moves = [(pool, change_pool(pool, changes, facts.gpus)) for pool in pools]
     entries = [
@@ -164,7 +165,7 @@ def what_if(
     ]
     entries.sort(key=_sort_key)
     alone = [(judge(Stack({}), before), judge(Stack({}), after)) for before, after in moves]
-    host = _find_pool_findings(alone)
+    host = find_pool_findings(alone)
     outcome = _outcome(entries, host)
     return WhatIf(
         target.name,
@@ -203,8 +204,8 @@ def compare_facts(before: Side, after: Side, now: datetime) -> tuple[EntryChange
         Every entry in use, worst first.
     """
     judges = (
-        _PoolEvaluator(before.target, before.facts, before.matrix, now),
-        _PoolEvaluator(after.target, after.facts, after.matrix, now),
+        PoolEvaluator(before.target, before.facts, before.matrix, now),
+        PoolEvaluator(after.target, after.facts, after.matrix, now),
     )
     samples = StackSamples(before.facts, before.matrix)
     pools = {pool.name: pool for pool in after.target.pools}
@@ -226,7 +227,7 @@ def _compare_entry(
     moves: Iterable[tuple[Pool, Pool]],
     changes: Mapping[str, Any],
     samples: StackSamples,
-    judges: tuple[_PoolEvaluator, _PoolEvaluator],
+    judges: tuple[PoolEvaluator, PoolEvaluator],
 ) -> EntryChange | None:
     """Compare an entry before and after a change; None where it is for none of the pools' GPUs."""
     concerned = [(old, new) for old, new in moves if entry.is_for(old) or entry.is_for(new)]
@@ -237,7 +238,7 @@ def _compare_entry(
         return EntryChange(entry.name, entry.status, open=left)
     found = [
         _representative_sample(
-            [_compare_on_pool(entry, stack, changes, old, new, judges) for stack in of_pool]
+            [compare_on_pool(entry, stack, changes, old, new, judges) for stack in of_pool]
         )
         for (old, new), of_pool in zip(concerned, stacks, strict=True)
     ]
@@ -250,14 +251,24 @@ def _representative_sample(samples: Sequence[PoolChange]) -> PoolChange:
     return max((samples[0], *worked), key=lambda sample: CHANGE_ORDER[sample.change])
 
 
-def _compare_on_pool(
-    entry: Entry,
+def compare_on_pool(
+    entry: Entry | None,
     stack: Stack,
     changes: Mapping[str, Any],
     before: Pool,
     after: Pool,
-    judges: tuple[_PoolEvaluator, _PoolEvaluator],
+    judges: tuple[PoolEvaluator, PoolEvaluator],
 ) -> PoolChange:
+    """Compare a stack on a pool before and after a change.
+
+    Args:
+        entry: that the stack represents; None: the stack runs, whatever blesses it.
+        stack: before the change.
+        changes: as of `what_if`.
+        before: the pool before the change.
+        after: the pool after the change.
+        judges: evaluate before and after the change.
+    """
     changed = change_stack(stack, changes)
     was, then = judges[0](stack, before), judges[1](changed, after)
     found = change_by_cause(was, then)
@@ -278,11 +289,13 @@ def _compare_on_pool(
     )
 
 
-def _adapt_finding(finding: Finding, entry: Entry, changes: Mapping[str, Any]) -> Finding:
+def _adapt_finding(finding: Finding, entry: Entry | None, changes: Mapping[str, Any]) -> Finding:
     """Adapt a finding to a change: no fix undoes the change, and the entry is named."""
     if BY_ID[finding.rule].about_facts:
         return finding
     fixes = tuple(f for f in finding.fixes if not any(name in changes for name in f.set))
+    if entry is None:
+        return replace(finding, fixes=fixes)
     bounds = {name: entry.components[name] for name in changes if name in entry.components}
     if finding.rule != not_blessed.id or not bounds:
         return replace(finding, fixes=fixes)
@@ -295,7 +308,7 @@ def _adapt_finding(finding: Finding, entry: Entry, changes: Mapping[str, Any]) -
     return replace(finding, message=message, have=asked, need=said, fixes=fixes)
 
 
-def _find_pool_findings(alone: Iterable[tuple[Verdict, Verdict]]) -> tuple[Finding, ...]:
+def find_pool_findings(alone: Iterable[tuple[Verdict, Verdict]]) -> tuple[Finding, ...]:
     """Return new findings about the pools themselves; pools share equal findings."""
     found: dict[tuple[str, str], Finding] = {}
     for before, after in alone:

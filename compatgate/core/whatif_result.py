@@ -56,6 +56,18 @@ class PoolChange(Struct, frozen=True):
         }
 
 
+def change_of(pools: Sequence[PoolChange]) -> Change:
+    """Return the worst change over pools; ``same`` if there are none."""
+    return max((pool.change for pool in pools), key=CHANGE_ORDER.__getitem__, default="same")
+
+
+def cause_of_change(pools: Sequence[PoolChange]) -> Cause | None:
+    """Return the cause of the worst change over pools; facts come first."""
+    worst = change_of(pools)
+    causes = {pool.cause for pool in pools if pool.change == worst}
+    return next((cause for cause in CAUSES if cause in causes), None)
+
+
 class EntryChange(Struct, frozen=True):
     """The change of one entry.
 
@@ -71,15 +83,12 @@ class EntryChange(Struct, frozen=True):
     @property
     def change(self) -> Change:
         """Return the worst over the pools."""
-        return max(
-            (pool.change for pool in self.pools), key=CHANGE_ORDER.__getitem__, default="same"
-        )
+        return change_of(self.pools)
 
     @property
     def cause(self) -> Cause | None:
         """Return the cause of the worst change; facts come first."""
-        causes = {pool.cause for pool in self.pools if pool.change == self.change}
-        return next((cause for cause in CAUSES if cause in causes), None)
+        return cause_of_change(self.pools)
 
     @property
     def outcome(self) -> Outcome:

@@ -24,7 +24,13 @@ from compatgate.core.rules import BY_ID
 from compatgate.core.versions import parse_version
 from compatgate.documents.quantities import parse_duration
 from compatgate.documents.sources import DocumentProblem, FieldPath, suggest_name
-from compatgate.documents.specs import RULE_PATTERN, TargetDoc, WaiverDoc, WaiverPolicySpec
+from compatgate.documents.specs import (
+    RULE_PATTERN,
+    CanarySpec,
+    TargetDoc,
+    WaiverDoc,
+    WaiverPolicySpec,
+)
 from compatgate.documents.text import RawDocument
 from compatgate.errors import BadInput
 
@@ -84,6 +90,7 @@ def _check_target(raw: RawDocument, gpus: Gpus) -> Mistakes:
     yield from _check_value(raw, longest, _get(raw.value, *longest), parse_duration)
     yield from _check_repeats(raw, ("spec", "policy", "canary", "suites"))
     yield from _check_repeats(raw, ("spec", "policy", "canary", "soak"))
+    yield from _check_imported(raw)
 
 
 def _check_node(raw: RawDocument, path: FieldPath, node: Any) -> Mistakes:
@@ -105,6 +112,22 @@ def _check_strictness(raw: RawDocument) -> Mistakes:
             value="strict",
             hint="write requireEntry: true as well, or leave entries out",
         )
+
+
+def _check_imported(raw: RawDocument) -> Mistakes:
+    """Yield sources for a suite that the policy does not ask for, which have no effect."""
+    canary = _get(raw.value, "spec", "policy", "canary")
+    if not isinstance(canary, dict) or not isinstance(canary.get("imported"), dict):
+        return
+    suites = canary.get("suites", list(CanarySpec().suites))
+    for suite in canary["imported"]:
+        if isinstance(suites, list) and suite not in suites:
+            yield raw.problem(
+                ("spec", "policy", "canary", "imported", suite),
+                f"has no effect: the policy does not ask for the suite {suite!r}",
+                value=suite,
+                hint="name the suite in canary.suites as well, or leave it out here",
+            )
 
 
 def _check_namespaces(raw: RawDocument) -> Mistakes:

@@ -134,6 +134,8 @@ def _policy(spec: PolicySpec) -> Policy:
         soak=spec.canary.soak,
         promote=spec.canary.promote,
         on_failure=spec.canary.on_failure,
+        assurance=spec.canary.assurance,
+        imported=tuple(spec.canary.imported.items()),
     )
     return Policy(
         spec.mode, spec.require_entry, canary, spec.on_unknown, spec.packages, spec.entries

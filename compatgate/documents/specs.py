@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
+from compatgate.core.binding import Assurance
 from compatgate.core.matrix import EntryStatus
 from compatgate.core.node import Sharing
 from compatgate.core.request import (
@@ -99,8 +100,20 @@ class MatchSpec(_Spec, frozen=True):
     node_labels: dict[LabelKey, Label] = {}
 
 
+SOURCE_PATTERN = (
+    r"^(dcgm|nccl-tests|reframe|superbench|nvcre)@"
+    r"[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$(?!\n)"
+)
+ImportedSource = Annotated[str, Meta(pattern=SOURCE_PATTERN)]
+
+
 class CanarySpec(_Spec, frozen=True):
-    """The evidence that the target requires, and its effect on entries."""
+    """The evidence that the target requires, and its effect on entries.
+
+    Attributes:
+        assurance: least that must stand behind a passed run.
+        imported: suite to the sources whose imported results count for it.
+    """
 
     require: bool = False
     max_age: Duration = "30d"
@@ -109,6 +122,8 @@ class CanarySpec(_Spec, frozen=True):
     soak: tuple[Name, ...] = ()
     promote: PromotionMode = "approval"
     on_failure: FailurePolicy = "warn"
+    assurance: Assurance = "self-reported"
+    imported: dict[Name, tuple[ImportedSource, ...]] = {}
 
 
 class WaiverPolicySpec(_Spec, frozen=True):

@@ -12,11 +12,12 @@ from compatgate.service.audit import api as audit
 from compatgate.service.audit import pages as audit_pages
 from compatgate.service.baselines import api as baselines
 from compatgate.service.baselines import pages as baselines_pages
+from compatgate.service.dependents import api as dependents
 from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
 from compatgate.service.far import api as far
 from compatgate.service.gate import api as gate
-from compatgate.service.gate import ask_page
+from compatgate.service.gate import ask_page, solve_api, solve_page
 from compatgate.service.gate import pages as gate_pages
 from compatgate.service.home import pages as home_pages
 from compatgate.service.identity import api as identity
@@ -27,6 +28,10 @@ from compatgate.service.matrix import approvals_api, approvals_page, document_ap
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
+from compatgate.service.plans import api as plans
+from compatgate.service.plans import pages as plans_pages
+from compatgate.service.reports import api as reports
+from compatgate.service.reports import pages as reports_pages
 from compatgate.service.runs import api as runs
 from compatgate.service.runs import pages as runs_pages
 from compatgate.service.runs import staging_pages
@@ -66,6 +71,7 @@ ROUTES: tuple[Route, ...] = (
     gate.ask,
     gate.preview,
     gate.what_if,
+    solve_api.solve,
     triage.triage,
     manifests.check_manifest,
     gate.show_verdict,
@@ -77,9 +83,12 @@ ROUTES: tuple[Route, ...] = (
     targets.list_targets,
     *targets.TARGET_ROUTES,
     targets.list_target_pools,
+    plans.plan,
+    reports.report,
     targets.list_pools,
     document_api.list_entries,
     *document_api.ENTRY_ROUTES,
+    dependents.list_dependents,
     waivers.list_waivers,
     *waivers.WAIVER_ROUTES,
     matrix.list_revisions,
@@ -99,6 +108,7 @@ ROUTES: tuple[Route, ...] = (
     facts.show_rule,
     runs.list_runs,
     runs.submit_runs,
+    runs.import_report,
     runs.show_run,
     runs.show_logs,
     runs.take_samples,
@@ -165,10 +175,12 @@ _DEPLOYING = (
 HOOKS: tuple[Route, ...] = (admission.validate, *(hook.route for hook in _DEPLOYING))
 
 
-def views(service: Service) -> tuple[tuple[Route, Callable[[], Response]], ...]:
+def views(
+    service: Service, desk: admission.AdmissionDesk
+) -> tuple[tuple[Route, Callable[[], Response]], ...]:
     """Return each hook with its view, which answers errors in the form of the tool."""
     return (
-        (admission.validate, admission.make_view(service)),
+        (admission.validate, admission.make_view(service, desk)),
         *((hook.route, webhooks.make_view(hook, service)) for hook in _DEPLOYING),
     )
 
@@ -179,6 +191,7 @@ PAGES: tuple[Page, ...] = (
     ask_page.show_question,
     ask_page.paste_question,
     ask_page.log_question,
+    solve_page.show_solve,
     gate_pages.show_what_if,
     triage_pages.show_triage,
     triage_pages.show_causes,
@@ -196,6 +209,8 @@ PAGES: tuple[Page, ...] = (
     targets_pages.show_targets,
     targets_pages.show_target,
     targets_pages.show_packages,
+    plans_pages.show_plan,
+    reports_pages.show_report,
     matrix_pages.show_entries,
     matrix_pages.show_entry,
     matrix_pages.change_entry,

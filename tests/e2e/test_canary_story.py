@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engines import PYTHON, Engine, engine, missing
+from engines import PYTHON, Engine, engine, missing, vary_python
 from staging import DRIVER, ENV, GOOD, GPU, host_table, until, write_workload
 
 ROOT = Path(__file__).parents[2]
@@ -59,16 +59,38 @@ class Story:
         policy = {"mode": "enforce", "requireEntry": True, "canary": canary}
         return {"metadata": {"name": "prod"}, "spec": {"pools": [pool], "policy": policy}}
 
-    def entry(self) -> dict[str, Any]:
+    def entry(self, cuda: str = "12.4", status: str = "candidate") -> dict[str, Any]:
         return {
-            "metadata": {"name": "cuda124"},
+            "metadata": {"name": f"cuda{cuda.replace('.', '')}"},
             "spec": {
                 "targets": ["prod"],
-                "components": {"cuda": "12.4.*"},
-                "status": "candidate",
+                "components": {"cuda": f"{cuda}.*"},
+                "status": status,
                 "reason": "to be run on staging",
             },
         }
+
+    def bless_by_hand(self, image: str) -> None:
+        """Bless the first entry without any run, and ask once about an image of it."""
+        target = self.target(DRIVER)
+        required = target["spec"]["policy"]["canary"]
+        target["spec"]["policy"]["canary"] = {**required, "require": False}
+        self.server.admin("PUT", "targets/prod", target)
+        self.server.admin("PUT", "entries/cuda124", self.entry(status="blessed"))
+        asked = {"cuda": "12.4", "arch": ["sm_80"]}
+        assert self.server.gate(asked, image=image)["allowed"]
+        self.server.admin("PUT", "targets/prod", self.target(DRIVER))
+
+    def upgrade(self, image: str, cuda: str) -> tuple[int, dict[str, Any]]:
+        """Exit status of ``canary run`` of an image for the target, and the run."""
+        done = self.command(
+            "canary", "run", "--suite", "story", "--target", "prod", "--stack", f"cuda={cuda}",
+            "--entry", f"cuda{cuda.replace('.', '')}", "--image", image, "--format", "json",
+        )  # fmt: skip
+        assert done.stdout, done.stderr
+        assert "pair 1 of 5: story-0, " in done.stderr
+        (made,) = json.loads(done.stdout)
+        return done.returncode, made
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command, as somebody who may operate the gate."""
@@ -202,3 +224,54 @@ def test_a_metric_is_judged_once_a_person_has_approved_what_to_expect(
         status, second = begun.run()
         assert (status, second["state"]) == (0, "passed"), second["reason"]
     assert begun.check() == (0, set())
+
+
+UPGRADE = """\
+import os, random, sys
+sys.path.insert(0, "lib")
+import canary_lines as say
+ratio, cuda = float(os.environ["RATIO"]), os.environ["CUDA"]
+say.env(driver="{driver}", gpus=[{{"name": "NVIDIA {gpu}"}}], versions={{"cuda": cuda}})
+values = random.Random(cuda).gauss
+say.metric("time", "ms", [ratio * (10.0 + values(0, 0.02)) for _ in range(6)])
+say.check("right", True)
+"""
+
+
+def test_an_upgrade_is_judged_against_the_entry_that_it_would_replace(
+    story: Callable[..., Story],
+) -> None:
+    begun = story(UPGRADE.format(driver=DRIVER, gpu=GPU), METRIC)
+    server, api = begun.server, begun.engine.api
+    images = {"a:1": ("1.0", "12.4.1"), "a:2": ("1.01", "12.6.1"), "a:3": ("1.1312", "12.8.1")}
+    for name, (ratio, cuda) in images.items():
+        vary_python(api, f"compatgate-test/{name}", RATIO=ratio, CUDA=cuda)
+    begun.bless_by_hand("compatgate-test/a:1")
+    for cuda in ("12.6", "12.8"):
+        server.admin("POST", "entries", begun.entry(cuda))
+
+    with begun.worker(DRIVER):
+        status, run = begun.upgrade("compatgate-test/a:2", "12.6")
+        assert (status, run["state"]) == (0, "passed"), run["reason"]
+        against = run["against"]
+        assert (against["entry"], against["image"]) == ("cuda124", "compatgate-test/a:1")
+        status, slow = begun.upgrade("compatgate-test/a:3", "12.8")
+    assert (status, slow["state"]) == (1, "failed"), slow["reason"]
+    assert re.search(r"time: 1[12].\d % higher than the reference cuda126", slow["reason"])
+    shown = server.admin("GET", f"runs/{slow['id']}")["pairs"]
+    (metric,) = shown["judgement"]["metrics"]
+    assert (metric["metric"], metric["outcome"]) == ("story.time", "regression")
+    assert 0.11 < metric["low"] <= metric["effect"] <= metric["high"] < 0.13
+    order = [(block["block"]["pair"], block["block"]["arm"]) for block in shown["blocks"]]
+    assert order[:4] == [(1, "A"), (1, "B"), (2, "B"), (2, "A")]
+    assert len(order) == 2 * shown["done"]
+
+    assert server.gate({"cuda": "12.6", "arch": ["sm_80"]})["allowed"], "blessed by its run"
+    assert not server.gate({"cuda": "12.8", "arch": ["sm_80"]})["allowed"]
+    found = server.admin("GET", "evidence")["items"]
+    measured = [(one["components"]["cuda"], one["outcome"]) for one in found]
+    assert measured == [("12.8.1", "failed"), ("12.6.1", "passed")]
+    text = begun.command("canary", "show", slow["id"]).stdout
+    assert "entry cuda126: compatgate-test/a:2 (run " in text
+    assert "regression" in text
+    assert not begun.engine.everything()[0], "no container is left"

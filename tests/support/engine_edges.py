@@ -139,6 +139,8 @@ class Memory:
         self.retried = None
         self.order = "go"
         self.lost = False
+        self.compared = []
+        self.earlier = []
 
     def _own(self):
         if self.lost:
@@ -164,6 +166,13 @@ class Memory:
 
     def results(self, lease):
         return list(self.recorded)
+
+    def compare(self, lease, pairs):
+        self._own()
+        self.compared.append(pairs)
+
+    def earlier_pairs(self, lease):
+        return self.earlier
 
     def finish(self, lease, outcome, reason, evidence):
         self._own()

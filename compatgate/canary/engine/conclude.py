@@ -8,14 +8,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from compatgate.canary.run import Env, Outcome, Report, Run, StepResult
+from compatgate.canary.run import Env, Outcome, Report, Run, StepResult, find_weakest
 from compatgate.canary.workload import Workload
+from compatgate.core.binding import Binding, find_digest
 from compatgate.core.components import OF_BUILDS, resolve_component, sort_components
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
@@ -56,13 +58,34 @@ def conclude_step(workload: Workload, ended: ExecutionEnd, report: Report) -> St
     report, a GPU that was not seen, or lost output makes the step inconclusive.
     """
     return (
-        _judge_tool_fault(ended, report)
+        _judge_contradiction(report)
+        or _judge_tool_fault(ended, report)
         or _judge_exit(workload, ended)
         or _judge_damage(workload, report)
         or _judge_checks(report)
         or _judge_missing_results(workload, report)
+        or _judge_missing_proofs(workload, report)
         or StepVerdict("passed")
     )
+
+
+def _judge_contradiction(report: Report) -> StepVerdict | None:
+    """Return the verdict on a report that what the worker saw contradicts."""
+    if report.witness is None or not report.witness.contradictions:
+        return None
+    first, *others = report.witness.contradictions
+    also = f" (and {len(others)} more)" if others else ""
+    return StepVerdict("failed", f"the report is contradicted: {first}{also}")
+
+
+def _judge_missing_proofs(workload: Workload, report: Report) -> StepVerdict | None:
+    """Return the verdict on a program of the harness that has not answered its challenge."""
+    given = report.witness.proofs if report.witness else workload.proofs
+    if absent := [by for by in workload.proofs if by not in given]:
+        return StepVerdict(
+            "inconclusive", f"did not answer the worker's challenge by {', '.join(absent)}"
+        )
+    return None
 
 
 def _judge_tool_fault(ended: ExecutionEnd, report: Report) -> StepVerdict | None:
@@ -235,8 +258,8 @@ class Conclusion(Struct, frozen=True):
 
     Attributes:
         evidence: None if the run says nothing about a GPU.
-        sound: the measured environment is the stack under test on its host, so baselines may learn
-            from the run.
+        sound: the measured environment is the stack under test on its host, and nothing contradicts
+            a step, so baselines may learn from the run.
     """
 
     outcome: Outcome
@@ -252,12 +275,16 @@ class Conditions(Struct, frozen=True):
         gpu_workloads: names of the workloads that need a GPU; only these count for a GPU.
         development: the executor is not for production.
         now: seconds since the epoch.
+        tested: names of the workloads that run in the image under test.
+        bound: what the run is bound to, as far as it is known before its steps are read.
     """
 
     expected: Expectation
     gpu_workloads: frozenset[str]
     development: bool
     now: int
+    tested: frozenset[str] = frozenset()
+    bound: Binding = Binding()
 
 
 def conclude_run(
@@ -271,25 +298,71 @@ def conclude_run(
     stack that does not even start must not leave an older pass standing.
     """
     outcome, reason = _worst_outcome(steps)
-    reports = [step.report for step in steps if step.report is not None]
-    envs = [env for report in reports if (env := msgspec.convert(report, Report).env)]
+    reports = [_read_report(step) for step in steps]
+    envs = [report.env for report in reports if report.env]
     expected = conditions.expected
     on_gpu = any(step.workload in conditions.gpu_workloads for step in steps)
     try:
         measured = measure(envs, gpus)
+        image = find_tested_image(steps, conditions.tested)
         if envs or outcome == "passed":
             compare(measured, expected if on_gpu else Expectation(expected.stack))
     except Mismatch as mismatch:
         if outcome == "passed":
             return Conclusion("inconclusive", str(mismatch))
         return Conclusion(outcome, f"{reason}; no evidence: {mismatch}")
-    whole = Conclusion(outcome, reason, sound=bool(envs))
+    contradicted = any(r.witness.contradictions for r in reports if r.witness)
+    whole = Conclusion(outcome, reason, sound=bool(envs) and not contradicted)
     if outcome not in ("passed", "failed"):
         return whole
     if not on_gpu or expected.sku is None:
         no_gpu = "passed; not evidence about a GPU, because none was used"
-        return msgspec.structs.replace(whole, reason=reason or no_gpu)
-    return _add_evidence(run, whole, measured, conditions)
+        return replace(whole, reason=reason or no_gpu)
+    witness = find_weakest(
+        report.witness
+        for step, report in zip(steps, reports, strict=True)
+        if step.workload in conditions.gpu_workloads
+    )
+    bound = _complete_binding(conditions.bound, image, envs, gpus)
+    bound = replace(bound, assurance=witness.assurance if witness else "")
+    return _add_evidence(run, whole, measured, conditions, bound)
+
+
+def find_tested_image(steps: Iterable[StepResult], tested: Collection[str]) -> str | None:
+    """Return the image under test as its steps ran it; None: no step ran it by a digest.
+
+    Raises:
+        Mismatch: steps ran images with different digests.
+    """
+    ran = {step.image for step in steps if step.workload in tested and find_digest(step.image)}
+    digests = {find_digest(image): image for image in sorted(filter(None, ran))}
+    if len(digests) > 1:
+        raise Mismatch(f"steps ran different images: {', '.join(sorted(filter(None, digests)))}")
+    return next(iter(digests.values()), None)
+
+
+def _complete_binding(
+    bound: Binding, image: str | None, envs: Iterable[Env], gpus: Gpus
+) -> Binding:
+    """Return a binding with the image that ran, and with the GPUs that the programs saw."""
+    devices = [device for env in envs for device in env.gpus]
+    names = {f"{d.name} MIG {d.mig}" if d.mig else d.name for d in devices}
+    archs = {f"sm_{major}{minor}" for major, minor in (_read_capability(n, gpus) for n in names)}
+    return replace(
+        bound,
+        image=find_digest(image),
+        arch="+".join(sorted(archs)),
+        gpus=tuple(sorted({device.uuid for device in devices if device.uuid})),
+        mig=tuple(sorted({device.mig for device in devices if device.mig})),
+    )
+
+
+def _read_capability(name: str, gpus: Gpus) -> tuple[int, int]:
+    return resolve_gpu(name, gpus).capability
+
+
+def _read_report(step: StepResult) -> Report:
+    return msgspec.convert(step.report, Report) if step.report else Report()
 
 
 def _worst_outcome(steps: Sequence[StepResult]) -> tuple[Outcome, str]:
@@ -304,7 +377,11 @@ def _worst_outcome(steps: Sequence[StepResult]) -> tuple[Outcome, str]:
 
 
 def _add_evidence(
-    run: Run, conclusion: Conclusion, measured: Measurement, conditions: Conditions
+    run: Run,
+    conclusion: Conclusion,
+    measured: Measurement,
+    conditions: Conditions,
+    bound: Binding,
 ) -> Conclusion:
     expected = conditions.expected
     driver = measured.driver or (expected.driver if conclusion.outcome == "failed" else None)
@@ -322,5 +399,6 @@ def _add_evidence(
         outcome="passed" if conclusion.outcome == "passed" else "failed",
         finished=conditions.now,
         development=conditions.development,
+        bound=bound,
     )
-    return msgspec.structs.replace(conclusion, evidence=evidence)
+    return replace(conclusion, evidence=evidence)

@@ -14,13 +14,32 @@ from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
-from compatgate.canary.engine.conclude import Conclusion, Conditions, Expectation, conclude_run
-from compatgate.canary.engine.interface import HostContext, Lease, LeaseLost, Order, Queue, Settings
+from compatgate.canary.engine.conclude import (
+    Conclusion,
+    Conditions,
+    Expectation,
+    conclude_run,
+    find_tested_image,
+)
+from compatgate.canary.engine.interface import (
+    HostContext,
+    ImageContent,
+    Lease,
+    LeaseLost,
+    Order,
+    Queue,
+    Settings,
+)
+from compatgate.canary.engine.pairs import PairSession, check_pairs, has_pairs, is_compared
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
 from compatgate.canary.executors.jobs import PreparedJob
 from compatgate.canary.hosts import Host
+from compatgate.canary.judge.paired.verdict import PAIRED_JUDGE
+from compatgate.canary.judge.result import JUDGE
+from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import Outcome, Run, StepResult
 from compatgate.canary.workload import Workload
+from compatgate.core.binding import Binding, define_suite
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import Evidence
 from compatgate.core.stack import Stack, parse_stack
@@ -97,13 +116,20 @@ def _execute_run(lease: Lease, context: HostContext, must_stop: Callable[[], boo
     workloads = list(context.workloads(run.suite))
     results = _run_steps(lease, context, must_stop, workloads)
     context.queue.enter(lease, "judging")
-    conclusion = conclude_run(
-        run, results, _make_conditions(lease, context, workloads), context.gpus
-    )
+    conditions = _make_conditions(lease, context, workloads)
+    conclusion = conclude_run(run, results, conditions, context.gpus)
+    if conclusion.evidence is not None:
+        image = find_tested_image(results, conditions.tested)
+        if image is not None:
+            context.queue.say(lease, "reading the image", None)
+            evidence = _add_content(conclusion.evidence, image, context)
+            conclusion = replace(conclusion, evidence=evidence)
     if conclusion.sound:
         by_name = {workload.name: workload for workload in workloads}
+        compared = has_pairs(lease, context)
         for result in results:
-            context.judge.offer(run.id, by_name[result.workload], result)
+            if not compared or result.outcome == "passed":
+                context.judge.offer(run.id, by_name[result.workload], result)
     _end_run(lease, context, conclusion)
 
 
@@ -124,18 +150,56 @@ def _run_steps(
     lease: Lease, context: HostContext, must_stop: Callable[[], bool], workloads: Sequence[Workload]
 ) -> list[StepResult]:
     planned = plan_steps(workloads)
-    done = {result.name: result for result in context.queue.results(lease)}
+    stored = context.queue.results(lease)
+    done = {result.name: result for result in stored}
     todo = [step for step in planned if step.name not in done]
-    if todo:
-        steps = StepRunner(lease, context, must_stop)
-        context.queue.enter(lease, "preparing")
-        prepared = {step.name: _prepare(steps, step) for step in todo}
-        context.queue.enter(lease, "running")
-        for step in todo:
-            _announce(context.queue, lease, planned, step)
-            with tracing.span("canary.step", {"compatgate.step": step.name}):
-                done[step.name] = steps.run(step, prepared[step.name])
+    if not todo:
+        return [done[step.name] for step in planned]
+    steps = StepRunner(lease, context, must_stop)
+    context.queue.enter(lease, "preparing")
+    if check_pairs(lease, context):
+        return _run_pairs(lease, context, steps, planned, stored)
+    prepared = {step.name: _prepare(steps, step) for step in todo}
+    context.queue.enter(lease, "running")
+    for step in todo:
+        done[step.name] = _run_step(lease, context.queue, steps, planned, step, prepared[step.name])
     return [done[step.name] for step in planned]
+
+
+def _run_pairs(
+    lease: Lease,
+    context: HostContext,
+    steps: StepRunner,
+    planned: Sequence[Step],
+    stored: Sequence[StepResult],
+) -> list[StepResult]:
+    """Run the steps that can be compared in pairs, and the others as usual."""
+    session = PairSession(steps, lease, context)
+    jobs = session.prepare(planned)
+    context.queue.enter(lease, "running")
+    done = {result.name: result for result in stored if result.block is None}
+    compared = [step for step in planned if is_compared(jobs[step.name])]
+    if compared:
+        with tracing.span("canary.pairs", {"compatgate.steps": len(compared)}):
+            done |= {one.name: one for one in session.run(compared, jobs, stored)}
+    for step in planned:
+        if step not in compared and step.name not in done:
+            job = jobs[step.name]["B"]
+            done[step.name] = _run_step(lease, context.queue, steps, planned, step, job)
+    return [done[step.name] for step in planned]
+
+
+def _run_step(
+    lease: Lease,
+    queue: Queue,
+    steps: StepRunner,
+    planned: Sequence[Step],
+    step: Step,
+    prepared: PreparedJob,
+) -> StepResult:
+    _announce(queue, lease, planned, step)
+    with tracing.span("canary.step", {"compatgate.step": step.name}):
+        return steps.run(step, prepared)
 
 
 def _prepare(steps: StepRunner, step: Step) -> PreparedJob:
@@ -170,7 +234,31 @@ def _make_conditions(
         gpu_workloads=frozenset(w.name for w in workloads if w.gpus),
         development=context.executor.development,
         now=int(time.time()),
+        tested=frozenset(w.name for w in workloads if w.tests_image and lease.run.image),
+        bound=_begin_binding(lease, context, workloads),
     )
+
+
+def _begin_binding(lease: Lease, context: HostContext, workloads: Sequence[Workload]) -> Binding:
+    definition = define_suite({workload.name: workload.digest for workload in workloads})
+    return Binding(
+        suite=definition.digest,
+        workloads=definition.workloads,
+        host=lease.host,
+        executor=context.executor.kind,
+        judge=PAIRED_JUDGE if has_pairs(lease, context) else JUDGE,
+    )
+
+
+def _add_content(evidence: Evidence, image: str, context: HostContext) -> Evidence:
+    """Return evidence with the GPU content of the image that ran, where it can be read."""
+    if context.read_content is None:
+        found = ImageContent(why="this worker reads no images")
+    else:
+        found = context.read_content(image)
+    bound = evidence.bound or Binding()
+    bound = replace(bound, content=found.digest, content_why=found.why, images=found.images)
+    return replace(evidence, bound=bound)
 
 
 def _read_stack(run: Run) -> Stack:
@@ -273,6 +361,14 @@ class RetryingQueue:
     def results(self, lease: Lease) -> list[StepResult]:
         """See `Queue`."""
         return self._ask(lambda: self._queue.results(lease))
+
+    def compare(self, lease: Lease, pairs: PairsState) -> None:
+        """See `Queue`."""
+        self._ask(lambda: self._queue.compare(lease, pairs))
+
+    def earlier_pairs(self, lease: Lease) -> list[PairsState]:
+        """See `Queue`."""
+        return self._ask(lambda: self._queue.earlier_pairs(lease))
 
     def finish(
         self, lease: Lease, outcome: Outcome, reason: str, evidence: Evidence | None

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
-from compatgate.canary.executors.jobs import Executor
+from compatgate.canary.executors.jobs import Executor, PreparedJob
 from compatgate.canary.hosts import Host
 from compatgate.canary.judge.result import Samples
+from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import Outcome, Report, Run, StepResult
 from compatgate.canary.workload import MetricSpec, Workload
 from compatgate.core.facts.nvidia import CudaArch, Gpus
@@ -110,6 +111,14 @@ class Queue(Protocol):
         """Return the steps of this run that earlier attempts completed, in order."""
         ...
 
+    def compare(self, lease: Lease, pairs: PairsState) -> None:
+        """Store how the pairs of a run stand; replaces what an earlier call stored."""
+        ...
+
+    def earlier_pairs(self, lease: Lease) -> list[PairsState]:
+        """Return the pairs of earlier runs of the suite on the same SKU, newest first."""
+        ...
+
     def finish(
         self, lease: Lease, outcome: Outcome, reason: str, evidence: Evidence | None
     ) -> None:
@@ -118,6 +127,33 @@ class Queue(Protocol):
 
     def retry(self, lease: Lease, reason: str) -> None:
         """Queue a run again after an infrastructure failure, or end it with ``error``."""
+        ...
+
+
+@runtime_checkable
+class PairExecutor(Protocol):
+    """Executor that can run candidate and reference in turns on the same GPUs of one host.
+
+    The engine calls `hold` once for a run, after it has prepared both images for each workload. It
+    then starts one job at a time on the executor that it gets: a block, which is a fresh process
+    (container) with a step name of its own. Block and block must not move to another node or GPU.
+    Between two blocks, nobody else may get the GPUs.
+
+    Where the slots of a lease are the GPUs themselves, as on one machine, the executor returns
+    itself. A batch scheduler returns an executor whose jobs are steps in one allocation, which ends
+    with the context. An executor without this method runs no pairs.
+    """
+
+    def hold(self, jobs: Sequence[PreparedJob]) -> AbstractContextManager[Executor]:
+        """Hold the GPUs for blocks.
+
+        Args:
+            jobs: each job that a block may be of, candidate and reference; their largest needs are
+                those of the session.
+
+        Raises:
+            InfrastructureError: the host cannot be held now.
+        """
         ...
 
 
@@ -225,6 +261,20 @@ OpenHostWatch = Callable[[Sequence[int]], AbstractContextManager[HostWatch]]
 """Opener of watches on GPU slots of the host."""
 
 
+class ImageContent(Struct, frozen=True):
+    """The GPU content of an image.
+
+    Attributes:
+        digest: of the GPU content; None: it could not be read.
+        why: why it could not be read.
+        images: digests by which the image is known: of its index and of its manifest.
+    """
+
+    digest: str | None = None
+    why: str = ""
+    images: tuple[str, ...] = ()
+
+
 class HostContext(Struct, frozen=True):
     """Everything that a run on one host needs.
 
@@ -234,6 +284,8 @@ class HostContext(Struct, frozen=True):
         reader: returns the reader of a workload's output.
         images: allowed images under test.
         code: which GPU code runs on which GPU; None: programs are not told what the stack needs.
+        read_content: returns the GPU content of an image, named by its digest, without raising;
+            None: no image is read.
     """
 
     queue: Queue
@@ -248,3 +300,4 @@ class HostContext(Struct, frozen=True):
     settings: Settings = STANDARD_SETTINGS
     images: AllowedImages = EVERY_IMAGE
     code: CudaArch | None = None
+    read_content: Callable[[str], ImageContent] | None = None

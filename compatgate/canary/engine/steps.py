@@ -26,6 +26,8 @@ from compatgate.canary.engine.interface import (
 )
 from compatgate.canary.executors.jobs import Executor, Handle, Job, PreparedJob, Progress, Status
 from compatgate.canary.run import Origin, Report, Run, StepResult, merge_reports
+from compatgate.canary.witness.challenge import strip_signatures
+from compatgate.canary.witness.lookout import Lookout
 from compatgate.canary.workload import Workload
 from compatgate.core.gpu_code import find_run_mode
 from compatgate.core.gpus import resolve_gpu
@@ -62,8 +64,12 @@ class StepRunner:
         self._context = context
         self._must_stop = must_stop
 
-    def prepare(self, step: Step) -> PreparedJob:
+    def prepare(self, step: Step, reference: str | None = None) -> PreparedJob:
         """Prepare the step's image on the host.
+
+        Args:
+            step: step to prepare.
+            reference: image to use instead of the image under test; None: the image under test.
 
         Raises:
             ExecutionStopped: the run was cancelled, or the lease is lost.
@@ -79,7 +85,7 @@ class StepRunner:
             step=step.name,
             workload=workload,
             seed=step.seed,
-            image=self._context.images.check(run.image),
+            image=self._context.images.check(reference or run.image),
             gpu_slots=self._lease.slots[: workload.gpus],
             needs_ptx=_needs_ptx(run, self._context),
         )
@@ -107,7 +113,8 @@ class StepRunner:
         """Run a step, repeat it while its values are too noisy, and record the result."""
         reports: list[Report] = []
         while True:
-            result, report = self._once(step, prepared, len(reports))
+            name = f"{step.name}-again{len(reports)}" if reports else step.name
+            result, report = self.run_once(self._executor, step, prepared, name, step.name)
             reports.append(report)
             if result.outcome != "passed":
                 break
@@ -118,14 +125,27 @@ class StepRunner:
         self._queue.record(self._lease, result)
         return result
 
-    def _once(self, step: Step, prepared: PreparedJob, repeat: int) -> tuple[StepResult, Report]:
+    def run_once(
+        self, executor: Executor, step: Step, prepared: PreparedJob, name: str, log_name: str
+    ) -> tuple[StepResult, Report]:
+        """Execute a step once, and conclude it; nothing is recorded.
+
+        Args:
+            executor: executor of the host.
+            step: step to execute.
+            prepared: its job.
+            name: name of the job on the host, unique in the attempt.
+            log_name: name of the log.
+
+        Raises:
+            ExecutionStopped: the run was cancelled, or the lease is lost.
+            InfrastructureError: the job was lost with its host.
+        """
         workload = step.workload
-        job = prepared.job
-        if repeat:
-            job = msgspec.structs.replace(job, step=f"{step.name}-again{repeat}")
+        lookout = Lookout(workload, executor, self._context.reader(workload))
+        job = lookout.prepare(msgspec.structs.replace(prepared.job, step=name))
         prepared = msgspec.structs.replace(prepared, job=job)
-        reader = self._context.reader(workload)
-        log = StepLog(self._queue, self._lease, step.name, workload.limits.output)
+        log = StepLog(self._queue, self._lease, log_name, workload.limits.output)
         began = datetime.now(UTC)
 
         def must_stop() -> bool:
@@ -135,16 +155,18 @@ class StepRunner:
         try:
             with self._context.watch(job.gpu_slots) as watching:
                 ended = execute(
-                    self._executor,
+                    executor,
                     prepared,
-                    _Tee(reader, log),
+                    _Tee(lookout, log),
                     must_stop,
                     poll=self._context.settings.poll,
                     waits=lambda why: self._say_waiting(step, why),
+                    started=lookout.started,
                 )
         finally:
+            lookout.close()
             log.close()
-        report = reader.report()
+        report = lookout.report()
         observed = watching.observed()
         verdict = _discount_unhealthy_host(conclude_step(workload, ended, report), observed)
         result = StepResult(
@@ -191,7 +213,7 @@ class _Tee:
 
     def feed(self, data: bytes) -> None:
         self._reader.feed(data)
-        self._log.feed(data)
+        self._log.feed(strip_signatures(data))
 
 
 def _discount_unhealthy_host(verdict: StepVerdict, observed: HostObservation) -> StepVerdict:
@@ -235,6 +257,7 @@ def execute(
     *,
     poll: float,
     waits: Callable[[str], None] | None = None,
+    started: Callable[[Handle], object] | None = None,
 ) -> ExecutionEnd:
     """Run a prepared job to its end.
 
@@ -247,6 +270,7 @@ def execute(
         must_stop: asked at least every second; if it returns true, the job is killed.
         poll: seconds between two polls of a silent job.
         waits: receives each new reason for which a job waits; "" once it has begun.
+        started: receives the handle once the job has begun.
 
     Raises:
         ExecutionStopped: ``must_stop`` returned true.
@@ -255,6 +279,8 @@ def execute(
     handle = executor.start(prepared)
     try:
         _await_start(executor, handle, must_stop, poll, waits)
+        if started:
+            started(handle)
         deadline = time.monotonic() + prepared.job.workload.timeout_s
 
         def time_is_up() -> bool:

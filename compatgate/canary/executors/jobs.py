@@ -36,6 +36,7 @@ class Job(Struct, frozen=True):
         gpu_slots: indexes of the host's GPUs that the job may use; () for none.
         needs_ptx: the stated stack under test has no machine code for the GPU and needs the driver
             to compile its PTX; None if its code or the GPU is not stated.
+        challenge: of this execution, for a program that uses the harness; "" for none.
     """
 
     run: str
@@ -46,6 +47,7 @@ class Job(Struct, frozen=True):
     image: str | None = None
     gpu_slots: tuple[int, ...] = ()
     needs_ptx: bool | None = None
+    challenge: str = ""
 
 
 class PreparedJob(Struct, frozen=True):
@@ -155,6 +157,10 @@ def open_executor(host: Host) -> Executor:
     return make(host)
 
 
+CHALLENGE = "COMPATGATE_CHALLENGE"
+"""Variable of the program with the worker's challenge, in hexadecimal digits."""
+
+
 def make_command(job: Job) -> list[str]:
     """Return the argument vector, with the seed filled in."""
     return [part.replace("{seed}", str(job.seed)) for part in job.workload.command]
@@ -177,6 +183,7 @@ def make_environment(job: Job, scratch: str, more: Mapping[str, str]) -> dict[st
         **_ptx_environment(job),
         **more,
         **job.workload.environment,
+        **({CHALLENGE: job.challenge} if job.challenge else {}),
     }
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from compatgate.canary.run import Check, Device, Env, Metric, Report
+from compatgate.canary.run import Check, Conditions, Device, Env, Metric, Report
 from compatgate.canary.workload import Workload
 from compatgate.core.components import COMPONENTS, find_component
 from compatgate.core.versions import parse_version
@@ -165,6 +165,7 @@ class JsonLines:
         self._env: Env | None = None
         self._began = False
         self._values: dict[str, tuple[list[float], list[float]]] = {}
+        self._conditions: dict[str, Conditions] = {}
         self._room = MAX_VALUES
         self._checks: dict[str, Check] = {}
         self._progress: float | None = None
@@ -198,7 +199,13 @@ class JsonLines:
         return Report(
             env=self._env,
             metrics=tuple(
-                Metric(name, self._workload.metrics[name].unit, tuple(values), tuple(warmup))
+                Metric(
+                    name,
+                    self._workload.metrics[name].unit,
+                    tuple(values),
+                    tuple(warmup),
+                    self._conditions.get(name),
+                )
                 for name, (values, warmup) in self._values.items()
             ),
             checks=tuple(self._checks.values()),
@@ -249,6 +256,10 @@ class JsonLines:
         self._room -= len(values) + len(warmup)
         if self._room < 0:
             raise BrokenLine(f"the output has more than {MAX_VALUES} values")
+        if body.get("conditions") is not None:
+            found = read_conditions(body["conditions"], len(values))
+            kept = self._conditions.get(name)
+            self._conditions[name] = kept.joined(found) if kept else found
         known = self._values.setdefault(name, ([], []))
         known[0].extend(values)
         known[1].extend(warmup)
@@ -288,7 +299,7 @@ def parse_protocol_line(line: Line) -> dict[str, Any] | None:
     content = line.content.strip()
     if not content.startswith(b"{"):
         return None
-    meant = _PROTOCOL_LIKE.search(content[:4096]) is not None
+    meant = is_protocol_like(content)
     try:
         body = msgspec.json.decode(content)
     except UnicodeDecodeError:
@@ -310,9 +321,35 @@ def parse_protocol_line(line: Line) -> dict[str, Any] | None:
     return None
 
 
+def is_protocol_like(content: bytes) -> bool:
+    """Return whether a line is meant to be of the protocol."""
+    content = content.lstrip()
+    return content.startswith(b"{") and _PROTOCOL_LIKE.search(content[:4096]) is not None
+
+
 def _shorten(value: object) -> str:
     shown = repr(value)
     return shown if len(shown) <= 80 else f"{shown[:80]}..."
+
+
+def read_conditions(value: object, values: int) -> Conditions:
+    """Read the conditions of a metric's values.
+
+    Args:
+        value: member of the line.
+        values: number of the line's values; each has a condition, or none has.
+
+    Raises:
+        BrokenLine: a wrong type, or another number of conditions.
+    """
+    try:
+        found = msgspec.convert(value, Conditions)
+    except msgspec.ValidationError as error:
+        raise BrokenLine(f"conditions: {error}") from None
+    for name in ("sm_mhz", "watts", "celsius", "limits"):
+        if len(getattr(found, name)) not in (0, values):
+            raise BrokenLine(f"conditions.{name} must have one entry for each of {values} values")
+    return found
 
 
 _MOST_GPUS = 256

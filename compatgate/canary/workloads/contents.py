@@ -92,6 +92,28 @@ def _find_used_modules(own: Sequence[PackedFile]) -> list[PackedFile]:
     return sorted(found, key=lambda file: file.path)
 
 
+_HARNESS = f"{LIBRARY}/canary_lines.py"
+_TORCH = re.compile(rb"\bcanary_env\.torch\(")
+
+
+def find_proofs(folder: Path) -> tuple[str, ...]:
+    """Return what must answer a worker's challenge when a folder's program runs.
+
+    Returns:
+        ``python`` if the program uses the shared ``canary_lines``, and ``torch`` if it also starts
+        PyTorch by `canary_env`; () if it prints its lines by itself, or by a module of its own.
+
+    Raises:
+        BadInput: a link or another special file, or too many files.
+    """
+    own = [file for file in list_files(folder) if file.path != _PAGE]
+    used = {file.path for file in _find_used_modules(own)} - {file.path for file in own}
+    if _HARNESS not in used:
+        return ()
+    on_torch = any(_TORCH.search(file.content) for file in own if file.path.endswith(".py"))
+    return ("python", "torch") if on_torch else ("python",)
+
+
 def list_container_files(workload: Workload) -> list[PackedFile]:
     """Return the files of `compatgate.canary.workload.FOLDER`: the folder, and the shared modules.
 

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.structured_files import make_file_error, read_toml
 from compatgate.canary.workload import Better, ImageSpec, Limits, MetricSpec, Suite, Workload
-from compatgate.canary.workloads.contents import compute_digest
+from compatgate.canary.workloads.contents import compute_digest, find_proofs
 from compatgate.core.facts.nvidia import PeakKind, unit_of
 from compatgate.core.needs import parse_needs
 from compatgate.documents.quantities import DURATION_PATTERN as DURATION
@@ -71,7 +71,11 @@ def read_library_workload(folder: Path) -> LibraryWorkload:
     problems = list(_find_problems(written, raw))
     if problems:
         raise make_file_error(path, problems)
-    return LibraryWorkload(_make_workload(written, folder.resolve()), written.replaces)
+    workload = _make_workload(written, folder.resolve())
+    if why := _find_harness_problem(written, workload.proofs):
+        problem = raw.problem(("harness",), why, value=written.harness)
+        raise make_file_error(path, [problem])
+    return LibraryWorkload(workload, written.replaces)
 
 
 def read_suites(path: Path) -> list[LibrarySuite]:
@@ -116,6 +120,10 @@ def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProb
         found.append(raw.problem(("needs",), why, value=list(written.needs)))
     if twice := _find_duplicate(written.seeds):
         found.append(raw.problem(("seeds",), f"{twice} is named twice", value=twice))
+    if written.interpreter == "worker" and not written.command[0].startswith("python"):
+        what = "needs a command that starts with python3"
+        hint = "only Python can be the worker's; leave interpreter out"
+        found.append(raw.problem(("interpreter",), what, value=written.command[0], hint=hint))
     if not (written.metrics or written.checks):
         hint = "declare a metric or a check; without one a run can show nothing"
         found.append(raw.problem((), "no metric and no check is declared", hint=hint))
@@ -124,6 +132,15 @@ def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProb
         for name, table in written.metrics.items()
         if (why := _find_peak_problem(table, written.gpus))
     ]
+
+
+def _find_harness_problem(written: WorkloadFile, proofs: tuple[str, ...]) -> str:
+    """Return why a program's harness does not fit its manifest; "" if it fits."""
+    if written.harness and not proofs:
+        return "is true, but no file of the folder uses canary_lines, or the folder has its own"
+    if written.interpreter == "worker" and "torch" in proofs:
+        return "starts PyTorch, which the worker's interpreter does not have"
+    return ""
 
 
 def _find_need_problem(written: WorkloadFile) -> str:
@@ -185,6 +202,8 @@ def _make_workload(written: WorkloadFile, folder: Path) -> Workload:
         checks=written.checks,
         adapter=written.adapter,
         user=written.user,
+        interpreter=written.interpreter,
+        proofs=find_proofs(folder) if written.harness is not False else (),
         folder=folder,
         digest=compute_digest(folder),
     )
@@ -245,6 +264,7 @@ class MetricTable(_Spec, frozen=True):
     repetitions: Annotated[int, Meta(ge=1, le=100_000)] = 30
     description: _Text = ""
     peak: PeakKind | None = None
+    overlaps: bool = False
 
 
 class WorkloadFile(_Spec, frozen=True):
@@ -262,6 +282,8 @@ class WorkloadFile(_Spec, frozen=True):
     seeds: Annotated[tuple[_Seed, ...], Meta(min_length=1, max_length=32)] = (0,)
     adapter: _Slug = "jsonl"
     user: Literal["nobody", "image"] = "nobody"
+    interpreter: Literal["image", "worker"] = "image"
+    harness: bool | None = None
     replaces: bool = False
     environment: dict[_Variable, _Text] = {}
     limits: LimitsTable = LimitsTable()

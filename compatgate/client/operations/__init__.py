@@ -15,6 +15,7 @@ class Operations:
     ask = gate.ask
     preview = gate.preview
     what_if = gate.what_if
+    solve = gate.solve
     triage = gate.triage
     check_manifest = gate.check_manifest
     show_verdict = gate.show_verdict
@@ -31,6 +32,8 @@ class Operations:
     approve_change = matrix.approve_change
     refuse_change = matrix.refuse_change
     list_target_pools = matrix.list_target_pools
+    plan = matrix.plan
+    report = matrix.report
     list_pools = matrix.list_pools
 
     list_entries = matrix.list_entries
@@ -38,6 +41,7 @@ class Operations:
     show_entry = matrix.show_entry
     change_entry = matrix.change_entry
     delete_entry = matrix.delete_entry
+    list_dependents = matrix.list_dependents
 
     list_waivers = matrix.list_waivers
     create_waiver = matrix.create_waiver
@@ -60,6 +64,7 @@ class Operations:
 
     list_runs = runs.list_runs
     submit_runs = runs.submit_runs
+    import_report = runs.import_report
     show_run = runs.show_run
     show_logs = runs.show_logs
     take_samples = runs.take_samples

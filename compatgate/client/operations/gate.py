@@ -34,6 +34,7 @@ from compatgate.service.gate.schemas import (
     WhatIfBody,
     WhatIfRequest,
 )
+from compatgate.service.gate.solve_schemas import SolveBody, SolveRequest
 from compatgate.service.manifests.schemas import ManifestCheckBody, ManifestCheckRequest
 from compatgate.service.triage.schemas import TriageBody, TriageRequest
 
@@ -111,6 +112,16 @@ def what_if(body: WhatIfRequest | Mapping[str, Any]) -> Request[WhatIfBody]:
 
 
 @Operation
+def solve(body: SolveRequest | Mapping[str, Any]) -> Request[SolveBody]:
+    """Find stacks that pass on a target, or on every one of several, best first.
+
+    Args:
+        body: ``want``, and ``target``, ``targets`` or ``pool``; ``from``: a stack to stay close to.
+    """
+    return post("/solve", SolveBody, body=body, reads=SolveRequest, repeatable=True)
+
+
+@Operation
 def triage(
     text: str,
     *,
@@ -143,6 +154,7 @@ def check_manifest(
     object: Mapping[str, Any],  # noqa: A002 - as the body names it
     *,
     namespace: str = "default",
+    claims: Sequence[Mapping[str, Any]] | None = None,
     timeout: str | None = None,
 ) -> Request[ManifestCheckBody]:
     """Check a Kubernetes object before a cluster sees it, as admission would; nothing is logged.
@@ -150,9 +162,10 @@ def check_manifest(
     Args:
         object: with apiVersion and kind.
         namespace: where it goes, if it states no namespace itself.
+        claims: claims of devices, and templates of them, that are created with it.
         timeout: time limit of the answer, such as ``10s``.
     """
-    body = {"object": object, "namespace": namespace}
+    body = members(object=object, namespace=namespace, claims=claims)
     return post(
         "/k8s/check",
         ManifestCheckBody,

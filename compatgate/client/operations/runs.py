@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 from msgspec import structs, to_builtins
 
+from compatgate.canary.imports import ImportFormat
 from compatgate.canary.run import Purpose
 from compatgate.client.request import (
     EVENTS,
@@ -34,6 +36,7 @@ from compatgate.service.gate.schemas import StackValue
 from compatgate.service.runs.schemas import (
     EvidenceBody,
     HostBody,
+    ImportRequest,
     RunBody,
     RunDetailBody,
     RunRequest,
@@ -100,6 +103,7 @@ def submit_runs(
     entry: str | None = None,
     host: str | None = None,
     priority: int | None = None,
+    against: str | None = None,
 ) -> Request[RunsMade]:
     """Queue a suite: one run for each SKU and driver of the target.
 
@@ -112,6 +116,8 @@ def submit_runs(
         entry: entry of the runs.
         host: staging host; None: any suitable host.
         priority: priority, higher first; default 0.
+        against: entry or image to compare with in pairs; ``auto``: the blessed entry that the image
+            would replace; ``none``: judge it alone; None: ``auto`` for an image on a target.
     """
     body = members(
         suite=suite,
@@ -122,8 +128,55 @@ def submit_runs(
         entry=entry,
         host=host,
         priority=priority,
+        against=against,
     )
     return post("/runs", RunsMade, body=body, reads=RunRequest)
+
+
+@Operation
+def import_report(
+    content: str,
+    source: str,
+    *,
+    format: ImportFormat | Literal["auto"] | None = None,  # noqa: A002 - the member's name
+    file: str | None = None,
+    target: str | None = None,
+    pool: str | None = None,
+    sku: str | None = None,
+    driver: str | None = None,
+    host: str | None = None,
+    stack: Mapping[str, StackValue] | None = None,
+    measured_at: datetime | None = None,
+) -> Request[RunsMade]:
+    """Import a report of another tool as finished runs, with its source.
+
+    Args:
+        content: the whole report.
+        source: who measured.
+        format: format of the report; default: found by its content.
+        file: name of the report, for people.
+        target: target of the runs.
+        pool: pool of the target.
+        sku: GPU, where the report names no product.
+        driver: driver, where the report does not name it.
+        host: host, where the report does not name it.
+        stack: components that were measured with.
+        measured_at: end of the measurement, where the report has no time.
+    """
+    body = members(
+        content=content,
+        source=source,
+        format=format,
+        file=file,
+        target=target,
+        pool=pool,
+        sku=sku,
+        driver=driver,
+        host=host,
+        stack=stack,
+        measured_at=measured_at,
+    )
+    return post("/runs/imports", RunsMade, body=body, reads=ImportRequest)
 
 
 @Operation
@@ -270,9 +323,18 @@ def show_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the p
 
 
 @Operation
-def approve_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the path's name
-    """Approve a proposed baseline; new runs are judged against it."""
-    return post("/baselines/{id}/approve", BaselineDetailBody, id=id)
+def approve_baseline(
+    id: int,  # noqa: A002 - the path's name
+    *,
+    explained: str | None = None,
+) -> Request[BaselineDetailBody]:
+    """Approve a proposed baseline; new runs are judged against it.
+
+    Args:
+        id: of the version.
+        explained: why implausible values are right; required where the baseline has a ``doubt``.
+    """
+    return post("/baselines/{id}/approve", BaselineDetailBody, id=id, explained=explained)
 
 
 @Operation

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from compatgate.core import changes
+from compatgate.core.binding import ASSURANCES
 from compatgate.core.components import sort_components
 from compatgate.core.matrix import Entry, Evidence
 from compatgate.core.rule import NOT_APPLICABLE, PASS, VERSIONS, Problem, RuleAnswer, rule
@@ -169,7 +170,10 @@ def canary_missing(context: RuleContext) -> RuleAnswer:
     Evidence counts for the versions measured inside the container, on the same GPU SKU (a MIG slice
     is a SKU of its own). A run of a framework counts for stacks with this framework only. A run
     that was inconclusive is no evidence, nor is one outside a container (the process executor, for
-    development) where the policy does not say ``canary.acceptDevelopment: true``.
+    development) where the policy does not say ``canary.acceptDevelopment: true``. A result that was
+    imported from another tool counts where ``canary.imported`` names its source for the suite. With
+    ``canary.assurance`` a passed run counts only if as much stands behind it: ``challenged`` (its
+    lines are signed) or ``witnessed`` (the worker also saw its processes, libraries and GPU).
 
     Fix: run the suite on staging.
 
@@ -185,7 +189,7 @@ def canary_missing(context: RuleContext) -> RuleAnswer:
             "fail",
             "canary",
             f"no canary run of suite {suite} is known for this stack on {context.gpu_name}"
-            f"{_mention_development_run(context, suite)}",
+            f"{_mention_refused_run(context, suite)}",
             need=f"a passed run of suite {suite} on staging",
         )
         for suite in missing
@@ -218,7 +222,7 @@ def canary_stale(context: RuleContext) -> RuleAnswer:
             context.holds_until(_format_moment(expires))
             continue
         need = f"a passed run of suite {suite} on driver {context.driver}"
-        message = f"run {latest.id} of suite {suite} {why}"
+        message = f"run {latest.id} of suite {latest.suite} {why}"
         problems.append(Problem("fail", "canary", message, have=latest.id, need=need))
     return problems or PASS
 
@@ -239,7 +243,7 @@ def canary_failed(context: RuleContext) -> RuleAnswer:
         Problem(
             "fail",
             "canary",
-            f"run {latest.id} of suite {suite} failed on {_format_day(latest.finished)}",
+            f"run {latest.id} of suite {latest.suite} failed on {_format_day(latest.finished)}",
             have=latest.id,
             need=f"a passed run of suite {suite}",
         )
@@ -265,13 +269,25 @@ def evidence_for(context: RuleContext) -> list[str]:
 
 
 def _judged_runs(context: RuleContext, suite: str) -> list[Evidence]:
-    runs = context.matrix.runs(suite, context.stack, context.pool)
-    return [run for run in runs if run.counts_for(context.policy.canary)]
+    policy = context.policy.canary
+    return [
+        run
+        for name in policy.evidence_suites(suite)
+        for run in context.matrix.runs(name, context.stack, context.pool)
+        if run.counts_for(policy)
+    ]
 
 
-def _mention_development_run(context: RuleContext, suite: str) -> str:
+def _mention_refused_run(context: RuleContext, suite: str) -> str:
+    """Return why the latest run of a suite does not count; "" without a run."""
     runs = context.matrix.runs(suite, context.stack, context.pool)
-    return f" ({runs[-1].id} ran outside a container, for development)" if runs else ""
+    if not runs:
+        return ""
+    run, policy = runs[-1], context.policy.canary
+    if run.development and not policy.accept_development:
+        return f" ({run.id} ran outside a container, for development)"
+    have = ASSURANCES[run.assurance]
+    return f" ({run.id} is {have}, and the policy asks for {policy.assurance} runs)"
 
 
 def _latest_run(context: RuleContext, suite: str) -> Evidence | None:

@@ -120,6 +120,11 @@ def _kind_of_library(member: Member, path: str, name: str) -> FileKind | None:
     return "code"
 
 
+def is_nvidia_library(name: str) -> bool:
+    """Return whether a file name is that of one of NVIDIA's libraries."""
+    return _NVIDIA_LIBRARY.match(name) is not None
+
+
 def _is_of_package(path: str, name: str) -> bool:
     """Return whether an NVIDIA library belongs to a package and not to a component with tables."""
     return bool(_SITE_PACKAGES.search(path)) and not _COMPONENT_LIBRARY.match(name)

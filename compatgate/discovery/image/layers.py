@@ -15,6 +15,7 @@ from compatgate.discovery.findings import CodeFile, Findings
 from compatgate.discovery.gpucode import GpuCode, read_gpu_code
 from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image import files
+from compatgate.discovery.image.content import ContentParts, finish_digest, is_hashed
 from compatgate.discovery.image.files import FileKind, find_owner, is_cached, kind_of_file
 from compatgate.discovery.image.layer import Budget, Layer, LayerSource, Visibility, open_layer
 from compatgate.discovery.image.tar import Content, Member, read_members
@@ -67,6 +68,7 @@ class LayerFindings(Struct):
         inventory: distributions, and files that may belong to them.
         unread: unreadable files that may hold GPU code, with the reason.
         jax_plugins: CUDA major of the plugin that JAX has, by the folder that both are in.
+        content: digests of files that belong to the GPU content.
     """
 
     observations: list[tuple[WitnessKind, Observation]] = []
@@ -76,6 +78,7 @@ class LayerFindings(Struct):
     inventory: Inventory = field(default_factory=Inventory)
     unread: list[tuple[str, str]] = []
     jax_plugins: dict[str, str] = {}
+    content: ContentParts = field(default_factory=ContentParts)
 
     def add(self, witness: WitnessKind, observations: Iterable[Observation | None]) -> None:
         """Add observations of one kind; ignore None."""
@@ -157,6 +160,7 @@ def _add_labels(seen: Observation, channels: dict[tuple[str, str], str]) -> Obse
 
 
 _ELF = b"\x7fELF"
+_CODE = ("code", "kernel")
 _LIBRARY_HELP = "the names of its libraries were read"
 
 
@@ -181,6 +185,7 @@ class LayerScan:
         self._members = 0
         self._wanted = 0
         self._linked: dict[str, _FileCode] = {}  # code of this layer's files, for links
+        self._digests: dict[str, str] = {}  # of this layer's files, for links
         self._texts: dict[str, bytes] = {}  # metadata in caches, for links
 
     def read(self, layers: Sequence[Layer], registry: LayerSource) -> None:
@@ -203,6 +208,7 @@ class LayerScan:
                     "count that it replaces"
                 )
             self._linked.clear()
+            self._digests.clear()
             self._texts.clear()
 
     def read_members(self, layer: Layer, members: Iterable[tuple[Member, Content]]) -> None:
@@ -246,14 +252,29 @@ class LayerScan:
         if self._visibility.whiteout(member.path):
             return
         kind = kind_of_file(member)
-        self._visibility.take(member, wanted=kind is not None)
-        if kind is not None and self._visibility.visible(member.path):
-            self._wanted += 1
-            if self._wanted > self._options.limits.wanted:
-                raise too_large_error(
-                    f"the image has more than {self._wanted - 1} files of interest"
-                )
+        hashed = is_hashed(member)
+        self._visibility.take(member, wanted=kind is not None or hashed)
+        if (kind is None and not hashed) or not self._visibility.visible(member.path):
+            return
+        self._wanted += 1
+        if self._wanted > self._options.limits.wanted:
+            raise too_large_error(f"the image has more than {self._wanted - 1} files of interest")
+        if hashed or kind in _CODE:
+            content.begin_digest()
+        if kind is not None:
             _READERS[kind](self, kind, member, content, f"{layer.name}: {member.path}")
+        if hashed:
+            self._add_content(member, content)
+
+    def _add_content(self, member: Member, content: Content) -> None:
+        """Add a file to the GPU content, by its digest."""
+        if member.kind == "symlink":
+            self.seen.content.add_file(member.path, f"link:{member.link}")
+        elif member.kind == "hardlink":
+            self.seen.content.add_file(member.path, self._digests.get(member.link))
+        else:
+            self._digests[member.path] = digest = finish_digest(content)
+            self.seen.content.add_file(member.path, digest)
 
     def _distribution(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
         file = member.path.rpartition("/")[2]
@@ -266,6 +287,8 @@ class LayerScan:
         one = self.seen.inventory.distribution(folder)
         if data:
             one.take(file, data, origin)
+            if file in FILE_LISTS:
+                self.seen.content.add_list(folder, data)
         if file not in ("METADATA", "PKG-INFO"):
             return
         if not one.name and (named := files.parse_folder_name(folder)):
@@ -339,6 +362,8 @@ class LayerScan:
         self.seen.inventory.add_file(
             InstalledFile(member.path, origin, library, known.unread, known.torch)
         )
+        if (known.code.arch or known.code.linked or known.why) and not is_hashed(member):
+            self._add_content(member, content)
         if known.code.arch or known.code.linked:
             code = replace(known.code, origin=origin, owner=find_owner(member.path))
             self.seen.codes.append(code)

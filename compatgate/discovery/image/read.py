@@ -17,6 +17,7 @@ from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.discovery.findings import Inspection, conclude
 from compatgate.discovery.image.config import ConfigReading, read_config
+from compatgate.discovery.image.content import compute_content
 from compatgate.discovery.image.layer import Budget, Layer, LayerSource, Visibility, open_layer
 from compatgate.discovery.image.layers import LayerFindings, LayerScan, WitnessKind
 from compatgate.discovery.image.reading import ImageReading, ReadingCache
@@ -167,8 +168,17 @@ def read_parts(
     unread = {"auto": accounted, "all": 0, "none": len(numbered)}[options.layers]
     left = ["the layers were not read, as requested"] if options.layers == "none" and layers else []
     scan.read(numbered[unread:][::-1], source)
+    skipped = [layer.descriptor.digest for layer in numbered[:unread]]
     reading = conclude_scan(
-        name, config, scan, wanted, published, options, layers=len(numbered), left=left
+        name,
+        config,
+        scan,
+        wanted,
+        published,
+        options,
+        layers=len(numbered),
+        left=left,
+        skipped=skipped,
     )
     return reading, scan.verified
 
@@ -183,6 +193,7 @@ def conclude_scan(
     *,
     layers: int,
     left: list[str],
+    skipped: Sequence[str] = (),
 ) -> ImageReading:
     """Return the reading of an image from its config and the layers that were read.
 
@@ -195,6 +206,7 @@ def conclude_scan(
         options: facts to compare GPU code with.
         layers: number of layers of the image.
         left: sentences about parts that were not read.
+        skipped: digests of the lowest layers, which were not read.
 
     Raises:
         BadInput: the image is for another platform.
@@ -217,7 +229,24 @@ def conclude_scan(
         open=tuple(open_items),
         layers=layers,
         layers_read=scan.count,
+        content=_content_of(found.stack, config, scan, options, skipped),
     )
+
+
+def _content_of(
+    stack: Mapping[str, Any],
+    config: Config,
+    scan: LayerScan,
+    options: ImageOptions,
+    skipped: Sequence[str],
+) -> str | None:
+    """Return the digest of the GPU content; None where files were left out by request."""
+    if options.layers == "none" or not scan.verified:
+        return None
+    found = scan.seen.inventory.distributions
+    names = {folder: one.name for folder, one in found.items()}
+    environment = (config.config.env if config.config else None) or ()
+    return compute_content(stack, scan.seen.content, names, environment, skipped)
 
 
 def conclude_image(

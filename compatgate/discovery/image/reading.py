@@ -37,6 +37,8 @@ class ImageReading(Struct, frozen=True):
         bytes_read: bytes read from the registry for this call; 0 for cached readings.
         layers: number of layers of the image.
         layers_read: number of layers that were read.
+        content: digest of the GPU content (`compatgate.discovery.image.content`); None where the
+            image was not read to the end.
     """
 
     reference: str
@@ -50,6 +52,7 @@ class ImageReading(Struct, frozen=True):
     index: str | None = None
     layers: int = 0
     layers_read: int = 0
+    content: str | None = None
 
     @property
     def pinned(self) -> str:
@@ -60,7 +63,8 @@ class ImageReading(Struct, frozen=True):
 
     def to_request(self) -> dict[str, Any]:
         """Return the stack in the form of requests, with open questions and conflicts."""
-        return attach_remarks(self.stack_body, self.open, self.conflicts)
+        body = attach_remarks(self.stack_body, self.open, self.conflicts)
+        return {**body, "content": self.content} if self.content else body
 
     def to_json(self) -> dict[str, Any]:
         """Return ``{"stack", "observations", "conflicts", "open", "image"}``."""
@@ -77,6 +81,7 @@ class ImageReading(Struct, frozen=True):
                 "layers": self.layers,
                 "layers_read": self.layers_read,
                 "bytes_read": self.bytes_read,
+                "content": self.content,
             },
         }
 
@@ -95,7 +100,7 @@ def decode_reading(document: dict[str, Any]) -> ImageReading | None:
         return None
 
 
-_READING_FORM = "packages/1"
+_READING_FORM = "packages/2"
 """Version of the cached form; raise it when `ImageReading` changes."""
 
 

@@ -9,6 +9,7 @@ Source: POSIX.1-2017 ``pax`` ("pax Interchange Format", "ustar Interchange Forma
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
@@ -131,6 +132,7 @@ class Content:
         self.left = member.size
         self._feed = feed
         self._path = member.path
+        self._hash: hashlib._Hash | None = None
 
     def read(self, size: int = -1, /) -> bytes:
         """Return up to ``size`` bytes; ``b""`` at the end.
@@ -143,7 +145,18 @@ class Content:
         if wanted and not data:
             raise damaged_error(f"a layer ends within {self._path}")
         self.left -= len(data)
+        if self._hash is not None:
+            self._hash.update(data)
         return data
+
+    def begin_digest(self) -> None:
+        """Compute the SHA-256 of what is read from now on."""
+        self._hash = hashlib.sha256()
+
+    def hexdigest(self) -> str:
+        """Return the SHA-256 of what was read since `begin_digest`."""
+        assert self._hash is not None  # noqa: S101 - the caller began it
+        return self._hash.hexdigest()
 
     def read_all(self, largest: int) -> bytes | None:
         """Return the whole content, None when it is larger than ``largest`` bytes."""

@@ -340,10 +340,11 @@ class _LinkWalk:
     def _evidence(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
         self.evidence += 1
         row = next(self._judged, None)
-        if row is None or (row.seq, evidence.fingerprint(row)) != (
-            detail["evidence"],
-            detail["sha256"],
-        ):
+        if row is None or (
+            row.seq,
+            evidence.fingerprint(row),
+            evidence.binding_fingerprint(row),
+        ) != (detail["evidence"], detail["sha256"], detail.get("bound")):
             yield f"evidence {detail['evidence']}: changed or missing (link {seq})"
 
     def _revision(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:

@@ -27,6 +27,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.binding import Binding
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix, Waiver
 from compatgate.core.request import Target
@@ -37,14 +38,14 @@ from compatgate.documents.specs import Document, EntryDoc, Kind, TargetDoc, Waiv
 from compatgate.errors import BadInput, NotFound, Unavailable
 from compatgate.strict_json import DECODE_ERRORS
 
-EvidenceKind = tuple[str, str, str, bool, tuple[tuple[str, str], ...]]
-"""Suite, SKU, driver, whether for development, and the components: what rules compare."""
+EvidenceKind = tuple[str, str, str, bool, int, tuple[tuple[str, str], ...]]
+"""Suite, SKU, driver, whether for development, assurance, components: what rules compare."""
 
 
 def evidence_kind(run: Evidence) -> EvidenceKind:
     """Return the kind of a run, which does not depend on its outcome."""
     components = tuple(sorted((name, version.text) for name, version in run.components.items()))
-    return (run.suite, run.sku, run.driver.text, run.development, components)
+    return (run.suite, run.sku, run.driver.text, run.development, run.assurance, components)
 
 
 def keep_newest(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:
@@ -220,6 +221,7 @@ class BundledRun(Struct, frozen=True):
     outcome: Literal["passed", "failed", "inconclusive"]
     finished: int
     development: bool = False
+    bound: Binding | None = None
 
 
 class Overlay(Struct, frozen=True):
@@ -388,6 +390,7 @@ def bundle_evidence(evidence: Sequence[Evidence]) -> tuple[BundledRun, ...]:
             run.outcome,
             run.finished,
             run.development,
+            run.bound,
         )
         for run in evidence
     ]
@@ -404,6 +407,7 @@ def _read_evidence(run: BundledRun) -> Evidence:
         run.outcome,
         run.finished,
         run.development,
+        run.bound,
     )
 
 

@@ -207,7 +207,7 @@ def _evaluate(
     found = evaluate_change(
         place.target,
         place.pools,
-        _parse_changes(changes),
+        check_changes(changes),
         facts=snapshot.facts,
         matrix=snapshot.matrix,
         now=now,
@@ -215,7 +215,12 @@ def _evaluate(
     return replace(found, remarks=(*found.remarks, *place.remarks))
 
 
-def _parse_changes(body: Any) -> dict[str, Any]:
+def check_changes(body: Any) -> dict[str, Any]:
+    """Read ``set`` of a question about a target.
+
+    Raises:
+        BadInput: it states no change, a malformed value or an unknown component.
+    """
     changes = {canonical_key(name): value for name, value in parse_changes(body).items()}
     if not changes:
         hint = 'like {"driver": "580.95.05"}'
@@ -378,7 +383,7 @@ def replay_decisions(
     changes, left = [], {}
     for name, body in bodies.items():
         try:
-            pair = [_evaluate_again(body, snapshot, now) for snapshot in (before, after)]
+            pair = [evaluate_again(body, snapshot, now) for snapshot in (before, after)]
         except CompatgateError as error:
             left[name] = error.detail
             continue
@@ -394,7 +399,7 @@ def replay_decisions(
     return Replay(count, len(bodies), tuple(changes), left)
 
 
-def _evaluate_again(body: dict[str, Any], snapshot: Snapshot, now: datetime) -> Verdict:
+def evaluate_again(body: dict[str, Any], snapshot: Snapshot, now: datetime) -> Verdict:
     """Evaluate the stack and the pools of a verdict by the target's current policy."""
     stack = parse_stack(body["stack"], image=body.get("image"))
     known = snapshot.targets.get(body["target"] or "")

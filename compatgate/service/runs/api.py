@@ -16,12 +16,15 @@ from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, sl
 from compatgate.kit.http.requests import Since, Until, to_struct
 from compatgate.service.baselines import exchange
 from compatgate.service.runs import logs
+from compatgate.service.runs.imports import Import
 from compatgate.service.runs.logs import check_log_exists, follow, print_pieces
 from compatgate.service.runs.models import RunRow
 from compatgate.service.runs.schemas import (
+    IMPORT,
     RUN,
     EvidenceBody,
     HostBody,
+    ImportRequest,
     RunBody,
     RunDetailBody,
     RunRequest,
@@ -83,6 +86,29 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
     asked = to_struct(call.document(), Submission)
     call.principal.require_question({"target": asked.target}, named=True)
     made = call.gate.runs.submit(asked, by=call.principal.name)
+    return Reply({"runs": [run.to_json() for run in made]}, status=201)
+
+
+@route(
+    "POST",
+    "/runs/imports",
+    scope="operate",
+    tag="runs",
+    targets="checked",
+    body=Body(ImportRequest, examples={"superbench": IMPORT}),
+    returns=Returns(RunsMade, "The runs that were stored", status=201),
+    errors=(404, 409),
+)
+def import_report(call: Call[NoQuery]) -> Reply:
+    """Import a report of DCGM, nccl-tests, ReFrame, SuperBench or NVCRE, with its source.
+
+    It becomes a finished run for each node, partition or certification that it is about. A
+    policy counts it only where it names `FORMAT@SOURCE` under `canary.imported`.
+    """
+    body = to_struct(call.document(), ImportRequest)
+    asked = Import(**{name: getattr(body, name) for name in Import.__struct_fields__})
+    call.principal.require_question({"target": asked.target}, named=True)
+    made = call.gate.runs.import_report(asked, by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
 
 
@@ -239,6 +265,7 @@ class EvidenceFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
     sku: Filter | None = None
     run: Annotated[Filter, Meta(description="id of the run")] | None = None
     outcome: Literal["passed", "failed"] | None = None
+    content: Annotated[Filter, Meta(description="digest of the GPU content")] | None = None
     since: Since | None = None
     until: Until | None = None
 

@@ -38,6 +38,12 @@ def add_start_arguments(parser: argparse.ArgumentParser) -> None:
     add("--stack", metavar="LIST", help="stack under test, for example cuda=12.4,torch=2.4.1+cu124")
     add("--image", metavar="REF", help="image under test")
     add("--entry", metavar="NAME", help="entry of the matrix under test")
+    add(
+        "--against",
+        metavar="REFERENCE",
+        help="compare the image in pairs with an entry or an image; auto: with the blessed entry "
+        "that it would replace (default for an image on a target); none: judge it alone",
+    )
     add("--host", metavar="H", help="staging host (default: any suitable host)")
     add(
         "--priority",
@@ -80,7 +86,7 @@ def run_start(args: argparse.Namespace) -> int:
 
 
 def _start_body(args: argparse.Namespace) -> dict[str, Any]:
-    names = ("suite", "target", "pool", "image", "entry", "host", "priority")
+    names = ("suite", "target", "pool", "image", "entry", "host", "priority", "against")
     body = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if args.stack is not None:
         from compatgate.core.stack import parse_stack_text
@@ -102,7 +108,8 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", metavar="S", help="suite")
     parser.add_argument("--entry", metavar="NAME", help="entry")
     parser.add_argument("--host", metavar="H", help="host")
-    parser.add_argument("--purpose", choices=("request", "verification"), help="purpose")
+    purposes = ("request", "verification", "import")
+    parser.add_argument("--purpose", choices=purposes, help="purpose")
     parser.add_argument(
         "--limit", type=positive_count, default=50, metavar="N", help="number of runs (default: 50)"
     )
@@ -159,6 +166,7 @@ def _print_run(run: dict[str, Any]) -> None:
         "entry": run["entry"],
         "stack": stack_text(run["stack"]),
         "image": run["image"],
+        "against": _against_text(run),
         "gpu": run["gpu"],
         "driver": run["driver"],
         "nodes": run["nodes"] if run["nodes"] > 1 else None,
@@ -178,7 +186,78 @@ def _print_run(run: dict[str, Any]) -> None:
             for s in run["steps"]
         ]
         print_table(("step", "outcome", "exit", "reason"), rows, empty="")
+    _print_pairs(run.get("pairs"))
+    _print_witnesses(run["steps"])
     _print_peaks(run["steps"])
+    _print_conditions(run["steps"])
+
+
+def _print_conditions(steps: list[dict[str, Any]]) -> None:
+    """Print the conditions under which metrics were measured, where the program recorded them."""
+    import msgspec
+
+    from compatgate.canary.run import Conditions
+    from compatgate.kit.cli.terminal import strip_controls
+
+    for step in steps:
+        for metric in (step.get("report") or {}).get("metrics", ()):
+            found = msgspec.convert(metric.get("conditions"), Conditions | None)
+            if found and found.words:
+                print(f"  {step['name']} {metric['name']}: {strip_controls(found.words)}")
+
+
+def _against_text(run: dict[str, Any]) -> str | None:
+    """Return the reference in one line; an older server sends none."""
+    against = run.get("against")
+    if not against:
+        return None
+    if not against["image"]:
+        return f"nothing: {against['reason']}"
+    entry = f"entry {against['entry']}: " if against["entry"] else ""
+    return f"{entry}{against['image']}" + (f" ({against['reason']})" if against["reason"] else "")
+
+
+def _print_pairs(pairs: dict[str, Any] | None) -> None:
+    """Print the comparison: its outcome, and each metric's change with its interval."""
+    if not pairs:
+        return
+    print(f"\npairs: {pairs['outcome'] or 'undecided'} after {pairs['done']}")
+    print(f"  {strip_controls(pairs['reason'])}")
+    rows = [
+        (m["metric"], m["outcome"], _share(m["effect"]), _interval(m), _share(m["tolerance"])[1:])
+        for m in (pairs["judgement"] or {}).get("metrics", ())
+    ]
+    if rows:
+        print_table(("metric", "outcome", "change", "interval", "tolerance"), rows, empty="")
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:+.3g} %"
+
+
+def _interval(metric: dict[str, Any]) -> str:
+    low, high = (_share(metric[end]) or "open" for end in ("low", "high"))
+    return "" if metric["effect"] is None else f"{low} to {high}"
+
+
+def _print_witnesses(steps: list[dict[str, Any]]) -> None:
+    """Print what the worker saw of each step; an older server sends nothing."""
+    from compatgate.kit.cli.terminal import strip_controls
+
+    found = [
+        (step["name"], witness)
+        for step in steps
+        if (witness := (step.get("report") or {}).get("witness"))
+    ]
+    if found:
+        print()
+    for name, witness in found:
+        unseen = "; ".join(f"{what}: {why}" for what, why in witness["not_witnessed"].items())
+        print(f"  {name} is {witness['assurance']}, by the {witness['interpreter']}'s interpreter")
+        if unseen:
+            print(f"    not witnessed: {strip_controls(unseen)}")
+        for line in witness["contradictions"]:
+            print(f"    contradicted: {strip_controls(line)}")
 
 
 def _print_peaks(steps: list[dict[str, Any]]) -> None:

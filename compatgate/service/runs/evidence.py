@@ -14,8 +14,9 @@ from msgspec import Struct
 from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, Text, func, insert, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from compatgate.core.binding import Binding
 from compatgate.core.matrix import Evidence
-from compatgate.core.request import Pool, Target
+from compatgate.core.request import CanaryPolicy, Pool, Target
 from compatgate.core.versions import parse_version
 from compatgate.kit.database.tables import (
     DEFAULT_LIMIT,
@@ -37,6 +38,7 @@ class EvidenceRecord(Base):
     __table_args__ = (
         Index(None, "known_at"),
         Index(None, "suite", "sku", "seq"),
+        Index(None, "content"),
     )
 
     seq: Mapped[int] = mapped_column(
@@ -52,6 +54,12 @@ class EvidenceRecord(Base):
     development: Mapped[bool] = mapped_column(Boolean, comment="Ran outside a container")
     known_at: Mapped[datetime] = mapped_column(
         UtcTime, comment="Never before that of the previous row"
+    )
+    content: Mapped[str | None] = mapped_column(
+        Text, comment="Digest of the GPU content; null: unknown"
+    )
+    bound: Mapped[str | None] = mapped_column(
+        Text, comment="JSON: what the run was bound to; null: before 0012"
     )
 
 
@@ -74,7 +82,13 @@ class EntryWarning(Base):
 
 
 class EvidenceRow(Struct, frozen=True):
-    """A judged run as evidence; ``components`` is component to version as measured."""
+    """A judged run as evidence.
+
+    Attributes:
+        components: component to version as measured.
+        content: digest of its GPU content; None: unknown.
+        bound: `compatgate.core.binding.Binding` as plain data; None: before this was recorded.
+    """
 
     seq: int
     run: str
@@ -86,6 +100,8 @@ class EvidenceRow(Struct, frozen=True):
     finished: int
     development: bool
     known_at: datetime
+    content: str | None = None
+    bound: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -150,14 +166,26 @@ def add_evidence(session: Session, run: Evidence, at: datetime) -> EvidenceRow:
         "finished": run.finished,
         "development": run.development,
         "known_at": max(at, last.known_at) if last else at,
+        "content": run.content,
+        "bound": _encode(run.bound).decode() if run.bound else None,
     }
     session.execute(insert(EvidenceRecord), [values])
-    return _row_of({**values, "components": components})
+    return _read_row(values)
 
 
 def fingerprint(row: EvidenceRow) -> str:
-    """Return the digest by which the audit chain vouches for a row."""
-    return audit.digest_rows([row.to_json()])
+    """Return the digest by which the audit chain vouches for a row, without its binding."""
+    plain = row.to_json()
+    return audit.digest_rows([{name: plain[name] for name in plain if name not in _BINDING}])
+
+
+_BINDING = ("content", "bound")
+"""Columns with a digest of their own: rows of older versions have none."""
+
+
+def binding_fingerprint(row: EvidenceRow) -> str | None:
+    """Return the digest by which the audit chain vouches for a row's binding; None: none."""
+    return audit.digest_rows([[row.content, row.bound]]) if row.bound is not None else None
 
 
 def load_evidence(
@@ -197,6 +225,7 @@ def to_evidence(row: EvidenceRow) -> Evidence:
         row.outcome,  # type: ignore[arg-type]
         row.finished,
         row.development,
+        msgspec.convert(row.bound, Binding) if row.bound is not None else None,
     )
 
 
@@ -207,6 +236,7 @@ def list_evidence(
     sku: str | None = None,
     run: str | None = None,
     outcome: str | None = None,
+    content: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
     cursor: str | None = None,
@@ -219,6 +249,7 @@ def list_evidence(
         (EvidenceRecord.sku, sku),
         (EvidenceRecord.run, run),
         (EvidenceRecord.outcome, outcome),
+        (EvidenceRecord.content, content),
     )
     for column, value in wanted:
         query = query.where(column == value) if value else query
@@ -236,11 +267,12 @@ def iter_rows(session: Session) -> Iterator[EvidenceRow]:
 
 
 def _row(found: Any) -> EvidenceRow:
-    values = dict(found._mapping)
-    return _row_of({**values, "components": msgspec.json.decode(values["components"])})
+    return _read_row(dict(found._mapping))
 
 
-def _row_of(values: dict[str, Any]) -> EvidenceRow:
+def _read_row(values: dict[str, Any]) -> EvidenceRow:
+    for name in ("components", "bound"):
+        values[name] = msgspec.json.decode(values[name]) if values[name] is not None else None
     return EvidenceRow(**values)
 
 
@@ -318,16 +350,20 @@ def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -
     policy = target.policy.canary
     suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))
     skus = {pool.gpu.sku for pool in target.pools if pool.gpu}
-    known = [
-        run
-        for run in evidence
-        if run.suite in suites and run.sku in skus and run.counts_for(policy)
-    ]
+    known = [run for run in evidence if run.sku in skus and run.counts_for(policy)]
+    counting = {suite: _suites_that_count(policy, suite) for suite in suites}
     return [
-        _suite_freshness(target, suite, pools, [r for r in known if r.suite == suite], now)
+        _suite_freshness(
+            target, suite, pools, [r for r in known if r.suite in counting[suite]], now
+        )
         for suite in suites
         for pools in _groups_of_pools(target.pools)
     ]
+
+
+def _suites_that_count(policy: CanaryPolicy, suite: str) -> tuple[str, ...]:
+    """Return the suites that count; for soaking, imported results do not."""
+    return policy.evidence_suites(suite) if suite in policy.suites else (suite,)
 
 
 def _groups_of_pools(pools: Iterable[Pool]) -> Iterator[list[Pool]]:

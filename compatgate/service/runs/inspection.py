@@ -21,7 +21,7 @@ from compatgate.canary.judge.result import MetricJudgement, Numbers
 from compatgate.canary.judge.statistics import quantile
 from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.peaks import Share
-from compatgate.canary.run import Check, Env, Metric, Report
+from compatgate.canary.run import Check, Env, Metric, Report, Witness
 from compatgate.errors import BadInput
 from compatgate.kit.database.tables import MAX_LIMIT
 from compatgate.service.baselines.repository import BaselineRow
@@ -271,6 +271,7 @@ class StepView(Struct, frozen=True):
     judged: WorkloadJudgement | None
     health: Health | None
     family: str | None
+    witness: Witness | None
 
 
 def has_many_metrics(detail: RunDetail) -> bool:
@@ -326,6 +327,7 @@ def _step(step: StepRow, report: Report | None, family: str | None) -> StepView:
         judged=judged,
         health=msgspec.convert(step.body.get("health"), Health | None),
         family=family,
+        witness=report.witness if report else None,
     )
 
 

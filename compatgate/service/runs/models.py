@@ -60,7 +60,7 @@ class Run(Base):
     )
     host: Mapped[str | None] = mapped_column(Text, comment="That it must run on; null: any")
     priority: Mapped[int] = mapped_column(Integer, comment="Higher goes first")
-    purpose: Mapped[str] = mapped_column(Text, comment="request or verification")
+    purpose: Mapped[str] = mapped_column(Text, comment="request, verification or import")
     attempts: Mapped[int] = mapped_column(Integer, comment="Begun; the fencing token")
     max_attempts: Mapped[int] = mapped_column(Integer)
     doing: Mapped[str] = mapped_column(Text)
@@ -72,6 +72,10 @@ class Run(Base):
     not_before: Mapped[datetime | None] = mapped_column(UtcTime, comment="Pause before a retry")
     lease_until: Mapped[datetime | None] = mapped_column(UtcTime)
     cancel_by: Mapped[str | None] = mapped_column(Text, comment="Who asked for its end")
+    against: Mapped[str | None] = mapped_column(
+        Text, comment="JSON: asked, image, entry, reason; null: judged alone"
+    )
+    pairs: Mapped[str | None] = mapped_column(Text, comment="JSON: pairs so far, and the judgement")
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="Of the first attempt")
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)
@@ -133,7 +137,7 @@ class QueueState(Struct, frozen=True):
 
 
 class RunRow(Struct, frozen=True):
-    """A run, as `compatgate.service.runs.models.Run`; ``stack`` is plain data."""
+    """A run without its pairs, as `Run`; ``stack`` and ``against`` are plain data."""
 
     seq: int
     id: str
@@ -165,6 +169,7 @@ class RunRow(Struct, frozen=True):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    against: dict[str, Any] | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -177,7 +182,13 @@ class RunRow(Struct, frozen=True):
         for name in ("seq", "lease_until", "cancel_by"):
             del body[name]
         body["cancelling"] = self.cancel_by is not None and not self.has_ended
+        body["source"] = self.source
         return body
+
+    @property
+    def source(self) -> str | None:
+        """Return format and source of an imported run, ``dcgm@acceptance``; None: not imported."""
+        return self.suite if self.purpose == "import" else None
 
 
 class HostRow(Struct, frozen=True):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args
 
+import msgspec
 from flask import jsonify
 from msgspec import Meta, Struct
 
-from compatgate.canary.run import ENDED, Purpose
+from compatgate.canary.run import ENDED, Attribution, Purpose
 from compatgate.core.stack import parse_stack_text
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
@@ -41,6 +42,7 @@ from compatgate.service.runs.inspection import (
     outline_steps,
 )
 from compatgate.service.runs.models import ACTIVE, RunRow
+from compatgate.service.runs.pair_charts import describe_geometry, view_pairs
 from compatgate.service.runs.schemas import StateFilter
 from compatgate.service.runs.service import RunDetail
 from compatgate.service.runs.submission import PRIORITIES, Submission
@@ -115,7 +117,7 @@ def _run_row(run: RunRow) -> tuple[Any, ...]:
     return (
         Cell(run.id, link("runs", run.id)),
         Cell(run.state, note="cancelling" if run.cancel_by and not run.has_ended else ""),
-        Cell(run.suite, link("suites") + f"#{run.suite}"),
+        Cell(run.suite, None if run.source else link("suites") + f"#{run.suite}", note=_told(run)),
         Cell(run.target, link("targets", run.target) if run.target else None, note=place),
         Cell(run.gpu, note=driver),
         Cell(run.on_host or run.host, note="" if run.on_host or not run.host else "asked for"),
@@ -123,6 +125,10 @@ def _run_row(run: RunRow) -> tuple[Any, ...]:
         Cell(run.created_at, note=f"by {run.asked_by}{repeated}"),
         run_seconds(run),
     )
+
+
+def _told(run: RunRow) -> str:
+    return "imported" if run.source else ""
 
 
 def run_note(run: RunRow) -> str:
@@ -150,6 +156,7 @@ class RunForm(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     entry: str = ""
     host: str = ""
     priority: str = ""
+    against: str = ""
 
 
 @page("/runs/new", scope="operate", nav="runs", query=RunForm)
@@ -205,7 +212,7 @@ def _submission(given: dict[str, str]) -> Submission:
 
 
 def _texts(given: dict[str, str]) -> Iterator[tuple[str, Any]]:
-    for name in ("suite", "target", "pool", "image", "entry", "host"):
+    for name in ("suite", "target", "pool", "image", "entry", "host", "against"):
         if given[name]:
             yield name, given[name]
 
@@ -235,8 +242,11 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
         "about": run_note(run),
         "took": run_seconds(run),
         "stack": _stated_stack(run.stack),
-        "measured": compare_parts(run, envs_of(steps), ask.gate.facts.gpus),
+        "measured": [] if run.source else compare_parts(run, envs_of(steps), ask.gate.facts.gpus),
+        "attribution": _attribution(detail),
         "long": long,
+        "pairs": view_pairs(detail),
+        "g": describe_geometry(),
         "steps": outline_steps(detail) if long else inspect_steps(runs, ask.gate.baselines, detail),
         "log": logs.read_end(runs, run_id),
         "evidence": evidence,
@@ -247,6 +257,12 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
         "fill": _repeat_link(run),
     }
     return HtmlPage("run.html", run_id, context)
+
+
+def _attribution(detail: RunDetail) -> Attribution | None:
+    """Return the source of an imported run."""
+    found = (step.body.get("imported") for step in detail.steps)
+    return msgspec.convert(next((one for one in found if one), None), Attribution | None)
 
 
 def _comparable_runs(ask: PageRequest[Any], run: RunRow) -> list[RunRow]:
@@ -268,7 +284,12 @@ def _repeat_link(run: RunRow) -> str:
     names = ("suite", "target", "pool", "image", "entry", "host")
     asked = {name: getattr(run, name) for name in names}
     return link(
-        "runs", "new", **asked, stack=_stated_stack(run.stack), priority=run.priority or None
+        "runs",
+        "new",
+        **asked,
+        stack=_stated_stack(run.stack),
+        priority=run.priority or None,
+        against=run.against["asked"] if run.against else None,
     )
 
 

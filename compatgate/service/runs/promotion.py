@@ -56,9 +56,11 @@ def store_evidence(session: Session, run: Evidence, facts: Facts, at: datetime) 
         at: now.
     """
     row = store.add_evidence(session, run, at)
+    bound = store.binding_fingerprint(row)
     return {
         "evidence": row.seq,
         "sha256": store.fingerprint(row),
+        **({"bound": bound} if bound else {}),
         **apply_run(session, run, facts, at),
     }
 

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.canary.engine.interface import STANDARD_SETTINGS, Lease, LeaseLost, Order, Settings
 from compatgate.canary.hosts import CLUSTERS, Host, is_in_maintenance
+from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import Outcome, Run, StepResult
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
@@ -144,6 +145,9 @@ def _count_free_slots(offer: Offer, taken: Mapping[str, set[int]]) -> int:
 
 
 _LONGEST = 2000
+_MOST_SESSIONS = 30
+"""Sessions from which the noise of metrics is learned."""
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class DatabaseQueue:
@@ -280,6 +284,22 @@ class DatabaseQueue:
         with self._mine(lease) as (session, _):
             found = runs.list_steps(session, lease.run.id, host=lease.host)
         return [msgspec.convert(step.body, StepResult) for step in found]
+
+    def compare(self, lease: Lease, pairs: PairsState) -> None:
+        """See `Queue`."""
+        text = _encode(pairs.to_json()).decode()
+        with self._database.working() as session:
+            if not leases.update_run(session, _lease_claim(lease), pairs=text):
+                raise LeaseLost(lease.run.id)
+
+    def earlier_pairs(self, lease: Lease) -> list[PairsState]:
+        """See `Queue`."""
+        run = lease.run
+        with self._database.reading() as session:
+            found = runs.list_earlier_pairs(
+                session, suite=run.suite, gpu=run.gpu, limit=_MOST_SESSIONS
+            )
+        return [msgspec.convert(body, PairsState) for body in found]
 
     def finish(
         self, lease: Lease, outcome: Outcome, reason: str, evidence: Evidence | None

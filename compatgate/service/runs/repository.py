@@ -41,14 +41,42 @@ def select_runs() -> Any:
 def to_row(found: Any) -> RunRow:
     """Return a row of `columns`."""
     values = dict(found._mapping)
-    return RunRow(**{**values, "stack": msgspec.json.decode(values["stack"])})
+    against = msgspec.json.decode(values["against"]) if values["against"] else None
+    return RunRow(**{**values, "stack": msgspec.json.decode(values["stack"]), "against": against})
 
 
 def add_runs(session: Session, values: Sequence[dict[str, Any]]) -> None:
-    """Store new runs, in this order; ``stack`` is plain data."""
-    session.execute(
-        insert(Run), [{**each, "stack": _encode(each["stack"]).decode()} for each in values]
+    """Store new runs, in this order; ``stack`` and ``against`` are plain data."""
+    session.execute(insert(Run), [_encode_run(each) for each in values])
+
+
+def _encode_run(values: dict[str, Any]) -> dict[str, Any]:
+    against = values.get("against")
+    encoded = {
+        "stack": _encode(values["stack"]).decode(),
+        "against": _encode(against).decode() if against else None,
+    }
+    return {**values, **encoded}
+
+
+def find_pairs(session: Session, run_id: str) -> dict[str, Any] | None:
+    """Return how the pairs of a run stand, as plain data; None if none were begun."""
+    text = session.execute(select(Run.pairs).where(Run.id == run_id)).scalar()
+    return msgspec.json.decode(text) if text else None
+
+
+def list_earlier_pairs(
+    session: Session, *, suite: str, gpu: str | None, limit: int
+) -> list[dict[str, Any]]:
+    """Return the pairs of ended runs of a suite on a SKU, newest first."""
+    query = (
+        select(Run.pairs)
+        .where(Run.suite == suite, Run.pairs.is_not(None), Run.state.not_in(("queued", *ACTIVE)))
+        .where(Run.gpu == gpu if gpu else Run.gpu.is_(None))
+        .order_by(Run.seq.desc())
+        .limit(limit)
     )
+    return [msgspec.json.decode(text) for text in session.execute(query).scalars() if text]
 
 
 def find_run(session: Session, run_id: str) -> RunRow:

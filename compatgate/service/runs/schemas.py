@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from compatgate.canary.run import Purpose, State
+from compatgate.canary.imports import ImportFormat
+from compatgate.canary.run import ImportTrust, Purpose, State
 from compatgate.core.facts.nvidia import PeakKind
 from compatgate.service.gate.schemas import StackBody, Text
 
@@ -29,6 +30,48 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
     entry: Annotated[Text | None, Meta(description="entry that the runs are about")] = None
     host: Annotated[Text | None, Meta(description="staging host to run on; any that fits")] = None
     priority: Annotated[int, Meta(ge=-1000, le=1000, description="higher goes first")] = 0
+    against: Annotated[
+        Text | None,
+        Meta(
+            description="entry or image to compare with in pairs; `auto`: the blessed entry that "
+            "the image would replace; `none`: judge it alone. Left out: `auto` for an image on a "
+            "target"
+        ),
+    ] = None
+
+
+class AgainstBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The reference of a run."""
+
+    asked: Annotated[str, Meta(description="auto, an entry or an image")]
+    image: Annotated[str | None, Meta(description="null: none was found; judged alone")]
+    entry: Annotated[str | None, Meta(description="entry that the image stands for")]
+    reason: Annotated[str, Meta(description="where the image is known from, or why there is none")]
+
+
+SOURCE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$(?!\n)"
+
+
+class ImportRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A report of another tool."""
+
+    content: Annotated[str, Meta(description="the whole report")]
+    source: Annotated[
+        str, Meta(pattern=SOURCE_PATTERN, description="who measured, like `acceptance-lab`")
+    ]
+    format: ImportFormat | Literal["auto"] = "auto"
+    file: Annotated[Text, Meta(description="name of the report, for people")] = "report"
+    target: Text | None = None
+    pool: Annotated[Text | None, Meta(description="of the target")] = None
+    sku: Annotated[Text | None, Meta(description="GPU, where the report names no product")] = None
+    driver: Annotated[Text | None, Meta(description="where the report does not name it")] = None
+    host: Annotated[Text | None, Meta(description="where the report does not name it")] = None
+    stack: Annotated[StackBody | None, Meta(description="components that were measured with")] = (
+        None
+    )
+    measured_at: Annotated[
+        Annotated[datetime, Meta(tz=True)] | None, Meta(description="where the report has no time")
+    ] = None
 
 
 class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,6 +105,12 @@ class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
     started_at: datetime | None
     finished_at: datetime | None
     cancelling: Annotated[bool, Meta(description="cancellation was requested and is pending")]
+    against: Annotated[
+        AgainstBody | None, Meta(description="reference; null: the candidate is judged alone")
+    ] = None
+    source: Annotated[
+        str | None, Meta(description="format and source of an imported run; null: not imported")
+    ] = None
 
 
 class PeakShare(Struct, frozen=True):
@@ -86,6 +135,23 @@ class OriginBody(Struct, frozen=True):
     sku: Annotated[str, Meta(description="of the host; cpu where it has no GPUs")]
     executor: str
     development: Annotated[bool, Meta(description="it ran outside a container")]
+
+
+class AttributionBody(Struct, frozen=True):
+    """The source of an imported result, which no worker of this gate measured."""
+
+    format: str
+    source: Annotated[str, Meta(description="who measured")]
+    tool: str
+    file: str
+    sha256: Annotated[str, Meta(description="of the report")]
+    by: Annotated[str, Meta(description="who imported it")]
+    measured_at: datetime
+    imported_at: datetime
+    trust: Annotated[
+        ImportTrust, Meta(description="who named driver and GPU: the report, or the importer")
+    ]
+    stated: Annotated[list[str], Meta(description="facts that the report does not contain")]
 
 
 class StepBody(Struct, frozen=True):
@@ -114,12 +180,83 @@ class StepBody(Struct, frozen=True):
     origin: Annotated[
         OriginBody | None, Meta(description="null where it was recorded before this was kept")
     ] = None
+    imported: Annotated[
+        AttributionBody | None, Meta(description="source; null: a worker measured it")
+    ] = None
 
 
-class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True):
+class BlockPositionBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The position of a block: A is the reference, B the candidate."""
+
+    arm: Literal["A", "B"]
+    pair: int
+    session: Annotated[int, Meta(description="attempt in which it ran")]
+
+
+class BlockBody(Struct, frozen=True):
+    """A process of candidate or reference."""
+
+    name: Annotated[str, Meta(description="also of its log")]
+    workload: str
+    seed: int
+    outcome: str
+    reason: str
+    exit_code: int | None
+    image: Annotated[str | None, Meta(description="that ran, by digest")]
+    block: BlockPositionBody
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempt: int
+    host: str
+
+
+class PairMediansBody(Struct, frozen=True):
+    """The medians of one pair's samples."""
+
+    pair: int
+    reference: float
+    candidate: float
+
+
+class MetricPairsBody(Struct, frozen=True):
+    """The complete pairs of a metric."""
+
+    workload: Annotated[str, Meta(description="name and digest of its content")]
+    unit: str
+    medians: list[PairMediansBody]
+    ratios: Annotated[list[float], Meta(description="logarithms of candidate over reference")]
+    share: float
+    step: float
+
+
+class PairsBody(Struct, frozen=True):
+    """The pairs of a run so far."""
+
+    outcome: Annotated[
+        Literal["passed", "failed", "inconclusive"] | None, Meta(description="null: undecided")
+    ]
+    reason: str
+    done: Annotated[int, Meta(description="complete pairs")]
+    planned: Annotated[int, Meta(description="pairs after which the judge looks again")]
+    images: Annotated[dict[str, str], Meta(description="of each arm, by digest; A: reference")]
+    judgement: Annotated[
+        dict[str, Any] | None,
+        Meta(description="of the suite; `metrics` have effect, low, high, confidence, outcome"),
+    ]
+    metrics: Annotated[dict[str, MetricPairsBody], Meta(description="by WORKLOAD.METRIC")]
+    single: Annotated[
+        list[str], Meta(description="workloads in an image of their own, not compared")
+    ]
+    blocks: list[BlockBody]
+
+
+class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A run with its steps."""
 
     steps: list[StepBody]
+    pairs: Annotated[PairsBody | None, Meta(description="null: the candidate is judged alone")] = (
+        None
+    )
 
 
 class SampleBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,7 +283,7 @@ class SamplesBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunsMade(Struct, frozen=True, forbid_unknown_fields=True):
-    """The runs that were queued."""
+    """The runs that were queued, or imported."""
 
     runs: list[RunBody]
 
@@ -232,6 +369,23 @@ class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):
     samples: Annotated[list[KeptBody], Meta(description="what it has measured, newest first")]
 
 
+class BindingBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a judged run was bound to; what is not known is left out."""
+
+    image: Annotated[str | None, Meta(description="digest of the image under test")] = None
+    images: Annotated[list[str], Meta(description="other digests of that image")] = []
+    content: Annotated[str | None, Meta(description="digest of its GPU content")] = None
+    content_why: Annotated[str, Meta(description="why the content is unknown")] = ""
+    suite: Annotated[str, Meta(description="digest of the suite's definition")] = ""
+    workloads: Annotated[dict[str, str], Meta(description="to their digest")] = {}
+    arch: Annotated[str, Meta(description="of the GPUs, like sm_80")] = ""
+    gpus: Annotated[list[str], Meta(description="UUIDs of the GPUs")] = []
+    mig: Annotated[list[str], Meta(description="MIG profiles")] = []
+    host: str = ""
+    executor: str = ""
+    judge: Annotated[str, Meta(description="version of the judge")] = ""
+
+
 class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A judged run, bound to what was measured inside the container."""
 
@@ -245,6 +399,8 @@ class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
     finished: Annotated[int, Meta(description="seconds since the epoch")]
     development: Annotated[bool, Meta(description="it ran outside a container")]
     known_at: datetime
+    content: Annotated[str | None, Meta(description="digest of its GPU content; null: unknown")]
+    bound: Annotated[BindingBody | None, Meta(description="null: judged before this was recorded")]
 
 
 class WarningBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -287,4 +443,13 @@ RUN: dict[str, Any] = {
     "stack": {"cuda": "12.4", "torch": "2.4.1+cu124"},
     "image": "registry.example/team/app:1.4",
     "priority": 5,
+}
+IMPORT: dict[str, Any] = {
+    "content": '{"node": "n1", "nccl-bw/return_code": 0, "nccl-bw/allreduce_8388608_busbw": 89.5}',
+    "source": "acceptance-lab",
+    "format": "superbench",
+    "sku": "A100-SXM4-80GB",
+    "driver": "535.183.01",
+    "stack": {"nccl": "2.21.5"},
+    "measured_at": "2026-11-03T09:30:00Z",
 }

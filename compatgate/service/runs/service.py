@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy.orm import Session
 
 from compatgate.canary.allowed_images import EVERY_IMAGE
 from compatgate.canary.engine.interface import STANDARD_SETTINGS, Settings
@@ -21,10 +23,12 @@ from compatgate.errors import CompatgateError, Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
+from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.runs import evidence, leases
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.evidence import EvidenceRow, WarningRow
+from compatgate.service.runs.imports import Import, import_report
 from compatgate.service.runs.leases import driver_key
 from compatgate.service.runs.models import (
     HostRow,
@@ -37,6 +41,7 @@ from compatgate.service.runs.models import (
 )
 from compatgate.service.runs.promotion import EntryRemarks, entry_remarks
 from compatgate.service.runs.queue import DatabaseQueue, note_run
+from compatgate.service.runs.reference import AUTO, NONE, find_against
 from compatgate.service.runs.submission import (
     Submission,
     blessed_evidence,
@@ -92,11 +97,18 @@ GONE_AFTER = timedelta(hours=1)
 
 
 class RunDetail(Struct, frozen=True):
-    """A run with its steps, and their shares of published peaks."""
+    """A run with its steps, and their shares of published peaks.
+
+    Attributes:
+        blocks: of a paired run; each is a process of candidate or reference.
+        pairs: how the pairs stand, as plain data; None if the candidate is judged alone.
+    """
 
     run: RunRow
     steps: tuple[StepRow, ...]
     peaks: dict[str, tuple[Share, ...]] = {}
+    blocks: tuple[StepRow, ...] = ()
+    pairs: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -104,7 +116,16 @@ class RunDetail(Struct, frozen=True):
             {**step.to_json(), "peaks": [one.to_json() for one in self.peaks.get(step.name, ())]}
             for step in self.steps
         ]
-        return {**self.run.to_json(), "steps": steps}
+        pairs = self.pairs and {**self.pairs, "blocks": [_outline(one) for one in self.blocks]}
+        return {**self.run.to_json(), "steps": steps, "pairs": pairs}
+
+
+def _outline(block: StepRow) -> dict[str, Any]:
+    """Return a block without its report; its log has the values."""
+    shown = ("name", "workload", "seed", "outcome", "reason", "exit_code", "image", "block")
+    times = ("started_at", "finished_at")
+    found = {name: block.body.get(name) for name in (*shown, *times)}
+    return {**found, "attempt": block.attempt, "host": block.host}
 
 
 class Runs:
@@ -151,16 +172,50 @@ class Runs:
         self.under_test.check(asked.image)
         catalogue, snapshot = self.catalogue(), self._snapshots.refresh()
         now = clock.now()
-        with self._database.writing() as session:
+        with self._database.reading() as session:
             known = leases.load_hosts(session)
             made = plan_runs(
                 asked, catalogue, snapshot, known, self._facts, by=by, at=now, purpose=purpose
             )
+            made = [self._compare(session, asked.against, run, snapshot, now) for run in made]
+        with self._database.writing() as session:
             runs.add_runs(session, [_columns(run) for run in made])
             for run in made:
                 detail = {"suite": run.suite, "target": run.target, "pool": run.pool}
+                if run.against and run.against["image"]:
+                    detail["against"] = run.against["image"]
                 note_run(session, now, by, "queued", run.id, {**detail, "image": run.image})
             return tuple(runs.find_run(session, run.id) for run in made)
+
+    def _compare(
+        self, session: Session, asked: str | None, run: RunRow, snapshot: Snapshot, now: datetime
+    ) -> RunRow:
+        """Return the run with what it is compared with."""
+        against = find_against(session, asked, run, snapshot, now)
+        if against is None:
+            return run
+        try:
+            self.under_test.check(against.image)
+        except CompatgateError as error:
+            if against.asked != AUTO:
+                raise
+            against = replace(against, image=None, reason=error.problem)
+        return replace(run, against=msgspec.to_builtins(against))
+
+    def import_report(self, asked: Import, *, by: str) -> tuple[RunRow, ...]:
+        """Store the report of another tool as runs that have ended.
+
+        Raises:
+            BadInput: names the file and the field; nothing was stored.
+            NotFound: there is no such target or pool.
+            Conflict: the report was imported before.
+        """
+        snapshot = self._snapshots.refresh()
+        with self._database.writing() as session:
+            made = import_report(session, asked, snapshot, self._facts, by=by, at=clock.now())
+            found = tuple(runs.find_run(session, run_id) for run_id in made)
+        self._snapshots.expire()
+        return found
 
     def list(self, **filters: Any) -> Page[RunRow]:
         """Return runs, newest first; filters of `compatgate.service.runs.repository.list_runs`."""
@@ -183,8 +238,12 @@ class Runs:
             NotFound: there is none.
         """
         with self._database.reading() as session:
-            run, steps = runs.find_run(session, run_id), tuple(runs.list_steps(session, run_id))
-        return RunDetail(run, steps, peak_shares(steps, self.catalogue, self._facts))
+            run, every = runs.find_run(session, run_id), runs.list_steps(session, run_id)
+            pairs = runs.find_pairs(session, run_id)
+        steps = tuple(one for one in every if one.body.get("block") is None)
+        blocks = tuple(one for one in every if one.body.get("block") is not None)
+        peaks = peak_shares(steps, self.catalogue, self._facts)
+        return RunDetail(run, steps, peaks, blocks, pairs)
 
     def output(
         self, run_id: str, *, after: int = 0, step: str | None = None, limit: int = 100
@@ -259,11 +318,15 @@ class Runs:
 
         Raises:
             NotFound: there is no such run, or no longer its suite, target or pool.
-            Conflict: it has not ended yet.
+            Conflict: it has not ended yet, or was imported.
         """
         run = self.get(run_id)
         if not run.has_ended:
             raise Conflict(f"the run {run_id} is {run.state}", field="run", value=run_id)
+        if run.purpose == "import":
+            hint = "run the tool again and import its report, or run a suite"
+            what = f"{run_id} was imported from {run.suite}"
+            raise Conflict(what, field="run", value=run_id, hint=hint)
         asked = Submission(
             suite=run.suite,
             target=run.target,
@@ -273,6 +336,7 @@ class Runs:
             entry=run.entry,
             host=run.host,
             priority=run.priority,
+            against=run.against["asked"] if run.against and purpose == "request" else NONE,
         )
         return self.submit(asked, by=by, purpose=purpose)
 

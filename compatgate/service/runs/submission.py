@@ -192,6 +192,8 @@ class Submission(Struct, frozen=True, forbid_unknown_fields=True):
         entry: of the matrix, that the runs are about.
         host: to run on; None: any that fits.
         priority: higher goes first; 0 is ordinary.
+        against: entry or image to compare with in pairs; ``auto``: the blessed entry that the image
+            would replace; ``none``; None: ``auto`` for an image on a target.
     """
 
     suite: str
@@ -202,6 +204,7 @@ class Submission(Struct, frozen=True, forbid_unknown_fields=True):
     entry: str | None = None
     host: str | None = None
     priority: int = 0
+    against: str | None = None
 
 
 class SuiteNeeds(Struct, frozen=True):

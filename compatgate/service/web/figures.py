@@ -222,7 +222,8 @@ def evidence_of(
         target = snapshot.targets.get(name)
         if target is None or not target.policy.canary.require:
             continue
-        suites = dict.fromkeys(target.policy.canary.suites)
+        policy = target.policy.canary
+        suites = dict.fromkeys(one for s in policy.suites for one in policy.evidence_suites(s))
         skus = dict.fromkeys(pool.gpu.sku for pool in target.pools if pool.gpu)
         about = [run for suite in suites for sku in skus for run in runs.get((suite, sku), ())]
         required = [one for one in assess_freshness(target, about, now) if one.required]

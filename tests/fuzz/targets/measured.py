@@ -1,11 +1,13 @@
-"""What was measured elsewhere: samples of workloads, baselines, and pairs."""
+"""What was measured elsewhere: samples of workloads, baselines, pairs, reports of other tools."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 from sample_runs import GEMM, sample_source
 
+from compatgate.canary.imports import READERS
 from compatgate.canary.judge.baseline import learn
 from compatgate.canary.judge.paired.lines import read_pairs
 from compatgate.canary.judge.paired.suite import judge_pairs
@@ -49,6 +51,7 @@ def targets() -> dict[str, Target]:
         for arm in "AB"
     )
     return {
+        **{f"import-{name}": Target(_reading(name), [_REPORTS[name].encode()]) for name in READERS},
         "pairs": Target(_judge, [pairs.encode(), pairs.replace("ms", "errors").encode()]),
         "sample": Target(read, [sample.text.encode()]),
         "baselines": Target(read, [lines.encode()]),
@@ -59,3 +62,44 @@ def _judge(data: bytes) -> object:
     found = read_pairs(data, source="x.jsonl")
     specs = {name: MetricSpec(s.unit, "lower") for name, s in found.metrics.items()}
     return judge_pairs(specs, found.metrics, checks=found.checks).to_json()
+
+
+_NVCRE = {
+    "name": "c",
+    "gpu": "h100",
+    "totalNodes": 2,
+    "categories": [
+        {
+            "domain": "communication",
+            "variant": "nccl-all-reduce",
+            "status": "Succeeded",
+            "bandwidth": [{"size": "16 GB", "algBW": "260.20 GB/s", "busBW": "487.87 GB/s"}],
+        }
+    ],
+    "failedNodes": [],
+    "result": "PASSED",
+}
+_CASE = {
+    "unique_name": "gemm",
+    "system": "a",
+    "partition": "b",
+    "result": "pass",
+    "perfvalues": {"a:b:c": [1.5, 1, -0.1, None, "s", "pass"]},
+}
+_REFRAME = {
+    "session_info": {"data_version": "4.2", "time_end_unix": 1762164100.5},
+    "runs": [{"testcases": [_CASE]}],
+}
+_DCGM_TEST = {"name": "Memory", "results": [{"entity_id": 0, "status": "Pass"}]}
+_DCGM = {"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": [_DCGM_TEST]}]}}
+_REPORTS: dict[str, str] = {
+    "dcgm": json.dumps(_DCGM),
+    "nccl-tests": "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor)\n",
+    "reframe": json.dumps(_REFRAME),
+    "superbench": '{"node": "n1", "a/return_code": 0, "a/x_busbw:0": 89.5, "monitor/t:0": 5}\n',
+    "nvcre": json.dumps([_NVCRE]),
+}
+
+
+def _reading(name: str) -> Callable[[bytes], object]:
+    return lambda data: READERS[name](data.decode("utf-8", "replace"))  # type: ignore[index]

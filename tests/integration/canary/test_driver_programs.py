@@ -109,16 +109,16 @@ def test_memory_is_timed_and_checked_on_the_cpu_as_on_a_gpu(driver: Callable[...
     keeps_to_its_manifest("memory-bandwidth", on_cpu)
     assert on_cpu.env is not None
     assert on_cpu.env.gpus == ()
-    few = ("--repetitions", "2", "--warmup", "1")
+    few = ("--repetitions", "2", "--warmup", "0", "--value-ms", "1")
     on_stand_in = run("memory-bandwidth", *few, libraries=driver())
     keeps_to_its_manifest("memory-bandwidth", on_stand_in)
     assert failed(on_cpu) == failed(on_stand_in) == {}
     assert on_stand_in.metrics[0].unit == "GB/s"
-    assert [len(metric.warmup) for metric in on_stand_in.metrics] == [2, 2, 2, 2]
+    assert [len(metric.warmup) for metric in on_stand_in.metrics] == [1, 1, 1, 1]
 
 
 def test_bytes_that_change_on_the_way_fail(driver: Callable[..., Path]) -> None:
-    few = ("--repetitions", "1", "--warmup", "0")
+    few = ("--repetitions", "1", "--warmup", "0", "--value-ms", "1")
     wrong = failed(run("memory-bandwidth", *few, libraries=driver(BROKEN=1)))
     assert wrong["right"] == "1 of 65536 pages returned different"
     assert "filled" in wrong

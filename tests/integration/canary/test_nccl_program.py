@@ -21,15 +21,28 @@ from compatgate.canary.workloads.manifest import read_workload
 from compatgate.resources import canary_dir
 
 FOLDER = Path(__file__).parent / "stand_ins"
-FEW = ("--repetitions", "1", "--warmup", "0")
+FEW = ("--repetitions", "1", "--warmup", "0", "--value-ms", "1")
 DRIVER = {"GPUS": 2, "CUDA": 12040, "NEWEST": 84, "BROKEN": 0, "COLD": 0, "WARM": 0}
+
+
+NVML = r"""
+static int gpus[2], reached;
+int nvmlInit_v2(void) { return 0; }
+int nvmlShutdown(void) { return 0; }
+int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **d) {
+    *d = gpus + reached++ % 2; return 0; }
+int nvmlDeviceGetP2PStatus(void *a, void *b, unsigned kind, unsigned *status) {
+    *status = !(kind == 2 && JOINED); return 0; }
+int nvmlDeviceGetNvLinkState(void *d, unsigned n, unsigned *on) {
+    *on = n < (d == gpus ? 4 : LINKS); return 0; }
+"""
 
 
 @pytest.fixture
 def libraries(tmp_path: Path) -> Callable[..., Path]:
     def build(gpus: int = 2, **settings: int) -> Path:
         compile_library(FOLDER / "cuda.c", tmp_path / "libcuda.so.1", **{**DRIVER, "GPUS": gpus})
-        defines = {"SOCKETS": 0, "BROKEN": 0, "LOST": 0, "SILENT": 0, **settings}
+        defines = {"SOCKETS": 0, "BROKEN": 0, "LOST": 0, "SILENT": 0, "SHARED": 0, **settings}
         compile_library(FOLDER / "nccl.c", tmp_path / "libnccl.so.2", **defines)
         return tmp_path
 
@@ -44,6 +57,24 @@ def test_ranks_meet_sum_and_are_timed(libraries: Callable[..., Path]) -> None:
     assert report.env.versions["nccl"] == "2.21.5"
     assert len(report.env.gpus) == 2
     assert {c.name: c.message for c in report.checks}["transport"] == "P2P/CUMEM x 2"
+    skipped = {check.name: check.message for check in report.checks if check.skipped}
+    assert set(skipped) == {"topology", "links"}
+    assert "no NVIDIA driver here" in skipped["topology"]
+
+
+def test_the_transport_is_held_against_the_links_that_nvml_shows(
+    libraries: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "nvml.c").write_text(NVML)
+    library = tmp_path / "libnvidia-ml.so.1"
+    compile_library(tmp_path / "nvml.c", library, JOINED=1, LINKS=2)
+    report = run("nccl-allreduce", *FEW, libraries=libraries(SHARED=1))
+    assert failed(report) == {
+        "topology": "0 -> 1 via SHM/direct/direct; NVLink joins 1 of 1 pairs",
+        "links": "active NVLinks of the GPUs: 2, 4",
+    }
+    values = {metric.name: metric.values[0] for metric in report.metrics}
+    assert values["bandwidth-per-link"] == pytest.approx(values["bus-bandwidth"] / 2)
 
 
 def test_an_all_reduce_through_sockets_fails_however_well_it_ends(
@@ -63,7 +94,9 @@ def test_a_transport_that_is_not_known_leaves_the_step_open(
 
 
 def test_sums_that_are_wrong_on_one_rank_fail(libraries: Callable[..., Path]) -> None:
-    wrong = failed(run("nccl-allreduce", *FEW, libraries=libraries(BROKEN=1)))
+    report = run("nccl-allreduce", *FEW, libraries=libraries(BROKEN=1))
+    assert report.metrics == ()
+    wrong = failed(report)
     assert wrong["right"] == "1 of 524288 sums are wrong"
     assert wrong["agree"].startswith("5 of 5 rounds")
 

@@ -71,3 +71,33 @@ def test_heat_slows_down_and_a_power_limit_is_normal(tmp_path: Path, reasons: st
 
 def test_a_driver_that_knows_no_reasons_answers_nothing(tmp_path: Path) -> None:
     assert _watched(tmp_path, "nvmlDeviceGetSomethingElse")[1] is None
+
+
+def test_the_condition_of_the_gpu_at_an_address_is_read(tmp_path: Path) -> None:
+    source = tmp_path / "nvml.c"
+    source.write_text(SOURCE.replace("REASONS", NEW) + CONDITIONS)
+    compile_library(source, tmp_path / "libnvidia-ml.so.1", EVENTS=0, REFUSED=0, MASK=0x25)
+    paths = {"LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(canary_dir() / "lib")}
+    code = "import canary_conditions as c, json; "
+    code += "print(json.dumps([c.watch([{'pci': p}]) for p in ('00000000:9c:00.0', "
+    code += "'00000000:9b:00.0')] + [c.read()]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **paths}, capture_output=True, check=True
+    )
+    unknown, known, now = json.loads(done.stdout)
+    assert (unknown, known) == ("not recorded: NVML does not know the GPU's bus address", "nvml")
+    assert now == {
+        "sm_mhz": 1980,
+        "watts": 612.5,
+        "celsius": 83,
+        "limits": ["power limit", "heat"],
+    }
+
+
+CONDITIONS = r"""
+#include <string.h>
+int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **d) {
+    *d = &gpu; return strcmp(pci, "00000000:9b:00.0") ? 6 : 0; }
+int nvmlDeviceGetClockInfo(void *d, unsigned kind, unsigned *mhz) { *mhz = 1980; return kind != 1; }
+int nvmlDeviceGetPowerUsage(void *d, unsigned *mw) { *mw = 612500; return 0; }
+"""

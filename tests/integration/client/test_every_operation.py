@@ -24,7 +24,7 @@ from compatgate.documents.specs import (
     TargetMetadata,
     TargetSpec,
 )
-from compatgate.errors import Conflict, ManyProblems, NotFound, PreconditionFailed
+from compatgate.errors import BadInput, Conflict, ManyProblems, NotFound, PreconditionFailed
 from compatgate.service.admission.schemas import EXAMPLES
 from compatgate.service.baselines.schemas import BaselineFile
 from compatgate.service.far.log import make_requests
@@ -138,6 +138,31 @@ def test_what_if(call: Call) -> None:
     found = call("what_if", {"target": "prod-a100", "set": {"driver": "580.95.05"}})
     assert found.target == "prod-a100"
     assert {entry.entry for entry in found.entries} >= {"torch24-cu124"}
+
+
+def test_solve(call: Call) -> None:
+    found = call("solve", {"target": "prod-a100", "want": {"torch": "*"}, "limit": 1})
+    assert found.found
+    again = call("preview", target="prod-a100", stack=found.stacks[0].stack)
+    assert again.id == found.stacks[0].verdicts[0].id
+
+
+def test_plan(call: Call) -> None:
+    found = call("plan", "prod-a100", {"upgrade": ["driver=580"]})
+    assert found.set["driver"].startswith("580.")
+    assert "torch24-cu124" in found.entries_yaml
+    assert {edit.entry for edit in found.edits} >= {"torch24-cu124"}
+
+
+def test_dependents(call: Call) -> None:
+    found = call("list_dependents", "torch24-cu124")
+    assert [one.target for one in found.targets] == ["prod-a100"]
+
+
+def test_report(call: Call) -> None:
+    found = call("report", "prod-a100", since="2026-01-01")
+    assert found.target == "prod-a100"
+    assert {change.name for change in found.changes} >= {"torch24-cu124"}
 
 
 def test_targets(call: Call, form: str) -> None:
@@ -265,6 +290,18 @@ def test_what_runs_are_made_of(call: Call, lease: Lease) -> None:
     assert [h.name for h in call("list_hosts", gpu=GPU)] == ["a100-1"]
     assert "hello" in {suite.name for suite in call("list_suites")}
     assert "hello-cpu" in {workload.name for workload in call("list_workloads")}
+
+
+def test_imported_reports(call: Call, form: str) -> None:
+    report = json.dumps({"node": form, "gemm-flops/return_code": 0}) + "\n"
+    about = {"sku": GPU, "driver": "535.183.01", "measured_at": datetime(2026, 1, 2, tzinfo=UTC)}
+    (made,) = call("import_report", report, "lab", **about).runs
+    assert (made.source, made.state, made.on_host) == ("superbench@lab", "passed", form)
+    (step,) = call("show_run", made.id).steps
+    assert (step.imported.trust, step.imported.source) == ("stated", "lab")
+    with pytest.raises(BadInput, match="is missing") as refused:
+        call("import_report", "{}", "lab", format="nvcre", file="report.json", **about)
+    assert refused.value.field == "result"
 
 
 def test_baselines(call: Call, worker: Gate, form: str) -> None:

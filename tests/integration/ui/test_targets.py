@@ -165,6 +165,30 @@ def test_what_enforcing_packages_would_stop_has_a_page(pages, stocked):
     assert lines[1].startswith("xformers,0.0.99,CG410,1,")
 
 
+def test_an_upgrade_is_planned_on_a_page_of_the_target(pages):
+    client = pages()
+    assert "/ui/targets/prod-a100/plan" in client.get("/ui/targets/prod-a100").text
+    assert "--upgrade driver" in client.get("/ui/targets/prod-a100/plan").text
+    shown = client.get("/ui/targets/prod-a100/plan?driver=580&cuda=").text
+    told = ("Paperwork: what only the matrix excludes", "&lt;581", "Canaries owed", "580 LTSB")
+    for said in told:
+        assert said in shown
+    wrong = client.get("/ui/targets/prod-a100/plan?driver=99")
+    assert wrong.status_code == 400
+    assert "is not a driver branch" in wrong.text
+
+
+def test_what_happened_on_a_target_has_a_page(pages, stocked):
+    client = pages()
+    assert "/ui/targets/prod-a100/report" in client.get("/ui/targets/prod-a100").text
+    shown = client.get("/ui/targets/prod-a100/report").text
+    for said in ("Time line", "create Target prod-a100", "changes of the matrix"):
+        assert said in shown
+    wrong = client.get("/ui/targets/prod-a100/report?since=soon")
+    assert wrong.status_code == 400
+    assert "is not a time" in wrong.text
+
+
 def test_a_target_that_enforces_packages_says_so(pages):
     shown = pages().get("/ui/targets/prod-a100/packages").text
     assert "The target already enforces packages" in shown

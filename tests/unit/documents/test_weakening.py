@@ -38,6 +38,7 @@ VALUES: dict[str, tuple[tuple[Any, Any], ...]] = {
     "spec.policy.canary.soak": ((("dl",), ()), (("dl",), ("smoke",))),
     "spec.policy.canary.promote": (("approval", "automatic"),),
     "spec.policy.canary.onFailure": (("revoke", "warn"),),
+    "spec.policy.canary.assurance": (("witnessed", "challenged"), ("challenged", "self-reported")),
     "spec.policy.onUnknown": (("fail", "warn"), ("warn", "allow"), ("fail", "allow")),
     "spec.policy.packages": (("enforce", "audit"),),
     "spec.policy.entries": (("strict", "lenient"),),
@@ -52,6 +53,7 @@ VALUES: dict[str, tuple[tuple[Any, Any], ...]] = {
 """Pairs of values of each field that weakens one way only: stricter, laxer."""
 ALWAYS: dict[str, tuple[Any, Any]] = {
     "metadata.name": ("prod", "other"),
+    "spec.policy.canary.imported": ({}, {"smoke": ("dcgm@lab",)}),
     "spec.pools.name": ("a100", "b"),
     "spec.pools.gpu": ("A100-SXM4-80GB", "H100-SXM5-80GB"),
     "spec.pools.driver": ("535.183.01", "580.95.05"),

@@ -49,6 +49,8 @@ CHANGES = {
     "POST /gate/preview": "gate",
     "POST /k8s/check": "gate",
     "POST /what-if": "gate",
+    "POST /solve": "gate",
+    "POST /targets/{name}/plan": "gate",
     "POST /triage": "gate",
     "POST /hooks/kubernetes/validate": "gate",
     "POST /hooks/argo-rollouts": "gate",

@@ -117,6 +117,9 @@ CHECKED: dict[str, Make] = {
         "/k8s/check", {"object": review(at)["request"]["object"], "namespace": "ml-x"}
     ),
     "what_if": lambda at: Ask("/what-if", {"target": at.target, "set": {"driver": "580.95.05"}}),
+    "solve": lambda at: Ask("/solve", {"targets": [at.target], "want": ["cuda"]}),
+    "plan": lambda at: Ask(f"/targets/{at.target}/plan", {"set": {"driver": "580.95.05"}}),
+    "report": lambda at: Ask(f"/targets/{at.target}/report"),
     "show_verdict": lambda at: Ask(f"/verdicts/{at.verdict}"),
     "show_attestation": lambda at: Ask(f"/verdicts/{at.verdict}/attestation"),
     "stack_badge": lambda at: Ask(f"/badge/{at.target}/cuda=12.4.svg"),
@@ -127,6 +130,7 @@ CHECKED: dict[str, Make] = {
     "delete_target": lambda at: Ask(f"/targets/{at.target}?reason=x"),
     "list_target_pools": lambda at: Ask(f"/targets/{at.target}/pools"),
     "create_entry": lambda at: Ask("/entries", new(at, "Entry")),
+    "list_dependents": lambda at: Ask(f"/entries/{at.entry}/dependents"),
     "show_entry": lambda at: Ask(f"/entries/{at.entry}"),
     "change_entry": lambda at: Ask(f"/entries/{at.entry}", change(at, "Entry")),
     "delete_entry": lambda at: Ask(f"/entries/{at.entry}?reason=x"),

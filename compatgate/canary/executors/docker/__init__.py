@@ -7,11 +7,12 @@ docs/how-to/staging-hosts.md says what a container may do.
 
 from __future__ import annotations
 
+import math
 import queue
 import struct
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,6 +37,7 @@ from compatgate.canary.executors.jobs import (
 )
 from compatgate.canary.hosts import Host
 from compatgate.canary.protocol.jsonl import LOST_LINE
+from compatgate.canary.witness.interpreter import PLACE, Interpreter, pack_interpreter
 from compatgate.errors import InfrastructureError
 
 
@@ -66,6 +68,10 @@ class DockerExecutor:
         with self._talking() as api:
             return images.prepare_images(api, self._host, job, progress)
 
+    def hold(self, jobs: Sequence[PreparedJob]) -> AbstractContextManager[DockerExecutor]:
+        """Return this executor: the lease holds the GPUs of the engine's machine for the run."""
+        return nullcontext(self)
+
     def start(self, prepared: PreparedJob) -> Handle:
         """Start the container; its name prevents a second start.
 
@@ -77,14 +83,20 @@ class DockerExecutor:
         """
         job = prepared.job
         with self._talking() as api:
-            containers.check_engine(api.info(), self._host, job)
+            info = api.info()
+            containers.check_engine(info, self._host, job)
             image = api.inspect_image(prepared.image)["Config"] or {}
             volume = containers.put_files(api, prepared) if job.workload.folder else None
             tool = containers.put_tool(api, prepared) if prepared.tool else None
+            python = _choose_interpreter(job, info)
+            if python:
+                containers.put_interpreter(api, prepared, python)
             body = containers.make_container_body(
-                job, prepared.image, image, volume, self._host.devices, tool
+                job, prepared.image, image, volume, self._host.devices, tool, python
             )
             container = api.create_container_from_config(body, container_name(job))["Id"]
+            if python:
+                containers.check_preloads(api, container, prepared.image)
             with translate_start_errors(job.workload.command[0], self._host.name):
                 api.start(container)
         return Handle(container, job.run, job.attempt, job.step, prepared.image)
@@ -98,6 +110,22 @@ class DockerExecutor:
         """Yield whole lines of both streams from the beginning, until the container has ended."""
         with self._talking() as api:
             yield from follow_log(api, handle.id, stop)
+
+    def main_process(self, handle: Handle) -> int | None:
+        """Return the container's first process if the engine may run on this machine."""
+        if (self._host.endpoint or "unix://").partition("://")[0] != "unix":
+            return None
+        with self._talking() as api:
+            return api.inspect_container(handle.id)["State"]["Pid"] or None
+
+    def interpreter(self, handle: Handle) -> str:
+        """Return the digest of the worker's loader if it starts the container; "" otherwise."""
+        with self._talking() as api:
+            started = api.inspect_container(handle.id)["Config"]["Entrypoint"][0]
+        if not started.startswith(f"{PLACE}/"):
+            return ""
+        python = pack_interpreter()
+        return python.program if python else ""
 
     def kill(self, handle: Handle) -> None:
         """End the container at once; do nothing if it has ended or is gone."""
@@ -124,6 +152,14 @@ class DockerExecutor:
 
 
 _PATIENCE_S = 60
+
+
+def _choose_interpreter(job: Job, info: dict[str, Any]) -> Interpreter | None:
+    """Return the worker's interpreter for a job; None if the image's runs it."""
+    if job.workload.interpreter != "worker":
+        return None
+    python = pack_interpreter()
+    return python if python and python.machine == info.get("Architecture") else None
 
 
 def remove_run(api: Any, run: str) -> int:
@@ -207,10 +243,10 @@ def follow_log(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[b
 
     The engine splits long lines into parts; parts of one stream never appear within a line of the
     other. It stores two log files of limited size. Once it has started a third, lines may be lost,
-    and a line of the protocol says so.
+    and a line of the protocol says so. A log that breaks off after that is the program's doing.
 
     Raises:
-        Infrastructure: the engine ended the log while the container still ran.
+        Infrastructure: the engine ended a log of ordinary size while the container still ran.
         docker.errors.APIError, OSError, urllib3's: the engine went away.
     """
     config = api.inspect_container(container)["HostConfig"]["LogConfig"].get("Config") or {}
@@ -222,14 +258,17 @@ def follow_log(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[b
             yield frame
             if room < 0 <= before:
                 yield LOST_LINE
+    except EOFError:
+        if room >= 0:
+            raise
     finally:
         pump.close()
-    _await_end(api, container, stop)
+    _await_end(api, container, stop, _ENDING_S if room >= 0 else math.inf)
 
 
-def _await_end(api: Any, container: str, stop: Callable[[], bool]) -> None:
+def _await_end(api: Any, container: str, stop: Callable[[], bool], seconds: float) -> None:
     """Wait until the engine knows that the container has ended, soon after the log's end."""
-    deadline = time.monotonic() + _ENDING_S
+    deadline = time.monotonic() + seconds
     while not stop() and api.inspect_container(container)["State"]["Status"] in _RUNNING:
         if time.monotonic() > deadline:
             raise InfrastructureError("the engine ended the log of a running container")

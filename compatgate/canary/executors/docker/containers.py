@@ -10,6 +10,7 @@ from typing import Any, Literal
 from compatgate.canary.executors.docker.engine import container_name, job_labels
 from compatgate.canary.executors.jobs import Job, PreparedJob, make_command, make_environment
 from compatgate.canary.hosts import Host
+from compatgate.canary.witness.interpreter import COMPLETE, PLACE, VARIABLE, Interpreter
 from compatgate.canary.workload import FOLDER
 from compatgate.canary.workloads.contents import list_container_files, make_archive
 from compatgate.errors import BadInput, CompatgateError
@@ -28,6 +29,7 @@ def make_container_body(
     volume: str | None,
     devices: Literal["request", "cdi"],
     tool: str | None = None,
+    python: Interpreter | None = None,
 ) -> dict[str, Any]:
     """Return the request that creates a job's container.
 
@@ -38,12 +40,18 @@ def make_container_body(
         volume: volume with the workload's files; None if the image has them.
         devices: how to request GPUs.
         tool: volume with the workload's tool; None if the image has it.
+        python: worker's interpreter that runs the program; None for the image's.
     """
     workload = job.workload
-    environment = make_environment(job, "/tmp", _gpu_environment(job))  # noqa: S108
+    more = _gpu_environment(job) | (_NO_INJECTION if python else {})
+    environment = make_environment(job, "/tmp", more)  # noqa: S108
+    command = make_command(job)
+    if python:
+        path = environment.get(_LIBRARY_PATH) or _read_variable(config, _LIBRARY_PATH)
+        command = python.command(command[1:], path)
     return {
         "Image": image,
-        "Entrypoint": make_command(job),
+        "Entrypoint": command,
         "Cmd": [],
         "WorkingDir": FOLDER,
         "User": _choose_user(workload.user, config.get("User") or ""),
@@ -54,14 +62,30 @@ def make_container_body(
         "NetworkDisabled": True,
         "HostConfig": _resource_limits(job) | {
             "Tmpfs": _tmpfs_mounts(job, config.get("Volumes") or {}),
-            "Mounts": _mounts(job, volume, tool),
+            "Mounts": _mounts(job, volume, tool, python_volume(python) if python else None),
             "DeviceRequests": _gpu_requests(job, devices),
         },
     }  # fmt: skip
 
 
-def _mounts(job: Job, volume: str | None, tool: str | None) -> list[dict[str, Any]]:
-    places = ((volume, FOLDER), (tool, job.workload.image.tool))
+_LIBRARY_PATH = "LD_LIBRARY_PATH"
+_NO_INJECTION = {"LD_PRELOAD": "", "LD_AUDIT": "", "GLIBC_TUNABLES": "", VARIABLE: "worker"}
+"""Variables against images that put code into every process that the loader starts."""
+
+
+def _read_variable(config: dict[str, Any], name: str) -> str:
+    """Return a variable of the image; "" if it sets none."""
+    for stated in config.get("Env") or []:
+        key, _, value = stated.partition("=")
+        if key == name:
+            return str(value)
+    return ""
+
+
+def _mounts(
+    job: Job, volume: str | None, tool: str | None, python: str | None
+) -> list[dict[str, Any]]:
+    places = ((volume, FOLDER), (tool, job.workload.image.tool), (python, PLACE))
     return [
         make_volume_mount(name, place, read_only=True) for name, place in places if name and place
     ]
@@ -100,7 +124,7 @@ def _tmpfs_mounts(job: Job, volumes: dict[str, Any]) -> dict[str, str]:
     """Return the temporary file systems for ``/tmp`` and the image's declared volumes."""
     size = f"size={job.workload.limits.tmp}"
     places = {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,{size}"}  # noqa: S108
-    taken = [FOLDER, "/tmp", *filter(None, [job.workload.image.tool])]  # noqa: S108
+    taken = [FOLDER, PLACE, "/tmp", *filter(None, [job.workload.image.tool])]  # noqa: S108
     for path in volumes:
         if not f"{path.rstrip('/')}/".startswith(tuple(f"{place}/" for place in taken)):
             places[path] = f"rw,noexec,nosuid,nodev,mode=1777,{size}"
@@ -214,6 +238,59 @@ def put_tool(api: Any, prepared: PreparedJob) -> str:
     lender = _create_helper(api, job, image, name, [filled])
     api.remove_container(lender, v=True, force=True)
     return name
+
+
+PYTHON = "dev.compatgate.python"
+"""Label of a volume with a worker's interpreter: the digest of its files."""
+_PRELOAD = "/etc/ld.so.preload"
+
+
+def python_volume(python: Interpreter) -> str:
+    """Return the name of the volume with an interpreter."""
+    return f"compatgate-python-{python.digest.removeprefix('sha256:')[:16]}"
+
+
+def put_interpreter(api: Any, prepared: PreparedJob, python: Interpreter) -> None:
+    """Create the volume with the worker's interpreter; it stays on the engine for later jobs.
+
+    A volume that a stopped worker has left half full is filled again.
+    """
+    job, name = prepared.job, python_volume(python)
+    api.create_volume(name, labels={PYTHON: python.digest})
+    mount = make_volume_mount(name, PLACE, read_only=False)
+    lender = _create_helper(api, job, prepared.image, f"{container_name(job)}-python", [mount])
+    try:
+        if _find_file(api, lender, f"{PLACE}/{COMPLETE}") is None:
+            api.put_archive(lender, PLACE, python.archive)
+    finally:
+        api.remove_container(lender, v=True, force=True)
+
+
+def check_preloads(api: Any, container: str, image: str) -> None:
+    """Check that the image does not put code into every process that a loader starts.
+
+    Raises:
+        BadInput: it does.
+    """
+    if _find_file(api, container, _PRELOAD):
+        raise BadInput(
+            f"the image {image} has {_PRELOAD}, which puts its own code into the worker's programs",
+            field="image",
+            value=image,
+            hint=f"remove {_PRELOAD} from the image; set LD_PRELOAD for the program that needs it",
+        )
+
+
+def _find_file(api: Any, container: str, path: str) -> int | None:
+    """Return the size of a file in a container; None if there is none."""
+    from docker.errors import NotFound
+
+    try:
+        pieces, stat = api.get_archive(container, path)
+    except NotFound:
+        return None
+    pieces.close()
+    return int(stat["size"])
 
 
 def _check_tool(api: Any, job: Job, image: str, place: str, name: str) -> None:

@@ -34,6 +34,8 @@ from compatgate.canary.executors.jobs import (
     make_environment,
 )
 from compatgate.canary.hosts import Host
+from compatgate.canary.witness.interpreter import OPTIONS, VARIABLE
+from compatgate.canary.witness.processes import digest_program
 from compatgate.canary.workloads.contents import list_container_files
 from compatgate.errors import BadInput, Conflict, InfrastructureError, NotFound
 
@@ -79,8 +81,8 @@ class ProcessExecutor:
         if job.workload.folder is None:
             raise BadInput(f"the workload {job.workload.name} has no folder", field="workload")
         progress("looking for the program", None)
-        program = make_command(job)[0]
-        where = f"{job.workload.folder}{os.sep}{program}" if "/" in program else program
+        program = _make_command(job)[0]
+        where = str(job.workload.folder / program) if "/" in program else program
         if shutil.which(where, path=os.environ.get("PATH")) is None:
             raise NotFound(
                 f"{self._host.name} cannot run {program!r}, which the workload's command calls",
@@ -145,6 +147,18 @@ class ProcessExecutor:
         except OSError as error:
             raise InfrastructureError(f"the output of {handle.step} is gone: {error}") from error
 
+    def main_process(self, handle: Handle) -> int | None:
+        """Return the launcher, from which every process of the job descends."""
+        launcher = _load_json(Path(handle.id) / "launcher.json")
+        return launcher["pid"] if launcher else None
+
+    def interpreter(self, handle: Handle) -> str:
+        """Return the digest of the worker's Python if it runs the job; "" otherwise."""
+        order = _load_json(Path(handle.id) / "order.json")
+        if order is None or order["environment"].get(VARIABLE) != "worker":
+            return ""
+        return digest_program(Path(sys.executable))
+
     def kill(self, handle: Handle) -> None:
         """Let the launcher end the job; processes that it cannot end are killed by their mark."""
         launcher = _load_json(Path(handle.id) / "launcher.json")
@@ -181,14 +195,24 @@ class ProcessExecutor:
             time.sleep(0.01)
 
 
+def _make_command(job: Job) -> list[str]:
+    """Return the argument vector; there is no image, so the worker's own Python is at hand."""
+    command = make_command(job)
+    if job.workload.interpreter == "worker":
+        return [sys.executable, *OPTIONS, *command[1:]]
+    return command
+
+
 def _make_order(job: Job, folder: Path) -> dict[str, Any]:
     limits = job.workload.limits
     tmp = str(folder / "tmp")
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     slots = ",".join(str(slot) for slot in job.gpu_slots)
     mark = {MARK: make_job_mark(job), "CUDA_VISIBLE_DEVICES": slots}
+    if job.workload.interpreter == "worker":
+        mark[VARIABLE] = "worker"
     return {
-        "command": make_command(job),
+        "command": _make_command(job),
         "environment": {**kept, **make_environment(job, tmp, mark), **mark},
         "folder": str(folder / "files"),
         "memory": limits.memory,

@@ -57,6 +57,34 @@ def test_sums_in_half_precision_are_found(numerics: ModuleType, seed: int) -> No
     assert numerics.error(sums.astype(np.float64), exact) > bound
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_whole_product_is_checked_with_a_few_vectors(numerics: ModuleType, seed: int) -> None:
+    source = np.random.default_rng(seed)
+    a = source.standard_normal((96, TERMS)).astype(np.float32)
+    b = source.standard_normal((TERMS, 64)).astype(np.float32)
+    signs = source.integers(0, 2, (64, numerics.VECTORS)) * 2.0 - 1
+    share = numerics.whole_product
+    assert 1e-4 < share(a, b, a @ b, signs) < 1
+    tf32 = _cut(a, "tf32") @ _cut(b, "tf32")
+    assert share(a, b, tf32, signs) > 1
+    assert share(a, b, tf32, signs, "tf32", cuts=True) < 1
+    assert share(a, b, _cut(a, "bf16") @ _cut(b, "bf16"), signs, "tf32", cuts=True) > 1
+    half = (a @ b).astype(np.float16)
+    assert share(a, b, half, signs, output="fp16", cuts=True) < 1
+    assert share(a, b, half, signs) > 1
+    for place in ((0, 0), (95, 63)):
+        wrong = a @ b
+        wrong[place] += 1
+        assert share(a, b, wrong, signs) > 1
+        wrong[place] = np.nan
+        assert share(a, b, wrong, signs) == math.inf
+    swapped = half.copy()
+    swapped[[5, 6]] = half[[6, 5]]
+    assert share(a, b, swapped, signs, output="fp16", cuts=True) > 1
+    assert share(a * 0, b, a @ b * 0, signs) == 0
+    assert share(a * 0, b, wrong * 0 + 1e-30, signs) == math.inf
+
+
 def test_what_is_not_finite_is_infinitely_wrong(numerics: ModuleType) -> None:
     right = np.array([1.0, 2.0])
     assert numerics.error(np.array([1.0, np.nan]), right) == math.inf

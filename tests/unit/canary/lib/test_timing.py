@@ -17,10 +17,14 @@ class Ticks:
     def __init__(self, always: float | None = None) -> None:
         self.calls, self._always = 0, always
 
-    def seconds(self, call: Callable[[], object]) -> float:
+    def seconds(
+        self, call: Callable[[], object], look: Callable[[], object] | None = None
+    ) -> float:
         before = self.calls
         call()
         done = self.calls - before
+        if look:
+            look()
         return done * (self._always or self.calls)
 
 
@@ -38,25 +42,79 @@ def _count(clock: Ticks) -> Callable[[], None]:
 
 def test_the_first_calls_are_warm_up_and_the_rest_in_order(timing: ModuleType) -> None:
     clock = Ticks()
-    options = SimpleNamespace(warmup=2, repetitions=3)
+    options = SimpleNamespace(device="cpu", warmup=2, repetitions=3, value_ms=None)
     times = timing.repeat(_count(clock), clock, options, calls=1)
     assert times.warmup == [1, 2, 3]
     assert times.values == [4, 5, 6]
+    assert (times.conditions, times.settled) == ({}, None)
+
+
+@pytest.mark.parametrize(("falls", "settled", "warm"), [(0.5, True, 12), (0.98, False, 40)])
+def test_on_a_gpu_the_warm_up_goes_on_until_values_are_steady_or_time_is_up(
+    timing: ModuleType, monkeypatch: pytest.MonkeyPatch, falls: float, settled: bool, warm: int
+) -> None:
+    monkeypatch.setattr(timing.time, "monotonic", lambda: len(taken) * 15 / 40)
+    taken: list[float] = []
+
+    def value(look: Callable[[], object]) -> float:
+        look()
+        taken.append(1 + falls ** len(taken))
+        return taken[-1]
+
+    options = SimpleNamespace(device="cuda", warmup=2, repetitions=3)
+    times = timing.measure(value, options)
+    assert (times.settled, len(times.warmup)) == (settled, warm)
+    assert times.values == taken[warm:]
+    none = timing.measure(value, SimpleNamespace(device="cuda", warmup=0, repetitions=1))
+    assert (none.settled, none.warmup) == (None, [])
+
+
+def test_a_clock_that_moves_is_not_steady(timing: ModuleType) -> None:
+    assert timing.is_steady([1.0] * 6, [None] * 6)
+    assert timing.is_steady([1.0] * 6, [300, 900, 1980, 1980, 1965, 1980])
+    assert not timing.is_steady([1.0] * 6, [1980, 1980, 1980, 1980, 1935, 1980])
+    assert not timing.is_steady([1.0] * 5)
+
+
+def test_conditions_stand_beside_the_values_and_not_the_warm_up(
+    timing: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = iter({"sm_mhz": 1900 + n, "watts": 600.5, "limits": ["heat"]} for n in range(5))
+    monkeypatch.setattr(timing.conditions, "read", lambda: next(rows))
+    options = SimpleNamespace(device="cpu", warmup=2, repetitions=2, value_ms=1)
+    times = timing.repeat(lambda: None, timing.WallClock(), options)
+    timing.report("time", "ms", times._replace(settled=False), timing.milliseconds)
+    line = json.loads(capsys.readouterr().out)
+    wanted = {"sm_mhz": [1902, 1903], "watts": [600.5] * 2, "limits": [["heat"]] * 2}
+    assert line["conditions"] == {**wanted, "settled": False}
+
+
+def test_what_comes_before_each_call_is_not_timed(timing: ModuleType) -> None:
+    clock = timing.WallClock()
+    said: list[str] = []
+    ticks = iter(range(100))
+    timing.time.perf_counter, kept = lambda: next(ticks), timing.time.perf_counter
+    try:
+        took = clock.apart(lambda: said.append("call"), 3, lambda: said.append("before"))
+    finally:
+        timing.time.perf_counter = kept
+    assert said == ["before", "call"] * 3
+    assert took == 3
 
 
 def test_short_calls_are_timed_together(timing: ModuleType) -> None:
     clock = Ticks(always=0.0001)
-    options = SimpleNamespace(warmup=0, repetitions=2)
+    options = SimpleNamespace(device="cuda", warmup=0, repetitions=2, value_ms=None)
     times = timing.repeat(_count(clock), clock, options)
-    assert clock.calls == 2 + 2 * 20
+    assert clock.calls == 2 + 2 * 2000
     assert times.values == pytest.approx([0.0001, 0.0001])
 
 
 @pytest.mark.parametrize(
-    ("seconds", "calls"), [(1.0, 1), (0.002, 1), (0.001, 2), (1e-9, 1000), (0.0, 1000)]
+    ("seconds", "calls"), [(1.0, 1), (0.2, 1), (0.1, 2), (1e-9, 100_000), (0.0, 100_000)]
 )
 def test_calls_of_one_value_are_bounded(timing: ModuleType, seconds: float, calls: int) -> None:
-    assert timing.calls_for(seconds) == calls
+    assert timing.calls_for(seconds, 0.2) == calls
 
 
 def test_a_wall_clock_waits_for_what_is_under_way(timing: ModuleType) -> None:

@@ -50,3 +50,13 @@ def test_sockets_are_told_from_the_rest(transports: ModuleType) -> None:
     assert transports.through(found, transports.SLOW) == 1
     assert transports.words(found).startswith("P2P/CUMEM x 1")
     assert transports.words(transports.read(OTHERS)) == "none named"
+
+
+def test_an_existing_nvlink_must_be_used(transports: ModuleType, shared: Load) -> None:
+    topology = shared("topology")
+    ways = transports.between([*LINES, *OTHERS])
+    assert ways[(6, 7, "SHM/direct/direct")] == 1
+    joined = topology.Links([18] * 8, {(6, 7), (7, 6), (3, 2), (8, 15)})
+    assert topology.around(ways, joined) == ["6 -> 7 via SHM/direct/direct"]
+    assert topology.around(ways, topology.Links([0] * 8, set())) == []
+    assert (joined.least, topology.Links([0], set()).least) == (18, 1)

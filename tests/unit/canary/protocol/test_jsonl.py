@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compatgate.canary.protocol import make_reader, read_report
 from compatgate.canary.protocol.jsonl import MAX_LINE
-from compatgate.canary.run import Check, Device, Metric, Report
+from compatgate.canary.run import Check, Device, Metric, Report, merge_reports
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
 from compatgate.errors import NotFound
 
@@ -65,6 +65,41 @@ def test_values_of_a_metric_keep_their_order_over_lines() -> None:
         _lines({**speed, "values": [3, 1.5], "warmup": [9]}, {**speed, "value": 2}),
     )
     assert report.metrics == (Metric("speed", "GB/s", (3.0, 1.5, 2.0), (9.0,)),)
+
+
+def test_the_conditions_of_values_are_kept_and_told() -> None:
+    speed = {"type": "metric", "name": "speed", "unit": "GB/s"}
+    cold = {"sm_mhz": [1980, 1410], "watts": [None, 612.4], "settled": False}
+    hot = {"sm_mhz": [1980], "watts": [600], "celsius": [71], "limits": [["heat"]], "settled": True}
+    report = _read(
+        ENV,
+        _lines(
+            {**speed, "values": [3, 1], "conditions": cold},
+            {**speed, "values": [2], "conditions": {**hot, "later": "x"}},
+        ),
+    )
+    assert report.problems == ()
+    found = report.metrics[0].conditions
+    assert found is not None
+    assert found.words == (
+        "SM clock 1410 to 1980 MHz, 600 to 612 W, 71 C, held by heat in 1 of 1 values, "
+        "did not settle before the first value"
+    )
+    assert merge_reports([report, report]).metrics[0].conditions == found.joined(found)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        ({"sm_mhz": [1]}, "conditions.sm_mhz must have one entry for each of 2 values"),
+        ({"watts": ["x", 1]}, "conditions: Expected `float | null`, got `str`"),
+        ([], "conditions: Expected `object`, got `array`"),
+    ],
+)
+def test_conditions_that_do_not_fit_the_values_are_a_problem(conditions: Any, words: str) -> None:
+    line = {"type": "metric", "name": "speed", "unit": "GB/s", "values": [3, 1]}
+    report = _read(ENV, _lines({**line, "conditions": conditions}))
+    assert words in report.problems[0]
 
 
 def test_a_check_that_failed_once_has_failed() -> None:

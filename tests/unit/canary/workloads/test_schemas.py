@@ -36,6 +36,8 @@ GOOD: dict[str, dict[str, Any]] = {
         "seeds": [0, 1],
         "adapter": "jsonl",
         "user": "nobody",
+        "interpreter": "worker",
+        "harness": True,
         "replaces": False,
         "image": {"inside": False, "context": ".", "network": True, "tool": "/opt/gemm"},
         "environment": {"OMP_NUM_THREADS": "1"},

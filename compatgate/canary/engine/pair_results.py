@@ -1,0 +1,316 @@
+"""Turn the blocks of a paired run into samples, a judgement, and results of steps. Pure.
+
+A block is one process. The blocks of a step in one pair are its reference and its candidate; a
+workload with several seeds has several blocks an arm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.canary.engine.interface import StepJudgement
+from compatgate.canary.engine.steps import Step
+from compatgate.canary.judge.paired.blocks import (
+    Arm,
+    LogRatios,
+    Pair,
+    PairedSamples,
+    compute_log_ratios,
+    counts_events,
+    find_refusal,
+)
+from compatgate.canary.judge.paired.design import FIRST_LOOK
+from compatgate.canary.judge.paired.history import learn_noise
+from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
+from compatgate.canary.judge.paired.verdict import PairedJudgement, PairedMetric
+from compatgate.canary.judge.prepare import find_conversion
+from compatgate.canary.judge.statistics import median
+from compatgate.canary.pairs import MetricPairs, PairMedians, PairsState
+from compatgate.canary.run import Outcome, Report, StepResult, merge_reports
+from compatgate.canary.workload import MetricSpec, Workload
+
+ARMS: tuple[Arm, Arm] = ("A", "B")
+ARM_NAMES: dict[Arm, str] = {"A": "reference", "B": "candidate"}
+
+
+class ExecutedBlock(Struct, frozen=True):
+    """A block that ended."""
+
+    result: StepResult
+    report: Report
+
+
+class BlockRecord:
+    """Blocks of a paired run, by step, pair and arm.
+
+    Args:
+        steps: steps that are compared, in order.
+    """
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = tuple(steps)
+        self._found: dict[tuple[str, int, Arm], ExecutedBlock] = {}
+
+    def add(self, step: Step, result: StepResult) -> None:
+        """Add a block; it replaces an earlier one at the same position."""
+        place = result.block
+        assert place is not None  # noqa: S101 - a block has a position
+        report = msgspec.convert(result.report, Report) if result.report else Report()
+        self._found[step.name, place.pair, place.arm] = ExecutedBlock(result, report)
+
+    def has(self, step: Step, pair: int, arm: Arm) -> bool:
+        """Return whether a block ended, whatever its outcome."""
+        return (step.name, pair, arm) in self._found
+
+    def blocks(self, step: Step, arm: Arm) -> list[ExecutedBlock]:
+        """Return the blocks of a step and arm, in the order of pairs."""
+        found = [(k, block) for k, block in self._found.items() if (k[0], k[2]) == (step.name, arm)]
+        return [block for _, block in sorted(found, key=lambda each: each[0][1])]
+
+    def trouble(self, arm: Arm, step: Step | None = None) -> ExecutedBlock | None:
+        """Return the first block of an arm that did not pass; None if all did."""
+        for one in self.steps if step is None else (step,):
+            for block in self.blocks(one, arm):
+                if block.result.outcome != "passed":
+                    return block
+        return None
+
+    def complete(self, steps: Iterable[Step]) -> list[int]:
+        """Return the pairs in which every step has both blocks, and all passed."""
+        named = [step.name for step in steps]
+        numbers = sorted({pair for _, pair, _ in self._found})
+        return [p for p in numbers if all(self._passed(n, p, arm) for n in named for arm in ARMS)]
+
+    def arm(self, steps: Iterable[Step], pair: int, arm: Arm) -> list[ExecutedBlock]:
+        """Return the blocks of an arm in a complete pair, one for each step."""
+        return [self._found[step.name, pair, arm] for step in steps]
+
+    def _passed(self, name: str, pair: int, arm: Arm) -> bool:
+        block = self._found.get((name, pair, arm))
+        return block is not None and block.result.outcome == "passed"
+
+
+def group_steps(steps: Iterable[Step]) -> dict[str, list[Step]]:
+    """Return the steps of each workload: one for each seed."""
+    found: dict[str, list[Step]] = {}
+    for step in steps:
+        found.setdefault(step.workload.name, []).append(step)
+    return found
+
+
+def collect_samples(record: BlockRecord) -> dict[str, PairedSamples]:
+    """Return the samples of complete pairs by ``WORKLOAD.METRIC``, in declared units."""
+    found = {}
+    for name, steps in group_steps(record.steps).items():
+        pairs = record.complete(steps)
+        for metric, spec in steps[0].workload.metrics.items():
+            made = [_make_pair(record, steps, pair, metric, spec) for pair in pairs]
+            whole = tuple(pair for pair in made if pair.complete)
+            found[f"{name}.{metric}"] = PairedSamples(f"{name}.{metric}", spec.unit, whole)
+    return found
+
+
+def _make_pair(
+    record: BlockRecord, steps: Sequence[Step], pair: int, metric: str, spec: MetricSpec
+) -> Pair:
+    reference, candidate = (
+        tuple(
+            values
+            for block in record.arm(steps, pair, arm)
+            if (values := _read_values(block.report, metric, spec))
+        )
+        for arm in ARMS
+    )
+    return Pair(pair, reference, candidate)
+
+
+def _read_values(report: Report, metric: str, spec: MetricSpec) -> tuple[float, ...]:
+    """Return the values of a metric in its declared unit; () if units do not convert."""
+    for one in report.metrics:
+        if one.name == metric and (factor := find_conversion(one.unit, spec.unit)) is not None:
+            return tuple(value * factor for value in one.values)
+    return ()
+
+
+def list_metrics(steps: Iterable[Step]) -> dict[str, tuple[Workload, MetricSpec]]:
+    """Return the declared metrics of a suite by ``WORKLOAD.METRIC``."""
+    workloads = {step.workload.name: step.workload for step in steps}
+    return {
+        f"{name}.{metric}": (workload, spec)
+        for name, workload in workloads.items()
+        for metric, spec in workload.metrics.items()
+    }
+
+
+def name_content(workload: Workload) -> str:
+    """Return name and digest of a workload's content, as in baselines."""
+    return f"{workload.name}@{workload.digest.removeprefix('sha256:')[:12]}"
+
+
+def learn_knowledge(steps: Iterable[Step], earlier: Sequence[PairsState]) -> dict[str, Knowledge]:
+    """Return what earlier sessions of the same workload's content teach about noise."""
+    found = {}
+    for name, (workload, _) in list_metrics(steps).items():
+        content = name_content(workload)
+        past = [state.metrics[name] for state in earlier if name in state.metrics]
+        sessions = [
+            LogRatios(one.ratios, one.share, one.step)
+            for one in past
+            if one.workload == content and one.ratios
+        ]
+        if prior := learn_noise(sessions):
+            found[name] = Knowledge(prior=prior)
+    return found
+
+
+def judge_record(record: BlockRecord, known: Mapping[str, Knowledge]) -> PairedJudgement:
+    """Judge the complete pairs as a suite; a suite without metrics needs one pair."""
+    metrics = {name: spec for name, (_, spec) in list_metrics(record.steps).items()}
+    if metrics:
+        return judge_pairs(metrics, collect_samples(record), known=known)
+    if record.complete(record.steps):
+        return PairedJudgement("passed", "there is no metric; both hold their checks", (), pairs=1)
+    return PairedJudgement("inconclusive", "no pair is complete", (), more=1)
+
+
+def describe_state(
+    record: BlockRecord, judged: PairedJudgement, images: dict[Arm, str], single: Sequence[str]
+) -> PairsState:
+    """Return how the pairs stand."""
+    declared = list_metrics(record.steps)
+    metrics = {
+        name: _describe_metric(name_content(declared[name][0]), samples, declared[name][1])
+        for name, samples in collect_samples(record).items()
+        if samples.pairs
+    }
+    return PairsState(
+        outcome=None if judged.more else judged.outcome,
+        reason=judged.reason,
+        done=judged.pairs,
+        planned=judged.pairs + judged.more,
+        images=images,
+        judgement=judged,
+        metrics=metrics,
+        single=tuple(single),
+    )
+
+
+def _describe_metric(content: str, samples: PairedSamples, spec: MetricSpec) -> MetricPairs:
+    medians = tuple(
+        PairMedians(
+            pair.number,
+            median([v for block in pair.reference for v in block]),
+            median([v for block in pair.candidate for v in block]),
+        )
+        for pair in samples.pairs
+    )
+    if counts_events(samples) or find_refusal(samples, spec.tolerance):
+        return MetricPairs(content, samples.unit, medians)
+    ratios = compute_log_ratios(samples)
+    return MetricPairs(content, samples.unit, medians, ratios.values, ratios.share, ratios.step)
+
+
+JudgeAlone = Callable[[Workload, Sequence[Report]], StepJudgement]
+"""Judge of the candidate alone, by stored baselines."""
+
+
+def conclude_steps(
+    record: BlockRecord, judged: PairedJudgement, reference: str, judge_alone: JudgeAlone
+) -> list[StepResult]:
+    """Return the result of each step: what the candidate did, and how it compares.
+
+    The candidate's own failures come first. It passes only if the reference passed too, no metric
+    of its workload regressed, none is open, and no baseline contradicts.
+
+    Args:
+        record: blocks of the session.
+        judged: judgement of the suite.
+        reference: entry or image, for people.
+        judge_alone: judge of the candidate's values by baselines.
+    """
+    return [
+        _conclude_step(record, step, judged, reference, judge_alone)
+        for step in record.steps
+        if record.blocks(step, "B")
+    ]
+
+
+def _conclude_step(
+    record: BlockRecord,
+    step: Step,
+    judged: PairedJudgement,
+    reference: str,
+    judge_alone: JudgeAlone,
+) -> StepResult:
+    blocks = record.blocks(step, "B")
+    first, last = blocks[0].result, blocks[-1].result
+    merged = replace(
+        last,
+        name=step.name,
+        report=msgspec.to_builtins(merge_reports([block.report for block in blocks])),
+        started_at=first.started_at,
+        block=None,
+    )
+    if trouble := record.trouble("B", step):
+        return replace(merged, outcome=trouble.result.outcome, reason=_locate(trouble.result))
+    alone = judge_alone(step.workload, [block.report for block in blocks])
+    outcome, reason = _compare(record, step, judged, reference)
+    if outcome == "passed" and alone.outcome == "failed":
+        outcome = "inconclusive"
+        reason = f"no regression against the reference, but against its baseline: {alone.reason}"
+    return replace(merged, outcome=outcome, reason=reason, judgement=alone.body)
+
+
+def _locate(result: StepResult) -> str:
+    place = result.block
+    said = result.reason or result.outcome
+    return f"{said} (pair {place.pair})" if place and place.pair > 1 else said
+
+
+def _compare(
+    record: BlockRecord, step: Step, judged: PairedJudgement, reference: str
+) -> tuple[Outcome, str]:
+    if own := record.trouble("A", step):
+        return "inconclusive", f"the reference {reference} did not pass: {_locate(own.result)}"
+    other = record.trouble("B") or record.trouble("A")
+    if other and not other.result.name.startswith(f"{step.name}-pair"):
+        return "inconclusive", f"was not compared: {other.result.name} did not pass"
+    mine = [m for m in judged.metrics if m.metric.partition(".")[0] == step.workload.name]
+    for kind, outcome in _METRIC_OUTCOMES:
+        if found := [m for m in mine if m.outcome == kind]:
+            return outcome, "; ".join(_describe(m, reference) for m in found)
+    return "passed", f"no regression against {reference} in {_count_pairs(judged.pairs)}"
+
+
+_METRIC_OUTCOMES: tuple[tuple[Literal["regression", "inconclusive"], Outcome], ...] = (
+    ("regression", "failed"),
+    ("inconclusive", "inconclusive"),
+)
+
+
+def _describe(metric: PairedMetric, reference: str) -> str:
+    missing = f"; needs {metric.missing}" if metric.missing else ""
+    reason = metric.reason.replace("the reference", f"the reference {reference}", 1)
+    return f"{metric.metric.partition('.')[2]}: {reason}{missing}"
+
+
+def _count_pairs(count: int) -> str:
+    return "1 pair" if count == 1 else f"{count} pairs"
+
+
+def describe_progress(
+    judged: PairedJudgement | None, pair: int, at_most: int, step: Step, arm: Arm
+) -> str:
+    """Return the current activity for people: the pair, the block, and the largest effect."""
+    within = f"of {FIRST_LOOK}" if pair <= FIRST_LOOK else f"of at most {at_most}"
+    doing = f"pair {pair} {within}: {step.name}, {ARM_NAMES[arm]}"
+    known = [m for m in judged.metrics if m.effect is not None] if judged else []
+    if not known:
+        return doing
+    most = max(known, key=lambda m: abs(m.effect or 0.0))
+    return f"{doing}; so far {most.metric} {100 * (most.effect or 0.0):+.1f} %"

@@ -1,0 +1,236 @@
+"""Run candidate and reference in pairs: blocks in the order A B, B A, each a fresh process.
+
+Five pairs are run, then further pairs of the workloads for which the judge asks. The steps of one
+pair follow each other, and both blocks of a step follow each other directly, so that clocks and
+temperature drift little between them.
+
+Each block is stored when it ends. Another attempt keeps pairs that are complete, of the same images
+and of the same content of the workload, since such a pair lies in one session. It runs any other
+pair from its beginning. A block that did not pass is kept, so that no attempt hides a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from compatgate.canary.engine.interface import HostContext, Lease, PairExecutor
+from compatgate.canary.engine.pair_results import (
+    ARMS,
+    BlockRecord,
+    conclude_steps,
+    describe_progress,
+    describe_state,
+    judge_record,
+    learn_knowledge,
+)
+from compatgate.canary.engine.steps import Step, StepRunner
+from compatgate.canary.executors.jobs import Executor, PreparedJob
+from compatgate.canary.judge.paired.blocks import Arm
+from compatgate.canary.judge.paired.design import FIRST_LOOK, USUAL_PAIRS
+from compatgate.canary.judge.paired.verdict import PairedJudgement
+from compatgate.canary.pairs import PairsState
+from compatgate.canary.run import BlockPosition, StepResult
+from compatgate.errors import CompatgateError
+
+Jobs = Mapping[Arm, PreparedJob]
+
+
+def has_pairs(lease: Lease, context: HostContext) -> bool:
+    """Return whether the run has a reference, and its host can run pairs."""
+    against = lease.run.against
+    named = against is not None and against.image is not None
+    return named and isinstance(context.executor, PairExecutor)
+
+
+def check_pairs(lease: Lease, context: HostContext) -> bool:
+    """Return whether the run compares with a reference on this host.
+
+    Where the reference was only looked for and the host runs no pairs, the candidate is judged
+    alone, and the run says so.
+
+    Raises:
+        CompatgateError: a reference was named, and the host runs no pairs.
+    """
+    against = lease.run.against
+    if against is None or against.image is None:
+        return False
+    if has_pairs(lease, context):
+        return True
+    problem = f"the {context.executor.kind} host {lease.host} runs no pairs"
+    if against.asked != "auto":
+        hint = "name a docker host with --host, or leave out --against"
+        raise CompatgateError(problem, field="against", value=against.asked, hint=hint)
+    reason = f"{problem}: the candidate is judged alone"
+    context.queue.compare(lease, PairsState("inconclusive", reason))
+    return False
+
+
+def is_compared(jobs: Jobs) -> bool:
+    """Return whether the arms differ; a workload with its own image runs in the same twice."""
+    a, b = jobs["A"], jobs["B"]
+    return (a.image, a.tool) != (b.image, b.tool)
+
+
+class PairSession:
+    """Session of one leased run with a reference."""
+
+    def __init__(self, steps: StepRunner, lease: Lease, context: HostContext) -> None:
+        self._steps = steps
+        self._lease = lease
+        self._context = context
+        self._queue = context.queue
+        self._judged: PairedJudgement | None = None
+        self._images: dict[Arm, str] = {}
+        self._single: tuple[str, ...] = ()
+
+    def prepare(self, planned: Sequence[Step]) -> dict[str, Jobs]:
+        """Prepare both images for each step; return the jobs by name of the step.
+
+        Raises:
+            ExecutionStopped: the run was cancelled, or the lease is lost.
+            CompatgateError: an image does not exist or is not allowed, or the host cannot get it.
+        """
+        against = self._lease.run.against
+        assert against is not None  # noqa: S101 - check_pairs has been asked
+        jobs: dict[str, Jobs] = {
+            step.name: {
+                "A": self._steps.prepare(step, against.image),
+                "B": self._steps.prepare(step),
+            }
+            for step in planned
+        }
+        alike = [step for step in planned if not is_compared(jobs[step.name])]
+        self._single = tuple(dict.fromkeys(step.workload.name for step in alike))
+        if len(alike) == len(planned):
+            reason = "nothing to compare: candidate and reference run in the same image"
+            state = PairsState("inconclusive", reason, single=self._single)
+            self._queue.compare(self._lease, state)
+        return jobs
+
+    def run(
+        self, compared: Sequence[Step], jobs: Mapping[str, Jobs], stored: Sequence[StepResult]
+    ) -> list[StepResult]:
+        """Run the pairs, and return the result of each step.
+
+        Args:
+            compared: steps that are compared, at least one, in order.
+            jobs: their prepared jobs, by name.
+            stored: results of earlier attempts, blocks among them.
+        """
+        record = _restore(compared, jobs, stored)
+        self._images = {arm: jobs[compared[0].name][arm].image for arm in ARMS}
+        known = learn_knowledge(compared, self._queue.earlier_pairs(self._lease))
+        assert isinstance(self._context.executor, PairExecutor)  # noqa: S101 - asked before
+        every = [jobs[step.name][arm] for step in compared for arm in ARMS]
+        with self._context.executor.hold(every) as executor:
+            for pair, steps in self._list_pairs(record):
+                self._run_pair(executor, record, pair, steps, jobs)
+                self._judged = judge_record(record, known)
+                self._store(record)
+        judged = self._judged or judge_record(record, known)
+        against = self._lease.run.against
+        reference = (against.entry or against.image or "") if against else ""
+        results = conclude_steps(record, judged, reference, self._context.judge.judge)
+        self._finish(record, judged, results)
+        return results
+
+    def _list_pairs(self, record: BlockRecord) -> Iterator[tuple[int, Sequence[Step]]]:
+        """Yield the next pair and its steps, until the judge has its answer or a block failed."""
+        steps: Sequence[Step] = record.steps
+        for pair in range(1, USUAL_PAIRS + 1):
+            yield pair, steps
+            if record.trouble("A") or record.trouble("B"):
+                return
+            judged = self._judged
+            assert judged is not None  # noqa: S101 - judged after each pair
+            if not judged.more:
+                return
+            if pair >= FIRST_LOOK:
+                waiting = {name.partition(".")[0] for name in judged.waiting}
+                steps = [step for step in record.steps if step.workload.name in waiting]
+
+    def _run_pair(
+        self,
+        executor: Executor,
+        record: BlockRecord,
+        pair: int,
+        steps: Sequence[Step],
+        jobs: Mapping[str, Jobs],
+    ) -> None:
+        for place, step in enumerate(steps):
+            for arm in ARMS if (pair + place) % 2 else reversed(ARMS):
+                broken = record.trouble("A") or record.trouble("B")
+                if broken and (arm == "A" or record.blocks(step, "B")):
+                    continue
+                if not record.has(step, pair, arm):
+                    self._announce(record, pair, step, arm)
+                    record.add(step, self._run_block(executor, step, pair, arm, jobs[step.name]))
+
+    def _run_block(
+        self, executor: Executor, step: Step, pair: int, arm: Arm, jobs: Jobs
+    ) -> StepResult:
+        name = name_block(step, pair, arm)
+        result, _ = self._steps.run_once(executor, step, jobs[arm], name, name)
+        position = BlockPosition(arm, pair, self._lease.attempt)
+        result = replace(result, name=name, block=position)
+        self._queue.record(self._lease, result)
+        return result
+
+    def _announce(self, record: BlockRecord, pair: int, step: Step, arm: Arm) -> None:
+        doing = describe_progress(self._judged, pair, USUAL_PAIRS, step, arm)
+        planned = max(FIRST_LOOK, pair) * len(record.steps)
+        done = (pair - 1) * len(record.steps) + record.steps.index(step)
+        self._queue.say(self._lease, doing, min(done / planned, 0.99))
+
+    def _store(self, record: BlockRecord) -> None:
+        assert self._judged is not None  # noqa: S101 - the caller judged
+        state = describe_state(record, self._judged, self._images, self._single)
+        self._queue.compare(self._lease, replace(state, outcome=None))
+
+    def _finish(
+        self, record: BlockRecord, judged: PairedJudgement, results: Sequence[StepResult]
+    ) -> None:
+        """Store the outcome of the comparison, then the results: with them the session is over."""
+        state = describe_state(record, judged, self._images, self._single)
+        if record.trouble("A") or record.trouble("B"):
+            stopped = next(r for r in results if r.outcome != "passed")
+            state = replace(state, outcome="inconclusive", reason=stopped.reason)
+        self._queue.compare(self._lease, state)
+        for result in results:
+            self._queue.record(self._lease, result)
+
+
+def _restore(
+    compared: Sequence[Step], jobs: Mapping[str, Jobs], stored: Sequence[StepResult]
+) -> BlockRecord:
+    """Return the usable blocks of earlier attempts."""
+    record = BlockRecord(compared)
+    for step in compared:
+        pairs: dict[int, list[StepResult]] = {}
+        for one in stored:
+            if one.block and _is_of(one, one.block, step, jobs[step.name]):
+                pairs.setdefault(one.block.pair, []).append(one)
+        for blocks in pairs.values():
+            whole = len(blocks) == len(ARMS)
+            session = len({one.block.session for one in blocks if one.block}) == 1
+            for one in blocks:
+                if one.outcome != "passed" or (whole and session):
+                    record.add(step, one)
+    return record
+
+
+def _is_of(result: StepResult, place: BlockPosition, step: Step, jobs: Jobs) -> bool:
+    """Return whether a stored block is of this step, its current content and its current image."""
+    return (
+        result.name == name_block(step, place.pair, place.arm)
+        and result.image == jobs[place.arm].image
+        and result.origin is not None
+        and result.origin.digest == step.workload.digest
+    )
+
+
+def name_block(step: Step, pair: int, arm: Arm) -> str:
+    """Return the name of a block, unique in the run."""
+    return f"{step.name}-pair{pair}-{arm}"

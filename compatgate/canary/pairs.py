@@ -1,0 +1,66 @@
+"""Describe how the pairs of a run stand: stored with the run, shown to people, read as history."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct, to_builtins
+
+from compatgate.canary.judge.paired.verdict import PairedJudgement
+
+
+class PairMedians(Struct, frozen=True):
+    """Medians of one pair's samples."""
+
+    pair: int
+    reference: float
+    candidate: float
+
+
+class MetricPairs(Struct, frozen=True):
+    """Complete pairs of one metric.
+
+    Attributes:
+        workload: name and digest of its content, ``gemm@0f3c...``, as in baselines.
+        unit: unit of the medians.
+        medians: of each pair, in order.
+        ratios: natural logarithms of candidate over reference, one per pair; () for rare events.
+        share: variance of a log-ratio over that of a block.
+        step: variance that rounded samples hide.
+    """
+
+    workload: str
+    unit: str
+    medians: tuple[PairMedians, ...]
+    ratios: tuple[float, ...] = ()
+    share: float = 2.0
+    step: float = 0.0
+
+
+class PairsState(Struct, frozen=True):
+    """Pairs of a run so far.
+
+    Attributes:
+        outcome: of the comparison; None while pairs are still run.
+        reason: one line for people; says why nothing was compared.
+        done: complete pairs.
+        planned: pairs after which the judge looks again.
+        images: image of each arm, by digest; ``A`` is the reference.
+        judgement: the judge's answer to the pairs so far; None before the first pair.
+        metrics: by ``WORKLOAD.METRIC``, as in the judgement.
+        single: workloads that run in an image of their own, so that both arms would be the same.
+    """
+
+    outcome: Literal["passed", "failed", "inconclusive"] | None = None
+    reason: str = ""
+    done: int = 0
+    planned: int = 0
+    images: dict[Literal["A", "B"], str] = {}
+    judgement: PairedJudgement | None = None
+    metrics: dict[str, MetricPairs] = {}
+    single: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        body: dict[str, Any] = to_builtins(self)
+        return body

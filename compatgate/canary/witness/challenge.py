@@ -1,0 +1,224 @@
+"""Challenge a program, and read only the lines that its harness signed.
+
+The worker sends each execution a random challenge. The harness (``canary/lib``, mounted read-only)
+numbers, times and signs its lines with it, and answers it with a product of matrices that only this
+execution has. Signed lines travel on standard output, because that is the one channel that every
+executor has, remote engines and schedulers included. Every other line is log.
+
+    compatgate/1 NUMBER MILLISECONDS SIGNATURE {"type": "metric", ...}
+
+The signature is the HMAC-SHA256 of ``NUMBER MILLISECONDS JSON``.
+"""
+
+from __future__ import annotations
+
+import array
+import hashlib
+import hmac
+import re
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from compatgate.canary.protocol.jsonl import LOST_LINE, MAX_LINE, is_protocol_like
+from compatgate.canary.run import Report, Witness
+from compatgate.canary.workload import Workload
+
+_SIZE = 64
+_BYTES = 32
+_SIGNED = re.compile(rb"compatgate/1 (\d{1,9}) (\d{1,12}) ([0-9a-f]{64}) (\{.*)", re.DOTALL)
+_MARK = b"compatgate/1 "
+_HEAD = re.compile(rb"compatgate/1 \d{1,9} \d{1,12} [0-9a-f]{64} (?=\{)")
+_SLACK_S, _SLACK = 2.0, 0.02
+_MOST_PROBLEMS = 20
+
+
+def make_challenge() -> str:
+    """Return a challenge that nobody has seen."""
+    return secrets.token_hex(_BYTES)
+
+
+def sign_line(challenge: str, number: int, milliseconds: int, text: str) -> str:
+    """Return the signed line for a line of the protocol, without its end."""
+    signature = _sign(challenge, f"{number} {milliseconds} {text}".encode())
+    return f"compatgate/1 {number} {milliseconds} {signature} {text}"
+
+
+def strip_signatures(data: bytes) -> bytes:
+    """Return output as people read it: lines of the protocol without their heads."""
+    return _HEAD.sub(b"", data)
+
+
+def compute_answer(challenge: str, by: str) -> str:
+    """Return the right answer: the digest of the product of two matrices of the challenge.
+
+    Args:
+        challenge: of the execution.
+        by: what computes the product, ``python`` or a framework.
+    """
+    first, second = (_make_matrix(challenge, by, name) for name in ("a", "b"))
+    columns = list(zip(*second, strict=True))
+    product = array.array("I")
+    for row in first:
+        product.extend(sum(x * y for x, y in zip(row, column, strict=True)) for column in columns)
+    if sys.byteorder == "big":
+        product.byteswap()
+    return hashlib.sha256(product.tobytes()).hexdigest()
+
+
+def _make_matrix(challenge: str, by: str, name: str) -> list[bytes]:
+    seed = bytes.fromhex(challenge) + f"|{by}|{name}".encode()
+    raw = hashlib.shake_128(seed).digest(_SIZE * _SIZE)
+    return [raw[at : at + _SIZE] for at in range(0, len(raw), _SIZE)]
+
+
+def _sign(challenge: str, signed: bytes) -> str:
+    return hmac.new(bytes.fromhex(challenge), signed, hashlib.sha256).hexdigest()
+
+
+class _Reader(Protocol):
+    def feed(self, data: bytes) -> None: ...
+
+    def report(self) -> Report: ...
+
+
+class SignedOutput:
+    """Reader of one execution that hands only signed lines of the protocol to another reader.
+
+    Args:
+        reader: of the workload's adapter.
+        workload: whose program uses the harness.
+        challenge: of the execution.
+        clock: returns seconds; asked as lines arrive.
+    """
+
+    def __init__(
+        self,
+        reader: _Reader,
+        workload: Workload,
+        challenge: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reader = reader
+        self._workload = workload
+        self._challenge = challenge
+        self._clock = clock
+        self._began = clock()
+        self._rest = bytearray()
+        self._skipping = False
+        self._signed = 0
+        self._unsigned = 0
+        self._broken = 0
+        self._proofs: dict[str, str] = {}
+        self._problems: list[str] = []
+        self._contradictions: list[str] = []
+
+    def feed(self, data: bytes) -> None:
+        """Read the next piece of output."""
+        self._rest += data
+        *lines, rest = bytes(self._rest).split(b"\n")
+        self._rest = bytearray(rest)
+        for line in lines:
+            if not self._skipping:
+                self._take(line, b"\n")
+            self._skipping = False
+        if len(self._rest) > 2 * MAX_LINE:
+            if not self._skipping:
+                self._pass_log(bytes(self._rest), b"\n")
+            self._skipping = True
+            self._rest.clear()
+
+    def report(self) -> Report:
+        """Return the report, with what the signatures show."""
+        if self._rest and not self._skipping:
+            self._take(bytes(self._rest), b"")
+        self._rest.clear()
+        report = self._reader.report()
+        contradictions = [*self._contradictions, *self._find_forgery()]
+        witness = Witness(
+            assurance="challenged" if self._signed else "self-reported",
+            wall_s=self._clock() - self._began,
+            signed=self._signed,
+            proofs=tuple(sorted(self._proofs)),
+            contradictions=tuple(contradictions),
+        )
+        problems = (*self._problems[:_MOST_PROBLEMS], *report.problems)
+        return msgspec.structs.replace(report, problems=problems, witness=witness)
+
+    def _find_forgery(self) -> list[str]:
+        """Return why nothing in the output can be of the harness; [] if something is."""
+        if self._signed or not (self._unsigned or self._broken):
+            return []
+        if self._broken:
+            return ["its lines carry the signature of another run or of none: they were recorded"]
+        return ["its lines carry no signature: another program printed them in place of this one"]
+
+    def _take(self, line: bytes, end: bytes) -> None:
+        at = line.find(_MARK)
+        if at < 0:
+            self._pass_log(line, end)
+            return
+        found = _SIGNED.fullmatch(line[at:].removesuffix(b"\r"))
+        if found is None or not self._is_genuine(found):
+            self._broken += 1
+            self._problems.append("a line of the protocol has a wrong signature")
+            self._reader.feed(end)
+            return
+        if at:
+            self._pass_log(line[:at], b"\n")
+        self._take_signed(int(found[1]), int(found[2]) / 1000, found[4], end)
+
+    def _is_genuine(self, found: re.Match[bytes]) -> bool:
+        signed = b" ".join((found[1], found[2], found[4]))
+        return hmac.compare_digest(_sign(self._challenge, signed), found[3].decode())
+
+    def _take_signed(self, number: int, seconds: float, text: bytes, end: bytes) -> None:
+        if number != self._signed + 1:
+            self._problems.append(f"line {self._signed + 1} of the harness is followed by {number}")
+        self._signed = number
+        elapsed = self._clock() - self._began
+        if seconds > elapsed * (1 + _SLACK) + _SLACK_S:
+            self._contradictions.append(
+                f"it says that {seconds:.1f} s had passed, and {elapsed:.1f} s had"
+            )
+        body = _decode(text)
+        if body.get("type") == "proof":
+            self._take_proof(str(body.get("by")), str(body.get("digest")))
+            self._reader.feed(end)
+            return
+        self._reader.feed(text + end)
+
+    def _take_proof(self, by: str, digest: str) -> None:
+        if by not in self._workload.proofs:
+            self._problems.append(f"it answers the challenge by {by[:40]!r}, which is not known")
+        elif hmac.compare_digest(compute_answer(self._challenge, by), digest):
+            self._proofs[by] = digest
+        else:
+            self._contradictions.append(
+                f"its product of the worker's matrices, computed by {by}, is wrong"
+            )
+
+    def _pass_log(self, line: bytes, end: bytes) -> None:
+        """Hand on a line that the harness did not sign; one in the protocol's form is dropped."""
+        if line == LOST_LINE.rstrip(b"\n"):
+            self._reader.feed(line + b"\n")
+        elif is_protocol_like(line):
+            self._unsigned += 1
+            self._problems.append("a line of the protocol does not carry the run's signature")
+            self._reader.feed(end)
+        elif self._workload.adapter == "jsonl" and line.lstrip().startswith(b"{"):
+            self._reader.feed(end)
+        else:
+            self._reader.feed(line + end)
+
+
+def _decode(text: bytes) -> dict[str, Any]:
+    try:
+        body = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+    return body if isinstance(body, dict) else {}

@@ -1,0 +1,180 @@
+"""Run ``compatgate solve``: find whole stacks that pass on targets or pools, best first."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from compatgate.check.cli import add_decider_options, complete_decider
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from compatgate.check.deciders import Decider
+
+Json = dict[str, Any]
+_EXAMPLES = """\
+Fewest changes from --from come first, then the newest versions of the wanted parts (the first
+weighs most), then stacks without warnings. Each stack was evaluated as compatgate check does.
+
+exit status:
+  0  a stack passes      1  no known stack passes      2  bad input or usage      3  no answer
+
+examples:
+  compatgate solve --target prod-a100 --want "torch>=2.6,flash-attn"
+  compatgate solve --pool driver=535.183.01,gpu=A100-SXM4-80GB --want vllm
+  compatgate solve --target prod-a100 --from uv.lock --want "torch>=2.6"
+  compatgate solve --target prod-a100 --target inference-l4 --want torch --format json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options: wants, places, the stack to start from, decider and output."""
+    from compatgate.kit.cli.options import add_format
+
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "--want",
+        metavar="NAME[CONSTRAINT],...",
+        action="append",
+        default=[],
+        help='wanted parts, such as "torch>=2.6,<2.9,flash-attn"; may be repeated',
+    )
+    add_solve_places(parser)
+    parser.add_argument(
+        "--from",
+        dest="base",
+        metavar="STACK|LOCK",
+        help="change as little as possible of this stack (torch=2.4.1+cu121,cuda=12.1) or lockfile",
+    )
+    parser.add_argument(
+        "--stack",
+        metavar="NAME=VALUE,...",
+        help="what every stack states besides versions: arch=sm_80, needs=bf16+60GiB",
+    )
+    parser.add_argument(
+        "--limit", metavar="N", type=int, help="stacks to show, 1 to 20 (default: 5)"
+    )
+    parser.add_argument(
+        "--no-warnings", action="store_true", help="leave out stacks that pass with warnings"
+    )
+    add_decider_options(
+        parser.add_argument_group("decider (default: the facts; for --target the database)")
+    )
+    add_format(parser)
+
+
+def add_solve_places(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name targets or pools."""
+    parser.add_argument(
+        "--target",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="target; may be repeated: a stack must pass on every one",
+    )
+    parser.add_argument(
+        "--pool",
+        metavar="driver=V,gpu=G[,os=O]",
+        action="append",
+        default=[],
+        help="pool description instead of targets; may be repeated",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the stacks.
+
+    Returns:
+        0: a stack passes; 1: none does.
+
+    Raises:
+        BadInput: an option is malformed.
+        NotFound: there is no such target.
+        Unavailable: the server or the database does not answer.
+    """
+    from compatgate.check.deciders import choose_decider
+
+    complete_decider(args)
+    decider = choose_decider(args)
+    try:
+        pools = read_solve_pools(args)
+        body = _read_question(args, decider, pools)
+        found = decider.solve(body, pools)
+    finally:
+        decider.close()
+    if args.format == "json":
+        from compatgate.kit.cli.output import print_json
+
+        print_json(found)
+    else:
+        from compatgate.check.formats.solved import render_solved
+        from compatgate.kit.cli.terminal import wants_colour, width_of
+
+        print(render_solved(found, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
+    return 0 if found["found"] else 1
+
+
+def read_solve_pools(args: argparse.Namespace) -> list[Json]:
+    """Return the described pools.
+
+    Raises:
+        BadInput: neither targets nor pools are named, or both are.
+    """
+    from compatgate.check.question import name_pools, read_pool
+
+    if bool(args.target) == bool(args.pool):
+        hint = "--target NAME, or --pool driver=535.104.05,gpu=L4"
+        raise BadInput("name targets or describe pools", field="--target", hint=hint)
+    return [dict(pool) for pool in name_pools([read_pool(text) for text in args.pool])]
+
+
+def _read_question(args: argparse.Namespace, decider: Decider, pools: Sequence[Json]) -> Json:
+    if not args.want:
+        raise BadInput("nothing is wanted", field="--want", hint='like --want "torch>=2.6"')
+    body: Json = {"want": args.want}
+    if args.target:
+        body["targets"] = args.target
+    if args.limit is not None:
+        body["limit"] = args.limit
+    if args.no_warnings:
+        body["warnings"] = False
+    if args.stack:
+        from compatgate.core.stack import parse_stack_text
+
+        body["stack"] = parse_stack_text(args.stack)
+    if args.base:
+        body["from"] = read_base(args.base, decider, pools)
+    return body
+
+
+def read_base(text: str, decider: Decider, pools: Sequence[Mapping[str, Any]]) -> Json:
+    """Return the stack to start from: of a lockfile, or as written.
+
+    What a lockfile leaves open does not matter here: only its versions are a start.
+
+    Args:
+        text: path of a lockfile, or ``torch=2.4.1,cuda=12.1``.
+        decider: knows the packages that have GPU code.
+        pools: described pools; their platform selects a part of the lockfile.
+
+    Raises:
+        BadInput: the file cannot be read, or the stack is malformed.
+    """
+    from compatgate.core.stack import parse_stack_text
+    from compatgate.core.stack_values import SPECIAL_KEYS
+
+    if "=" in text and not os.path.exists(text):
+        return parse_stack_text(text)
+    from compatgate.check.stack_sources import read_files, read_platforms
+
+    facts = decider.facts()
+    platforms = read_platforms(pools, None, {}, facts.gpus)
+    stack = read_files(text, None, platforms, {}, facts.packages).stack
+    versions = {name: value for name, value in stack.items() if name not in SPECIAL_KEYS}
+    if not versions:
+        raise BadInput("has no GPU components", field="--from", value=text)
+    return versions

@@ -1,0 +1,119 @@
+"""Say what a judged run was bound to: image, GPU content, suite, GPUs, host and judge."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+Assurance = Literal["self-reported", "challenged", "witnessed"]
+"""What stands behind a report, weakest first.
+
+``self-reported``: the program's word. ``challenged``: the harness signed the lines and answered the
+worker's challenge. ``witnessed``: the worker also saw the program's processes, and what they did.
+"""
+ASSURANCES: tuple[Assurance, ...] = get_args(Assurance)
+
+
+Bind = Literal["versions", "content", "image"]
+"""What evidence must share with a question: the versions, the GPU content, or the image itself."""
+
+
+class Binding(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a run was bound to, besides its suite, SKU, driver and measured versions.
+
+    Attributes:
+        image: digest of the image under test as it ran; None: no image, or no digest was known.
+        images: other digests of that image: of its index, or of the manifest in it.
+        content: digest of its GPU content (`compatgate.discovery.image.content`); None: unknown.
+        content_why: why the content is unknown; empty where it is known or there was no image.
+        suite: digest of the suite's definition when the run began.
+        workloads: workload to the digest of its manifest and files, in the suite's order.
+        arch: machine code of the GPUs as ``sm_80``; empty: no program reported it.
+        gpus: UUIDs of the GPUs that the programs saw, sorted.
+        mig: MIG profiles that the programs saw, sorted.
+        host: staging host.
+        executor: kind of the executor.
+        judge: version of the judge.
+        assurance: weakest of its steps on GPUs; empty: nothing is known, as of an imported result.
+    """
+
+    image: str | None = None
+    images: tuple[str, ...] = ()
+    content: str | None = None
+    content_why: str = ""
+    suite: str = ""
+    workloads: dict[str, str] = {}
+    arch: str = ""
+    gpus: tuple[str, ...] = ()
+    mig: tuple[str, ...] = ()
+    host: str = ""
+    executor: str = ""
+    judge: str = ""
+    assurance: Assurance | Literal[""] = ""
+
+    def is_of_image(self, digest: str) -> bool:
+        """Return whether a digest names the image that ran."""
+        return digest == self.image or digest in self.images
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data without empty members."""
+        body: dict[str, Any] = msgspec.to_builtins(self)
+        return body
+
+
+class SuiteDefinition(Struct, frozen=True):
+    """The content of a suite: a digest, and the digest of each of its workloads, in order."""
+
+    digest: str
+    workloads: dict[str, str]
+
+    def changed_since(self, bound: Binding) -> str:
+        """Return what changed in the suite since a run, in words; empty: nothing."""
+        if not bound.suite or bound.suite == self.digest:
+            return ""
+        before, now = bound.workloads, self.workloads
+        parts = [
+            f"workload {name} {'changed' if name in before else 'is new'}"
+            for name in now
+            if before.get(name) != now[name]
+        ]
+        parts += [f"workload {name} is gone" for name in before if name not in now]
+        return "; ".join(parts[:_MOST_NAMED]) or "the order of its workloads changed"
+
+
+_MOST_NAMED = 3
+
+
+def define_suite(workloads: Mapping[str, str]) -> SuiteDefinition:
+    """Return the definition of a suite.
+
+    Args:
+        workloads: to the digest of their manifest and files, in the suite's order.
+    """
+    return SuiteDefinition(
+        digest_json([[name, workloads[name]] for name in workloads]), {**workloads}
+    )
+
+
+def digest_json(value: Any) -> str:
+    """Return ``sha256:...`` of a value's JSON with sorted keys."""
+    return f"sha256:{hashlib.sha256(_encode(value)).hexdigest()}"
+
+
+def is_digest(text: str) -> bool:
+    """Return whether a text is ``sha256:`` and 64 hexadecimal digits."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def find_digest(reference: str | None) -> str | None:
+    """Return the digest that a reference ends with (``app@sha256:...``), or is; else None."""
+    digest = (reference or "").rpartition("@")[2]
+    return digest if is_digest(digest) else None

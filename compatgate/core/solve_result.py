@@ -1,0 +1,140 @@
+"""Describe the answer of the solver: stacks that pass, what they change, and nearest misses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.core.rule import Verdict
+from compatgate.core.stack import Stack, parse_stack
+from compatgate.core.versions import Version
+
+_REFUSING = ("fail", "unknown")
+
+
+class ChangedPart(Struct, frozen=True):
+    """A part of the stack that a solution changes; None: the stack does not have it."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that answers carry."""
+        return {"name": self.name, "before": self.before, "after": self.after}
+
+
+class Solution(Struct, frozen=True):
+    """A stack that passes on every target.
+
+    Attributes:
+        stack: in request form.
+        verdicts: the verdict of each target, in the order of the question.
+        changes: parts that differ from the stack to start from.
+        builds: packages that must be built for the stated GPU code.
+    """
+
+    stack: dict[str, Any]
+    verdicts: tuple[Verdict, ...]
+    changes: tuple[ChangedPart, ...]
+    builds: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that answers carry."""
+        ends = [verdict.valid_until for verdict in self.verdicts if verdict.valid_until]
+        return {
+            "stack": self.stack,
+            "changes": [change.to_json() for change in self.changes],
+            "build": list(self.builds),
+            "valid_until": min(ends, default=None),
+            "verdicts": [_verdict_json(verdict) for verdict in self.verdicts],
+        }
+
+
+class Miss(Struct, frozen=True):
+    """A stack that was refused, with the verdicts that say why."""
+
+    stack: dict[str, Any]
+    verdicts: tuple[Verdict, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that answers carry."""
+        findings = [f for v in self.verdicts if not _passes(v) for f in v.findings]
+        return {
+            "stack": self.stack,
+            "rules": sorted({one.rule for one in findings if one.outcome in _REFUSING}),
+            "verdicts": [_verdict_json(verdict) for verdict in self.verdicts],
+        }
+
+
+def _passes(verdict: Verdict) -> bool:
+    return verdict.allowed and verdict.verdict in ("pass", "warn")
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """Return the part of a verdict that an answer of the solver carries."""
+    whole = verdict.to_json()
+    kept = ("id", "verdict", "allowed", "target", "pools", "entries", "valid_until")
+    findings = [one for one in whole["findings"] if one["outcome"] != "not-checked"]
+    pools = [pool["name"] for pool in whole["pools"]]
+    return {**{key: whole[key] for key in kept}, "pools": pools, "findings": findings}
+
+
+class Solved(Struct, frozen=True):
+    """The answer of the solver.
+
+    Attributes:
+        solutions: best first.
+        misses: where there is no solution: the refused stacks with the fewest refusing rules.
+        unknown: wanted parts of which no version is known, in words.
+        evaluated: evaluations that the answer took.
+        complete: the search ended by itself; False: at its limit of work.
+    """
+
+    solutions: tuple[Solution, ...]
+    misses: tuple[Miss, ...]
+    unknown: tuple[str, ...]
+    evaluated: int
+    complete: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that answers carry."""
+        return {
+            "found": bool(self.solutions),
+            "stacks": [solution.to_json() for solution in self.solutions],
+            "misses": [miss.to_json() for miss in self.misses],
+            "unknown": list(self.unknown),
+            "evaluated": self.evaluated,
+            "complete": self.complete,
+        }
+
+
+def count_changes(base: Mapping[str, Version], body: Mapping[str, Any]) -> int:
+    """Count the parts of a stack that a body states otherwise, or not at all."""
+    if not base:
+        return 0
+    now = parse_stack(body).versions
+    return sum(name not in now or not _same(base[name], now[name]) for name in base)
+
+
+def _same(one: Version, other: Version) -> bool:
+    """Tell whether two versions are one release of one build, where both name a build."""
+    same_build = one.local == other.local or not (one.local and other.local)
+    return one.key == other.key and same_build
+
+
+def list_changes(base: Stack, body: Mapping[str, Any]) -> tuple[ChangedPart, ...]:
+    """List the parts in which a body differs from a stack."""
+    now, was = parse_stack(body).versions, base.versions
+    names = dict.fromkeys((*was, *now))
+    return tuple(
+        ChangedPart(
+            name,
+            was[name].text if name in was else None,
+            now[name].text if name in now else None,
+        )
+        for name in names
+        if name not in was or name not in now or not _same(was[name], now[name])
+    )

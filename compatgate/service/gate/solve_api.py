@@ -1,0 +1,43 @@
+"""Serve ``POST /solve``: stacks that pass on targets, best first."""
+
+from __future__ import annotations
+
+from compatgate.core.solve_question import answer_question
+from compatgate.kit import clock
+from compatgate.kit.http.replies import Reply
+from compatgate.service.gate.solve_schemas import SOLVE_EXAMPLES, SolveBody, SolveRequest
+from compatgate.service.web.call import Call
+from compatgate.service.web.route import Body, NoQuery, Returns, route
+
+
+@route(
+    "POST",
+    "/solve",
+    scope="gate",
+    tag="gate",
+    targets="checked",
+    body=Body(SolveRequest, examples=SOLVE_EXAMPLES),
+    returns=Returns(SolveBody, "Stacks that pass, or the nearest misses"),
+    errors=(404,),
+)
+def solve(call: Call[NoQuery]) -> Reply:
+    """Find the newest whole stacks that pass on a target, or on every one of several.
+
+    Candidates come from the facts, the entries of the matrix and measured runs. The gate evaluates
+    each stack as `POST /gate` does, and returns those whose verdict is pass or warn: fewest changes
+    from `from` first, then the newest wanted versions, then those without warnings. Nothing is
+    logged. The work is limited: `complete` is false where the search ended at its limit.
+    """
+    question = call.document()
+    named = question.get("targets") or [question.get("target")]
+    call.principal.require_targets([name for name in named if isinstance(name, str)])
+    snapshot = call.gate.snapshot()
+    found = answer_question(
+        question,
+        snapshot.target,
+        facts=snapshot.facts,
+        matrix=snapshot.matrix,
+        now=clock.now(),
+    )
+    degraded = call.gate.degraded()
+    return Reply(found if degraded is None else {**found, "degraded": degraded.to_json()})

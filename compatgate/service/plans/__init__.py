@@ -1,0 +1,1 @@
+"""Plan upgrades of drivers and CUDA on a target."""

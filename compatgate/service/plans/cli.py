@@ -1,0 +1,132 @@
+"""Run ``compatgate plan``: what an upgrade breaks, what is owed, and in which order to do it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from compatgate.core.rule import exit_code
+from compatgate.errors import BadInput
+from compatgate.kit.cli.parser import server_of
+from compatgate.service.gate_client import add_place, ask, gate_of
+
+if TYPE_CHECKING:
+    import argparse
+
+_EXAMPLES = """\
+examples:
+  compatgate plan --target prod-a100 --upgrade driver
+  compatgate plan --target prod-a100 --upgrade driver=580 --upgrade cuda=13.0
+  compatgate plan --target prod-a100 --set driver=580.95.05 --format markdown > plan.md
+
+exit status: 0 nothing in use breaks, 1 something breaks, 2 bad input, 3 unknown. Findings that the
+target's policy only warns about give 0.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument("--target", required=True, metavar="NAME", help="target to upgrade")
+    parser.add_argument(
+        "--upgrade",
+        metavar="driver|cuda[=VERSION]",
+        action="append",
+        default=[],
+        help="upgrade the driver (to the newest branch of its kind, or driver=580) or CUDA (to the"
+        " series that the driver brings, or cuda=13.0); may be repeated",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE,...",
+        action="append",
+        default=[],
+        help="change: driver, gpu, os or cpu of the pools, or a component of every stack",
+    )
+    parser.add_argument("--pool", metavar="NAME", help="change only this pool")
+    parser.add_argument(
+        "--rack-label",
+        metavar="LABEL",
+        action="append",
+        default=[],
+        help="label of nodes whose value names a rack (default: known topology labels)",
+    )
+    add_place(parser)
+    parser.add_argument("--bundle", metavar="FILE", help="use a bundle: no decisions, no nodes")
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "markdown"),
+        default="text",
+        help="output format (default: text)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan.
+
+    Returns:
+        0: nothing breaks; 1: something breaks; 3: unknown.
+
+    Raises:
+        BadInput: an option is malformed.
+        NotFound: there is no such target or pool.
+        Unavailable: the server or the database does not answer.
+    """
+    found = _ask(args, _read_question(args))
+    if args.format == "json":
+        from compatgate.kit.cli.output import print_json
+
+        print_json(found)
+    elif args.format == "markdown":
+        from compatgate.service.plans.formats import render_markdown
+
+        print(render_markdown(found))
+    else:
+        from compatgate.kit.cli.terminal import wants_colour, width_of
+        from compatgate.service.plans.formats import render_text
+
+        print(render_text(found, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
+    return exit_code(found["verdict"], allowed=found["allowed"])
+
+
+def _read_question(args: argparse.Namespace) -> dict[str, Any]:
+    from compatgate.check.question import read_changes
+
+    changes = read_changes(args.set)
+    if not changes and not args.upgrade:
+        hint = "like --upgrade driver, or --set driver=580.95.05"
+        raise BadInput("states no change", field="--upgrade", hint=hint)
+    body = {
+        "set": changes,
+        "upgrade": args.upgrade,
+        "pool": args.pool,
+        "rack_labels": args.rack_label,
+    }
+    return {key: value for key, value in body.items() if value}
+
+
+def _ask(args: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
+    server_of(args)  # rejects more than one source
+    if args.bundle:
+        return _ask_bundle(args.bundle, args.target, body)
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        return ask(gate, Operations.plan, args.target, body)
+
+
+def _ask_bundle(path: str, target: str, body: dict[str, Any]) -> dict[str, Any]:
+    from compatgate.documents.specs import key_of, to_body
+    from compatgate.kit import clock
+    from compatgate.service.gate.snapshot import load_bundle
+    from compatgate.service.plans.service import answer
+
+    bundle = load_bundle(path)
+    documents = {key_of(one.document): one.document for one in bundle.payload.documents}
+
+    def find(name: str) -> dict[str, Any] | None:
+        document = documents.get(("Entry", name))
+        return to_body(document) if document else None
+
+    remark = "a bundle has no decisions and no nodes: neither running stacks nor waves are known"
+    return answer(body, target, bundle.snapshot(), clock.now(), remarks=(remark,), find=find)

@@ -1,0 +1,184 @@
+"""Arrange a plan in sections for people; text and Markdown show the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from compatgate.kit.sections import Item, Section, shorten
+
+Body = dict[str, Any]
+_MOST_NAMES = 6
+_MOST_DOMAINS = 4
+_TITLES = {
+    "facts": "Physics: what the vendors' facts break",
+    "matrix": "Paperwork: what only the matrix excludes",
+    "evidence": "Evidence: what canary runs are missing",
+}
+
+
+def arrange(plan: Body) -> list[Section]:
+    """Return the sections of a plan that have something to show.
+
+    Args:
+        plan: as `compatgate.core.plan.result.Plan.to_json` gives it.
+    """
+    sections = [
+        _host(plan),
+        *(_cause(plan, cause) for cause in _TITLES),
+        _edits(plan),
+        _owed(plan),
+        _subjects(plan),
+        _frameworks(plan),
+        _frontier(plan),
+        _order(plan),
+    ]
+    return [one for one in sections if not one.is_empty]
+
+
+def _host(plan: Body) -> Section:
+    items = [
+        Item(f"{f['outcome']} {f['rule']} {f['message']}", (f"on {', '.join(f['pools'])}",))
+        for f in plan["host"]
+    ]
+    return Section("The pools themselves", tuple(items))
+
+
+def _cause(plan: Body, cause: str) -> Section:
+    items = []
+    for group in plan["groups"]:
+        if group["cause"] != cause:
+            continue
+        details = [f"on {', '.join(group['pools'])}: {_name_subjects(group)}"]
+        if group["fix"]:
+            details.append(f"fix: {group['fix']}")
+        text = f"{group['outcome']} {group['rule']} {group['name']}: {group['message']}"
+        items.append(Item(text, tuple(details)))
+    return Section(_TITLES[cause], tuple(items))
+
+
+def _name_subjects(group: Body) -> str:
+    parts = []
+    if group["entries"]:
+        parts.append(shorten(group["entries"], _MOST_NAMES))
+    if group["stacks"]:
+        count = len(group["stacks"])
+        parts.append(f"{count} running stack{'' if count == 1 else 's'}")
+    return "; ".join(parts)
+
+
+def _edits(plan: Body) -> Section:
+    items = []
+    for edit in plan["edits"]:
+        moves = [f"{n} {c['before']} -> {c['after']}" for n, c in edit["components"].items()]
+        details = []
+        if edit["becomes"] != edit["entry"]:
+            details.append(f"as a new candidate, {edit['becomes']}")
+        if edit["between"]:
+            details.append(f"the range also allows branches {', '.join(edit['between'])}")
+        if not edit["verified"]:
+            details.append("this alone does not bless the stack: see the reasons above")
+        items.append(Item(f"{edit['entry']}: {'; '.join(moves)}", tuple(details)))
+    return Section("Proposed entries", tuple(items), block=plan.get("entries_yaml", ""))
+
+
+def _owed(plan: Body) -> Section:
+    items = []
+    for run in plan["owed"]:
+        weight = "required" if run["required"] else "advised"
+        failed = (f"failed: {run['failed']}",) if run["failed"] else ()
+        text = f"suite {run['suite']} on {run['sku']} with driver {run['driver']} ({weight})"
+        items.append(Item(text, (f"for {shorten(run['entries'], _MOST_NAMES)}", *failed)))
+    return Section("Canaries owed", tuple(items))
+
+
+def _subjects(plan: Body) -> Section:
+    rows = [
+        (
+            one["name"] if one["kind"] == "entry" else one["image"] or one["name"],
+            one["status"],
+            "; ".join(one["open"]) or f"{one['before']} -> {one['after']}",
+            one["change"],
+            one["cause"] or "",
+        )
+        for one in plan["subjects"]
+    ]
+    head = ("entry or stack", "status", "verdict", "change", "cause")
+    return Section("Before and after", head=head, rows=tuple(rows))
+
+
+def _frameworks(plan: Body) -> Section:
+    items = []
+    for row in plan["frameworks"]:
+        works = f"{row['oldest']} to {row['newest']}" if row["newest"] else "none"
+        details = []
+        for word in ("lost", "gained"):
+            if row[word]:
+                details.append(f"{word}: {_span(row[word])}")
+        if row["lost"] and row["why"]:
+            details.append(f"why: {row['why']}")
+        text = (
+            f"{row['framework']} on {', '.join(row['pools'])}: {row['before']} -> {row['after']} "
+            f"releases, {works}"
+        )
+        items.append(Item(text, tuple(details)))
+    return Section("Framework releases", tuple(items))
+
+
+def _span(versions: Sequence[str]) -> str:
+    if len(versions) < 3:
+        return ", ".join(versions)
+    return f"{versions[0]} to {versions[-1]} ({len(versions)})"
+
+
+def _frontier(plan: Body) -> Section:
+    frontier = plan["frontier"]
+    lowest = min((int(p["driver"].split(".")[0]) for p in plan["before"] if p["driver"]), default=0)
+    rows = [
+        (
+            f"{row['branch']} {row['type'] or ''}".strip(),
+            row["release"],
+            "ended" if row["ended"] else row["eol"] or "",
+            f"{row['keeps']}/{frontier['subjects']}",
+            row["first"] or "",
+            shorten(row["loses"], 3),
+        )
+        for row in frontier["rows"]
+        if row["branch"] >= lowest
+    ]
+    head = ("branch", "newest", "supported to", "keeps", "keeps all from", "loses")
+    first = frontier["first"]
+    text = (
+        f"first release that keeps everything: {first}"
+        if first
+        else ("no driver release of the facts keeps everything")
+    )
+    notes = () if frontier["complete"] else ("not every stack was asked: there are too many",)
+    return Section("Drivers, by the vendors' facts alone", (Item(text, notes),), head, tuple(rows))
+
+
+def _order(plan: Body) -> Section:
+    order = plan["order"]
+    items = []
+    for number, row in enumerate(order["pools"], 1):
+        nodes = f"{row['nodes']} reported of {row['declared']} nodes"
+        state = (f"held: {row['held']}",) if row["held"] else ()
+        needed = (f"first: {', '.join(row['needed'])}",) if row["needed"] and not state else ()
+        text = f"{number}. pool {row['pool']} ({row['gpu']}, {row['driver']}), {nodes}"
+        items.append(Item(text, (*state, *needed)))
+    for wave in order["waves"]:
+        domains = [_describe_domain(domain) for domain in wave["domains"]]
+        text = f"wave {wave['number']}: {wave['nodes']} nodes of {', '.join(wave['pools'])}"
+        items.append(Item(text, (shorten(domains, _MOST_DOMAINS),)))
+    items += [Item(f"note: {remark}") for remark in order["remarks"]]
+    if order["left"]:
+        items.append(Item(f"{order['left']} nodes are in no wave"))
+    return Section("Order of pools and waves", tuple(items))
+
+
+def _describe_domain(domain: Body) -> str:
+    if domain["kind"] == "node":
+        return str(domain["name"])
+    nodes: Iterable[str] = domain["nodes"]
+    mixed = f", now {' and '.join(domain['mixed'])}" if domain["mixed"] else ""
+    return f"{domain['kind']} {domain['name']} ({len(list(nodes))} nodes{mixed})"

@@ -1,0 +1,367 @@
+"""Store reports of other tools as runs that have ended, each with its source.
+
+An imported result is evidence of the suite ``FORMAT@SOURCE``. It counts for a suite of a target
+only where the target's policy names it under ``canary.imported``. It blesses and revokes no entry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy.orm import Session
+
+from compatgate.canary.imports import ImportFormat, read_observations
+from compatgate.canary.imports.observation import Observation
+from compatgate.canary.run import Attribution, Origin, StepResult
+from compatgate.core.facts import Facts
+from compatgate.core.gpus import normalise, resolve_gpu
+from compatgate.core.matrix import Evidence
+from compatgate.core.request import Pool
+from compatgate.core.stack import parse_stack
+from compatgate.core.versions import parse_version, same_release
+from compatgate.documents.sources import suggest_name
+from compatgate.errors import BadInput, Conflict, NotFound
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.runs import evidence as store
+from compatgate.service.runs import repository as runs
+from compatgate.service.runs.leases import driver_key
+from compatgate.service.runs.models import RunRow, StepRow
+from compatgate.service.runs.queue import note_run
+
+EXECUTOR = "import"
+_AHEAD = timedelta(minutes=5)
+"""How far a measurement may lie in the future, for clocks that differ."""
+
+
+class Import(Struct, frozen=True):
+    """A report to import.
+
+    Attributes:
+        content: the report's text; ``file`` is its name.
+        source: who measured.
+        sku, driver, host, stack: stated where the report does not say them.
+        measured_at: end of the measurement; required where the report has no time.
+    """
+
+    content: str
+    source: str
+    file: str = "report"
+    format: ImportFormat | Literal["auto"] = "auto"
+    target: str | None = None
+    pool: str | None = None
+    sku: str | None = None
+    driver: str | None = None
+    host: str | None = None
+    stack: dict[str, Any] | None = None
+    measured_at: datetime | None = None
+
+
+def import_report(
+    session: Session, asked: Import, snapshot: Snapshot, facts: Facts, *, by: str, at: datetime
+) -> tuple[str, ...]:
+    """Store what a report says, and return the ids of its runs.
+
+    Args:
+        session: a writing one.
+        asked: the report.
+        snapshot: has the targets.
+        facts: to resolve GPUs with.
+        by: who imports it.
+        at: now.
+
+    Raises:
+        BadInput: names file and field; nothing was stored.
+        NotFound: there is no such target or pool.
+        Conflict: the report was imported before.
+    """
+    try:
+        form, found = read_observations(asked.content, asked.format)
+    except BadInput as error:
+        raise _in_file(error, asked.file) from None
+    pools = _pools(asked, snapshot)
+    made = []
+    for number, observation in enumerate(found):
+        settled = _settle(asked, form, observation, pools, facts, by=by, at=at)
+        made.append(_store(session, asked, settled, number, facts, by=by, at=at))
+    return tuple(made)
+
+
+class _Settled(Struct, frozen=True):
+    """An observation with its source, and with what the importer stated."""
+
+    observation: Observation
+    attribution: Attribution
+    sku: str
+    driver: str
+    components: dict[str, str]
+    host: str | None
+    pool: str | None
+
+
+def _in_file(error: BadInput, file: str) -> BadInput:
+    error.problem = f"{file}: {error.problem}"
+    return error
+
+
+def _pools(asked: Import, snapshot: Snapshot) -> list[Pool]:
+    if asked.target is None:
+        if asked.pool is not None:
+            raise BadInput("a pool belongs to a target", field="pool", hint="name the target")
+        return []
+    pools = list(snapshot.target(asked.target).pools)
+    if asked.pool is None:
+        return pools
+    named = [pool for pool in pools if pool.name == asked.pool]
+    if not named:
+        hint = suggest_name(asked.pool, [pool.name for pool in pools])
+        what = f"the target {asked.target!r} has no pool {asked.pool!r}"
+        raise NotFound(what, field="pool", value=asked.pool, hint=hint)
+    return named
+
+
+def _settle(
+    asked: Import,
+    form: ImportFormat,
+    found: Observation,
+    pools: Sequence[Pool],
+    facts: Facts,
+    *,
+    by: str,
+    at: datetime,
+) -> _Settled:
+    stated: list[str] = []
+    sku, pool = _sku(asked, found, pools, facts, stated)
+    driver = _driver(asked, found, stated)
+    components = _components(asked, found, stated)
+    host = found.host or asked.host
+    if host and host != found.host:
+        stated.append("host")
+    if found.host and asked.host and found.host != asked.host:
+        raise _differs(asked, "host", asked.host, found.host)
+    attribution = Attribution(
+        format=form,
+        source=asked.source,
+        tool=found.tool,
+        file=asked.file,
+        sha256=hashlib.sha256(asked.content.encode()).hexdigest(),
+        by=by,
+        measured_at=_moment(asked, found, at, stated),
+        imported_at=at,
+        trust="stated" if {"sku", "driver"} & set(stated) else "reported",
+        stated=tuple(stated),
+    )
+    return _Settled(found, attribution, sku, driver, components, host, pool)
+
+
+def _differs(asked: Import, field: str, stated: str, reported: str) -> BadInput:
+    problem = f"{asked.file}: the report says {reported}"
+    return BadInput(problem, field=field, value=stated, hint="leave it out, or correct it")
+
+
+def _sku(
+    asked: Import, found: Observation, pools: Sequence[Pool], facts: Facts, stated: list[str]
+) -> tuple[str, str | None]:
+    """Return the measured SKU and the pool that has it."""
+    reported = _product(found.gpu, facts, "gpu") if found.gpu else None
+    named = _product(asked.sku, facts, "sku") if asked.sku else None
+    if reported and named and reported != named:
+        raise _differs(asked, "sku", named, reported)
+    skus = {pool.gpu.sku for pool in pools if pool.gpu}
+    sku = reported or named or (next(iter(skus)) if len(skus) == 1 else None)
+    if sku is None:
+        hint = f"one of the target: {', '.join(sorted(skus))}" if skus else "like A100-SXM4-80GB"
+        raise BadInput(f"{asked.file}: the report names no GPU product", field="sku", hint=hint)
+    if reported is None:
+        stated.append("sku")
+    if found.family and not _is_of_family(sku, found.family):
+        raise _differs(asked, "sku", sku, found.family)
+    if pools and sku not in skus:
+        raise BadInput(
+            f"{asked.file}: no pool of the target {asked.target} has this GPU",
+            field="sku",
+            value=sku,
+            hint=", ".join(sorted(skus)),
+        )
+    fitting = [pool.name for pool in pools if pool.gpu and pool.gpu.sku == sku]
+    return sku, fitting[0] if len(fitting) == 1 else asked.pool
+
+
+def _product(name: str, facts: Facts, field: str) -> str:
+    try:
+        gpu = resolve_gpu(name, facts.gpus)
+    except BadInput as error:
+        error.field = field
+        raise
+    if not gpu.product:
+        hint = "like A100-SXM4-80GB: evidence is about a product"
+        raise BadInput(f"{name} is not a product", field=field, value=name, hint=hint)
+    return gpu.sku
+
+
+def _is_of_family(sku: str, family: str) -> bool:
+    """Return whether a SKU belongs to the family that a report names: ``h100``."""
+    return normalise(family).replace("-", "") in normalise(sku).replace("-", "")
+
+
+def _driver(asked: Import, found: Observation, stated: list[str]) -> str:
+    named = asked.driver
+    if named is not None:
+        try:
+            parse_version("driver", named)
+        except BadInput as error:
+            error.field = "driver"
+            raise
+    if found.driver is None:
+        if named is None:
+            hint = "the driver of the measured hosts, like 535.183.01"
+            problem = f"{asked.file}: the report names no driver"
+            raise BadInput(problem, field="driver", hint=hint)
+        stated.append("driver")
+        return named
+    if named and parse_version("driver", named) != parse_version("driver", found.driver):
+        raise _differs(asked, "driver", named, found.driver)
+    return found.driver
+
+
+def _components(asked: Import, found: Observation, stated: list[str]) -> dict[str, str]:
+    """Return the measured versions, with those that the importer stated."""
+    try:
+        named = parse_stack(asked.stack).components if asked.stack else {}
+    except BadInput as error:
+        raise error.at("stack") from None
+    merged = dict(found.versions)
+    for name, version in named.items():
+        if name in merged:
+            if not same_release(name, parse_version(name, merged[name]), version):
+                raise _differs(asked, f"stack.{name}", version.text, merged[name])
+            continue
+        merged[name] = version.text
+        stated.append(f"stack.{name}")
+    return merged
+
+
+def _moment(asked: Import, found: Observation, at: datetime, stated: list[str]) -> datetime:
+    when = found.finished or asked.measured_at
+    if when is None:
+        hint = "when the measurement ended, like 2026-11-03T09:30:00Z"
+        problem = f"{asked.file}: the report does not say when it was measured"
+        raise BadInput(problem, field="measured_at", hint=hint)
+    if found.finished is None:
+        stated.append("measured_at")
+    if when > at + _AHEAD:
+        raise BadInput(
+            f"{asked.file}: the measurement is in the future",
+            field="measured_at",
+            value=when.isoformat(),
+        )
+    return when
+
+
+def _store(
+    session: Session,
+    asked: Import,
+    settled: _Settled,
+    number: int,
+    facts: Facts,
+    *,
+    by: str,
+    at: datetime,
+) -> str:
+    about, found = settled.attribution, settled.observation
+    run_id = _id(settled, number)
+    if runs.find_runs(session, [run_id]):
+        raise Conflict(f"{asked.file}: imported before, as {run_id}", field="file", value=run_id)
+    row = _row(run_id, asked, settled, by=by, at=at)
+    values = {**msgspec.structs.asdict(row), "driver_key": driver_key(row.driver)}
+    del values["seq"]
+    runs.add_runs(session, [values])
+    for part in found.parts:
+        result = StepResult(
+            name=part.name,
+            workload=about.format,
+            seed=0,
+            outcome=part.outcome,
+            reason=part.reason,
+            report=msgspec.to_builtins(part.report),
+            started_at=part.started or found.started,
+            finished_at=part.finished or about.measured_at,
+            origin=Origin(f"sha256:{about.sha256}", settled.sku, EXECUTOR, development=False),
+            imported=about,
+        )
+        step = StepRow(1, part.name, settled.host or "", msgspec.to_builtins(result))
+        runs.record_step(session, run_id, step)
+    detail: dict[str, Any] = {
+        "source": row.suite,
+        "file": asked.file,
+        "sha256_file": about.sha256,
+        "trust": about.trust,
+        "outcome": row.state,
+    }
+    if found.outcome != "inconclusive":
+        stored = store.add_evidence(session, _evidence(run_id, settled), at)
+        detail |= {"evidence": stored.seq, "sha256": store.fingerprint(stored)}
+    note_run(session, at, by, "imported", run_id, detail)
+    return run_id
+
+
+def _id(settled: _Settled, number: int) -> str:
+    """Return an id that the same report, with the same statements, has again."""
+    about = settled.attribution
+    key = (about.format, about.source, about.sha256, str(number), settled.sku, settled.driver)
+    more = (*sorted(f"{k}={v}" for k, v in settled.components.items()), settled.host or "")
+    text = "\0".join((*key, about.measured_at.isoformat(), *more))
+    return f"run_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _evidence(run_id: str, settled: _Settled) -> Evidence:
+    about, found = settled.attribution, settled.observation
+    return Evidence(
+        run_id,
+        f"{about.format}@{about.source}",
+        settled.sku,
+        parse_version("driver", settled.driver),
+        {name: parse_version(name, text) for name, text in settled.components.items()},
+        found.outcome,
+        int(about.measured_at.timestamp()),
+    )
+
+
+def _row(run_id: str, asked: Import, settled: _Settled, *, by: str, at: datetime) -> RunRow:
+    about, found = settled.attribution, settled.observation
+    return RunRow(
+        seq=0,
+        id=run_id,
+        suite=f"{about.format}@{about.source}",
+        state=found.outcome,
+        stack=settled.components,
+        target=asked.target,
+        pool=settled.pool,
+        entry=None,
+        image=None,
+        gpu=settled.sku,
+        driver=settled.driver,
+        gpus=found.gpus,
+        nodes=found.nodes,
+        host=None,
+        priority=0,
+        purpose="import",
+        attempts=1,
+        max_attempts=1,
+        doing="",
+        progress=None,
+        reason=f"{found.reason}; {found.tool}, imported from {about.source}",
+        asked_by=by,
+        worker=None,
+        on_host=settled.host,
+        not_before=None,
+        lease_until=None,
+        cancel_by=None,
+        created_at=at,
+        started_at=found.started,
+        finished_at=about.measured_at,
+    )

@@ -1,0 +1,135 @@
+"""Imported results: stored with their source, shown, and counted only where a policy says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from canary_runs import DRIVER, GPU
+
+from compatgate.errors import BadInput, Conflict
+from compatgate.kit.clock import parse_moment
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.runs.imports import Import
+
+STACK = {"cuda": "12.4", "nccl": "2.21.5"}
+QUESTION = {"target": "prod", "stack": {**STACK, "arch": ["sm_80"]}}
+STATED: dict[str, Any] = {
+    "source": "lab",
+    "sku": "a100 sxm4 80 GB",
+    "driver": DRIVER,
+    "stack": STACK,
+    "file": "results-summary.jsonl",
+}
+Policy = Callable[..., None]
+
+
+def superbench(code: int = 0, node: str = "n1") -> str:
+    return json.dumps({"node": node, "nccl-bw/return_code": code, "nccl-bw/all_busbw": 89.5}) + "\n"
+
+
+@pytest.fixture
+def policy(gate: Gate, by: Authorship, target_body: Callable[..., dict[str, Any]]) -> Policy:
+    """Set the target's canary policy."""
+
+    def change(**canary: Any) -> None:
+        pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
+        body = target_body("prod", pools=[pool], policy={"canary": {"require": True} | canary})
+        gate.matrix.change("Target", "prod", body, by)
+
+    change()
+    return change
+
+
+@pytest.fixture
+def take(gate: Gate, time: Any) -> Callable[..., Any]:
+    """Import a report of SuperBench, measured now."""
+
+    def go(text: str, **fields: Any) -> Any:
+        now = time.present.replace(microsecond=0)
+        asked = {**STATED, "measured_at": now, "target": "prod", **fields}
+        return gate.runs.import_report(Import(text, **asked), by="anna")
+
+    return go
+
+
+def rules(gate: Gate) -> set[str]:
+    found = gate.decide(QUESTION, asked_by="t", source="test").findings
+    return {f.rule for f in found if f.rule.startswith("CG81")}
+
+
+def test_a_result_counts_only_for_a_suite_that_names_its_source(
+    gate: Gate, policy: Policy, take: Callable[..., Any], time: Any
+) -> None:
+    (run,) = take(superbench())
+    assert (run.state, run.source, run.purpose) == ("passed", "superbench@lab", "import")
+    assert rules(gate) == {"CG811"}
+    policy(imported={"smoke": ["superbench@other"]})
+    assert rules(gate) == {"CG811"}
+    policy(imported={"smoke": ["superbench@lab"]})
+    verdict = gate.decide(QUESTION, asked_by="t", source="test")
+    assert (rules(gate), verdict.evidence) == (set(), (run.id,))
+    time.forward(minutes=1)
+    take(superbench(code=32))
+    assert rules(gate) == {"CG813"}
+    policy()
+    assert rules(gate) == {"CG811"}
+    assert gate.history.verify().ok
+
+
+def test_a_result_about_another_stack_or_long_ago_is_no_evidence(
+    gate: Gate, policy: Policy, take: Callable[..., Any], time: Any
+) -> None:
+    policy(imported={"smoke": ["superbench@lab"]})
+    take(superbench(), stack={"nccl": "2.21.5"})
+    assert rules(gate) == {"CG811"}
+    time.forward(days=40)
+    take(superbench(), measured_at=(time.present - timedelta(days=35)).replace(microsecond=0))
+    assert rules(gate) == {"CG812"}
+
+
+def test_each_step_names_its_source_and_what_was_stated(
+    gate: Gate, take: Callable[..., Any]
+) -> None:
+    one, two = take(superbench() + superbench(4, "n2"))
+    assert [(r.on_host, r.state) for r in (one, two)] == [("n1", "passed"), ("n2", "failed")]
+    (step,) = gate.runs.show(one.id).to_json()["steps"]
+    about = step["imported"]
+    assert (about["format"], about["source"], about["by"]) == ("superbench", "lab", "anna")
+    assert (about["trust"], about["file"]) == ("stated", "results-summary.jsonl")
+    assert set(about["stated"]) == {"sku", "driver", "stack.cuda", "stack.nccl", "measured_at"}
+    assert gate.runs.list(purpose="import").items[0].id == two.id
+    with pytest.raises(Conflict, match=one.id):
+        take(superbench() + superbench(4, "n2"))
+    with pytest.raises(Conflict, match="was imported"):
+        gate.runs.rerun(one.id, by="anna")
+
+
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"driver": None}, "driver", "names no driver"),
+    ({"driver": "new"}, "driver", "not a"),
+    ({"sku": None, "target": None}, "sku", "names no GPU product"),
+    ({"sku": "sm_80"}, "sku", "not a product"),
+    ({"sku": "H100-SXM5-80GB"}, "sku", "no pool of the target"),
+    ({"host": "n9"}, "host", "the report says n1"),
+    ({"measured_at": None}, "measured_at", "does not say when"),
+    ({"measured_at": parse_moment("2999-01-01")}, "measured_at", "in the future"),
+    ({"stack": {"nccl": "new"}}, "stack.nccl", ""),
+    ({"pool": "a100", "target": None}, "pool", "belongs to a target"),
+    ({"format": "nvcre"}, "result", "is missing"),
+]
+
+
+def test_what_a_report_does_not_say_must_be_stated_and_agree(
+    gate: Gate, take: Callable[..., Any]
+) -> None:
+    for fields, field, problem in WRONG:
+        with pytest.raises(BadInput) as caught:
+            take(superbench(), **fields)
+        assert caught.value.field == field, fields
+        assert problem in caught.value.problem, fields
+    assert not gate.runs.list(purpose="import").items

@@ -1,0 +1,301 @@
+"""Candidate and reference in pairs, on an executor that measures what a test says."""
+
+import random
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+from engine_edges import ENV, Memory, Says, Script, exited, lines
+from msgspec.structs import replace
+
+from compatgate.canary.engine.drive import drive
+from compatgate.canary.engine.interface import StepJudgement
+from compatgate.canary.executors.jobs import PreparedJob
+from compatgate.canary.run import Against
+from compatgate.errors import InfrastructureError
+
+REFERENCE, CANDIDATE = "registry.example/app:1", "registry.example/app:2"
+
+
+class Host(Script):
+    """A host whose images differ in speed; noise of a block comes from its name."""
+
+    def __init__(self, ratio=1.0, noise=0.002, **behaviour):
+        super().__init__()
+        self.ratio, self.noise = ratio, noise
+        self.behaviour = behaviour
+        self.held = []
+
+    def prepare(self, job, progress):
+        return PreparedJob(job, f"{job.image}@digest" if job.workload.image.inside else "own")
+
+    @contextmanager
+    def hold(self, jobs):
+        self.held.append(len(jobs))
+        yield self
+
+    def start(self, prepared):
+        job = prepared.job
+        if self.behaviour.get("lost") == job.step:
+            self.behaviour["lost"] = ""
+            raise InfrastructureError("the engine is away")
+        rng = random.Random(job.step)
+        level = 10 * rng.lognormvariate(0, self.noise)
+        level *= self.ratio if job.image == CANDIDATE else 1.0
+        values = [level * rng.lognormvariate(0, 0.001) for _ in range(6)]
+        broken = job.step in self.behaviour.get("broken", ())
+        self.jobs.append((lines(*values, check=not broken), exited()))
+        return super().start(prepared)
+
+
+class Unpaired(Script):
+    """A host that runs no pairs."""
+
+
+def steps_of(executor):
+    return [job.step for job in executor.started]
+
+
+def first_pairs(count, name="gemm-0"):
+    order = [("A", "B") if pair % 2 else ("B", "A") for pair in range(1, count + 1)]
+    return [f"{name}-pair{pair}-{arm}" for pair, arms in enumerate(order, 1) for arm in arms]
+
+
+@pytest.fixture
+def paired(lease):
+    against = Against("auto", REFERENCE, "cuda124")
+    return replace(lease, run=replace(lease.run, image=CANDIDATE, against=against))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "outcome", "reason"),
+    [
+        (1.12, "failed", "gemm-0: time: 12"),
+        (1.01, "passed", ""),
+        (0.8, "passed", ""),
+        (1.0, "passed", ""),
+        (2.5, "inconclusive", "implausible"),
+    ],
+)
+def test_a_candidate_is_judged_against_what_it_would_replace(
+    context, paired, ratio, outcome, reason
+):
+    queue, executor = Memory(), Host(ratio)
+    judge = Says(StepJudgement("inconclusive", "no baseline yet"))
+    drive(paired, context(executor, queue, judge=judge))
+    assert queue.ended[0] == outcome, queue.ended
+    assert reason in queue.ended[1]
+    assert (queue.ended[2] is not None) == (outcome != "inconclusive")
+    assert steps_of(executor)[:10] == first_pairs(5)
+    assert executor.held == [2], "one session, of a job for each arm"
+    if queue.ended[2]:
+        assert queue.ended[2].bound.judge == "paired-1"
+    state = queue.compared[-1]
+    assert state.outcome == outcome
+    assert state.images == {"A": f"{REFERENCE}@digest", "B": f"{CANDIDATE}@digest"}
+    metric = state.judgement.metrics[0]
+    assert metric.effect == pytest.approx(ratio - 1, abs=0.006)
+    assert metric.low < metric.effect < metric.high
+    numbers = [one.pair for one in state.metrics["gemm.time"].medians]
+    assert numbers == [*range(1, state.done + 1)]
+    assert judge.offered == ([("run_1", "gemm-0")] if outcome == "passed" else [])
+
+
+def test_a_disturbance_that_ends_is_no_regression(context, paired):
+    class Disturbed(Host):
+        def start(self, prepared):
+            self.ratio = 1.12 if int(prepared.job.step[len("gemm-0-pair") : -2]) <= 4 else 1.0
+            return super().start(prepared)
+
+    queue = Memory()
+    drive(paired, context(Disturbed(), queue))
+    assert queue.ended[0] != "failed"
+    assert queue.compared[4].outcome is None, "undecided after five pairs"
+    assert queue.compared[-1].done > 5
+
+
+def test_an_open_metric_gets_at_most_fifteen_pairs_and_others_none_after_theirs(
+    context, paired, with_
+):
+    class Noisy(Host):
+        def start(self, prepared):
+            self.noise = 0.03 if prepared.job.workload.name == "conv" else 0.002
+            return super().start(prepared)
+
+    queue, executor = Memory(), Noisy()
+    drive(paired, context(executor, queue, workloads=(with_(), with_(name="conv"))))
+    assert queue.ended[0] == "inconclusive"
+    assert "conv-0: time: " in queue.ended[1]
+    assert "more pairs" in queue.ended[1]
+    named = steps_of(executor)
+    assert sum(step.startswith("conv") for step in named) == 30
+    assert sum(step.startswith("gemm") for step in named) == 10
+    assert "pair 1 of 5: gemm-0, reference" in queue.said
+    assert any(said.startswith("pair 6 of at most 15: conv-0, ") for said in queue.said)
+    assert any("; so far " in said and said.endswith(" %") for said in queue.said)
+
+
+def test_checks_hold_in_both_arms_or_the_run_is_no_pass(context, paired, with_):
+    both = (with_(), with_(name="conv"))
+    for broken, outcome, reason, ran in (
+        ("gemm-0-pair2-B", "failed", "gemm-0: check sound failed (pair 2)", 5),
+        ("gemm-0-pair1-B", "failed", "gemm-0: check sound failed", 3),
+        ("gemm-0-pair1-A", "inconclusive", "the reference cuda124 did not pass: check sound", 3),
+    ):
+        queue, executor = Memory(), Host(broken=(broken,))
+        drive(paired, context(executor, queue, workloads=both))
+        assert queue.ended[0] == outcome, broken
+        assert reason in queue.ended[1]
+        assert queue.compared[-1].outcome == "inconclusive"
+        assert len(executor.started) == ran, steps_of(executor)
+        assert [s.name for s in queue.recorded if s.block is None] == ["gemm-0", "conv-0"]
+
+
+def test_a_suite_without_metrics_compares_checks_in_one_pair(context, paired, with_):
+    queue, executor = Memory(), Host()
+    drive(paired, context(executor, queue, workloads=(with_(metrics={}),)))
+    assert queue.ended[0] == "passed"
+    assert steps_of(executor) == first_pairs(1)
+
+
+def test_seeds_are_blocks_of_one_arm(context, paired, with_):
+    queue, executor = Memory(), Host(1.12)
+    drive(paired, context(executor, queue, workloads=(with_(seeds=(1, 2)),)))
+    assert queue.ended[0] == "failed"
+    assert steps_of(executor)[:4] == [
+        "gemm-1-pair1-A", "gemm-1-pair1-B", "gemm-2-pair1-B", "gemm-2-pair1-A",
+    ]  # fmt: skip
+    assert queue.compared[-1].metrics["gemm.time"].share == 1.0
+
+
+def test_a_workload_with_an_image_of_its_own_is_judged_as_usual(context, paired, with_):
+    own = with_(name="fabric", image=replace(with_().image, inside=False))
+    queue, executor = Memory(), Host()
+    drive(paired, context(executor, queue, workloads=(with_(), own)))
+    assert queue.ended[0] == "passed"
+    assert steps_of(executor)[-1] == "fabric-0"
+    assert queue.compared[-1].single == ("fabric",)
+
+    queue, executor = Memory(), Host()
+    drive(paired, context(executor, queue, workloads=(own,)))
+    assert queue.ended[0] == "passed"
+    assert steps_of(executor) == ["fabric-0"]
+    assert "nothing to compare" in queue.compared[-1].reason
+
+
+def test_a_baseline_that_contradicts_a_pass_makes_it_inconclusive(context, paired):
+    queue = Memory()
+    slow = Says(StepJudgement("failed", "time is 9 % slower"))
+    drive(paired, context(Host(), queue, judge=slow))
+    assert queue.ended[0] == "inconclusive"
+    assert "but against its baseline: time is 9 % slower" in queue.ended[1]
+
+
+def test_a_host_that_runs_no_pairs_judges_alone_or_refuses(context, paired):
+    queue, executor = Memory(), Unpaired((lines(1.0), exited()))
+    drive(paired, context(executor, queue))
+    assert queue.ended[0] == "passed"
+    assert "runs no pairs: the candidate is judged alone" in queue.compared[-1].reason
+
+    named = replace(paired.run, against=Against("cuda124", REFERENCE, "cuda124"))
+    queue = Memory()
+    drive(replace(paired, run=named), context(Unpaired(), queue))
+    assert queue.ended[0] == "error"
+    assert "runs no pairs" in queue.ended[1]
+
+
+def test_a_reference_that_the_worker_does_not_allow_is_not_run(context, paired):
+    from compatgate.canary.allowed_images import AllowedImages
+
+    queue, executor = Memory(), Host()
+    images = AllowedImages((CANDIDATE,), "extend it")
+    drive(paired, replace(context(executor, queue), images=images))
+    assert queue.ended[0] == "error"
+    assert REFERENCE in queue.ended[1]
+    assert executor.started == []
+
+
+@pytest.mark.parametrize("lost", ["gemm-0-pair1-A", "gemm-0-pair3-B", "gemm-0-pair4-A"])
+def test_another_attempt_keeps_whole_pairs_and_begins_others_again(context, paired, lost):
+    first, executor = Memory(), Host(lost=lost)
+    drive(paired, context(executor, first))
+    assert first.retried == "the engine is away"
+    before = steps_of(executor)
+    queue, second = Memory(first.recorded), Host()
+    drive(replace(paired, attempt=2), context(second, queue))
+    assert queue.ended[0] == "passed"
+    pair = int(lost[len("gemm-0-pair") : -2])
+    assert steps_of(second) == first_pairs(5)[2 * (pair - 1) :]
+    assert before == first_pairs(5)[: len(before)]
+    sessions = {(r.block.pair, r.block.session) for r in queue.recorded if r.block}
+    latest = {number: max(s for p, s in sessions if p == number) for number, _ in sessions}
+    assert latest == {n: 1 if n < pair else 2 for n in range(1, 6)}
+
+
+def test_pairs_of_another_image_or_content_are_not_kept(context, paired, with_):
+    first = Memory()
+    drive(paired, context(Host(lost="gemm-0-pair3-A"), first))
+    for changed in ("image", "content"):
+        queue, executor = Memory(first.recorded), Host()
+        run = paired.run
+        if changed == "image":
+            run = replace(run, image=CANDIDATE + "3")
+        digest = "sha256:other" if changed == "content" else ""
+        again = replace(paired, run=run, attempt=2)
+        drive(again, context(executor, queue, workloads=(with_(digest=digest),)))
+        assert "gemm-0-pair1-B" in steps_of(executor)
+
+
+def test_a_failed_block_is_not_run_again(context, paired):
+    first = Memory()
+    drive(paired, context(Host(broken=("gemm-0-pair2-B",)), first))
+    blocks = [result for result in first.recorded if result.block]
+    queue, executor = Memory(blocks), Host()
+    drive(replace(paired, attempt=2), context(executor, queue))
+    assert queue.ended[:2] == ("failed", "gemm-0: check sound failed (pair 2)")
+    assert executor.started == []
+
+
+def test_a_worker_killed_while_judging_is_followed_by_one_that_only_judges(context, paired):
+    first = Memory()
+    drive(paired, context(Host(1.12), first))
+    queue, executor = Memory(first.recorded), Host()
+    drive(replace(paired, attempt=2, abandoned=True), context(executor, queue))
+    assert executor.started == []
+    assert queue.ended[0] == "failed"
+
+
+def test_history_of_the_same_content_lends_degrees_of_freedom(context, paired):
+    first = Memory()
+    drive(paired, context(Host(noise=0.02), first))
+    earlier = first.compared[-1]
+    queue = Memory()
+    queue.earlier = [earlier] * 12
+    drive(paired, context(Host(noise=0.02), queue))
+    assert queue.compared[-1].judgement.metrics[0].history > 10
+    other = replace(
+        earlier, metrics={n: replace(m, workload="gemm@x") for n, m in earlier.metrics.items()}
+    )
+    queue = Memory()
+    queue.earlier = [other] * 12
+    drive(paired, context(Host(noise=0.02), queue))
+    assert queue.compared[-1].judgement.metrics[0].history == 0
+
+
+def test_another_unit_is_converted_and_a_foreign_one_leaves_the_metric_open(context, paired, with_):
+    spec = with_().metrics["time"]
+    for unit, outcome in (("s", "passed"), ("GB/s", "inconclusive")):
+        queue = Memory()
+        workload = with_(metrics={"time": replace(spec, unit=unit)})
+        drive(paired, context(Host(), queue, workloads=(workload,)))
+        assert queue.ended[0] == outcome
+    assert "not reported" in queue.ended[1]
+
+
+def test_how_pairs_stand_survives_storage(context, paired):
+    queue = Memory()
+    drive(paired, context(Host(1.12), queue))
+    state = queue.compared[-1]
+    text = msgspec.json.encode(state.to_json())
+    assert msgspec.json.decode(text, type=type(state)) == state
+    assert ENV["driver"] in str(queue.recorded[-1].report)
