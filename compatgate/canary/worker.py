@@ -283,7 +283,7 @@ def open_host(
         driver=host.driver,
         workloads=lambda suite: _suite_workloads(catalogue(), suite),
         reader=make_reader,
-        judge=BaselineJudge(baselines, sku),
+        judge=BaselineJudge(baselines, sku, facts),
         watch=_open_watch(host, facts, settings),
         gpus=facts.gpus,
         settings=settings,

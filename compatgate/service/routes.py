@@ -170,10 +170,12 @@ _DEPLOYING = (
 HOOKS: tuple[Route, ...] = (admission.validate, *(hook.route for hook in _DEPLOYING))
 
 
-def views(service: Service) -> tuple[tuple[Route, Callable[[], Response]], ...]:
+def views(
+    service: Service, desk: admission.AdmissionDesk
+) -> tuple[tuple[Route, Callable[[], Response]], ...]:
     """Return each hook with its view, which answers errors in the form of the tool."""
     return (
-        (admission.validate, admission.make_view(service)),
+        (admission.validate, admission.make_view(service, desk)),
         *((hook.route, webhooks.make_view(hook, service)) for hook in _DEPLOYING),
     )
 
