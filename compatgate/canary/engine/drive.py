@@ -134,7 +134,7 @@ def _execute_run(lease: Lease, context: HostContext, must_stop: Callable[[], boo
     if conclusion.sound:
         by_name = {workload.name: workload for workload in workloads}
         for result in results:
-            if result.workload not in compared or result.outcome == "passed":
+            if result.workload not in compared or result.outcome != "failed":
                 context.judge.offer(run.id, by_name[result.workload], result)
     _end_run(lease, context, conclusion)
 

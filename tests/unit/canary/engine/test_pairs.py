@@ -99,7 +99,7 @@ def test_a_candidate_is_judged_against_what_it_would_replace(
     assert metric.low < metric.effect < metric.high
     numbers = [one.pair for one in state.metrics["gemm.time"].medians]
     assert numbers == [*range(1, state.done + 1)]
-    assert judge.offered == ([("run_1", "gemm-0")] if outcome == "passed" else [])
+    assert judge.offered == ([("run_1", "gemm-0")] if outcome != "failed" else [])
 
 
 def test_a_disturbance_that_ends_is_no_regression(context, paired):
@@ -190,6 +190,13 @@ def test_a_baseline_that_contradicts_a_pass_makes_it_inconclusive(context, paire
     drive(paired, context(Host(), queue, judge=slow))
     assert queue.ended[0] == "inconclusive"
     assert "but against its baseline: time is 9 % slower" in queue.ended[1]
+
+    doubted = {"metrics": [{"name": "time", "doubt": "above the published peak"}]}
+    queue, judge = Memory(), Says(StepJudgement("inconclusive", "implausible", body=doubted))
+    drive(paired, context(Host(), queue, judge=judge))
+    assert queue.ended[0] == "inconclusive"
+    assert "but time: above the published peak" in queue.ended[1]
+    assert judge.offered == [("run_1", "gemm-0")], "a person may accept it with a reason"
 
 
 def test_a_host_that_runs_no_pairs_judges_alone_or_refuses(context, paired):
