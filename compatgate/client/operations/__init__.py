@@ -33,6 +33,7 @@ class Operations:
     refuse_change = matrix.refuse_change
     list_target_pools = matrix.list_target_pools
     plan = matrix.plan
+    report = matrix.report
     list_pools = matrix.list_pools
 
     list_entries = matrix.list_entries

@@ -119,6 +119,7 @@ CHECKED: dict[str, Make] = {
     "what_if": lambda at: Ask("/what-if", {"target": at.target, "set": {"driver": "580.95.05"}}),
     "solve": lambda at: Ask("/solve", {"targets": [at.target], "want": ["cuda"]}),
     "plan": lambda at: Ask(f"/targets/{at.target}/plan", {"set": {"driver": "580.95.05"}}),
+    "report": lambda at: Ask(f"/targets/{at.target}/report"),
     "show_verdict": lambda at: Ask(f"/verdicts/{at.verdict}"),
     "show_attestation": lambda at: Ask(f"/verdicts/{at.verdict}/attestation"),
     "stack_badge": lambda at: Ask(f"/badge/{at.target}/cuda=12.4.svg"),
