@@ -12,6 +12,7 @@ from compatgate.service.audit import api as audit
 from compatgate.service.audit import pages as audit_pages
 from compatgate.service.baselines import api as baselines
 from compatgate.service.baselines import pages as baselines_pages
+from compatgate.service.dependents import api as dependents
 from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
 from compatgate.service.far import api as far
@@ -87,6 +88,7 @@ ROUTES: tuple[Route, ...] = (
     targets.list_pools,
     document_api.list_entries,
     *document_api.ENTRY_ROUTES,
+    dependents.list_dependents,
     waivers.list_waivers,
     *waivers.WAIVER_ROUTES,
     matrix.list_revisions,

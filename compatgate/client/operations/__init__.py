@@ -41,6 +41,7 @@ class Operations:
     show_entry = matrix.show_entry
     change_entry = matrix.change_entry
     delete_entry = matrix.delete_entry
+    list_dependents = matrix.list_dependents
 
     list_waivers = matrix.list_waivers
     create_waiver = matrix.create_waiver

@@ -26,6 +26,7 @@ from compatgate.client.request import (
 from compatgate.core.matrix import EntryStatus
 from compatgate.documents.specs import Kind
 from compatgate.kit.http.schemas import Page
+from compatgate.service.dependents.schemas import DependentsBody
 from compatgate.service.matrix.schemas import (
     ApprovalBody,
     Changes,
@@ -409,4 +410,15 @@ def report(
     """
     path = "/targets/{name}/report"
     request = get(path, TargetReportBody, name=name, since=since, until=until)
+    return structs.replace(request, patience=LONG_S)
+
+
+@Operation
+def list_dependents(name: str) -> Request[DependentsBody]:
+    """List what depends on an entry: targets, recorded stacks, nodes and other entries.
+
+    Args:
+        name: of the entry.
+    """
+    request = get("/entries/{name}/dependents", DependentsBody, name=name)
     return structs.replace(request, patience=LONG_S)

@@ -42,10 +42,10 @@ def test_a_faster_host_is_not_slow_and_a_lower_time_is_better() -> None:
     assert ranked[-1].host == "h0"
 
 
-@pytest.mark.parametrize("hosts", [4, 6, 16])
+@pytest.mark.parametrize("hosts", [5, 16])
 def test_equal_hosts_rarely_get_a_slow_one(hosts: int) -> None:
     """Without the tolerance, which would hide most: at most 1 % is asked for, 2 % tolerated."""
-    rng, rounds, false = random.Random(hosts), 250, 0
+    rng, rounds, false = random.Random(hosts), 150, 0
     for _ in range(rounds):
         found = fleet(rng, hosts, sd=0.03, metrics=5)
         found = [HostValues(f.host, f.metric, f.unit, f.better, 0.0, f.values) for f in found]
