@@ -53,6 +53,10 @@ ACTIONS = {
         "compatgate.service.baselines.cli",
         "list, show, decide on, export and import baselines",
     ),
+    "fleet": (
+        "compatgate.service.runs.cli_fleet:fleet",
+        "run a suite on every host of a pool, and name the slow ones",
+    ),
     "drift": (
         "compatgate.service.runs.cli_hosts:drift",
         "compare measurements across hosts",
