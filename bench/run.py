@@ -56,8 +56,8 @@ and `check --lock` of 200 packages against `check --pool`, whole processes. Goal
 ## Finding stacks
 
 `bench/solve.py`: `compatgate solve` over the shipped facts, CPU time: the first search of a process
-with its tables of facts, later ones, evaluations, and the ratio to one evaluation. Goal: under 1,000
-ms. The last two have no answer.
+with its tables of facts, later ones, evaluations, and the ratio to one evaluation. Goal: under
+1,000 ms. The last two have no answer.
 
 | want | on | first ms | ms | evaluations | ratio |
 |---|---|---|---|---|---|
