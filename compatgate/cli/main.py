@@ -80,6 +80,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "whoami": ("compatgate.service.identity.cli:whoami", "show who the gate takes you for"),
     "token": ("compatgate.service.tokens.cli", "create, list and revoke access tokens"),
     "audit": ("compatgate.service.audit.cli", "read and verify the audit log and the decisions"),
+    "report": (
+        "compatgate.service.reports.cli",
+        "report what happened on a target, and what would be answered today",
+    ),
     "doctor": ("compatgate.cli.doctor", "find what is wrong with an installation, and the fix"),
     "db": ("compatgate.cli.db", "create, migrate, back up, restore, verify and prune the database"),
 }

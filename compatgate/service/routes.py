@@ -12,6 +12,7 @@ from compatgate.service.audit import api as audit
 from compatgate.service.audit import pages as audit_pages
 from compatgate.service.baselines import api as baselines
 from compatgate.service.baselines import pages as baselines_pages
+from compatgate.service.dependents import api as dependents
 from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
 from compatgate.service.far import api as far
@@ -29,6 +30,8 @@ from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
 from compatgate.service.plans import api as plans
 from compatgate.service.plans import pages as plans_pages
+from compatgate.service.reports import api as reports
+from compatgate.service.reports import pages as reports_pages
 from compatgate.service.runs import api as runs
 from compatgate.service.runs import pages as runs_pages
 from compatgate.service.runs import staging_pages
@@ -81,9 +84,11 @@ ROUTES: tuple[Route, ...] = (
     *targets.TARGET_ROUTES,
     targets.list_target_pools,
     plans.plan,
+    reports.report,
     targets.list_pools,
     document_api.list_entries,
     *document_api.ENTRY_ROUTES,
+    dependents.list_dependents,
     waivers.list_waivers,
     *waivers.WAIVER_ROUTES,
     matrix.list_revisions,
@@ -170,10 +175,12 @@ _DEPLOYING = (
 HOOKS: tuple[Route, ...] = (admission.validate, *(hook.route for hook in _DEPLOYING))
 
 
-def views(service: Service) -> tuple[tuple[Route, Callable[[], Response]], ...]:
+def views(
+    service: Service, desk: admission.AdmissionDesk
+) -> tuple[tuple[Route, Callable[[], Response]], ...]:
     """Return each hook with its view, which answers errors in the form of the tool."""
     return (
-        (admission.validate, admission.make_view(service)),
+        (admission.validate, admission.make_view(service, desk)),
         *((hook.route, webhooks.make_view(hook, service)) for hook in _DEPLOYING),
     )
 
@@ -203,6 +210,7 @@ PAGES: tuple[Page, ...] = (
     targets_pages.show_target,
     targets_pages.show_packages,
     plans_pages.show_plan,
+    reports_pages.show_report,
     matrix_pages.show_entries,
     matrix_pages.show_entry,
     matrix_pages.change_entry,

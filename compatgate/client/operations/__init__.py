@@ -33,6 +33,7 @@ class Operations:
     refuse_change = matrix.refuse_change
     list_target_pools = matrix.list_target_pools
     plan = matrix.plan
+    report = matrix.report
     list_pools = matrix.list_pools
 
     list_entries = matrix.list_entries
@@ -40,6 +41,7 @@ class Operations:
     show_entry = matrix.show_entry
     change_entry = matrix.change_entry
     delete_entry = matrix.delete_entry
+    list_dependents = matrix.list_dependents
 
     list_waivers = matrix.list_waivers
     create_waiver = matrix.create_waiver

@@ -26,6 +26,7 @@ from compatgate.client.request import (
 from compatgate.core.matrix import EntryStatus
 from compatgate.documents.specs import Kind
 from compatgate.kit.http.schemas import Page
+from compatgate.service.dependents.schemas import DependentsBody
 from compatgate.service.matrix.schemas import (
     ApprovalBody,
     Changes,
@@ -43,6 +44,7 @@ from compatgate.service.matrix.schemas import (
     WaiverChange,
 )
 from compatgate.service.plans.schemas import PlanBody, PlanRequest
+from compatgate.service.reports.schemas import TargetReportBody
 
 _DOCUMENTS = Annotated[list[dict[str, Any]], Meta(min_length=1)]
 
@@ -392,4 +394,31 @@ def plan(name: str, body: PlanRequest | Mapping[str, Any]) -> Request[PlanBody]:
     """
     path = "/targets/{name}/plan"
     request = post(path, PlanBody, body=body, reads=PlanRequest, repeatable=True, name=name)
+    return structs.replace(request, patience=LONG_S)
+
+
+@Operation
+def report(
+    name: str, *, since: Moment | None = None, until: Moment | None = None
+) -> Request[TargetReportBody]:
+    """Report what happened on a target, and what would be answered today.
+
+    Args:
+        name: of the target.
+        since: when the period begins; None: 7 days before its end.
+        until: when it ends; None: now.
+    """
+    path = "/targets/{name}/report"
+    request = get(path, TargetReportBody, name=name, since=since, until=until)
+    return structs.replace(request, patience=LONG_S)
+
+
+@Operation
+def list_dependents(name: str) -> Request[DependentsBody]:
+    """List what depends on an entry: targets, recorded stacks, nodes and other entries.
+
+    Args:
+        name: of the entry.
+    """
+    request = get("/entries/{name}/dependents", DependentsBody, name=name)
     return structs.replace(request, patience=LONG_S)

@@ -24,7 +24,7 @@ from compatgate.service.gate_client import (
     drop_storage_members,
     run_action,
 )
-from compatgate.service.matrix import cli_approvals
+from compatgate.service.matrix import cli_approvals, cli_dependents
 from compatgate.service.matrix.schemas import DAYS, DECISIONS
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ examples:
   compatgate matrix list --target prod-a100 --status blessed
   compatgate matrix diff --from 2026-11-03 --to 42
   compatgate matrix packages-report --target prod-a100
+  compatgate matrix dependents torch24-cu124
   compatgate matrix approve ap_52f3d1a2b4c6e8f0
   compatgate matrix export --at 41 -o matrix.yaml
 """
@@ -62,6 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("list", "list entries, targets or waivers", _list_arguments),
         ("show", "print a document", _show_arguments),
         ("log", "list revisions, or show what one changed", _log_arguments),
+        (
+            "dependents",
+            "list the targets, recorded stacks and nodes that depend on an entry",
+            cli_dependents.dependents_arguments,
+        ),
         (
             "packages-report",
             "show what packages: enforce would stop on targets that audit packages",
@@ -179,6 +185,7 @@ def run(args: argparse.Namespace) -> int:
             "show": show_document,
             "delete": delete_document,
             "log": show_log,
+            "dependents": cli_dependents.show_dependents,
             "packages-report": run_packages,
             "approvals": cli_approvals.list_approvals,
             "approve": cli_approvals.approve,

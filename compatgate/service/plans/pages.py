@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from compatgate.core.request import parse_changes_text
 from compatgate.errors import CompatgateError
-from compatgate.kit.sections import Section
-from compatgate.kit.ui.tables import Column, EmptyNotice, Table, TableQuery, make_table
 from compatgate.service.plans.sections import arrange
 from compatgate.service.plans.service import plan_upgrade
 from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 _Text = Annotated[str, Meta(max_length=256)]
-_NOTHING = EmptyNotice("Nothing in use.", "No entry is in use there, and no stack was allowed.")
 
 
-class PlanQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PlanQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The upgrade to plan."""
 
     driver: _Text = ""
@@ -57,7 +54,6 @@ def show_plan(ask: PageRequest[PlanQuery]) -> HtmlPage:
             plan = plan_upgrade(gate, name, query.body())
         except CompatgateError as error:
             problem = error
-    sections = arrange(plan) if plan else []
     target = gate.snapshot().targets.get(name)
     context = {
         "row": row,
@@ -70,14 +66,7 @@ def show_plan(ask: PageRequest[PlanQuery]) -> HtmlPage:
             for branch in gate.facts.driver_branches.branches.values()
             if branch.last is not None
         ],
-        "sections": [(one, _table(one, number)) for number, one in enumerate(sections)],
+        "sections": arrange(plan) if plan else [],
     }
     status = problem.status if problem else 200
     return HtmlPage("plan.html", f"{name}: plan an upgrade", context, None, status)
-
-
-def _table(section: Section, number: int) -> Table | None:
-    if not section.rows:
-        return None
-    columns = tuple(Column(f"c{place}", head) for place, head in enumerate(section.head))
-    return make_table(f"plan-{number}", columns, section.rows, _NOTHING, label=section.title)

@@ -20,6 +20,7 @@ PAGES = [
     "solve?driver=535.183.01&gpu=V100-SXM2-16GB&want=torch%3E%3D2.15",
     "what-if?target=staging-h100&driver=525.60.13",
     "targets/prod-a100/plan?driver=580",
+    "targets/prod-a100/report",
     "audit",
     "audit/verify",
     "facts",

@@ -154,6 +154,17 @@ def test_plan(call: Call) -> None:
     assert {edit.entry for edit in found.edits} >= {"torch24-cu124"}
 
 
+def test_dependents(call: Call) -> None:
+    found = call("list_dependents", "torch24-cu124")
+    assert [one.target for one in found.targets] == ["prod-a100"]
+
+
+def test_report(call: Call) -> None:
+    found = call("report", "prod-a100", since="2026-01-01")
+    assert found.target == "prod-a100"
+    assert {change.name for change in found.changes} >= {"torch24-cu124"}
+
+
 def test_targets(call: Call, form: str) -> None:
     name = f"lab-{form}"
     spec = TargetSpec((PoolSpec("l4", "L4", "550.54.15"),))

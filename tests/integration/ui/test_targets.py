@@ -178,6 +178,17 @@ def test_an_upgrade_is_planned_on_a_page_of_the_target(pages):
     assert "is not a driver branch" in wrong.text
 
 
+def test_what_happened_on_a_target_has_a_page(pages, stocked):
+    client = pages()
+    assert "/ui/targets/prod-a100/report" in client.get("/ui/targets/prod-a100").text
+    shown = client.get("/ui/targets/prod-a100/report").text
+    for said in ("Time line", "create Target prod-a100", "changes of the matrix"):
+        assert said in shown
+    wrong = client.get("/ui/targets/prod-a100/report?since=soon")
+    assert wrong.status_code == 400
+    assert "is not a time" in wrong.text
+
+
 def test_a_target_that_enforces_packages_says_so(pages):
     shown = pages().get("/ui/targets/prod-a100/packages").text
     assert "The target already enforces packages" in shown

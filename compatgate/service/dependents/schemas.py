@@ -1,0 +1,67 @@
+"""Define what depends on an entry as REST carries it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from compatgate.core.matrix import EntryStatus
+from compatgate.core.request import Mode
+
+
+class DependentTargetBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A target of the entry; `pools` are those with a GPU and driver that the entry is for.
+
+    `stops`: its policy requires an entry and denies.
+    """
+
+    target: str
+    mode: Mode
+    stops: bool
+    pools: list[str]
+    declared_nodes: int
+    reported_nodes: Annotated[int, Meta(description="with a GPU and driver of the entry")]
+
+
+class DependentStackBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A stack that the entry decided; `lost`: the gate would not allow it without the entry.
+
+    `lost` is null where the question cannot be re-evaluated.
+    """
+
+    verdict_id: str
+    target: str
+    stack: dict[str, Any]
+    image: str | None
+    decisions: int
+    first: datetime
+    last: datetime
+    lost: bool | None
+
+
+class DependentNodeBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A reported node of one of the targets, whose GPU and driver the entry is for."""
+
+    cluster: str
+    name: str
+    targets: list[str]
+    driver: str | None
+
+
+class DependentsBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What depends on an entry. `left_out` says what exceeded a limit; empty: nothing."""
+
+    entry: str
+    status: EntryStatus
+    since: Annotated[datetime, Meta(description="of the first recorded question that counts")]
+    targets: list[DependentTargetBody]
+    stacks: Annotated[list[DependentStackBody], Meta(description="the latest first")]
+    decisions: Annotated[int, Meta(description="that the entry decided")]
+    lost: Annotated[int, Meta(description="stacks that nothing else would allow")]
+    nodes: Annotated[list[DependentNodeBody], Meta(description="the first 500")]
+    node_count: int
+    replaces: Annotated[list[str], Meta(description="entries that name it as their replacement")]
+    left_out: list[str]
+    matrix_revision: int

@@ -1,0 +1,1 @@
+"""Report what happened on a target: changes, questions, answers then and today, runs and nodes."""

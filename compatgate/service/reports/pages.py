@@ -1,0 +1,49 @@
+"""Show the report about a target and a period."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from compatgate.errors import BadInput
+from compatgate.kit.clock import parse_moment
+from compatgate.service.reports.formats import arrange
+from compatgate.service.reports.service import make_report
+from compatgate.service.web.page import HtmlPage, PageRequest, page
+
+_Text = Annotated[str, Meta(max_length=64)]
+
+
+class PeriodQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The period of a report, as dates or times in UTC."""
+
+    since: _Text = ""
+    until: _Text = ""
+
+    def period(self) -> tuple[datetime | None, datetime | None]:
+        """Return both ends; None where none is stated.
+
+        Raises:
+            BadInput: one is not a time.
+        """
+        since, until = self.since.strip(), self.until.strip()
+        return (
+            parse_moment(since, field="since") if since else None,
+            parse_moment(until, field="until", end_of_day=True) if until else None,
+        )
+
+
+@page("/targets/<name>/report", nav="targets", query=PeriodQuery)
+def show_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
+    """Show what happened on a target, and what would be answered today."""
+    name, problem, sections = ask.args["name"], None, []
+    try:
+        found = make_report(ask.gate, name, *ask.query.period())
+        sections = arrange(msgspec.to_builtins(found))
+    except BadInput as error:
+        problem = error
+    context = {"name": name, "query": ask.query, "sections": sections, "problem": problem}
+    return HtmlPage("report.html", f"{name}: report", context, None, 400 if problem else 200)
