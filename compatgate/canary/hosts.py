@@ -23,6 +23,8 @@ from compatgate.errors import BadInput
 
 CLUSTERS = ("slurm", "kubernetes")
 """Executors that run a workload on other machines, and on several at once."""
+VOLCANO = "volcano"
+"""Name of Volcano's scheduler."""
 BUILDERS = ("docker",)
 """Executors that run the image under test, the workload's own image, or an image that they build
 from its folder. The image is therefore known before the executor is asked.
@@ -67,6 +69,8 @@ class Slurm(Struct, frozen=True):
         bundle: path of an image's unpacked OCI bundle on the nodes.
         commands: folder of ``sbatch`` and the other commands; None if they are on ``PATH``.
         poll: seconds between two questions to the controller about a job.
+        allocation: whether each step is a job, or the steps of a run share one, and so its nodes.
+        allocation_s: seconds that a shared allocation is asked for.
     """
 
     work: str
@@ -82,6 +86,8 @@ class Slurm(Struct, frozen=True):
     bundle: str | None = None
     commands: str | None = None
     poll: float = 5.0
+    allocation: Literal["step", "run"] = "step"
+    allocation_s: int = 4 * 3600
 
 
 class Toleration(Struct, frozen=True):
@@ -103,7 +109,13 @@ class Kubernetes(Struct, frozen=True):
         namespace: namespace of every object.
         resource: resource of a GPU or a MIG slice, ``nvidia.com/mig-1g.10gb``.
         node_selector: labels of the nodes, such as those of GPU feature discovery.
-        queue: Kueue's local queue.
+        queue: Kueue's local queue; ``priority_class`` is Kueue's WorkloadPriorityClass.
+        volcano_queue: queue of Volcano, which then schedules the pods of a job together.
+        scheduler: name of another scheduler of the pods.
+        claims: number of GPUs to the ResourceClaimTemplate that claims so many; () for the resource
+            of a device plugin.
+        devices: further resources of a pod with GPUs, such as RDMA devices.
+        networks: Multus networks of a pod with GPUs.
         images: workload to the image that was built from its folder.
         wait_s: seconds that a job may wait for a node.
     """
@@ -116,6 +128,12 @@ class Kubernetes(Struct, frozen=True):
     node_selector: dict[str, str] = {}
     tolerations: tuple[Toleration, ...] = ()
     queue: str | None = None
+    priority_class: str | None = None
+    volcano_queue: str | None = None
+    scheduler: str | None = None
+    claims: dict[str, str] = {}
+    devices: dict[str, int] = {}
+    networks: tuple[str, ...] = ()
     image_pull_secrets: tuple[str, ...] = ()
     service_account: str | None = None
     runtime_class: str | None = None
@@ -137,7 +155,8 @@ class Host(Struct, frozen=True):
         devices: how to request GPUs: Docker's device request, or CDI names.
         build_network: builds of workloads with ``network = true`` may use the network.
         health: where to read GPU health and the kernel log: ``local``, on the worker's machine;
-            ``none``, nowhere, which the evidence says.
+            ``node``, on the nodes, by each job of a ``slurm`` host; ``none``, nowhere, which the
+            evidence says.
         slurm, kubernetes: settings of a ``slurm`` or ``kubernetes`` host.
     """
 
@@ -150,7 +169,7 @@ class Host(Struct, frozen=True):
     slots: int = 1
     devices: Literal["request", "cdi"] = "request"
     build_network: bool = False
-    health: Literal["local", "none"] = "local"
+    health: Literal["local", "node", "none"] = "local"
     quiet: tuple[MaintenanceWindow, ...] = ()
     slurm: Slurm | None = None
     kubernetes: Kubernetes | None = None

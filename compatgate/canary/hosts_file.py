@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from compatgate.canary.hosts import (
     CLUSTERS,
+    VOLCANO,
     Host,
     Kubernetes,
     MaintenanceWindow,
@@ -78,6 +79,15 @@ class SlurmTable(Struct, frozen=True, forbid_unknown_fields=True):
     bundle: Annotated[str, Meta(pattern=BUNDLE_PATTERN)] | None = None
     commands: _Path | None = None
     poll: Annotated[float, Meta(ge=0.2, le=300)] = 5.0
+    allocation: Literal["step", "run"] = "step"
+    allocation_time: Annotated[str, Meta(pattern=DURATION)] = "4h"
+
+
+def slurm_settings(table: SlurmTable) -> Slurm:
+    """Convert the table to settings."""
+    fields = msgspec.structs.asdict(table)
+    held = parse_duration(fields.pop("allocation_time"))
+    return Slurm(**fields, allocation_s=int(held.total_seconds()))
 
 
 class SlurmMistake(Struct, frozen=True):
@@ -130,6 +140,10 @@ RESOURCE_PATTERN = (
     r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$(?!\n)"
 )
 VALUE_PATTERN = r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$(?!\n)"
+COUNT_PATTERN = r"^[1-9][0-9]{0,3}$(?!\n)"
+NETWORK_PATTERN = (
+    r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/)?[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$(?!\n)"
+)
 _Slug = Annotated[str, Meta(pattern=SLUG_PATTERN)]
 _LabelKey = Annotated[str, Meta(pattern=QUALIFIED_PATTERN)]
 _LabelValue = Annotated[str, Meta(pattern=VALUE_PATTERN)]
@@ -137,6 +151,8 @@ _DnsLabel = Annotated[str, Meta(pattern=DNS_LABEL_PATTERN)]
 _DnsName = Annotated[str, Meta(pattern=DNS_NAME_PATTERN)]
 _Resource = Annotated[str, Meta(pattern=RESOURCE_PATTERN)]
 _Duration = Annotated[str, Meta(pattern=DURATION)]
+_Count = Annotated[str, Meta(pattern=COUNT_PATTERN)]
+_Network = Annotated[str, Meta(pattern=NETWORK_PATTERN)]
 
 
 class TolerationTable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -159,6 +175,12 @@ class KubernetesTable(Struct, frozen=True, forbid_unknown_fields=True):
     node_selector: Annotated[dict[_LabelKey, _LabelValue], Meta(max_length=64)] = {}
     tolerations: Annotated[tuple[TolerationTable, ...], Meta(max_length=64)] = ()
     queue: _DnsLabel | None = None
+    priority_class: _DnsName | None = None
+    volcano_queue: _DnsName | None = None
+    scheduler: _DnsName | None = None
+    claims: Annotated[dict[_Count, _DnsName], Meta(max_length=64)] = {}
+    devices: Annotated[dict[_Resource, Annotated[int, Meta(ge=1, le=64)]], Meta(max_length=16)] = {}
+    networks: Annotated[tuple[_Network, ...], Meta(max_length=16)] = ()
     image_pull_secrets: Annotated[tuple[_DnsName, ...], Meta(max_length=16)] = ()
     service_account: _DnsName | None = None
     runtime_class: _DnsName | None = None
@@ -196,6 +218,18 @@ def find_kubernetes_mistakes(table: KubernetesTable) -> Iterator[KubernetesMista
                 yield KubernetesMistake((field,), what, f"remove {field} or in_cluster", value)
     for number, toleration in enumerate(table.tolerations):
         yield from _find_toleration_mistakes(toleration, ("tolerations", number))
+    if table.queue and table.volcano_queue:
+        what = "cannot be set together with queue, which is Kueue's"
+        yield KubernetesMistake(("volcano_queue",), what, "remove one of them", table.volcano_queue)
+    if table.volcano_queue and table.scheduler not in (None, VOLCANO):
+        what = f"must be {VOLCANO} with volcano_queue"
+        yield KubernetesMistake(("scheduler",), what, "leave it out", table.scheduler)
+    if table.priority_class and not table.queue:
+        hint = "name the local queue, too"
+        yield KubernetesMistake(("priority_class",), "needs a queue of Kueue", hint)
+    if table.claims and table.resource in table.devices:
+        what = "the GPUs are claimed, so the resource of a device plugin asks for others"
+        yield KubernetesMistake(("devices", table.resource), what, "remove it")
     for workload, reference in table.images.items():
         try:
             parse_reference(reference)
@@ -259,7 +293,7 @@ class HostTable(_Table, frozen=True):
     slots: Annotated[int, Meta(ge=1, le=1024)] = 1
     devices: Literal["request", "cdi"] = "request"
     build_network: bool = False
-    health: Literal["local", "none"] | None = None
+    health: Literal["local", "node", "none"] | None = None
     quiet: Annotated[tuple[MaintenanceTable, ...], Meta(max_length=64)] = ()
     slurm: SlurmTable | None = None
     kubernetes: KubernetesTable | None = None
@@ -302,7 +336,7 @@ def _make_host(table: HostTable, folder: Path) -> Host:
             ca=str(folder / tls.ca), cert=str(folder / tls.cert), key=str(folder / tls.key)
         )
     if slurm := table.slurm:
-        fields["slurm"] = Slurm(**msgspec.structs.asdict(slurm))
+        fields["slurm"] = slurm_settings(slurm)
     if kubernetes := table.kubernetes:
         fields["kubernetes"] = kubernetes_settings(kubernetes, folder)
     fields["health"] = table.health or ("none" if table.executor in CLUSTERS else "local")
@@ -373,7 +407,12 @@ def _find_cluster_problems(
             yield raw.problem((*here, kind), "is missing", hint=f"write at least {least}")
     if table.executor in CLUSTERS and table.health == "local":
         what = "the GPUs are on the nodes, not on this machine"
-        yield raw.problem((*here, "health"), what, value="local", hint='health = "none"')
+        hint = 'health = "node"' if table.executor == "slurm" else 'health = "none"'
+        yield raw.problem((*here, "health"), what, value="local", hint=hint)
+    if table.executor != "slurm" and table.health == "node":
+        what = "only jobs of slurm look at their nodes"
+        hint = 'health = "none"' if table.executor in CLUSTERS else 'health = "local"'
+        yield raw.problem((*here, "health"), what, value="node", hint=hint)
     if table.executor == "slurm" and table.slurm:
         for wrong in find_slurm_mistakes(table.slurm, table.gpu):
             place: Place = (*here, "slurm", wrong.field)

@@ -1,7 +1,8 @@
 """Compute a measurement's share of the peak that the GPU's vendor publishes. Pure.
 
-The share is for people; it does not decide the judgement. A share above one means that the program
-does less work than it says, or that the GPU is not the one assumed.
+A share above one means that the program does less work than it says, or that the GPU is another
+one: such values are inconclusive until a person explains them. Otherwise the share is for people,
+and decides nothing.
 """
 
 from __future__ import annotations
@@ -86,6 +87,21 @@ def find_shares(
         return ()
     found = [_make_share(metric, metrics.get(metric.name), known) for metric in report.metrics]
     return tuple(share for share in found if share)
+
+
+def find_doubts(shares: Sequence[Share]) -> dict[str, str]:
+    """Return by metric why its values are implausible."""
+    return {one.metric: _describe_excess(one.share) for one in shares if one.implausible}
+
+
+def describe_excess(values: Sequence[float], peak: float) -> str:
+    """Return why values above a peak in their unit are implausible; "" if they are not."""
+    share = median(values) / peak if values else 0.0
+    return "" if share <= 1 + _ROUNDING else _describe_excess(share)
+
+
+def _describe_excess(share: float) -> str:
+    return f"the candidate is at {percent(share)} of the published peak, which is implausible"
 
 
 def percent(share: float) -> str:

@@ -15,6 +15,8 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.binding import ASSURANCES, Assurance
+
 Outcome = Literal["passed", "failed", "inconclusive", "error", "timeout", "cancelled"]
 State = Literal["queued", "leased", "preparing", "running", "judging"] | Outcome
 Purpose = Literal["request", "verification", "import"]
@@ -282,14 +284,6 @@ class Check(Struct, frozen=True):
     skipped: bool = False
 
 
-Trust = Literal["self-reported", "challenged", "witnessed"]
-"""What stands behind a report, weakest first.
-
-``self-reported``: the program's word. ``challenged``: the harness signed the lines and answered the
-worker's challenge. ``witnessed``: the worker also saw the program's processes, and what they did.
-"""
-
-
 class Witness(Struct, frozen=True):
     """What the worker itself saw of an execution.
 
@@ -303,7 +297,7 @@ class Witness(Struct, frozen=True):
         contradictions: what the program reported and the worker saw otherwise.
     """
 
-    trust: Trust = "self-reported"
+    assurance: Assurance = "self-reported"
     wall_s: float = 0.0
     signed: int = 0
     proofs: tuple[str, ...] = ()
@@ -342,8 +336,20 @@ class Report(Struct, frozen=True):
         return self.dropped_bytes > 0
 
 
+def find_weakest(witnesses: Iterable[Witness | None]) -> Witness | None:
+    """Return the witness with the least assurance; None if an execution has none."""
+    found = list(witnesses)
+    known = [witness for witness in found if witness]
+    if not known or len(known) < len(found):
+        return None
+    return min(known, key=lambda witness: ASSURANCES.index(witness.assurance))
+
+
 def merge_reports(reports: Sequence[Report]) -> Report:
-    """Merge executions of the same workload: the last report, with the values of all."""
+    """Merge executions of the same workload: the last report, with the values of all.
+
+    The weakest witness speaks for all.
+    """
     values: dict[str, Metric] = {}
     for report in reports:
         for metric in report.metrics:
@@ -359,7 +365,8 @@ def merge_reports(reports: Sequence[Report]) -> Report:
                 warmup=warmup + metric.warmup,
                 conditions=conditions,
             )
-    return replace(reports[-1], metrics=tuple(values.values()))
+    witness = find_weakest(report.witness for report in reports)
+    return replace(reports[-1], metrics=tuple(values.values()), witness=witness)
 
 
 VERIFICATION_S = 30 * 86400

@@ -30,6 +30,7 @@ from compatgate.canary.engine.interface import (
     Queue,
     Settings,
 )
+from compatgate.canary.engine.node_watch import NodeWatch
 from compatgate.canary.executors.jobs import Executor, open_executor
 from compatgate.canary.health import snapshot
 from compatgate.canary.hosts import Host
@@ -276,15 +277,16 @@ def open_host(
         BadInput: the facts do not know the host's GPU.
     """
     sku = resolve_gpu(host.gpu, facts.gpus).sku if host.gpu else None
+    executor = open_executor(host)
     return HostContext(
         queue=queue,
-        executor=open_executor(host),
+        executor=executor,
         gpu=host.gpu,
         driver=host.driver,
         workloads=lambda suite: _suite_workloads(catalogue(), suite),
         reader=make_reader,
-        judge=BaselineJudge(baselines, sku),
-        watch=_open_watch(host, facts, settings),
+        judge=BaselineJudge(baselines, sku, facts),
+        watch=_open_watch(host, executor, facts, settings),
         gpus=facts.gpus,
         settings=settings,
         images=images,
@@ -318,9 +320,11 @@ def _suite_workloads(library: Library, suite: str) -> tuple[Workload, ...]:
         raise
 
 
-def _open_watch(host: Host, facts: Facts, settings: Settings) -> OpenHostWatch:
+def _open_watch(host: Host, executor: Executor, facts: Facts, settings: Settings) -> OpenHostWatch:
     if host.gpu is None or host.health == "none":
         return skip_watch
+    if jobs := getattr(executor, "health", None):
+        return NodeWatch(jobs, facts.xid)
     return LocalWatch(facts.xid, settings.sample)
 
 

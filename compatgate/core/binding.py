@@ -5,13 +5,22 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+Assurance = Literal["self-reported", "challenged", "witnessed"]
+"""What stands behind a report, weakest first.
+
+``self-reported``: the program's word. ``challenged``: the harness signed the lines and answered the
+worker's challenge. ``witnessed``: the worker also saw the program's processes, and what they did.
+"""
+ASSURANCES: tuple[Assurance, ...] = get_args(Assurance)
+
 
 Bind = Literal["versions", "content", "image"]
 """What evidence must share with a question: the versions, the GPU content, or the image itself."""
@@ -33,6 +42,7 @@ class Binding(Struct, frozen=True, gc=False, omit_defaults=True):
         host: staging host.
         executor: kind of the executor.
         judge: version of the judge.
+        assurance: weakest of its steps on GPUs; empty: nothing is known, as of an imported result.
     """
 
     image: str | None = None
@@ -47,6 +57,7 @@ class Binding(Struct, frozen=True, gc=False, omit_defaults=True):
     host: str = ""
     executor: str = ""
     judge: str = ""
+    assurance: Assurance | Literal[""] = ""
 
     def is_of_image(self, digest: str) -> bool:
         """Return whether a digest names the image that ran."""

@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.binding import Binding
+from compatgate.core.binding import ASSURANCES, Binding
 from compatgate.core.components import FRAMEWORKS, OF_BUILDS, resolve_component
 from compatgate.core.facts.nvidia import Gpu
 from compatgate.core.gpus import ANY_SLICE
@@ -312,10 +312,24 @@ class Evidence(Struct, frozen=True, gc=False):
         """Return the digest of the GPU content that ran; None: unknown."""
         return self.bound.content if self.bound else None
 
+    @property
+    def assurance(self) -> int:
+        """Return the place of the run's assurance in `ASSURANCES`; unknown counts as the least."""
+        stated = self.bound.assurance if self.bound else ""
+        return ASSURANCES.index(stated) if stated else 0
+
     def counts_for(self, policy: CanaryPolicy) -> bool:
-        """Return whether a policy accepts the run as evidence."""
-        return self.outcome != "inconclusive" and (
-            not self.development or policy.accept_development
+        """Return whether a policy accepts the run as evidence.
+
+        A failed run counts whatever stands behind it.
+        """
+        if self.outcome == "inconclusive" or (self.development and not policy.accept_development):
+            return False
+        least = policy.assurance
+        return (
+            least == ASSURANCES[0]
+            or self.outcome == "failed"
+            or self.assurance >= ASSURANCES.index(least)
         )
 
     def is_about(self, stack: Stack) -> bool:

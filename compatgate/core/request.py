@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from compatgate.core.binding import Assurance
 from compatgate.core.components import (
     MAX_IMAGE_LENGTH,
     MAX_KEYS,
@@ -90,6 +91,7 @@ class CanaryPolicy(Struct, frozen=True):
         soak: further suites that must have passed before an entry is blessed.
         promote: who blesses a candidate whose suites have passed: a person, or the gate.
         on_failure: effect of a failing re-run on a blessed entry, in addition to the warning.
+        assurance: least that must stand behind a passed run.
         imported: suite to the sources, ``FORMAT@SOURCE``, whose imported results count for it.
     """
 
@@ -100,6 +102,7 @@ class CanaryPolicy(Struct, frozen=True):
     soak: tuple[str, ...] = ()
     promote: PromotionMode = "approval"
     on_failure: FailurePolicy = "warn"
+    assurance: Assurance = "self-reported"
     imported: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def evidence_suites(self, suite: str) -> tuple[str, ...]:

@@ -134,6 +134,7 @@ def _policy(spec: PolicySpec) -> Policy:
         soak=spec.canary.soak,
         promote=spec.canary.promote,
         on_failure=spec.canary.on_failure,
+        assurance=spec.canary.assurance,
         imported=tuple(spec.canary.imported.items()),
     )
     return Policy(

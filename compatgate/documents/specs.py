@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
+from compatgate.core.binding import Assurance
 from compatgate.core.matrix import EntryStatus
 from compatgate.core.node import Sharing
 from compatgate.core.request import (
@@ -110,6 +111,7 @@ class CanarySpec(_Spec, frozen=True):
     """The evidence that the target requires, and its effect on entries.
 
     Attributes:
+        assurance: least that must stand behind a passed run.
         imported: suite to the sources whose imported results count for it.
     """
 
@@ -120,6 +122,7 @@ class CanarySpec(_Spec, frozen=True):
     soak: tuple[Name, ...] = ()
     promote: PromotionMode = "approval"
     on_failure: FailurePolicy = "warn"
+    assurance: Assurance = "self-reported"
     imported: dict[Name, tuple[ImportedSource, ...]] = {}
 
 

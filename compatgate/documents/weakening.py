@@ -90,6 +90,7 @@ FIELDS: Final[Mapping[str, Weakens]] = {
     "spec.policy.canary.soak": _loses_any,
     "spec.policy.canary.promote": _below("approval", "automatic"),
     "spec.policy.canary.imported": _always,
+    "spec.policy.canary.assurance": _below("witnessed", "challenged", "self-reported"),
     "spec.policy.canary.onFailure": _below("revoke", "warn"),
     "spec.policy.onUnknown": _below("fail", "warn", "allow"),
     "spec.policy.packages": _below("enforce", "audit"),

@@ -17,7 +17,7 @@ from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
 from compatgate.service.far import api as far
 from compatgate.service.gate import api as gate
-from compatgate.service.gate import ask_page, solve_api
+from compatgate.service.gate import ask_page, solve_api, solve_page
 from compatgate.service.gate import pages as gate_pages
 from compatgate.service.home import pages as home_pages
 from compatgate.service.identity import api as identity
@@ -175,10 +175,12 @@ _DEPLOYING = (
 HOOKS: tuple[Route, ...] = (admission.validate, *(hook.route for hook in _DEPLOYING))
 
 
-def views(service: Service) -> tuple[tuple[Route, Callable[[], Response]], ...]:
+def views(
+    service: Service, desk: admission.AdmissionDesk
+) -> tuple[tuple[Route, Callable[[], Response]], ...]:
     """Return each hook with its view, which answers errors in the form of the tool."""
     return (
-        (admission.validate, admission.make_view(service)),
+        (admission.validate, admission.make_view(service, desk)),
         *((hook.route, webhooks.make_view(hook, service)) for hook in _DEPLOYING),
     )
 
@@ -189,6 +191,7 @@ PAGES: tuple[Page, ...] = (
     ask_page.show_question,
     ask_page.paste_question,
     ask_page.log_question,
+    solve_page.show_solve,
     gate_pages.show_what_if,
     triage_pages.show_triage,
     triage_pages.show_causes,

@@ -252,7 +252,7 @@ def test_history_is_read_from_files_of_earlier_sessions(paired):
     [
         (("p", "q", "--paired"), "one file, which holds both arms"),
         (("p",), "the candidate's file is missing"),
-        (("p", "q", "--peak", "m0=1"), "--peak needs --paired"),
+        (("p", "q", "--history", "h"), "--history needs --paired"),
         (("p", "--paired", "--unit", "ms"), "--unit is not for --paired"),
         (("p", "--paired", "--peak", "m0=fast"), "not a peak of m0"),
         (("p", "--paired", "--explained", "m9=why"), "there is no metric m9"),

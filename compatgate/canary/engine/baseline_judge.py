@@ -10,8 +10,10 @@ from compatgate.canary.engine.interface import BaselineKey, Baselines, StepJudge
 from compatgate.canary.judge.baseline import find_family
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.judge.workload import WorkloadJudgement, judge_reports
-from compatgate.canary.run import Report, StepResult
+from compatgate.canary.peaks import find_doubts, find_shares
+from compatgate.canary.run import Report, StepResult, merge_reports
 from compatgate.canary.workload import Workload
+from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.errors import BadInput
@@ -47,10 +49,15 @@ def find_learning_obstacle(step: StepResult) -> str:
     if step.judgement is None:
         return step.reason or f"it ended {step.outcome}"
     judged = msgspec.convert(step.judgement, WorkloadJudgement)
-    doubtful = [m for m in judged.metrics if m.outcome not in _LEARNABLE_OUTCOMES]
+    doubtful = [m for m in judged.metrics if m.outcome not in _LEARNABLE_OUTCOMES and not m.doubt]
     if judged.outcome == "failed" or doubtful:
         return judged.reason
     return ""
+
+
+def _find_doubts(step: StepResult) -> dict[str, str]:
+    judged = msgspec.convert(step.judgement, WorkloadJudgement)
+    return {metric.name: metric.doubt for metric in judged.metrics if metric.doubt}
 
 
 class BaselineJudge:
@@ -59,11 +66,13 @@ class BaselineJudge:
     Args:
         baselines: source of baselines, and receiver of offered values.
         sku: SKU of the host; None if it has no GPUs.
+        facts: facts with the published peaks; None to judge without them.
     """
 
-    def __init__(self, baselines: Baselines, sku: str | None) -> None:
+    def __init__(self, baselines: Baselines, sku: str | None, facts: Facts | None = None) -> None:
         self._baselines = baselines
         self._sku = sku or NO_GPU_SKU
+        self._facts = facts
 
     def judge(self, workload: Workload, reports: Sequence[Report]) -> StepJudgement:
         """Judge all executions of a step together."""
@@ -71,11 +80,14 @@ class BaselineJudge:
         if ground is None:
             return StepJudgement("inconclusive", "a reported version cannot be read")
         baselines = self._baselines.approved(ground) if workload.metrics else {}
-        judged = judge_reports(workload.metrics, list(workload.checks), reports, baselines)
+        doubts = self._doubts(workload, reports)
+        judged = judge_reports(workload.metrics, list(workload.checks), reports, baselines, doubts)
         return StepJudgement(judged.outcome, judged.reason, judged.more, judged.to_json())
 
     def offer(self, run: str, workload: Workload, step: StepResult) -> None:
         """Offer a step's values to learn from, unless there is a reason against it.
+
+        Implausible values are offered with their doubt: a person who approves them says why.
 
         Args:
             run: id of the run.
@@ -87,9 +99,19 @@ class BaselineJudge:
         report = msgspec.convert(step.report, Report)
         ground = self._ground(workload, report)
         if ground is not None:
-            found = [Samples(m.name, m.unit, (m.values,)) for m in report.metrics]
+            doubts = _find_doubts(step)
+            found = [
+                Samples(m.name, m.unit, (m.values,), doubt=doubts.get(m.name, ""))
+                for m in report.metrics
+            ]
             known = [samples for samples in found if samples.name in workload.metrics]
             self._baselines.offer(ground, workload.metrics, f"{run}:{step.name}", known)
+
+    def _doubts(self, workload: Workload, reports: Sequence[Report]) -> dict[str, str]:
+        if self._facts is None:
+            return {}
+        report, facts = merge_reports(reports), self._facts
+        return find_doubts(find_shares(workload.metrics, report, facts.gpus, facts.gpu_peaks))
 
     def _ground(self, workload: Workload, report: Report) -> BaselineKey | None:
         try:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.run import Env, Outcome, Report, Run, StepResult
+from compatgate.canary.run import Env, Outcome, Report, Run, StepResult, find_weakest
 from compatgate.canary.workload import Workload
 from compatgate.core.binding import Binding, find_digest
 from compatgate.core.components import OF_BUILDS, resolve_component, sort_components
@@ -258,8 +258,8 @@ class Conclusion(Struct, frozen=True):
 
     Attributes:
         evidence: None if the run says nothing about a GPU.
-        sound: the measured environment is the stack under test on its host, so baselines may learn
-            from the run.
+        sound: the measured environment is the stack under test on its host, and nothing contradicts
+            a step, so baselines may learn from the run.
     """
 
     outcome: Outcome
@@ -298,8 +298,8 @@ def conclude_run(
     stack that does not even start must not leave an older pass standing.
     """
     outcome, reason = _worst_outcome(steps)
-    reports = [step.report for step in steps if step.report is not None]
-    envs = [env for report in reports if (env := msgspec.convert(report, Report).env)]
+    reports = [_read_report(step) for step in steps]
+    envs = [report.env for report in reports if report.env]
     expected = conditions.expected
     on_gpu = any(step.workload in conditions.gpu_workloads for step in steps)
     try:
@@ -311,13 +311,20 @@ def conclude_run(
         if outcome == "passed":
             return Conclusion("inconclusive", str(mismatch))
         return Conclusion(outcome, f"{reason}; no evidence: {mismatch}")
-    whole = Conclusion(outcome, reason, sound=bool(envs))
+    contradicted = any(r.witness.contradictions for r in reports if r.witness)
+    whole = Conclusion(outcome, reason, sound=bool(envs) and not contradicted)
     if outcome not in ("passed", "failed"):
         return whole
     if not on_gpu or expected.sku is None:
         no_gpu = "passed; not evidence about a GPU, because none was used"
         return replace(whole, reason=reason or no_gpu)
+    witness = find_weakest(
+        report.witness
+        for step, report in zip(steps, reports, strict=True)
+        if step.workload in conditions.gpu_workloads
+    )
     bound = _complete_binding(conditions.bound, image, envs, gpus)
+    bound = replace(bound, assurance=witness.assurance if witness else "")
     return _add_evidence(run, whole, measured, conditions, bound)
 
 
@@ -352,6 +359,10 @@ def _complete_binding(
 
 def _read_capability(name: str, gpus: Gpus) -> tuple[int, int]:
     return resolve_gpu(name, gpus).capability
+
+
+def _read_report(step: StepResult) -> Report:
+    return msgspec.convert(step.report, Report) if step.report else Report()
 
 
 def _worst_outcome(steps: Sequence[StepResult]) -> tuple[Outcome, str]:

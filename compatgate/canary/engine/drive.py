@@ -30,10 +30,11 @@ from compatgate.canary.engine.interface import (
     Queue,
     Settings,
 )
-from compatgate.canary.engine.pairs import PairSession, check_pairs, is_compared
+from compatgate.canary.engine.pairs import PairSession, check_pairs, has_pairs, is_compared
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
 from compatgate.canary.executors.jobs import PreparedJob
 from compatgate.canary.hosts import Host
+from compatgate.canary.judge.paired.verdict import PAIRED_JUDGE
 from compatgate.canary.judge.result import JUDGE
 from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import Outcome, Run, StepResult
@@ -125,7 +126,7 @@ def _execute_run(lease: Lease, context: HostContext, must_stop: Callable[[], boo
             conclusion = replace(conclusion, evidence=evidence)
     if conclusion.sound:
         by_name = {workload.name: workload for workload in workloads}
-        compared = bool(run.against and run.against.image)
+        compared = has_pairs(lease, context)
         for result in results:
             if not compared or result.outcome == "passed":
                 context.judge.offer(run.id, by_name[result.workload], result)
@@ -245,7 +246,7 @@ def _begin_binding(lease: Lease, context: HostContext, workloads: Sequence[Workl
         workloads=definition.workloads,
         host=lease.host,
         executor=context.executor.kind,
-        judge=JUDGE,
+        judge=PAIRED_JUDGE if has_pairs(lease, context) else JUDGE,
     )
 
 

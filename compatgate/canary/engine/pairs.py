@@ -37,6 +37,13 @@ from compatgate.errors import CompatgateError
 Jobs = Mapping[Arm, PreparedJob]
 
 
+def has_pairs(lease: Lease, context: HostContext) -> bool:
+    """Return whether the run has a reference, and its host can run pairs."""
+    against = lease.run.against
+    named = against is not None and against.image is not None
+    return named and isinstance(context.executor, PairExecutor)
+
+
 def check_pairs(lease: Lease, context: HostContext) -> bool:
     """Return whether the run compares with a reference on this host.
 
@@ -49,7 +56,7 @@ def check_pairs(lease: Lease, context: HostContext) -> bool:
     against = lease.run.against
     if against is None or against.image is None:
         return False
-    if isinstance(context.executor, PairExecutor):
+    if has_pairs(lease, context):
         return True
     problem = f"the {context.executor.kind} host {lease.host} runs no pairs"
     if against.asked != "auto":

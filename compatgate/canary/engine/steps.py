@@ -26,6 +26,7 @@ from compatgate.canary.engine.interface import (
 )
 from compatgate.canary.executors.jobs import Executor, Handle, Job, PreparedJob, Progress, Status
 from compatgate.canary.run import Origin, Report, Run, StepResult, merge_reports
+from compatgate.canary.witness.challenge import strip_signatures
 from compatgate.canary.witness.lookout import Lookout
 from compatgate.canary.workload import Workload
 from compatgate.core.gpu_code import find_run_mode
@@ -212,7 +213,7 @@ class _Tee:
 
     def feed(self, data: bytes) -> None:
         self._reader.feed(data)
-        self._log.feed(data)
+        self._log.feed(strip_signatures(data))
 
 
 def _discount_unhealthy_host(verdict: StepVerdict, observed: HostObservation) -> StepVerdict:

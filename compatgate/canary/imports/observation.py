@@ -99,7 +99,7 @@ def judge_report(report: Report) -> tuple[PartOutcome, str]:
     passed = [check for check in report.checks if not check.skipped]
     if not passed:
         return "inconclusive", "the report has no result that passes or fails"
-    return "passed", f"{len(passed)} checks passed"
+    return "passed", f"{len(passed)} of {len(passed)} checks passed"
 
 
 def make_part(name: str, report: Report, **times: Any) -> Part:

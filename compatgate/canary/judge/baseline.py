@@ -77,6 +77,9 @@ class Baseline(Struct, frozen=True):
         approved_by: None until a person approves it; only then is it used.
         approved_at: ISO time.
         source: description of where it was imported from; "" if it was learned from runs here.
+        doubt: why its values are implausible, so that approving it needs a reason; "" if they are
+            not.
+        explained: the reason that a person gave.
     """
 
     workload: str
@@ -92,11 +95,14 @@ class Baseline(Struct, frozen=True):
     approved_by: str | None = None
     approved_at: str | None = None
     source: str = ""
+    doubt: str = ""
+    explained: str = ""
 
     @property
     def samples(self) -> Samples:
         """Return the values as the judge takes them."""
-        return Samples(self.metric, self.unit, tuple(run.values for run in self.runs))
+        runs = tuple(run.values for run in self.runs)
+        return Samples(self.metric, self.unit, runs, explained=self.explained)
 
     @property
     def thin(self) -> bool:

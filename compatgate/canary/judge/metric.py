@@ -2,17 +2,19 @@
 
 Three aspects of two comparable samples are judged, each with an answer in words: centre, tail and
 spread. Values are logarithms, with the sign set so that higher is worse. Counts are judged
-separately, because zero is a valid count.
+separately (`counts`), because zero is a valid count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, exp, expm1, isfinite, isinf, log1p
+from math import ceil, exp, expm1, isinf, log1p
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.canary.judge import statistics as tails
+from compatgate.canary.judge.counts import judge_counts
 from compatgate.canary.judge.prepare import PreparedSamples, is_count, prepare_samples
 from compatgate.canary.judge.result import (
     Aspect,
@@ -32,7 +34,6 @@ from compatgate.canary.judge.statistics import (
     Tail,
     compare_spread,
     compare_tail,
-    compute_tail_chance,
     estimate_shift,
     median,
     quantile,
@@ -43,17 +44,53 @@ from compatgate.canary.workload import MetricSpec
 _DIGITS = 6
 
 
+LARGE = 2.0
+"""Factor beyond which a change is implausible until a person explains it."""
+_REASON = "a person's reason: approve the proposed baseline with --explained REASON"
+
+
 def judge_metric(
-    name: str, spec: MetricSpec, baseline: Samples | None, candidate: Samples | None
+    name: str,
+    spec: MetricSpec,
+    baseline: Samples | None,
+    candidate: Samples | None,
+    *,
+    doubt: str = "",
+    explained: str = "",
 ) -> MetricJudgement:
     """Judge one metric.
+
+    A change of the median by more than `LARGE`, better or worse, is inconclusive, and so are values
+    that the caller doubts: the work was probably not done, or another machine did it.
 
     Args:
         name: name of the metric.
         spec: direction, tolerance, and repetitions that either side needs.
         baseline: accepted values; None if there are none yet.
         candidate: values to judge; None if the candidate did not report the metric.
+        doubt: why the values are implausible by themselves, such as a share above the peak.
+        explained: why a person accepts what is implausible.
     """
+    judged = _judge_values(name, spec, baseline, candidate)
+    if baseline is not None and baseline.explained:
+        doubt = ""  # a person has accepted such values as the baseline
+    if judged.numbers and not 1 / LARGE <= judged.numbers.ratio <= LARGE:
+        doubt = doubt or f"a change by more than {LARGE:g} x is implausible"
+    if not doubt or explained or candidate is None:
+        return replace(judged, explained=explained if doubt else "")
+    return replace(
+        judged,
+        outcome="inconclusive",
+        reason=f"{judged.reason}: {doubt}",
+        missing=_REASON,
+        repetitions=None,
+        doubt=doubt,
+    )
+
+
+def _judge_values(
+    name: str, spec: MetricSpec, baseline: Samples | None, candidate: Samples | None
+) -> MetricJudgement:
     if candidate is None:
         reason, missing = "the candidate did not report it", f"{spec.repetitions} repetitions"
         return _final_reason(name, spec, [Aspect("data", "inconclusive", reason, missing=missing)])
@@ -152,7 +189,6 @@ def _round(value: float) -> float:
 
 
 MAX_REPETITIONS = 1000
-_IMPLAUSIBLE = 10.0
 _FAR_TOLERANCES = 2.0
 _FAR_SCALES = 5.0
 _SPREAD_TOLERANCE = 0.2
@@ -203,13 +239,6 @@ def judge_centre(side: Direction, shift: Shift) -> Aspect:
         )
     if may_be_worse:
         return _undecided_centre(side, words)
-    if -shift.estimate > log1p(_IMPLAUSIBLE - 1):
-        return Aspect(
-            "centre",
-            "inconclusive",
-            f"{words}: implausible; the work was probably not done",
-            missing="check that the candidate did its work; if it did, accept the run",
-        )
     if -shift.low >= side.limit - ROUNDING_SLACK and shift.surely_below < -ROUNDING_SLACK:
         return Aspect("centre", "improvement", words)
     return Aspect("centre", "ok", f"{words}, within the tolerance of {_format_tolerance(side)}")
@@ -344,36 +373,3 @@ def _format_tolerance(side: Direction) -> str:
 
 def _bad_end(values: Sequence[float]) -> float:
     return quantile(sorted(values), 0.9)
-
-
-def judge_counts(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect:
-    """Judge counts of which some are zero.
-
-    Only a baseline of zeros throughout can be used: other zeros have no ratio.
-    """
-    values = [*baseline.values, *candidate.values]
-    n, m = len(baseline.values), len(candidate.values)
-    if min(n, m) < spec.repetitions or not all(isfinite(v) and v >= 0 for v in values):
-        found = prepare_samples(spec, baseline, candidate)
-        if isinstance(found, Aspect):
-            return found
-    if any(baseline.values):
-        return Aspect(
-            "data",
-            "inconclusive",
-            "some counts are 0 and others are not, so there is no ratio",
-            missing="a check in the workload that states the limit",
-        )
-    above = sum(value > 0 for value in candidate.values)
-    words = f"{above} of {m} counts are above 0, of the baseline none of {n}"
-    chance = compute_tail_chance(0, n, above, m)
-    if above == 0:
-        return Aspect("centre", "ok", "always 0, as in the baseline")
-    if spec.better == "higher":
-        return Aspect("centre", "improvement", words)
-    if chance <= tails.TAIL_ALARM:
-        return Aspect("tail", "regression", words)
-    return Aspect(
-        "tail", "inconclusive", words, missing=f"{m} more repetitions of the candidate",
-        repetitions=2 * m,
-    )  # fmt: skip

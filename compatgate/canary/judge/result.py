@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from compatgate.canary.workload import Better
 
-JUDGE = "1"
+JUDGE = "2"
 """Version of the statistics, stored with every judgement: another version may judge otherwise."""
 MetricOutcome = Literal["regression", "inconclusive", "no-baseline", "improvement", "ok"]
 """Outcomes, worst first."""
@@ -20,11 +20,15 @@ class Samples(Struct, frozen=True):
 
     Attributes:
         runs: one tuple of values per run, in the order measured, without warm-up.
+        doubt: of values that are offered: why a person must give a reason before they are accepted.
+        explained: of an accepted baseline: why a person accepted implausible values.
     """
 
     name: str
     unit: str
     runs: tuple[tuple[float, ...], ...]
+    doubt: str = ""
+    explained: str = ""
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -80,6 +84,9 @@ class MetricJudgement(Struct, frozen=True):
         reason: one line for people.
         missing: data that would make it conclusive; None if it is.
         repetitions: repetitions that the candidate should then give, if computable.
+        doubt: why the values are implausible, so that a person must explain them; "" if they are
+            not, or somebody has.
+        explained: why a person accepts implausible values.
     """
 
     name: str
@@ -92,6 +99,8 @@ class MetricJudgement(Struct, frozen=True):
     missing: str | None = None
     repetitions: int | None = None
     aspects: tuple[Aspect, ...] = ()
+    doubt: str = ""
+    explained: str = ""
 
 
 _ORDER: tuple[MetricOutcome, ...] = (

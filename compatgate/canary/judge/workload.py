@@ -45,6 +45,7 @@ def judge_reports(
     checks: Sequence[str],
     reports: Sequence[Report],
     baselines: Mapping[str, Samples],
+    doubts: Mapping[str, str] | None = None,
 ) -> WorkloadJudgement:
     """Judge the reports of one or several executions of a workload.
 
@@ -53,6 +54,7 @@ def judge_reports(
         checks: declared names; every execution must have reported each.
         reports: reports of the executions, in order; their values are judged together.
         baselines: by metric; a missing one is not learned yet.
+        doubts: by metric, why its values are implausible.
     """
     candidate = {
         name: samples for name in metrics if (samples := _merge_samples(name, reports)) is not None
@@ -63,7 +65,7 @@ def judge_reports(
         for name in checks
         if not reports or not all(any(c.name == name for c in r.checks) for r in reports)
     ]
-    return judge_samples(metrics, baselines, candidate, reported, unreported)
+    return judge_samples(metrics, baselines, candidate, reported, unreported, doubts=doubts)
 
 
 def judge_samples(
@@ -72,11 +74,32 @@ def judge_samples(
     candidate: Mapping[str, Samples],
     checks: Sequence[Check] = (),
     unreported: Sequence[str] = (),
+    *,
+    doubts: Mapping[str, str] | None = None,
+    explained: Mapping[str, str] | None = None,
 ) -> WorkloadJudgement:
-    """Judge checks and samples; without either, the result is inconclusive."""
+    """Judge checks and samples; without either, the result is inconclusive.
+
+    Args:
+        metrics: declared metrics.
+        baselines: accepted values, by metric.
+        candidate: values to judge, by metric.
+        checks: results of checks.
+        unreported: declared checks without a result.
+        doubts: by metric, why its values are implausible.
+        explained: by metric, why a person accepts what is implausible.
+    """
+    doubts, explained = doubts or {}, explained or {}
     failed = list(dict.fromkeys(check for check in checks if not check.ok))
     judged = tuple(
-        judge_metric(name, spec, baselines.get(name), candidate.get(name))
+        judge_metric(
+            name,
+            spec,
+            baselines.get(name),
+            candidate.get(name),
+            doubt=doubts.get(name, ""),
+            explained=explained.get(name, ""),
+        )
         for name, spec in metrics.items()
     )
     regressed = [m for m in judged if m.outcome == "regression"]

@@ -32,6 +32,7 @@ _SIZE = 64
 _BYTES = 32
 _SIGNED = re.compile(rb"compatgate/1 (\d{1,9}) (\d{1,12}) ([0-9a-f]{64}) (\{.*)", re.DOTALL)
 _MARK = b"compatgate/1 "
+_HEAD = re.compile(rb"compatgate/1 \d{1,9} \d{1,12} [0-9a-f]{64} (?=\{)")
 _SLACK_S, _SLACK = 2.0, 0.02
 _MOST_PROBLEMS = 20
 
@@ -45,6 +46,11 @@ def sign_line(challenge: str, number: int, milliseconds: int, text: str) -> str:
     """Return the signed line for a line of the protocol, without its end."""
     signature = _sign(challenge, f"{number} {milliseconds} {text}".encode())
     return f"compatgate/1 {number} {milliseconds} {signature} {text}"
+
+
+def strip_signatures(data: bytes) -> bytes:
+    """Return output as people read it: lines of the protocol without their heads."""
+    return _HEAD.sub(b"", data)
 
 
 def compute_answer(challenge: str, by: str) -> str:
@@ -134,7 +140,7 @@ class SignedOutput:
         report = self._reader.report()
         contradictions = [*self._contradictions, *self._find_forgery()]
         witness = Witness(
-            trust="challenged" if self._signed else "self-reported",
+            assurance="challenged" if self._signed else "self-reported",
             wall_s=self._clock() - self._began,
             signed=self._signed,
             proofs=tuple(sorted(self._proofs)),

@@ -8,11 +8,12 @@ from typing import Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from compatgate.canary.executors.jobs import Handle, Job
-from compatgate.canary.run import Report, Trust, Witness
+from compatgate.canary.run import Report, Witness
 from compatgate.canary.witness import contradict
 from compatgate.canary.witness.challenge import SignedOutput, make_challenge
 from compatgate.canary.witness.processes import ProcessWatch, Sighting
 from compatgate.canary.workload import Workload
+from compatgate.core.binding import Assurance
 
 _NO_PROCESSES = "the executor does not show the program's processes to this worker"
 _NOT_FOUND = "no process of the program was found on this machine, or it ended too soon"
@@ -149,7 +150,7 @@ def conclude_witness(
         unseen["interpreter"] = "the executor cannot mount the worker's interpreter"
     return replace(
         signed,
-        trust=_rate(workload, signed, unseen),
+        assurance=_rate(workload, signed, unseen),
         wall_s=round(wall_s, 3),
         interpreter="worker" if digest else "image",
         seen=seen,
@@ -158,7 +159,7 @@ def conclude_witness(
     )
 
 
-def _rate(workload: Workload, signed: Witness, unseen: dict[str, str]) -> Trust:
+def _rate(workload: Workload, signed: Witness, unseen: dict[str, str]) -> Assurance:
     if not workload.proofs or any(by not in signed.proofs for by in workload.proofs):
         return "self-reported"
     return "challenged" if unseen else "witnessed"

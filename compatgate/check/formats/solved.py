@@ -19,7 +19,8 @@ def render_solved(found: Json, width: int, *, colour: bool) -> str:
     want = ", ".join(f"{n} {c}" if c != "*" else n for n, c in found["want"].items())
     count = len(found["stacks"])
     if count:
-        head = f"{count} stack{'s' if count > 1 else ''} with {want} pass on {where}"
+        stacks, verb = ("stacks", "pass") if count > 1 else ("stack", "passes")
+        head = f"{count} {stacks} with {want} {verb} on {where}"
     else:
         head = f"no known stack with {want} passes on {where}"
     lines = wrap(strip_controls(head), width)
@@ -35,7 +36,7 @@ def render_solved(found: Json, width: int, *, colour: bool) -> str:
     if not found["complete"]:
         lines += [
             "",
-            *wrap("not every combination was tried: narrow the wants to search on", width),
+            *wrap("not every combination was tried: narrow the wants", width),
         ]
     lines += ["", f"{found['evaluated']} evaluations; facts {found['facts'][:19]}"]
     return "\n".join(lines)

@@ -53,6 +53,10 @@ ACTIONS = {
         "compatgate.service.baselines.cli",
         "list, show, decide on, export and import baselines",
     ),
+    "fleet": (
+        "compatgate.service.runs.cli_fleet:fleet",
+        "run a suite on every host of a pool, and name the slow ones",
+    ),
     "drift": (
         "compatgate.service.runs.cli_hosts:drift",
         "compare measurements across hosts",
@@ -179,17 +183,40 @@ def _check_options(args: argparse.Namespace) -> None:
 
 def _judge(args: argparse.Namespace) -> WorkloadJudgement:
     from compatgate.canary.judge.workload import WorkloadJudgement, judge_samples
+    from compatgate.cli.canary.paired import read_explained
 
     baseline, candidate = _read_measurements(args)
     names = args.metric or [*dict.fromkeys([*baseline.metrics, *candidate.metrics])]
     specs = {name: _spec(args, name, baseline, candidate) for name in names}
-    judged = judge_samples(specs, baseline.metrics, candidate.metrics, candidate.checks)
+    judged = judge_samples(
+        specs,
+        baseline.metrics,
+        candidate.metrics,
+        candidate.checks,
+        doubts=_find_doubts(args, specs, candidate),
+        explained=read_explained(args, specs),
+    )
     if not specs and judged.outcome != "failed":
         reason = "neither file has a metric"
         return WorkloadJudgement(
             "inconclusive", reason, candidate.checks, missing=("metrics to compare",)
         )
     return judged
+
+
+def _find_doubts(
+    args: argparse.Namespace, specs: dict[str, MetricSpec], candidate: MeasurementFile
+) -> dict[str, str]:
+    """Return by metric why the candidate's values are implausible: above a stated peak."""
+    from compatgate.canary.peaks import describe_excess
+    from compatgate.cli.canary.paired import read_peaks
+
+    return {
+        name: doubt
+        for name, peak in read_peaks(args, specs).items()
+        if name in candidate.metrics
+        and (doubt := describe_excess(candidate.metrics[name].values, peak))
+    }
 
 
 def _read_measurements(args: argparse.Namespace) -> tuple[MeasurementFile, MeasurementFile]:

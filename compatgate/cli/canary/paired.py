@@ -46,14 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--peak",
         action="append",
         metavar="M=VALUE",
-        help="with --paired: published peak of a metric, in its unit; may be repeated",
+        help="published peak of a metric, in its unit; may be repeated",
     )
     parser.add_argument(
         "--explained",
         action="append",
         metavar="M=REASON",
-        help="with --paired: why a change by more than 2 x, or a value above the peak, is real; "
-        "may be repeated",
+        help="why a change by more than 2 x, or a value above the peak, is real; may be repeated",
     )
 
 
@@ -81,7 +80,7 @@ def check_options(args: argparse.Namespace) -> None:
             field="CANDIDATE",
             hint="name two files, or one file of pairs with --paired",
         )
-    for option in ("history", "correction", "peak", "explained"):
+    for option in ("history", "correction"):
         if getattr(args, option):
             raise BadInput(f"--{option} needs --paired", field=f"--{option}")
 
@@ -155,8 +154,7 @@ def _gather(
 ) -> dict[str, Knowledge]:
     from compatgate.canary.judge.paired.suite import Knowledge
 
-    reasons = _split(args.explained, "--explained", specs)
-    peaks = {name: _peak(name, text) for name, text in _split(args.peak, "--peak", specs).items()}
+    reasons, peaks = read_explained(args, specs), read_peaks(args, specs)
     return {
         name: Knowledge(
             prior=_learn(name, spec, history),
@@ -182,6 +180,25 @@ def _learn(name: str, spec: MetricSpec, history: list[PairedFile]) -> NoisePrior
         for session in sessions
         if not counts_events(session) and not find_refusal(session, spec.tolerance)
     )
+
+
+def read_explained(args: argparse.Namespace, specs: dict[str, MetricSpec]) -> dict[str, str]:
+    """Return by metric why a person accepts what is implausible.
+
+    Raises:
+        BadInput: an option has no value, or names no metric.
+    """
+    return _split(args.explained, "--explained", specs)
+
+
+def read_peaks(args: argparse.Namespace, specs: dict[str, MetricSpec]) -> dict[str, float]:
+    """Return the stated peaks by metric.
+
+    Raises:
+        BadInput: an option has no value or not a number above 0, or names no metric.
+    """
+    found = _split(args.peak, "--peak", specs)
+    return {name: _peak(name, text) for name, text in found.items()}
 
 
 def _split(options: list[str] | None, field: str, specs: dict[str, MetricSpec]) -> dict[str, str]:

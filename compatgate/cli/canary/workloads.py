@@ -68,6 +68,10 @@ def _page(workload: Workload) -> str:
     lines = [f"{workload.name}: {workload.description}", ""]
     lines += [f"  catches   {phrase}" for phrase in workload.catches]
     lines.append(f"  command   {' '.join(workload.command)}")
+    signed = f"signed lines; {' and '.join(workload.proofs)} must answer a challenge"
+    lines.append(f"  evidence  {signed if workload.proofs else 'self-reported'}")
+    if workload.interpreter == "worker":
+        lines.append("  python    the worker's, where the host can mount it")
     lines.append(f"  gpus      {workload.gpus}")
     if workload.nodes > 1:
         lines.append(f"  nodes     {workload.nodes}, on a slurm or kubernetes host")

@@ -154,6 +154,7 @@ def check_manifest(
     object: Mapping[str, Any],  # noqa: A002 - as the body names it
     *,
     namespace: str = "default",
+    claims: Sequence[Mapping[str, Any]] | None = None,
     timeout: str | None = None,
 ) -> Request[ManifestCheckBody]:
     """Check a Kubernetes object before a cluster sees it, as admission would; nothing is logged.
@@ -161,9 +162,10 @@ def check_manifest(
     Args:
         object: with apiVersion and kind.
         namespace: where it goes, if it states no namespace itself.
+        claims: claims of devices, and templates of them, that are created with it.
         timeout: time limit of the answer, such as ``10s``.
     """
-    body = {"object": object, "namespace": namespace}
+    body = members(object=object, namespace=namespace, claims=claims)
     return post(
         "/k8s/check",
         ManifestCheckBody,

@@ -323,9 +323,18 @@ def show_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the p
 
 
 @Operation
-def approve_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the path's name
-    """Approve a proposed baseline; new runs are judged against it."""
-    return post("/baselines/{id}/approve", BaselineDetailBody, id=id)
+def approve_baseline(
+    id: int,  # noqa: A002 - the path's name
+    *,
+    explained: str | None = None,
+) -> Request[BaselineDetailBody]:
+    """Approve a proposed baseline; new runs are judged against it.
+
+    Args:
+        id: of the version.
+        explained: why implausible values are right; required where the baseline has a ``doubt``.
+    """
+    return post("/baselines/{id}/approve", BaselineDetailBody, id=id, explained=explained)
 
 
 @Operation

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from compatgate.core import changes
+from compatgate.core.binding import ASSURANCES
 from compatgate.core.components import sort_components
 from compatgate.core.matrix import Entry, Evidence
 from compatgate.core.rule import NOT_APPLICABLE, PASS, VERSIONS, Problem, RuleAnswer, rule
@@ -170,7 +171,9 @@ def canary_missing(context: RuleContext) -> RuleAnswer:
     is a SKU of its own). A run of a framework counts for stacks with this framework only. A run
     that was inconclusive is no evidence, nor is one outside a container (the process executor, for
     development) where the policy does not say ``canary.acceptDevelopment: true``. A result that was
-    imported from another tool counts where ``canary.imported`` names its source for the suite.
+    imported from another tool counts where ``canary.imported`` names its source for the suite. With
+    ``canary.assurance`` a passed run counts only if as much stands behind it: ``challenged`` (its
+    lines are signed) or ``witnessed`` (the worker also saw its processes, libraries and GPU).
 
     Fix: run the suite on staging.
 
@@ -186,7 +189,7 @@ def canary_missing(context: RuleContext) -> RuleAnswer:
             "fail",
             "canary",
             f"no canary run of suite {suite} is known for this stack on {context.gpu_name}"
-            f"{_mention_development_run(context, suite)}",
+            f"{_mention_refused_run(context, suite)}",
             need=f"a passed run of suite {suite} on staging",
         )
         for suite in missing
@@ -275,9 +278,16 @@ def _judged_runs(context: RuleContext, suite: str) -> list[Evidence]:
     ]
 
 
-def _mention_development_run(context: RuleContext, suite: str) -> str:
+def _mention_refused_run(context: RuleContext, suite: str) -> str:
+    """Return why the latest run of a suite does not count; "" without a run."""
     runs = context.matrix.runs(suite, context.stack, context.pool)
-    return f" ({runs[-1].id} ran outside a container, for development)" if runs else ""
+    if not runs:
+        return ""
+    run, policy = runs[-1], context.policy.canary
+    if run.development and not policy.accept_development:
+        return f" ({run.id} ran outside a container, for development)"
+    have = ASSURANCES[run.assurance]
+    return f" ({run.id} is {have}, and the policy asks for {policy.assurance} runs)"
 
 
 def _latest_run(context: RuleContext, suite: str) -> Evidence | None:

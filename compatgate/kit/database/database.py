@@ -149,6 +149,8 @@ def _warn(name: str, found: os.stat_result) -> None:
 WRITER_LOCK = 0x636F6D70617467  # "compatg"
 """Key of PostgreSQL's advisory lock; whoever numbers revisions or audit links holds it."""
 _BUSY_SECONDS = 15
+_CACHE_KIB = 4096
+"""Pages that one connection to SQLite keeps; the system keeps the rest of the file in memory."""
 _WRITING = "compatgate_writing"
 
 
@@ -382,7 +384,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
         "synchronous = FULL",
         "foreign_keys = ON",
         "case_sensitive_like = ON",
-        "cache_size = -32768",
+        f"cache_size = -{_CACHE_KIB}",
         "wal_autocheckpoint = 8192",
     ):
         connection.execute(f"PRAGMA {pragma}")

@@ -90,6 +90,33 @@ def complete_headers(headers: Headers, number: str) -> Headers:
     return headers
 
 
+_JSON_HEADERS = [
+    (name.lower().encode(), value.encode())
+    for name, value in [
+        ("Content-Type", "application/json"),
+        ("Cache-Control", "no-store"),
+        *SECURITY,
+        STATIC_CSP,
+    ]
+]
+
+
+def json_start(
+    body: bytes, number: str, status: int = 200, sent: Iterable[tuple[str, str]] = ()
+) -> dict[str, Any]:
+    """Return the ASGI message that starts an answer in JSON, with every header it needs.
+
+    Args:
+        body: of the answer.
+        number: id of the request.
+        status: of HTTP.
+        sent: further headers.
+    """
+    own = [("content-length", str(len(body))), (REQUEST_ID.lower(), number), *sent]
+    headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in own]
+    return {"type": "http.response.start", "status": status, "headers": [*_JSON_HEADERS, *headers]}
+
+
 def request_id(given: str) -> str:
     """Return the client's request id if it is safe, else a new one."""
     return given if given and _GIVEN_ID.fullmatch(given) else f"{_prefix}-{next(_numbers):x}"

@@ -6,9 +6,11 @@ anything else for a failed webhook, and then does what ``failurePolicy`` says.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import parse_qsl
 
 import msgspec
 from flask import Response, request
@@ -31,20 +33,22 @@ from compatgate.service.admission.review import (
     parse_timeout,
 )
 from compatgate.service.admission.schemas import EXAMPLES, AdmissionReview, AdmissionReviewAnswer
-from compatgate.service.admission.service import SOURCE, Admission, ReviewContext
-from compatgate.service.tokens.principal import Principal
-from compatgate.service.web.auth import (
-    authenticate,
-    authorize,
-    note_refusal,
-    peer_address,
-    remember,
+from compatgate.service.admission.service import (
+    SOURCE,
+    Admission,
+    OpenReview,
+    ReviewContext,
 )
+from compatgate.service.gate.decider import AnswerRecord
+from compatgate.service.tokens.principal import Principal
+from compatgate.service.web.auth import authenticate, authorize, cached_sender, note_refusal
 from compatgate.service.web.call import Call, Service, base_url, verdict_link
 from compatgate.service.web.route import JSON, Body, Returns, route
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """Bytes; the API server takes objects of 3 MiB, and sends two of them with an update."""
+DESK = "compatgate.admission"
+"""Key of the `AdmissionDesk` in a Flask application's extensions."""
 _BEGINNING = 64 * 1024
 _PLACE = f"POST {HOOKS_PREFIX}/kubernetes/validate"
 
@@ -80,41 +84,153 @@ def validate(call: Call[Timeout]) -> Reply:
     raise NotImplementedError  # `make_view` answers: also what never becomes a call
 
 
-def make_view(service: Service) -> Callable[[], Response]:
+def make_view(service: Service, desk: AdmissionDesk) -> Callable[[], Response]:
     """Make the view, with the authentication, limits and errors of the API in this hook's form."""
-    admission = Admission(service.gate, service.settings.admission)
-    access = service.settings.admission.events
-    events = DenialEvents(access, service.metrics.event) if access else None
 
     def view() -> Response:
+        environ = request.environ
         try:
             raw = _read(max(MAX_BODY_BYTES, service.settings.max_request_size))
         except CompatgateError as error:
-            return _refuse(error, getattr(error, "uid", ""))
+            return _to_response(_refuse(error, environ, getattr(error, "uid", "")))
+        return _to_response(desk.answer(raw, environ))
+
+    return view
+
+
+class HookAnswer(NamedTuple):
+    """An answer to the API server as HTTP, without the headers that every answer carries."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class OpenRequest(Struct, frozen=True):
+    """A request whose review is open."""
+
+    uid: str
+    review: OpenReview
+
+
+class AdmissionDesk:
+    """Answer requests of API servers, whatever carries them; safe for any number of threads.
+
+    Each request comes as its body and its WSGI environment. `answer` does everything; the other
+    functions are its parts, for a caller that must not wait.
+    """
+
+    def __init__(self, service: Service) -> None:
+        settings = service.settings.admission
+        self._service = service
+        self._admission = Admission(service.gate, settings)
+        access = settings.events
+        self._events = DenialEvents(access, service.metrics.event) if access else None
+
+    def answer(self, raw: bytes, environ: Mapping[str, Any]) -> HookAnswer:
+        """Answer a request; may wait for images, and for the log of decisions."""
+        opened = self.open(raw, environ)
+        return opened if isinstance(opened, HookAnswer) else self.decide(opened)
+
+    def open(
+        self, raw: bytes, environ: Mapping[str, Any], sender: Principal | None = None
+    ) -> OpenRequest | HookAnswer:
+        """Read a review and place its object, or return the answer to one that needs no decision.
+
+        Args:
+            raw: the body.
+            environ: of the request.
+            sender: of the request, if memory knows it; then only memory is asked. None: it is
+                authenticated first.
+
+        Raises:
+            MustWait: only memory is asked, and does not have everything.
+        """
+        service = self._service
         uid, review = parse_review(raw)
+        may_wait = sender is None
         try:
-            header = request.environ.get("HTTP_AUTHORIZATION")
-            principal = remember(authenticate(header, service, peer_address()))
-            authorize(principal, "gate")
+            if sender is None:
+                header = environ.get("HTTP_AUTHORIZATION")
+                sender = authenticate(header, service, environ.get("REMOTE_ADDR") or "")
+            note = note_of(environ)
+            if note is not None:
+                note.identity = sender.name
+            authorize(sender, "gate")
         except CompatgateError as error:
             note_refusal(error, _PLACE, service)
-            return _refuse(error, uid)
+            return _refuse(error, environ, uid)
         if isinstance(review, CompatgateError):
-            return _refuse(review, uid, status=200 if uid else 400)
+            return _refuse(review, environ, uid, status=200 if uid else 400)
         asked = ReviewContext(
-            principal.name,
-            parse_timeout(request.args.get("timeout", "")),
-            partial(verdict_link, base_url(service)),
-            partial(_count_decision, service, note_of(request.environ)),
-            partial(_check_question, service, principal),
+            sender.name,
+            parse_timeout(_find_timeout(environ)),
+            partial(verdict_link, base_url(service, environ)),
+            partial(_count_decision, service, note),
+            partial(_check_question, service, sender),
             partial(service.metrics.unmatched, review.namespace),
             service.metrics.admission_failed,
         )
-        answer = admission.answer(review, asked)
-        _tell_outcome(service, events, review, answer.outcome)
-        return _to_response(answer, uid)
+        opened = self._admission.open(review, asked, may_wait=may_wait)
+        if isinstance(opened, ReviewAnswer):
+            return self._finish(uid, review, opened)
+        return OpenRequest(uid, opened)
 
-    return view
+    def decide(self, opened: OpenRequest) -> HookAnswer:
+        """Answer a request; may wait."""
+        answer = self._admission.decide(opened.review)
+        return self._finish(opened.uid, opened.review.review, answer)
+
+    def known_sender(self, environ: Mapping[str, Any]) -> Principal | None:
+        """Return the sender from memory; None: `open` must look it up, or must check targets."""
+        try:
+            sender = cached_sender(environ.get("HTTP_AUTHORIZATION"), self._service)
+        except CompatgateError:
+            return None
+        return None if sender is None or sender.targets is not None else sender
+
+    def submit(self, records: Sequence[AnswerRecord]) -> Future[None]:
+        """Log decisions without waiting.
+
+        Raises:
+            Unavailable: the log does not keep up.
+        """
+        return self._service.gate.submit(records)
+
+    def recall(self, opened: OpenRequest) -> list[AnswerRecord] | None:
+        """Return the decisions to log, where memory has all of them; never wait."""
+        return self._admission.recall(opened.review)
+
+    def conclude(
+        self, opened: OpenRequest, records: Sequence[AnswerRecord], seconds: float
+    ) -> HookAnswer:
+        """Answer a request once the decisions of `recall` are logged.
+
+        Args:
+            opened: the request.
+            records: of `recall`.
+            seconds: that the decisions took.
+        """
+        review = opened.review
+        for record in records:
+            review.asked.decided(record.answer.verdict, seconds)
+        return self._finish(opened.uid, review.review, self._admission.conclude(review, records))
+
+    def fail(self, opened: OpenRequest, error: CompatgateError) -> HookAnswer:
+        """Answer a request whose decisions cannot be logged."""
+        review = opened.review
+        answer = self._admission.fail(error, review.asked)
+        return self._finish(opened.uid, review.review, answer)
+
+    def _finish(self, uid: str, review: Review, answer: ReviewAnswer) -> HookAnswer:
+        _tell_outcome(self._service, self._events, review, answer.outcome)
+        return HookAnswer(200, msgspec.json.encode(answer.to_json(uid)))
+
+
+def _find_timeout(environ: Mapping[str, Any]) -> str:
+    """Return the query parameter ``timeout``; empty if there is none."""
+    query = environ.get("QUERY_STRING", "")
+    return next((value for key, value in parse_qsl(query) if key == "timeout"), "")
 
 
 def _tell_outcome(
@@ -182,26 +298,27 @@ def _too_large(raw: bytes, most: int) -> CompatgateError:
     return error
 
 
-def _refuse(error: CompatgateError, uid: str, *, status: int | None = None) -> Response:
+def _refuse(
+    error: CompatgateError, environ: Mapping[str, Any], uid: str, *, status: int | None = None
+) -> HookAnswer:
     """Return an error as an AdmissionReview; never a 5xx."""
-    replies.note_error(error, request.environ)
+    replies.note_error(error, environ)
+    said = f"compatgate: {error.detail}"
     if error.status >= 500:
-        replies.problem_answer(error, request.environ)  # logs it
-        return _to_response(ReviewAnswer(False, f"compatgate: {error.detail}", 503), uid)
-    answer = ReviewAnswer(False, f"compatgate: {error.detail}", error.status)
-    response = _to_response(answer, uid, status or error.status)
+        replies.problem_answer(error, environ)  # logs it
+        return HookAnswer(200, msgspec.json.encode(ReviewAnswer(False, said, 503).to_json(uid)))
+    sent: tuple[tuple[str, str], ...] = ()
     if error.status in (401, 403, 429):
-        sent = dict(replies.problem_answer(error, request.environ).headers)
-        for name in ("WWW-Authenticate", "Retry-After"):
-            if name in sent:
-                response.headers[name] = sent[name]
-    return response
+        told = replies.problem_answer(error, environ).headers
+        sent = tuple(one for one in told if one[0] in ("WWW-Authenticate", "Retry-After"))
+    body = msgspec.json.encode(ReviewAnswer(False, said, error.status).to_json(uid))
+    return HookAnswer(status or error.status, body, sent)
 
 
-def _to_response(answer: ReviewAnswer, uid: str, status: int = 200) -> Response:
-    body = msgspec.json.encode(answer.to_json(uid))
-    response = Response(body, status=status, content_type=JSON)
+def _to_response(answer: HookAnswer) -> Response:
+    response = Response(answer.body, status=answer.status, content_type=JSON)
     response.headers["Cache-Control"] = "no-store"
+    response.headers.extend(answer.headers)
     return response
 
 

@@ -69,6 +69,18 @@ class StatedClaims(Struct, frozen=True):
         return None if classes is None else tuple(DeviceRequest("", name) for name in classes)
 
 
+class LayeredClaims(Struct, frozen=True):
+    """The claims of two sources; the first that knows a claim counts."""
+
+    first: KnownClaims
+    second: KnownClaims
+
+    def get(self, key: tuple[str, str], /) -> Requests | None:
+        """Return the requests; None: the claim is not known."""
+        found = self.first.get(key)
+        return self.second.get(key) if found is None else found
+
+
 def no_claims(namespace: str) -> KnownClaims:
     """Return no claims, whatever the namespace: nobody reads them."""
     del namespace
@@ -132,6 +144,11 @@ def is_claim(document: Mapping[str, Any]) -> bool:
     """Return whether an object is a claim or a template of claims."""
     group = read_text(document.get("apiVersion")).partition("/")[0]
     return group == GROUP and document.get("kind") in (CLAIM, TEMPLATE)
+
+
+def states_claims(document: Mapping[str, Any]) -> bool:
+    """Return whether `read_claims` reads something from an object."""
+    return is_claim(document) or bool(_channel_template(document))
 
 
 def read_claims(documents: Iterable[Mapping[str, Any]], namespace: str) -> KnownClaims:

@@ -101,6 +101,9 @@ class VariableChanges(Struct, frozen=True):
     declines: bool = False
 
 
+_NO_CHANGES = VariableChanges()
+
+
 def read_variables(container: Mapping[str, Any]) -> VariableChanges:
     """Read the variables of a container of a pod spec; of two of one name the last counts."""
     env: dict[str, Mapping[str, Any]] = {}
@@ -108,6 +111,8 @@ def read_variables(container: Mapping[str, Any]) -> VariableChanges:
         name = item.get("name") if isinstance(item, dict) else None
         if isinstance(name, str) and name.startswith(_READ_VARIABLES):
             env[name] = item
+    if not env and "envFrom" not in container:
+        return _NO_CHANGES
     changed: dict[str, Any] = {}
     left: list[str] = []
     unread: list[str] = []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -17,7 +18,7 @@ from compatgate.errors import CompatgateError, RegistryTimeout, Unavailable
 from compatgate.kit import clock, tracing
 from compatgate.kit.kubernetes import ClusterAccess
 from compatgate.service.admission import review as messages
-from compatgate.service.admission.claims import KnownClaims, no_claims
+from compatgate.service.admission.claims import KnownClaims, LayeredClaims, no_claims
 from compatgate.service.admission.kinds import Kinds, PodKind
 from compatgate.service.admission.landing import KnownNodes
 from compatgate.service.admission.outcome import (
@@ -92,6 +93,7 @@ class ReviewContext(Struct, frozen=True):
         decided: called with each logged verdict and the seconds that it took.
         unmatched: called for each question that no target matches.
         failed: called when nothing can be decided.
+        claims: that come with the object; they count before those of the cluster.
     """
 
     by: str
@@ -101,6 +103,29 @@ class ReviewContext(Struct, frozen=True):
     check: Callable[[dict[str, Any]], None]
     unmatched: Callable[[], None] = lambda: None
     failed: Callable[[], None] = lambda: None
+    claims: KnownClaims | None = None
+
+
+class MustWait(Exception):
+    """Memory does not have what a review needs."""
+
+
+class OpenReview(Struct, frozen=True):
+    """An object with its questions, before they are decided.
+
+    Attributes:
+        end: when there must be an answer, of `time.monotonic`.
+    """
+
+    review: Review
+    asked: ReviewContext
+    questions: Questions
+    end: float
+
+    @property
+    def left_s(self) -> float:
+        """Return the seconds that are left for the answer."""
+        return max(0.0, self.end - time.monotonic())
 
 
 class _Result(Struct, frozen=True):
@@ -165,14 +190,31 @@ class Admission:
 
     def answer(self, review: Review, asked: ReviewContext) -> ReviewAnswer:
         """Decide about an object; never raise for its content."""
-        began = time.monotonic()
+        opened = self.open(review, asked)
+        return opened if isinstance(opened, ReviewAnswer) else self.decide(opened)
+
+    def open(
+        self, review: Review, asked: ReviewContext, *, may_wait: bool = True
+    ) -> OpenReview | ReviewAnswer:
+        """Place an object, and return its questions, or the answer to one that needs none.
+
+        Args:
+            review: of the object.
+            asked: who asks.
+            may_wait: False: only memory is asked.
+
+        Raises:
+            MustWait: memory does not have what it takes, and may not be waited for.
+        """
+        end = time.monotonic() + asked.wait_s
         kind = self._options.kinds.of(review.group, review.kind)
         if not _is_relevant(review) or review.document is None:
             return ReviewAnswer(True)
         if kind is None and review.subresource:
             return ReviewAnswer(True)
-        try:
-            questions = self._questions(review, kind or unknown_kind(review.kind))
+        with self._failures(review, asked) as answered:
+            carrier = kind or unknown_kind(review.kind)
+            questions = self._questions(review, carrier, asked.claims, may_wait=may_wait)
             if kind is None:
                 questions = searched(questions, review.kind)
             if not questions.asked:
@@ -184,22 +226,74 @@ class Admission:
             for question in questions.asked:
                 if question.is_asked:
                     asked.check(question.body)
-            results = self._ask(questions, review, asked, began + asked.wait_s)
-            results = self._record_denials(results, review, asked, began + asked.wait_s)
-            return self._conclude(questions, results, review, asked)
+            return OpenReview(review, asked, questions, end)
+        return answered[0]
+
+    def decide(self, opened: OpenReview) -> ReviewAnswer:
+        """Decide the questions of an object, with their images; log the decisions and wait."""
+        with self._failures(opened.review, opened.asked) as answered:
+            results = self._record_denials(self._ask(opened), opened)
+            return self._conclude(results, opened)
+        return answered[0]
+
+    def recall(self, opened: OpenReview) -> list[AnswerRecord] | None:
+        """Return the decisions of an object where memory has all of them; never wait.
+
+        They are to be logged, then `conclude` returns the answer. None: `decide` is needed.
+        """
+        if self._live is None or opened.review.dry_run:
+            return None
+        found = []
+        for question in opened.questions.asked:
+            if question.finding is not None and question.finding.outcome == "fail":
+                return None
+            if not question.is_asked:
+                continue
+            record = self._recall(self._live, question, opened.asked)
+            if record is None:
+                return None
+            found.append(record)
+        return found
+
+    def conclude(self, opened: OpenReview, records: Sequence[AnswerRecord]) -> ReviewAnswer:
+        """Return the answer once the decisions of `recall` are logged."""
+        with self._failures(opened.review, opened.asked) as answered:
+            left = iter(records)
+            results = [
+                _Result(question, next(left).answer.verdict if question.is_asked else None)
+                for question in opened.questions.asked
+            ]
+            return self._conclude(results, opened)
+        return answered[0]
+
+    def fail(self, error: CompatgateError, asked: ReviewContext) -> ReviewAnswer:
+        """Return the answer to an object that an error keeps from being decided."""
+        if error.status < 500:
+            return _invalid(f"compatgate: {error.detail}")
+        return self._failed(error.detail, asked)
+
+    @contextmanager
+    def _failures(self, review: Review, asked: ReviewContext) -> Iterator[list[ReviewAnswer]]:
+        """Turn an error within into an answer, the first of the list."""
+        answered: list[ReviewAnswer] = []
+        try:
+            yield answered
+        except MustWait:
+            raise
         except CompatgateError as error:
-            if error.status < 500:
-                return _invalid(f"compatgate: {error.detail}")
-            return self._failed(error.detail, asked)
+            answered.append(self.fail(error, asked))
         except Exception:
             _log.exception("admission of %s failed", review.kind)
-            return self._failed("an internal error; the gate's log has the details", asked)
+            said = "an internal error; the gate's log has the details"
+            answered.append(self._failed(said, asked))
 
-    def _questions(self, review: Review, kind: PodKind) -> Questions:
+    def _questions(
+        self, review: Review, kind: PodKind, stated: KnownClaims | None, *, may_wait: bool
+    ) -> Questions:
         def known() -> PlacementMatrix:
-            snapshot = self._gate.snapshot()
             if self._live is None:
-                return placement_matrix(snapshot)
+                return placement_matrix(self._gate.snapshot())
+            snapshot = self._live.snapshot() if may_wait else _at_hand(self._live)
             nodes = self._live.nodes.inventory.known(snapshot, self._options.cluster)
             return placement_matrix(snapshot, nodes)
 
@@ -207,7 +301,11 @@ class Admission:
             kinds = self._options.kinds
             return make_questions(document, kind, review.namespace, kinds, known, claims)
 
+        if not may_wait and self._options.claims is not no_claims:
+            raise MustWait
         claims = self._options.claims(review.namespace)
+        if stated is not None:
+            claims = LayeredClaims(stated, claims)
         new = of(review.document)
         if review.operation != "UPDATE" or review.old is None:
             return new
@@ -216,30 +314,27 @@ class Admission:
         except CompatgateError:  # the annotation that is being mended
             return new
 
-    def _ask(
-        self, questions: Questions, review: Review, asked: ReviewContext, end: float
-    ) -> list[_Result]:
-        """Answer known questions from memory, and ask the others in parallel, with their images.
+    def _ask(self, opened: OpenReview) -> list[_Result]:
+        """Answer in this thread what needs no image, and the others in parallel.
 
-        Decisions from memory are logged together.
+        Decisions of this thread are logged together.
         """
-        open_ones = [question for question in questions.asked if question.is_asked]
-        live = None if review.dry_run else self._live
-        known = self._known(live, open_ones, asked, end) if live else []
-        found = {id(result.question): result for result in known}
+        open_ones = [question for question in opened.questions.asked if question.is_asked]
+        live = None if opened.review.dry_run else self._live
+        here = self._evaluate(live, open_ones, opened) if live else []
+        found = {id(result.question): result for result in here}
         rest = [question for question in open_ones if id(question) not in found]
         if rest:
-            found |= {id(one.question): one for one in self._find(rest, review, asked, end)}
-        return [found.get(id(question)) or _Result(question) for question in questions.asked]
+            found |= {id(one.question): one for one in self._find(rest, opened)}
+        asked = opened.questions.asked
+        return [found.get(id(question)) or _Result(question) for question in asked]
 
-    def _record_denials(
-        self, results: list[_Result], review: Review, asked: ReviewContext, end: float
-    ) -> list[_Result]:
+    def _record_denials(self, results: list[_Result], opened: OpenReview) -> list[_Result]:
         """Log a decision for each placement that is denied; it is denied whether or not that works.
 
         The verdict is that on the target that the placement leads to, the finding before others.
         """
-        live = None if review.dry_run else self._live
+        live = None if opened.review.dry_run else self._live
         if live is None:
             return results
         began, records = time.perf_counter(), {}
@@ -248,19 +343,18 @@ class Admission:
             if finding is None or finding.outcome != "fail":
                 continue
             try:
-                records[id(result)] = _deny(live, result.question, finding, asked)
+                records[id(result)] = _deny(live, result.question, finding, opened.asked)
             except CompatgateError as error:
                 _log.warning("a denied placement is not in the decision log: %s", error.detail)
         if not records:
             return results
         try:
-            batch = live.submit(list(records.values()))
-            wait_until_committed(batch, max(0.0, end - time.monotonic()))
+            wait_until_committed(live.submit(list(records.values())), opened.left_s)
         except CompatgateError as error:
             _log.warning("denied placements are not in the decision log: %s", error.detail)
             return results
         for record in records.values():
-            asked.decided(record.answer.verdict, time.perf_counter() - began)
+            opened.asked.decided(record.answer.verdict, time.perf_counter() - began)
         return [
             replace(result, verdict=records[id(result)].answer.verdict)
             if id(result) in records
@@ -268,106 +362,100 @@ class Admission:
             for result in results
         ]
 
-    def _known(
-        self, live: Gate, asked_for: list[Question], asked: ReviewContext, end: float
-    ) -> list[_Result]:
-        began = time.perf_counter()
-        found = [
-            (question, decided)
-            for question in asked_for
-            if (
-                decided := live.known(
-                    _encode(question.body), asked_by=asked.by, source=source_of(question)
-                )
-            )
-        ]
+    def _recall(self, live: Gate, question: Question, asked: ReviewContext) -> AnswerRecord | None:
+        return live.known(_encode(question.body), asked_by=asked.by, source=source_of(question))
+
+    def _evaluate(self, live: Gate, asked_for: list[Question], opened: OpenReview) -> list[_Result]:
+        """Answer the questions that need no image, and log their decisions."""
+        began, asked = time.perf_counter(), opened.asked
+        found: list[tuple[Question, AnswerRecord]] = []
+        for question in asked_for:
+            record = self._recall(live, question, asked)
+            if record is None and opened.left_s and not live.reads_image(question.body):
+                with suppress(CompatgateError):  # `_find` says why, or leaves the stack open
+                    record = live.evaluate(
+                        _encode(question.body), asked_by=asked.by, source=source_of(question)
+                    )
+            if record is not None:
+                found.append((question, record))
         if not found:
             return []
-        batch = live.submit([decided for _, decided in found])
-        wait_until_committed(batch, max(0.0, end - time.monotonic()))
+        wait_until_committed(live.submit([record for _, record in found]), opened.left_s)
         seconds = time.perf_counter() - began
-        for _, decided in found:
-            asked.decided(decided.answer.verdict, seconds)
-        return [_Result(question, decided.answer.verdict) for question, decided in found]
+        for _, record in found:
+            asked.decided(record.answer.verdict, seconds)
+        return [_Result(question, record.answer.verdict) for question, record in found]
 
-    def _find(
-        self, asked_for: list[Question], review: Review, asked: ReviewContext, end: float
-    ) -> list[_Result]:
+    def _find(self, asked_for: list[Question], opened: OpenReview) -> list[_Result]:
         """Evaluate questions, each in a thread; their images may have to be read."""
 
         def one(question: Question) -> _Result:
             try:
-                return _Result(question, self._decide(question, review, asked, end))
+                return _Result(question, self._decide(question, opened))
             except CompatgateError as error:
                 return _Result(question, error=error)
 
         futures: list[Future[_Result]] = [
             self._pool.submit(tracing.carry(one), question) for question in asked_for
         ]
-        done, late = wait(futures, max(0.0, end - time.monotonic()))
+        done, late = wait(futures, opened.left_s)
         for future in late:
             future.cancel()
-        missing = RegistryTimeout(f"there was no answer within {asked.wait_s:.3g} seconds")
+        missing = RegistryTimeout(f"there was no answer within {opened.asked.wait_s:.3g} seconds")
         return [
             future.result() if future in done else _Result(question, error=missing)
             for question, future in zip(asked_for, futures, strict=True)
         ]
 
-    def _decide(
-        self, question: Question, review: Review, asked: ReviewContext, end: float
-    ) -> Verdict:
+    def _decide(self, question: Question, opened: OpenReview) -> Verdict:
         """Return the verdict; an unreadable image leaves the stack open, and so unknown."""
         body = question.body
-        for_image = max(0.001, (end - time.monotonic()) * _FOR_IMAGES)
+        for_image = max(0.001, opened.left_s * _FOR_IMAGES)
         try:
-            return self._verdict(question, body, review, asked, for_image)
+            return self._verdict(question, body, opened, for_image)
         except CompatgateError as error:
             if not (error.field or "").startswith(("image", "stack")):
                 raise
             stack = body.get("stack", {})
             left = [*stack.get("open", ()), f"the image is not known: {error.problem}"]
             body = {**body, "stack": {**stack, "open": left}}
-        return self._verdict(question, body, review, asked, 0)
+        return self._verdict(question, body, opened, 0)
 
     def _verdict(
-        self,
-        question: Question,
-        body: dict[str, Any],
-        review: Review,
-        asked: ReviewContext,
-        image_s: float,
+        self, question: Question, body: dict[str, Any], opened: OpenReview, image_s: float
     ) -> Verdict:
-        if review.dry_run or self._live is None:
+        if opened.review.dry_run or self._live is None:
             return self._gate.preview(body, image_s=image_s)
         began = time.perf_counter()
         found = self._live.answer(
-            _encode(body), asked_by=asked.by, source=source_of(question), image_s=image_s
+            _encode(body), asked_by=opened.asked.by, source=source_of(question), image_s=image_s
         ).verdict
-        asked.decided(found, time.perf_counter() - began)
+        opened.asked.decided(found, time.perf_counter() - began)
         return found
 
-    def _conclude(
-        self, questions: Questions, results: list[_Result], review: Review, asked: ReviewContext
-    ) -> ReviewAnswer:
+    def _conclude(self, results: list[_Result], opened: OpenReview) -> ReviewAnswer:
+        remarks = opened.questions.remarks
         for result in results:
             if result.error is None:
                 continue
             if result.error.status >= 500 or isinstance(result.error, Unavailable):
-                return self._failed(result.error.detail, asked)
+                return self._failed(result.error.detail, opened.asked)
             about = messages.describe_containers(result.question)
             said = f"compatgate: {about}: {result.error.detail}"
-            return _invalid(said, questions.remarks)
-        weighed = _Weighed(tuple(self._weigh(result, review, asked) for result in results))
+            return _invalid(said, remarks)
+        weighed = _Weighed(
+            tuple(self._weigh(result, opened.review, opened.asked) for result in results)
+        )
         outcome = weighed.outcome()
         return ReviewAnswer(
             not weighed.denials,
             outcome.reason if weighed.denials else "",
             403 if weighed.denials else 200,
-            (*questions.remarks, *weighed.warnings, *self._state_warnings()),
+            (*remarks, *weighed.warnings, *self._state_warnings()),
             _audit_annotations(results),
             outcome,
             weighed.results,
-            questions.remarks,
+            remarks,
         )
 
     def _state_warnings(self) -> tuple[str, ...]:
@@ -454,6 +542,21 @@ def _deny(live: Gate, question: Question, finding: Finding, asked: ReviewContext
             raise
         body["stack"] = {"open": ["the stack was not read: the placement is denied"]}
     return live.refuse(body, finding, asked_by=asked.by, source=source)
+
+
+def _at_hand(live: Gate) -> Snapshot:
+    """Return the snapshot in memory.
+
+    Raises:
+        MustWait: a look at the database is due, for the matrix or for the nodes.
+    """
+    try:
+        snapshot = live.snapshots.at_hand()
+    except Unavailable:
+        raise MustWait from None
+    if snapshot is None or not live.nodes.inventory.is_ready:
+        raise MustWait
+    return snapshot
 
 
 def _is_relevant(review: Review) -> bool:

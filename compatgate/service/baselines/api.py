@@ -61,18 +61,37 @@ def show_baseline(call: Call[NoQuery]) -> Reply:
     return Reply(call.gate.baselines.show(call.args["id"]).to_json())
 
 
+class ApprovalQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters of an approval."""
+
+    explained: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=1000,
+                description="why implausible values are right; required where the baseline has a "
+                "`doubt`",
+            ),
+        ]
+        | None
+    ) = None
+
+
 @route(
     "POST",
     "/baselines/{id:big}/approve",
     scope="bless",
     tag="evidence",
+    query=ApprovalQuery,
     returns=Returns(BaselineDetailBody, "The baseline as it is now"),
     errors=(404, 409),
 )
-def approve_baseline(call: Call[NoQuery]) -> Reply:
-    """Approve a proposed baseline for future runs."""
+def approve_baseline(call: Call[ApprovalQuery]) -> Reply:
+    """Approve a proposed baseline for future runs; implausible values need a reason."""
     number, by = call.args["id"], call.principal.name
-    return Reply(call.gate.baselines.approve(number, by=by).to_json())
+    explained = call.query.explained or ""
+    return Reply(call.gate.baselines.approve(number, by=by, explained=explained).to_json())
 
 
 @route(

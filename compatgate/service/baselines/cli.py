@@ -50,6 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     approve.add_argument(
         "--all-of", metavar="RUN", help="approve every proposed version that a run is part of"
     )
+    approve.add_argument(
+        "--explained",
+        metavar="REASON",
+        help="why implausible values are right; kept with the baseline",
+    )
     export = actions.add_parser("export", help="export the approved baselines to a file")
     export.add_argument("--workload", metavar="W", help="workload name, with or without digest")
     export.add_argument("--sku", metavar="SKU", help="GPU SKU, or cpu")
@@ -100,12 +105,14 @@ def run(args: argparse.Namespace) -> int:
             return _approve_all(args, gate)
         from compatgate.client.operations import Operations
 
-        operation = {
-            "show": Operations.show_baseline,
-            "approve": Operations.approve_baseline,
-            "refuse": Operations.refuse_baseline,
-        }[args.baseline_action]
-        found = ask(gate, operation, args.id)
+        if args.baseline_action == "approve":
+            found = ask(gate, Operations.approve_baseline, args.id, explained=args.explained)
+        else:
+            operation = {
+                "show": Operations.show_baseline,
+                "refuse": Operations.refuse_baseline,
+            }[args.baseline_action]
+            found = ask(gate, operation, args.id)
     if args.format == "json":
         print_json(found)
     else:
@@ -128,7 +135,10 @@ def _approve_all(args: argparse.Namespace, gate: Client) -> int:
             value=args.all_of,
             hint="compatgate canary baselines list --state proposed",
         )
-    approved = [ask(gate, Operations.approve_baseline, found["id"]) for found in mine]
+    approved = [
+        ask(gate, Operations.approve_baseline, found["id"], explained=args.explained)
+        for found in mine
+    ]
     if args.format == "json":
         print_json(approved)
         return 0
@@ -174,6 +184,9 @@ def _print(found: dict[str, Any]) -> None:
     if found["source"]:
         print(f"  from {strip_controls(found['source'])}")
     print(f"  better {found['better']}, tolerance {found['tolerance']:.1%}")
+    for name in ("doubt", "explained"):
+        if found.get(name):
+            print(f"  {name}: {strip_controls(found[name])}")
     figures = found["distribution"]
     named = " ".join(
         f"{name} {figures[name]:.6g}" for name in ("min", "median", "p95", "p99", "max")

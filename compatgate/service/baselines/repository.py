@@ -151,8 +151,10 @@ def find_baseline(session: Session, number: int) -> BaselineRow:
     return _row(found)
 
 
-def approve_version(session: Session, number: int, *, by: str, at: datetime) -> BaselineRow:
-    """Approve a proposed version.
+def approve_version(
+    session: Session, number: int, *, by: str, at: datetime, body: dict[str, Any]
+) -> BaselineRow:
+    """Approve a proposed version, with the body that the judge reads from now on.
 
     Raises:
         NotFound: there is no such baseline.
@@ -167,7 +169,8 @@ def approve_version(session: Session, number: int, *, by: str, at: datetime) -> 
     before = update(Baseline).where(*_has_key(key), Baseline.state == "approved")
     session.execute(before.values(state="replaced"))
     mine = update(Baseline).where(Baseline.id == number)
-    session.execute(mine.values(state="approved", decided_by=by, decided_at=at))
+    text = _encode(body).decode()
+    session.execute(mine.values(state="approved", body=text, decided_by=by, decided_at=at))
     return find_baseline(session, number)
 
 

@@ -51,6 +51,10 @@ class BaselineDetailBody(BaselineBody, frozen=True, forbid_unknown_fields=True):
     discarded: list[dict[str, Any]]
     distribution: dict[str, Any]
     source: Annotated[str, Meta(description="origin of an import; empty: runs of this gate")]
+    doubt: Annotated[
+        str, Meta(description="why its values are implausible: approving it needs a reason")
+    ] = ""
+    explained: Annotated[str, Meta(description="the reason that a person gave")] = ""
     nearest: Annotated[
         NearestBody | None, Meta(description="present if no version is approved for its family")
     ] = None

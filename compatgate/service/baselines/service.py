@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.baseline import (
     Baseline,
     Distribution,
-    RunValues,
     describe_distribution,
     find_nearest_family,
     learn,
@@ -60,7 +60,7 @@ class BaselineDetail(Struct, frozen=True):
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         learnt = self.baseline.to_json()
-        names = ("better", "tolerance", "runs", "discarded", "source")
+        names = ("better", "tolerance", "runs", "discarded", "source", "doubt", "explained")
         parts = {name: learnt[name] for name in names}
         return {
             **summarize(self.row),
@@ -121,14 +121,32 @@ class BaselineService:
         with self._database.reading() as session:
             return _detail(session, baselines.find_baseline(session, number))
 
-    def approve(self, number: int, *, by: str) -> BaselineDetail:
+    def approve(self, number: int, *, by: str, explained: str = "") -> BaselineDetail:
         """Approve a proposed version for future runs.
+
+        Args:
+            number: id of the version.
+            by: who approves.
+            explained: why implausible values are right; kept with the baseline.
 
         Raises:
             NotFound: there is none of that id.
             Conflict: the version is no longer proposed.
+            BadInput: its values are implausible, and no reason is given.
         """
-        return self._decide("approve", baselines.approve_version, number, by)
+
+        def approved(session: Session, number: int, **decided: Any) -> BaselineRow:
+            known = Baseline.from_json(baselines.find_baseline(session, number).body)
+            if known.doubt and not (explained or known.explained):
+                raise BadInput(
+                    f"the baseline {number} needs a reason: {known.doubt}",
+                    field="explained",
+                    hint=f"baselines approve {number} --explained REASON, or refuse it",
+                )
+            body = replace(known, explained=explained or known.explained).to_json()
+            return baselines.approve_version(session, number, body=body, **decided)
+
+        return self._decide("approve", approved, number, by, explained)
 
     def refuse(self, number: int, *, by: str) -> BaselineDetail:
         """Refuse a proposed version, or retire an approved one; the next is learned without it.
@@ -140,7 +158,12 @@ class BaselineService:
         return self._decide("refuse", baselines.refuse_version, number, by)
 
     def _decide(
-        self, what: str, decide: Callable[..., BaselineRow], number: int, by: str
+        self,
+        what: str,
+        decide: Callable[..., BaselineRow],
+        number: int,
+        by: str,
+        explained: str = "",
     ) -> BaselineDetail:
         now = clock.now()
         with self._database.writing() as session:
@@ -151,7 +174,12 @@ class BaselineService:
                 actor=by,
                 action=f"baseline.{what}",
                 subject=f"{row.workload} {row.metric} on {row.sku}",
-                detail={"id": row.id, "version": row.version, "family": row.family},
+                detail={
+                    "id": row.id,
+                    "version": row.version,
+                    "family": row.family,
+                    **({"explained": explained} if explained else {}),
+                },
             )
             return _detail(session, row)
 
@@ -163,13 +191,20 @@ def _propose_metric(
     last = baselines.latest_version(session, key)
     if last is not None and run in _learning_runs(last):
         return
-    own = _learning_samples(session, key, last) if last else []
+    base = _learning_base(session, key, last, samples.doubt) if last else None
+    own = [run for run in base.runs if run.sample is None] if base else []
     accepted = [(r.run, Samples(samples.name, spec.unit, (r.values,))) for r in own]
     version = 1 if last is None else last.version + (last.state != "proposed")
     try:
         learnt = learn(*key, spec, [*accepted, (run, samples)], version=version)
     except BadInput:
         return  # it gives nothing to learn from: too few values, or none that are numbers
+    kept = base if base and not samples.doubt else None
+    learnt = replace(
+        learnt,
+        doubt=kept.doubt if kept else samples.doubt,
+        explained=kept.explained if kept else "",
+    )
     baselines.propose_version(session, key, learnt.to_json(), by=run, at=clock.now())
 
 
@@ -178,18 +213,22 @@ def _learning_runs(row: BaselineRow) -> set[str]:
     return {run.run for run in known.runs} | {run.run for run in known.discarded}
 
 
-def _learning_samples(session: Session, key: Key, last: BaselineRow) -> list[RunValues]:
-    """Return the runs that a new version is learned from, without the current run.
+def _learning_base(session: Session, key: Key, last: BaselineRow, doubt: str) -> Baseline | None:
+    """Return the version whose runs a new version is learned from, with the current run.
 
-    Nothing of a version that was refused; and samples only start a baseline: from the first own run
+    Implausible values, which a person has not accepted, are learned from each other only. Nothing
+    is learned of a version that was refused. Samples only start a baseline: from the first own run
     on, own runs make it.
     """
     workload, sku, family, metric = key
-    base: BaselineRow | None = last
-    if last.state == "refused":
-        approved = baselines.approved_baselines(session, workload=workload, sku=sku, family=family)
-        base = approved.get(metric)
-    return [r for r in Baseline.from_json(base.body).runs if r.sample is None] if base else []
+    known = Baseline.from_json(last.body)
+    open_doubt = last.state == "proposed" and known.doubt and not known.explained
+    if doubt:
+        return known if open_doubt else None
+    if last.state != "refused" and not open_doubt:
+        return known
+    approved = baselines.approved_baselines(session, workload=workload, sku=sku, family=family)
+    return Baseline.from_json(approved[metric].body) if metric in approved else None
 
 
 def _detail(session: Session, row: BaselineRow) -> BaselineDetail:

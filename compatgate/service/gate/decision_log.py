@@ -24,7 +24,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
@@ -54,7 +54,8 @@ _GATHER_SECONDS = 0.0008
 _JOIN_SECONDS = 1.0
 """How long a batch waits for the database once nearly everything is delivered."""
 _STOP_SECONDS = 5.0
-_MOST_KNOWN_VERDICTS = 100_000
+_KNOWN_VERDICTS = 16_384
+"""Ids of verdicts after which the older ones are forgotten; twice as many are known at most."""
 _QUICK_SECONDS = 2.0
 """A write that failed sooner is tried once more, on a new connection."""
 _SILENT = "the database does not answer"
@@ -122,6 +123,30 @@ class _Taken(Exception):
     """The batch is in the spool."""
 
 
+class _RecentIds:
+    """Ids added lately, in two generations; the older one is dropped when the newer one is full.
+
+    Dropping all at once would make the next batches store every verdict again.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._newer: set[str] = set()
+        self._older: set[str] = set()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._newer or key in self._older
+
+    def add(self, keys: Iterable[str]) -> None:
+        self._newer.update(keys)
+        if len(self._newer) >= self._size:
+            self._older, self._newer = self._newer, set()
+
+    def clear(self) -> None:
+        self._newer.clear()
+        self._older.clear()
+
+
 class _Route:
     """A connection to the database, with its turn among processes."""
 
@@ -161,7 +186,7 @@ class DecisionLog:
         self._anchors = Anchors(self._database)
         self._route = self._make_route()
         self._practice = self._make_route()
-        self._known: set[str] = set()
+        self._known = _RecentIds(_KNOWN_VERDICTS)
         self._spool = Spool(self._options, self._spool_owner()) if self._options else None
         self._spooled: set[str] = set()
         self._joining = threading.Lock()
@@ -396,18 +421,18 @@ class DecisionLog:
             # The server restarted, or another program deleted verdicts that this one wrote.
             self._known.clear()
             if not writer.in_doubt:
-                made, bodies = self._make(attempt, skip=set())
+                made, bodies = self._make(attempt, skip=())
             writer.write([Delivery(made, attempt.batch.bodies)])
         with self._settling:
             if attempt.is_taken:
                 return
             self._attempt = None
             self._chain.take(made)
-        if len(self._known) > _MOST_KNOWN_VERDICTS:
-            self._known.clear()
-        self._known.update(bodies)
+        self._known.add(bodies)
 
-    def _make(self, attempt: _Attempt, skip: set[str]) -> tuple[DecisionBatch, dict[str, str]]:
+    def _make(
+        self, attempt: _Attempt, skip: Container[str]
+    ) -> tuple[DecisionBatch, dict[str, str]]:
         """Close a batch and make it a value with the verdicts that may be new.
 
         Raises:

@@ -384,6 +384,16 @@ class Images:
         body = {**body, "stack": stack, "image": reading.pinned}
         return CompletedQuestion(body, read=True, alone=stack == shown)
 
+    def reads(self, body: Mapping[str, Any]) -> bool:
+        """Return whether `complete` would read the image of a question."""
+        image = body.get("image")
+        if not isinstance(image, str) or not image:
+            return False
+        try:
+            return self._allowed_image(image, body.get("stack") is not None)[0] is not None
+        except BadInput:
+            return False
+
     def _allowed_image(self, image: str, stated: bool) -> tuple[Reference | None, str]:
         """Return the image, or None and why the gate must not read it.
 

@@ -244,6 +244,10 @@ class Gate:
             return None
         return _record_answer(found.at(format_moment(now)), now, began, asked_by, source)
 
+    def reads_image(self, body: Mapping[str, Any]) -> bool:
+        """Return whether `evaluate` would ask a registry about a question, and so may wait."""
+        return self._images is not None and self._images.reads(body)
+
     def submit(self, decided: Sequence[AnswerRecord]) -> Future[None]:
         """Log decisions without waiting.
 

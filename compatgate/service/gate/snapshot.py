@@ -38,14 +38,14 @@ from compatgate.documents.specs import Document, EntryDoc, Kind, TargetDoc, Waiv
 from compatgate.errors import BadInput, NotFound, Unavailable
 from compatgate.strict_json import DECODE_ERRORS
 
-EvidenceKind = tuple[str, str, str, bool, tuple[tuple[str, str], ...]]
-"""Suite, SKU, driver, whether for development, and the components: what rules compare."""
+EvidenceKind = tuple[str, str, str, bool, int, tuple[tuple[str, str], ...]]
+"""Suite, SKU, driver, whether for development, assurance, components: what rules compare."""
 
 
 def evidence_kind(run: Evidence) -> EvidenceKind:
     """Return the kind of a run, which does not depend on its outcome."""
     components = tuple(sorted((name, version.text) for name, version in run.components.items()))
-    return (run.suite, run.sku, run.driver.text, run.development, components)
+    return (run.suite, run.sku, run.driver.text, run.development, run.assurance, components)
 
 
 def keep_newest(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:

@@ -51,6 +51,7 @@ def check_manifest(call: Call[CheckOptions]) -> Reply:
         request.namespace,
         timeout=call.query.timeout or "",
         permit=call.principal.require_question,
+        claims=request.claims,
     )
     return Reply(msgspec.to_builtins(answer))
 

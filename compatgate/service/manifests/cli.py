@@ -16,9 +16,9 @@ from compatgate.service.manifests.documents import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from compatgate.service.manifests.documents import Manifest
+    from compatgate.service.manifests.documents import Manifest, Manifests
     from compatgate.service.manifests.reports import CheckedManifest
     from compatgate.service.manifests.sources import ObjectSource
 
@@ -118,7 +118,7 @@ def _check_all(args: argparse.Namespace) -> int:
     mistakes: list[CompatgateError] = []
     with ExitStack() as stack:
         source = open_source(args, kinds, stack) if manifests.found else None
-        checked = _check(manifests.found, source, mistakes) if source else []
+        checked = _check(manifests, source, mistakes) if source else []
     answers = [answer for one in checked for answer in make_answers(one)]
     forms.write_reports(reports, answers)
     if "github" in args.format:
@@ -135,12 +135,12 @@ def _check_all(args: argparse.Namespace) -> int:
 
 
 def _check(
-    found: Sequence[Manifest], source: ObjectSource, mistakes: list[CompatgateError]
+    manifests: Manifests, source: ObjectSource, mistakes: list[CompatgateError]
 ) -> list[CheckedManifest]:
     """Ask about each object; after the first that nobody answers, ask no more.
 
     Args:
-        found: the objects.
+        manifests: the objects.
         source: answers.
         mistakes: receives refusals that are about one object.
     """
@@ -149,11 +149,13 @@ def _check(
 
     checked: list[CheckedManifest] = []
     why = ""
-    for manifest in found:
+    for manifest in manifests.found:
         answer = ObjectAnswer(False)
         if not why:
             try:
-                answer = source.check(manifest.document, manifest.namespace)
+                answer = source.check(
+                    manifest.document, manifest.namespace, manifests.claims_for(manifest)
+                )
             except Unavailable as error:
                 why = error.detail
             except CompatgateError as error:

@@ -18,6 +18,7 @@ from compatgate.documents.sources import FieldPath, Problems, Source, read_paths
 from compatgate.documents.text import RawDocument, TextForm, read_nodes
 from compatgate.errors import BadInput, ManyProblems
 from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
+from compatgate.service.admission.claims import states_claims
 from compatgate.service.admission.kinds import Kinds
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -37,6 +38,7 @@ _POD_KEYS = frozenset(
     )
 )
 """Keys of which every pod, and every field that stands for a pod, has one."""
+_CLAIM_KEYS = frozenset(("resourceClaims", "draResources"))
 _TEMPLATE = re.compile(
     r"\{\{-?\s*([.$]|(include|template|if|else|end|range|with|define|tpl|default|printf|toYaml)\b)"
 )
@@ -118,10 +120,20 @@ class Manifests(Struct, frozen=True):
     Attributes:
         objects: number of objects, with those that make no pods.
         found: the objects that may make pods.
+        claims: the objects that state claims of devices.
     """
 
     objects: int
     found: tuple[Manifest, ...]
+    claims: tuple[Manifest, ...] = ()
+
+    def claims_for(self, manifest: Manifest) -> list[Mapping[str, Any]]:
+        """Return the claims in the namespace of an object that names one."""
+        if not self.claims or not any(
+            _CLAIM_KEYS.intersection(mapping) for mapping in _mappings(manifest.document)
+        ):
+            return []
+        return [claim.document for claim in self.claims if claim.namespace == manifest.namespace]
 
 
 def read_manifests(paths: Collection[str], namespace: str, kinds: Kinds) -> Manifests:
@@ -138,12 +150,15 @@ def read_manifests(paths: Collection[str], namespace: str, kinds: Kinds) -> Mani
     """
     problems = Problems()
     found: list[Manifest] = []
+    claims: list[Manifest] = []
     count = 0
     for source in _sources(paths):
         for manifest in _read_source(source, namespace, kinds, problems):
             count += 1
             _refuse_templates(manifest, problems)
-            if may_have_pods(manifest, kinds):
+            if states_claims(manifest.document):
+                claims.append(manifest)
+            elif may_have_pods(manifest, kinds):
                 found.append(manifest)
             if problems.enough:
                 break
@@ -154,7 +169,7 @@ def read_manifests(paths: Collection[str], namespace: str, kinds: Kinds) -> Mani
         named = ", ".join(_STDIN if path == "-" else path for path in paths)
         hint = "is the command before the pipe all right? check its exit status"
         raise BadInput(f"{named}: no Kubernetes object is in it", field="FILE", hint=hint)
-    return Manifests(count, tuple(found))
+    return Manifests(count, tuple(found), tuple(claims))
 
 
 def _sources(paths: Collection[str]) -> Iterator[Source]:

@@ -19,6 +19,14 @@ class ManifestCheckRequest(Struct, frozen=True, forbid_unknown_fields=True):
     namespace: Annotated[
         Namespace, Meta(description="where the object goes, if it states no namespace itself")
     ] = "default"
+    claims: Annotated[
+        list[dict[str, Any]],
+        Meta(
+            max_length=256,
+            description="ResourceClaims, ResourceClaimTemplates and ComputeDomains that are created"
+            " with the object; they count before those that the gate reads from its cluster",
+        ),
+    ] = []
 
 
 class ManifestResultBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from compatgate.core.rule import Verdict
 from compatgate.errors import BadInput, CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.kubernetes import read_mapping, read_text
+from compatgate.service.admission.claims import read_claims
 from compatgate.service.admission.kinds import Kinds
 from compatgate.service.admission.outcome import ReviewResult
 from compatgate.service.admission.review import QuestionResult, Review, ReviewAnswer, parse_timeout
@@ -77,6 +78,7 @@ class ManifestChecks:
         *,
         timeout: str = "",
         permit: Callable[[Json], None] = lambda _: None,
+        claims: Sequence[Mapping[str, Any]] = (),
     ) -> ObjectAnswer:
         """Return the answer for an object that would be created now.
 
@@ -85,6 +87,8 @@ class ManifestChecks:
             namespace: where it goes if it states none.
             timeout: as the API server writes it, ``10s``; empty: 10 seconds.
             permit: raises if the caller may not ask a question.
+            claims: resource claims, templates of claims and compute domains that are created with
+                the object; those of other namespaces do not count.
 
         Raises:
             BadInput: this is no object.
@@ -102,7 +106,12 @@ class ManifestChecks:
                 raise
 
         asked = ReviewContext(
-            "", parse_timeout(timeout), lambda _: "", lambda *_: None, check_question
+            "",
+            parse_timeout(timeout),
+            lambda _: "",
+            lambda *_: None,
+            check_question,
+            claims=read_claims(claims, review.namespace) if claims else None,
         )
         answer = self._admission.answer(review, asked)
         if refused:

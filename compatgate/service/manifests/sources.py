@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from compatgate.client import Client
     from compatgate.service.gate.images import ImageSettings
 
+Claims = Sequence[Mapping[str, Any]]
 _OWN = ("kinds", "unmatched", "exempt", "registry")
 """Options that a gate has itself."""
 
@@ -28,8 +29,15 @@ _OWN = ("kinds", "unmatched", "exempt", "registry")
 class ObjectSource(Protocol):
     """The interface of everything that answers about objects."""
 
-    def check(self, document: Mapping[str, Any], namespace: str) -> ObjectAnswer:
+    def check(
+        self, document: Mapping[str, Any], namespace: str, claims: Claims = ()
+    ) -> ObjectAnswer:
         """Return admission's answer.
+
+        Args:
+            document: the object.
+            namespace: where it goes.
+            claims: that are created with it.
 
         Raises:
             Unavailable: nothing can be decided now.
@@ -50,7 +58,9 @@ class ServerSource:
         self._client = client
         self._timeout = f"{min(timeout_s, 3600):.3f}s"
 
-    def check(self, document: Mapping[str, Any], namespace: str) -> ObjectAnswer:
+    def check(
+        self, document: Mapping[str, Any], namespace: str, claims: Claims = ()
+    ) -> ObjectAnswer:
         """Return the gate's answer; see `ObjectSource.check`."""
         from compatgate.check.verdicts import verdict_of
         from compatgate.client.operations import Operations
@@ -64,6 +74,7 @@ class ServerSource:
                 document,
                 namespace=namespace or DEFAULT_NAMESPACE,  # one in none needs none
                 timeout=self._timeout,
+                claims=claims or None,  # an older gate has no such field
             )
             answer = msgspec.convert(said, ObjectAnswer)
         except NotFound as error:
@@ -91,9 +102,11 @@ class LocalSource:
         self._checks = checks
         self._timeout = f"{min(timeout_s, 3600):.3f}s"
 
-    def check(self, document: Mapping[str, Any], namespace: str) -> ObjectAnswer:
+    def check(
+        self, document: Mapping[str, Any], namespace: str, claims: Claims = ()
+    ) -> ObjectAnswer:
         """Return the answer; see `ObjectSource.check`."""
-        return self._checks.check(document, namespace, timeout=self._timeout)
+        return self._checks.check(document, namespace, timeout=self._timeout, claims=claims)
 
 
 def open_source(args: argparse.Namespace, kinds: Kinds, stack: ExitStack) -> ObjectSource:

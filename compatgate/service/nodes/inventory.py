@@ -71,6 +71,11 @@ class NodeInventory:
             kept = self._known = (snapshot, index, cluster, found)
         return kept[3]
 
+    @property
+    def is_ready(self) -> bool:
+        """Return whether `index` answers without waiting."""
+        return self._index is not None or self._waited
+
     def index(self) -> NodeIndex | None:
         """Return the index; None: the nodes could not be read yet."""
         if time.monotonic() - self._looked >= LOOK_SECONDS:
@@ -163,6 +168,11 @@ class NodeInventory:
 
 class NoInventory(NodeInventory):
     """The nodes of a gate that has no database: none is known, and none is looked for."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Return that there is nothing to wait for."""
+        return True
 
     def prepare(self) -> None:
         """Do nothing."""

@@ -253,7 +253,7 @@ def _print_witnesses(steps: list[dict[str, Any]]) -> None:
         print()
     for name, witness in found:
         unseen = "; ".join(f"{what}: {why}" for what, why in witness["not_witnessed"].items())
-        print(f"  {name} is {witness['trust']}, by the {witness['interpreter']}'s interpreter")
+        print(f"  {name} is {witness['assurance']}, by the {witness['interpreter']}'s interpreter")
         if unseen:
             print(f"    not witnessed: {strip_controls(unseen)}")
         for line in witness["contradictions"]:

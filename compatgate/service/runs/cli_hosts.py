@@ -124,7 +124,7 @@ def _runs(
         return
     filters: dict[str, Any] = {"state": "ended", "suite": args.suite, "target": args.target}
     for row in ask_all(gate, args.limit, Operations.list_runs, **filters):
-        if (row["on_host"] or row["host"]) not in done:
+        if row.get("source") is None and (row["on_host"] or row["host"]) not in done:
             yield ask(gate, Operations.show_run, row["id"])
 
 

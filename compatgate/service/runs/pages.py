@@ -42,6 +42,7 @@ from compatgate.service.runs.inspection import (
     outline_steps,
 )
 from compatgate.service.runs.models import ACTIVE, RunRow
+from compatgate.service.runs.pair_charts import describe_geometry, view_pairs
 from compatgate.service.runs.schemas import StateFilter
 from compatgate.service.runs.service import RunDetail
 from compatgate.service.runs.submission import PRIORITIES, Submission
@@ -155,6 +156,7 @@ class RunForm(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     entry: str = ""
     host: str = ""
     priority: str = ""
+    against: str = ""
 
 
 @page("/runs/new", scope="operate", nav="runs", query=RunForm)
@@ -210,7 +212,7 @@ def _submission(given: dict[str, str]) -> Submission:
 
 
 def _texts(given: dict[str, str]) -> Iterator[tuple[str, Any]]:
-    for name in ("suite", "target", "pool", "image", "entry", "host"):
+    for name in ("suite", "target", "pool", "image", "entry", "host", "against"):
         if given[name]:
             yield name, given[name]
 
@@ -243,6 +245,8 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
         "measured": [] if run.source else compare_parts(run, envs_of(steps), ask.gate.facts.gpus),
         "attribution": _attribution(detail),
         "long": long,
+        "pairs": view_pairs(detail),
+        "g": describe_geometry(),
         "steps": outline_steps(detail) if long else inspect_steps(runs, ask.gate.baselines, detail),
         "log": logs.read_end(runs, run_id),
         "evidence": evidence,
@@ -280,7 +284,12 @@ def _repeat_link(run: RunRow) -> str:
     names = ("suite", "target", "pool", "image", "entry", "host")
     asked = {name: getattr(run, name) for name in names}
     return link(
-        "runs", "new", **asked, stack=_stated_stack(run.stack), priority=run.priority or None
+        "runs",
+        "new",
+        **asked,
+        stack=_stated_stack(run.stack),
+        priority=run.priority or None,
+        against=run.against["asked"] if run.against else None,
     )
 
 

@@ -101,6 +101,8 @@ def _describe_canary(canary: CanarySpec) -> Iterator[str]:
         yield "If a later run contradicts a blessed entry, the entry is revoked."
     if canary.accept_development:
         yield "Runs outside a container count as evidence."
+    if canary.assurance != "self-reported":
+        yield f"A passed run counts if it is at least {canary.assurance}."
     for suite, sources in canary.imported.items():
         yield f"Imported results of {', '.join(sources)} count for the suite {suite}."
 

@@ -28,6 +28,7 @@ from compatgate.kit.http.replies import CSP, Envelope, Reply
 from compatgate.kit.http.requests import parse_query
 from compatgate.kit.ui import assets
 from compatgate.kit.ui.tables import is_export, to_csv
+from compatgate.service.admission.api import DESK, AdmissionDesk
 from compatgate.service.attestations.service import Attestations
 from compatgate.service.identity.service import Identity
 from compatgate.service.manifests.service import ManifestChecks
@@ -281,12 +282,14 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         _add_route(
             app, route.method, API + route.flask_rule, route.name, make_route_view(route, service)
         )
-    for hook, view in views(service):
+    desk = AdmissionDesk(service)
+    for hook, view in views(service, desk):
         _add_route(app, hook.method, hook.prefix + hook.flask_rule, hook.name, view)
     _add_route(app, "GET", "/", "index", _index)
     install_pages(app, service)
     app.after_request(_make_counter(service.metrics))
     app.extensions[EXTENSION] = service
+    app.extensions[DESK] = desk
     app.wsgi_app = Envelope(app.wsgi_app)  # type: ignore[method-assign]
     return app
 

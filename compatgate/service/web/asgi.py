@@ -14,22 +14,20 @@ import asyncio
 import os
 import signal
 from collections.abc import Mapping
-from concurrent.futures import Future
 from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from compatgate.core.near_names import begin_budget
-from compatgate.errors import CompatgateError, Unavailable
+from compatgate.errors import CompatgateError
 from compatgate.kit import logs, tracing
 from compatgate.kit.http import connection, replies
 from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX, UI_PREFIX
 from compatgate.kit.http.notes import NOTE, RequestNote
 from compatgate.kit.http.requests import check_depth
 from compatgate.kit.http.wsgi import Body, Lane, receive_body, send_whole
-from compatgate.service.admission.api import MAX_BODY_BYTES
+from compatgate.service.admission.api import DESK, MAX_BODY_BYTES
 from compatgate.service.gate.decider import AnswerRecord, decode_question
-from compatgate.service.gate.decision_log import PATIENCE_SECONDS, late_log_error
 from compatgate.service.gate.outages import mark_degraded
 from compatgate.service.web.access import AccessLog
 from compatgate.service.web.auth import (
@@ -39,6 +37,8 @@ from compatgate.service.web.auth import (
     note_refusal,
     remember_decision,
 )
+from compatgate.service.web.hook_app import HOOK_PATH, HookApp
+from compatgate.service.web.log_waiters import LogWaiters
 from compatgate.service.web.metrics import ALIVE_BODY
 from compatgate.service.web.route import JSON
 
@@ -74,7 +74,9 @@ class Front:
         self._hooks = Lane(app, "hooks", threads)
         self._questions = Lane(app, "questions", threads)
         self._health = Lane(app, "health", _HEALTH_THREADS)
-        self._asking = QuestionApp(service, self._questions)
+        waiters = LogWaiters()
+        self._asking = QuestionApp(service, self._questions, waiters)
+        self._reviewing = HookApp(app.extensions[DESK], service.metrics, self._hooks, waiters)
         self._kinds: dict[Lane, RequestKind] = {
             self._hooks: "hook",
             self._questions: "question",
@@ -109,9 +111,11 @@ class Front:
         body = await _receive(scope, receive, most, drains=lane is self._hooks)
         if body is None:
             return
-        plain = path == QUESTION_PATH and body.rest == "none" and len(body.data) <= most
-        if plain and _is_plain_question(scope, fields, len(body.data)):
+        plain = _is_plain_json(scope, fields, body) and len(body.data) <= most
+        if plain and path == QUESTION_PATH and not scope["query_string"]:
             await self._asking.answer(fields, body.data, note, send)
+        elif plain and path == HOOK_PATH:
+            await self._reviewing.answer(scope, body, note, send)
         else:
             await lane.answer(scope, body, receive, send)
 
@@ -201,16 +205,16 @@ async def _drain(receive: Receive) -> None:
                 left -= len(message.get("body", b""))
 
 
-def _is_plain_question(scope: Scope, fields: Fields, size: int) -> bool:
-    """Return whether a question is plain JSON of this size, without unusual headers."""
+def _is_plain_json(scope: Scope, fields: Fields, body: Body) -> bool:
+    """Return whether a request posts JSON that has arrived whole, without unusual headers."""
     stated = fields.get(b"content-length", b"")
     return (
         scope["method"] == "POST"
-        and not scope["query_string"]
+        and body.rest == "none"
         and fields.get(b"content-type") == JSON.encode()
         and b"content-encoding" not in fields
         and len(fields) == len(scope["headers"])
-        and (not stated or (stated.isdigit() and int(stated) == size))
+        and (not stated or (stated.isdigit() and int(stated) == len(body.data)))
     )
 
 
@@ -240,12 +244,13 @@ class QuestionApp:
     Args:
         service: of the application.
         lane: threads for questions that may wait.
+        waiters: for the log of decisions.
     """
 
-    def __init__(self, service: Service, lane: Lane) -> None:
+    def __init__(self, service: Service, lane: Lane, waiters: LogWaiters) -> None:
         self._service = service
         self._lane = lane
-        self._logging = _LogWaiters()
+        self._waiters = waiters
 
     async def answer(
         self, fields: Mapping[bytes, bytes], question: bytes, note: RequestNote, send: Send
@@ -277,7 +282,7 @@ class QuestionApp:
         else:
             note.status = 200
             self._service.metrics.requested("POST", "ask", 200)
-            await send(_response_start(body, number))
+            await send(replies.json_start(body, number))
             await send({"type": "http.response.body", "body": body})
             return
         self._service.metrics.requested("POST", "ask", found.status)
@@ -290,7 +295,7 @@ class QuestionApp:
         decided: AnswerRecord | None = self._known(header, question, note.peer)
         if decided is None:
             decided = await self._lane.run(self._evaluate, header, question, note.peer)
-        await self._logging.wait_for(self._service.gate.submit((decided,)))
+        await self._waiters.wait_for(self._service.gate.submit((decided,)))
         verdict = decided.answer.verdict
         self._service.metrics.decided(verdict, SOURCE, perf_counter() - began)
         note.identity, note.verdicts = decided.decision.asked_by, (verdict,)
@@ -316,62 +321,3 @@ class QuestionApp:
         if sender.targets is not None:
             sender.require_question(decode_question(question))
         return self._service.gate.evaluate(question, asked_by=sender.name, source=SOURCE)
-
-
-class _LogWaiters:
-    """The callers that wait for a batch of decisions; all wake at once."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[Future[None], list[asyncio.Future[None]]] = {}
-
-    async def wait_for(self, batch: Future[None]) -> None:
-        """Wait until a batch is committed.
-
-        Raises:
-            Unavailable: it cannot be, or takes too long.
-        """
-        loop = asyncio.get_running_loop()
-        waiting = self._waiting.get(batch)
-        if waiting is None:
-            waiting = self._waiting[batch] = []
-            timer = loop.call_later(PATIENCE_SECONDS, self._wake, batch)
-
-            def done(batch: Future[None]) -> None:
-                loop.call_soon_threadsafe(timer.cancel)
-                loop.call_soon_threadsafe(self._wake, batch)
-
-            batch.add_done_callback(done)
-        waiter: asyncio.Future[None] = loop.create_future()
-        waiting.append(waiter)
-        await waiter
-
-    def _wake(self, batch: Future[None]) -> None:
-        error = batch.exception() if batch.done() else late_log_error()
-        for waiter in self._waiting.pop(batch, ()):
-            if waiter.cancelled():
-                continue
-            if isinstance(error, CompatgateError):
-                told = Unavailable(error.problem, field=error.field, hint=error.hint)
-                waiter.set_exception(told)
-            else:
-                waiter.set_result(None)
-
-
-_FIXED_HEADERS = [
-    (name.lower().encode(), value.encode())
-    for name, value in [
-        ("Content-Type", JSON),
-        ("Cache-Control", "no-store"),
-        *replies.SECURITY,
-        replies.STATIC_CSP,
-    ]
-]
-
-
-def _response_start(body: bytes, number: str) -> dict[str, Any]:
-    """Return the start of an answer, with the fixed headers."""
-    own = [
-        (b"content-length", str(len(body)).encode()),
-        (replies.REQUEST_ID.lower().encode(), number.encode()),
-    ]
-    return {"type": "http.response.start", "status": 200, "headers": [*_FIXED_HEADERS, *own]}

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flask import request
@@ -231,12 +231,18 @@ def _expected(call: Call[Any], kind: Any) -> int:
 _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?")
 
 
-def base_url(service: Service) -> str:
-    """Return the public URL: the operator's setting, else the address of the request."""
+def base_url(service: Service, environ: Mapping[str, Any] | None = None) -> str:
+    """Return the public URL: the operator's setting, else the address of the request.
+
+    Args:
+        service: has the settings.
+        environ: of the request; None: of this thread's.
+    """
     if service.settings.public_url:
         return service.settings.public_url.rstrip("/")
-    host = request.environ.get("HTTP_HOST", "")
-    return f"{request.scheme}://{host}" if _HOST.fullmatch(host) else ""
+    environ = request.environ if environ is None else environ
+    host = environ.get("HTTP_HOST", "")
+    return f"{environ['wsgi.url_scheme']}://{host}" if _HOST.fullmatch(host) else ""
 
 
 def verdict_link(base: str, verdict_id: str) -> str:

@@ -22,7 +22,7 @@ from playwright.sync_api import (
 from ui_site import fill, workloads_of
 
 ROOT = Path(__file__).parents[3]
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
 class Site:
@@ -72,7 +72,7 @@ def browser() -> Iterator[Browser]:
         (found for name in _NAMES if (found := shutil.which(name))), None
     )
     if program is None:
-        reason = "no Chromium: install Debian's chromium, or set COMPATGATE_TEST_CHROMIUM"
+        reason = "no Chromium: install chromium-headless-shell, or set COMPATGATE_TEST_CHROMIUM"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)

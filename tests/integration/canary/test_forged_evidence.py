@@ -115,7 +115,7 @@ def test_an_honest_program_passes_and_was_seen(
 ) -> None:
     tried = attempt(process, job(HONEST, image=None, **HARNESS))
     assert tried.verdict == StepVerdict("passed")
-    assert (tried.witness.trust, tried.witness.proofs) == ("witnessed", ("python",))
+    assert (tried.witness.assurance, tried.witness.proofs) == ("witnessed", ("python",))
     assert "python" in tried.witness.seen["processes"]
     assert tried.witness.wall_s > 0.3
 
@@ -228,7 +228,7 @@ def test_a_program_without_the_harness_counts_as_its_own_word(
     body = textwrap.dedent(f"import time; print({PLAIN!r}); time.sleep(0.3)")
     tried = attempt(process, job(body, image=None, **own))
     assert tried.verdict.outcome == "passed"
-    assert tried.witness.trust == "self-reported"
+    assert tried.witness.assurance == "self-reported"
     assert tried.witness.seen["processes"]
 
 
@@ -256,7 +256,7 @@ def test_an_image_with_a_forged_interpreter_cannot_pass(
 ) -> None:
     honest = attempt(docker, job(HONEST, **HARNESS))
     assert honest.verdict == StepVerdict("passed")
-    assert honest.witness.trust == "witnessed", honest.witness
+    assert honest.witness.assurance == "witnessed", honest.witness
 
     script = f"#!/bin/sh\nprintf %s {shlex.quote(PLAIN)}\nsleep 1\n"
     injected = ("ENV LD_PRELOAD=/nowhere.so PYTHONHOME=/nowhere PYTHONPATH=/bin",)
@@ -272,7 +272,7 @@ def test_an_image_with_a_forged_interpreter_cannot_pass(
     body += "import ctypes, hashlib, tempfile; print(sys.prefix, sorted(os.environ))"
     mounted = attempt(docker, job(body, image=image, interpreter="worker", **HARNESS))
     assert mounted.verdict == StepVerdict("passed"), mounted.output
-    assert (mounted.witness.trust, mounted.witness.interpreter) == ("witnessed", "worker")
+    assert (mounted.witness.assurance, mounted.witness.interpreter) == ("witnessed", "worker")
     assert b"/compatgate-python ['COMPATGATE_INTERPRETER'" in mounted.output
     assert b"nowhere" not in mounted.output
 
@@ -296,4 +296,4 @@ def test_the_worker_interpreter_is_not_the_first_python_of_the_path(
     monkeypatch.setenv("PATH", f"{_forge(tmp_path / 'bin', PLAIN)}:/usr/bin:/bin")
     tried = attempt(process, job(HONEST, image=None, interpreter="worker", **HARNESS))
     assert tried.verdict == StepVerdict("passed")
-    assert (tried.witness.trust, tried.witness.interpreter) == ("witnessed", "worker")
+    assert (tried.witness.assurance, tried.witness.interpreter) == ("witnessed", "worker")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-
 import pytest
-from canary_programs import failed, keeps_to_its_manifest, torch_python
+from canary_programs import failed, keeps_to_its_manifest
+from torch_programs import run_with_torch
 
 from compatgate.canary.protocol import read_report
 from compatgate.canary.workloads.manifest import read_workload
@@ -27,13 +25,7 @@ HANDICAPPED = canary_dir().parent / "bench" / "handicapped.py"
 def test_a_handicapped_program_still_reports_all_and_is_right(handicap: str, name: str) -> None:
     few = ["--device", "cpu", "--repetitions", "1", "--warmup", "0"]
     program = str(canary_dir() / name / "program.py")
-    done = subprocess.run(
-        [torch_python(), str(HANDICAPPED), handicap, program, *few],
-        capture_output=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-        timeout=300,
-    )
+    done = run_with_torch([HANDICAPPED, handicap, program, *few])
     assert done.returncode == 0, done.stderr.decode()
     report = read_report([done.stdout], read_workload(canary_dir() / name))
     keeps_to_its_manifest(name, report)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from canary_programs import failed, torch_python
+from canary_programs import failed
+from torch_programs import run_with_torch
 
 from compatgate.canary.protocol import read_report
 from compatgate.canary.run import Report
@@ -78,13 +77,7 @@ def _with(fault: str, name: str, tmp_path: Path, *arguments: str) -> Report:
     code += f"sys.path.insert(0, {str(program.parent)!r})\n"
     starter = tmp_path / "faulty.py"
     starter.write_text(code + f"runpy.run_path({str(program)!r}, run_name='__main__')\n")
-    done = subprocess.run(
-        [torch_python(), starter],
-        capture_output=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-        timeout=300,
-    )
+    done = run_with_torch([starter])
     assert done.returncode == 0, done.stderr.decode()
     return read_report([done.stdout], read_workload(canary_dir() / name))
 

@@ -155,6 +155,41 @@ def test_baselines_are_listed_shown_and_approved(run: Run, gate: Gate) -> None:
     assert (status, "is refused" in err) == (2, True)
 
 
+def test_implausible_values_are_approved_with_a_reason_that_stays(run: Run, gate: Gate) -> None:
+    specs = {"latency": MetricSpec("ms", "lower")}
+    ground = BaselineKey("gemm@0f3c", GPU, "torch-2.4")
+
+    def offer(number: int, factor: float, doubt: str = "") -> str:
+        values = tuple(factor * (1 + i / 1000) for i in range(30))
+        found = [Samples("latency", "ms", (values,), doubt=doubt)]
+        gate.baselines.offer(ground, specs, f"run_{number}:gemm-0", found)
+        listed = json.loads(run("canary", "baselines", "list", "--format", "json")[1])
+        return str(listed[0]["id"])
+
+    def learnt_from(number: str) -> list[str]:
+        shown = run("canary", "baselines", "show", number, "--format", "json")[1]
+        return [one["run"].partition(":")[0] for one in json.loads(shown)["runs"]]
+
+    assert run("canary", "baselines", "approve", offer(1, 10))[0] == 0
+    doubtful = offer(2, 1, "a change by more than 2 x is implausible")
+    assert learnt_from(doubtful) == ["run_2"]
+    status, _, err = run("canary", "baselines", "approve", doubtful)
+    assert (status, "needs a reason: a change by more than 2 x" in err) == (2, True)
+    # A plausible run is learned from what was approved, and takes the place of the proposal.
+    assert offer(3, 10) == doubtful
+    assert learnt_from(doubtful) == ["run_1", "run_3"]
+    assert run("canary", "baselines", "approve", doubtful)[0] == 0
+    doubtful = offer(4, 1, "a change by more than 2 x is implausible")
+    offer(5, 1, "a change by more than 2 x is implausible")
+    assert learnt_from(doubtful) == ["run_4", "run_5"]
+    out = run("canary", "baselines", "approve", doubtful, "--explained", "FP8 replaces FP16")[1]
+    assert "explained: FP8 replaces FP16" in out
+    assert gate.baselines.approved(ground)["latency"].explained == "FP8 replaces FP16"
+    later = offer(6, 1)
+    assert learnt_from(later) == ["run_4", "run_5", "run_6"]
+    assert run("canary", "baselines", "approve", later)[0] == 0
+
+
 def test_all_baselines_of_a_run_are_approved_at_once(run: Run, gate: Gate) -> None:
     specs = {name: MetricSpec("ms", "lower") for name in ("latency", "warm", "cold")}
     for at, names in (("run_1:gemm-0", ["latency", "warm"]), ("run_10:gemm-0", ["cold"])):
@@ -178,3 +213,52 @@ def test_hosts_show_their_slots_and_quiet_hours(run: Run, gate: Gate) -> None:
     out = run("canary", "hosts")[1]
     assert f"a100-1  docker    {GPU}  {DRIVER}  1 of 4  w1" in out
     assert json.loads(run("canary", "hosts", "--gpu", "L4", "--format", "json")[1]) == []
+
+
+def test_a_fleet_run_asks_each_host_and_names_the_slow_one(run: Run, gate: Gate) -> None:
+    names = [f"n{number}" for number in range(5)]
+    gate.runs.queue.register("w1", [host(name) for name in names])
+    fleet = ("canary", "fleet", "--suite", "dl-core", "--target", "lab", *IMAGE, "--detach")
+    status, out, err = run(*fleet, *(word for name in names for word in ("--host", name)))
+    assert status == 0, err
+    ids = out.split()
+    for number in range(len(names)):
+        lease = gate.runs.queue.lease("w1", [host(names[number])])
+        assert lease
+        values = [(250.0 if number != 3 else 200.0) + each / 10 for each in range(8)]
+        report = {"metrics": [{"name": "bf16", "unit": "TFLOP/s", "values": values}]}
+        gate.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=report))
+        gate.runs.queue.finish(lease, "passed", "", evidence(lease))
+    status, out, err = run("canary", "fleet", "--runs", *ids)
+    assert (status, "slow: n3" in out) == (1, True), err
+    first = out.splitlines()[1].split()
+    assert first[:3] == ["n3", "SLOW", "gemm-0/bf16"]
+    assert f"canary fleet --runs {ids[0]}" in err
+    status, out, err = run("canary", "fleet", "--runs", *ids, "--format", "json")
+    assert json.loads(out)["slow"] == ["n3"]
+    assert run("canary", "fleet", "--runs", *ids[:2])[0] == 3
+    status, _, err = run("canary", "fleet", "--suite", "dl-core", "--target", "lab", "--host", "n9")
+    assert (status, "no worker has registered the host 'n9'" in err) == (2, True)
+    assert run("canary", "fleet", "--suite", "dl-core")[0] == 2
+
+
+def test_a_report_is_imported_from_a_file_and_refused_with_its_name(
+    run: Run, gate: Gate, tmp_path: Path
+) -> None:
+    report = tmp_path / "results-summary.jsonl"
+    report.write_text('{"node": "n1", "gemm-flops/return_code": 0}\n')
+    take = ("canary", "import", str(report), "--source", "lab", "--target", "lab")
+    stated = ("--driver", DRIVER, "--measured-at", "2026-01-02", "--stack", "cuda=12.4")
+    status, out, err = run(*take, *stated, "--json")
+    assert status == 0, err
+    (made,) = json.loads(out)
+    assert (made["source"], made["gpu"], made["state"]) == ("superbench@lab", GPU, "passed")
+    status, _, err = run(*take, *stated)
+    assert (status, "results-summary.jsonl: imported before" in err) == (2, True)
+    status, _, err = run(*take)
+    assert (status, "the report names no driver" in err) == (2, True)
+    report.write_bytes(b"\xff\xfe")
+    assert run(*take)[0] == 2
+    assert run("canary", "import", str(tmp_path / "none"), "--source", "lab")[0] == 2
+    assert "superbench@lab" in run("canary", "list", "--purpose", "import")[1]
+    assert run("canary", "rerun", made["id"])[0] == 2

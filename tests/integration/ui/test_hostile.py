@@ -21,6 +21,7 @@ from compatgate.service.web.call import Settings
 
 _SAYS_NOTHING = {
     "/what-if",
+    "/solve",
     "/targets/<name>/plan",
     "/triage",
     "/audit/verify",
@@ -97,6 +98,8 @@ QUERIES = (
     "ask?target={}&stack=%7B%22cuda%22:%22{}%22%7D",
     "what-if?target=prod&driver=580.95.05",
     "what-if?target={}&driver={}&gpu={}&cuda={}&pool={}",
+    "solve?target={}&second={}&want={}&stack={}",
+    "solve?driver={}&gpu={}&want={}&stack={}",
     "targets/prod/plan?driver=580&cuda={}&pool={}&set={}",
     "targets/prod/plan?driver=580",
     "search?q={}",

@@ -64,6 +64,13 @@ def test_the_example_of_the_page_is_what_it_says(tmp_path: Path) -> None:
          "cannot be set with operator Exists"),
         ('namespace = "c"\nimages = {gemm = "A:B:C"}', "host[0].kubernetes.images.gemm"),
         ('namespace = "c"\nwait = "soon"', "host[0].kubernetes.wait"),
+        ('namespace = "c"\nqueue = "q"\nvolcano_queue = "v"', "kubernetes.volcano_queue: cannot"),
+        ('namespace = "c"\nvolcano_queue = "v"\nscheduler = "kai"', "must be volcano"),
+        ('namespace = "c"\npriority_class = "p"', "needs a queue of Kueue"),
+        ('namespace = "c"\nclaims = {one = "t"}', "host[0].kubernetes.claims"),
+        ('namespace = "c"\ndevices = {"rdma/hca" = 0}', "host[0].kubernetes.devices"),
+        ('namespace = "c"\nclaims = {1 = "t"}\ndevices = {"nvidia.com/gpu" = 1}', "are claimed"),
+        ('namespace = "c"\nnetworks = ["a b"]', "host[0].kubernetes.networks"),
     ],
 )  # fmt: skip
 def test_a_mistake_names_file_field_and_value(tmp_path: Path, lines: str, said: str) -> None:

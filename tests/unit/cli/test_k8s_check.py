@@ -113,6 +113,32 @@ def test_options_of_admission_decide_without_a_server(check: Any, tmp_path: Path
     assert check(other, "--kinds", str(kinds)).status == 1
 
 
+CLAIM = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: device%s}
+spec: {spec: {devices: {requests: [{name: d, exactly: {deviceClassName: %s}}]}}}
+"""
+
+
+def test_claims_of_the_same_files_say_what_a_pod_asks_for(check: Any) -> None:
+    claiming = job(BAD).replace("limits:\n              nvidia.com/gpu: 1", "claims: [{name: d}]")
+    claiming += "      resourceClaims: [{name: d, resourceClaimTemplateName: device}]\n"
+    network, gpu = "nic.example.com", "gpu.nvidia.com"
+    elsewhere = CLAIM.replace("metadata: {", "metadata: {namespace: other, ")
+    table: list[tuple[list[str], str, int, str]] = [
+        ([claiming], "ml-train", 1, "1 object, 1 with GPU pods: 1 denied\n"),
+        ([claiming, CLAIM % ("", gpu)], "ml-train", 1, "2 objects, 1 with GPU pods: 1 denied\n"),
+        ([CLAIM % ("", network), claiming], "ml-train", 0, "2 objects, 0 with GPU pods\n"),
+        ([claiming, CLAIM % ("-b", network)], "ml-train", 1, "2 objects, 1 with GPU pods: 1 den"),
+        ([claiming, elsewhere % ("", network)], "ml-train", 1, "2 objects, 1 with GPU pods: 1 d"),
+        ([claiming, CLAIM % ("", network)], "other", 1, "2 objects, 1 with GPU pods: 1 denied\n"),
+    ]
+    for texts, namespace, status, counts in table:
+        found = check("---\n".join(texts), "--namespace", namespace)
+        assert (found.status, found.err[: len(counts)]) == (status, counts), texts
+
+
 def test_what_admission_leaves_out_or_searches_is_said(check: Any) -> None:
     found = check(job(BAD, kind="Thing"))
     assert found.status == 1

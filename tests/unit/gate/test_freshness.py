@@ -76,3 +76,15 @@ def test_what_does_not_count_is_not_evidence(target):
     lenient = replace(POLICY, accept_development=True)
     accepting = replace(target, policy=Policy(canary=lenient))
     assert _smoke_on_l4(accepting, development).state == "passed"
+
+
+def test_an_imported_source_counts_for_the_suite_that_names_it_and_not_for_soaking(target):
+    run = _run(suite="nvcre@lab")
+    assert _smoke_on_l4(target, run).state == "missing"
+    named = (("smoke", ("nvcre@lab",)), ("soak", ("nvcre@lab",)))
+    trusting = replace(target, policy=Policy(canary=replace(POLICY, imported=named)))
+    assert _smoke_on_l4(trusting, run).state == "passed"
+    newer = _run("run_2", days=0, suite="nvcre@lab", outcome="failed")
+    assert _smoke_on_l4(trusting, _run(), run, newer).state == "failed"
+    soak = [f for f in assess_freshness(trusting, [run], NOW) if f.suite == "soak"]
+    assert {f.state for f in soak} == {"missing"}

@@ -123,7 +123,8 @@ def test_without_a_database_the_operators_choice_counts_and_pods_without_gpus_go
         raise Unavailable("the database does not answer")
 
     client = make_client(admission=AdmissionOptions(load_kinds(), on_failure=on_failure))
-    monkeypatch.setattr(gate, "answer", away)
+    for name in ("answer", "evaluate"):
+        monkeypatch.setattr(gate, name, away)
     response = answer(client)
     assert response["allowed"] is (on_failure == "allow")
     if on_failure == "deny":
@@ -138,7 +139,7 @@ def test_without_a_database_the_operators_choice_counts_and_pods_without_gpus_go
 def test_a_defect_is_a_failure_and_no_500(
     client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "answer", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(gate, "evaluate", lambda *_, **__: 1 / 0)
     sent = client.post(PATH, json=REVIEW)
     assert sent.status_code == 200
     assert sent.get_json()["response"]["status"]["code"] == 503
@@ -154,6 +155,7 @@ def test_an_answer_comes_within_the_time_that_the_api_server_waits(
         time.sleep(1.0)
         raise Unavailable("too late anyway")
 
+    monkeypatch.setattr(gate, "reads_image", lambda _: True)
     monkeypatch.setattr(gate, "answer", slow)
     began = time.monotonic()
     sent = client.post(f"{PATH}?timeout=200ms", json=REVIEW)

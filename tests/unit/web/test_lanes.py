@@ -106,7 +106,7 @@ def test_an_answer_is_not_waited_for_without_end(
     talk: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()
-    monkeypatch.setattr("compatgate.service.web.asgi.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("compatgate.service.web.log_waiters.PATIENCE_SECONDS", 0.2)
 
     async def ask(client: httpx.AsyncClient) -> None:
         assert (await client.post("/api/v1/gate", json=QUESTION)).status_code == 200

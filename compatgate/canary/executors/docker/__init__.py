@@ -7,6 +7,7 @@ docs/how-to/staging-hosts.md says what a container may do.
 
 from __future__ import annotations
 
+import math
 import queue
 import struct
 import time
@@ -242,10 +243,10 @@ def follow_log(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[b
 
     The engine splits long lines into parts; parts of one stream never appear within a line of the
     other. It stores two log files of limited size. Once it has started a third, lines may be lost,
-    and a line of the protocol says so.
+    and a line of the protocol says so. A log that breaks off after that is the program's doing.
 
     Raises:
-        Infrastructure: the engine ended the log while the container still ran.
+        Infrastructure: the engine ended a log of ordinary size while the container still ran.
         docker.errors.APIError, OSError, urllib3's: the engine went away.
     """
     config = api.inspect_container(container)["HostConfig"]["LogConfig"].get("Config") or {}
@@ -257,14 +258,17 @@ def follow_log(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[b
             yield frame
             if room < 0 <= before:
                 yield LOST_LINE
+    except EOFError:
+        if room >= 0:
+            raise
     finally:
         pump.close()
-    _await_end(api, container, stop)
+    _await_end(api, container, stop, _ENDING_S if room >= 0 else math.inf)
 
 
-def _await_end(api: Any, container: str, stop: Callable[[], bool]) -> None:
+def _await_end(api: Any, container: str, stop: Callable[[], bool], seconds: float) -> None:
     """Wait until the engine knows that the container has ended, soon after the log's end."""
-    deadline = time.monotonic() + _ENDING_S
+    deadline = time.monotonic() + seconds
     while not stop() and api.inspect_container(container)["State"]["Status"] in _RUNNING:
         if time.monotonic() > deadline:
             raise InfrastructureError("the engine ended the log of a running container")

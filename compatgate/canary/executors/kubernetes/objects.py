@@ -14,7 +14,7 @@ import re
 from typing import Any
 
 from compatgate.canary.executors.jobs import Job, make_command, make_environment
-from compatgate.canary.hosts import Kubernetes, Toleration
+from compatgate.canary.hosts import VOLCANO, Kubernetes, Toleration
 from compatgate.canary.workload import FOLDER
 from compatgate.canary.workloads.contents import PackedFile, list_container_files
 from compatgate.errors import BadInput
@@ -70,6 +70,13 @@ def _shorten_label(value: str) -> str:
 TTL_S = 6 * 3600
 """Seconds after its end until a Job is deleted, if no worker does that."""
 _KUEUE = "kueue.x-k8s.io/queue-name"
+_KUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
+# Source: https://github.com/volcano-sh/volcano, pkg/controllers/podgroup/pg_controller_handler.go:
+# the queue is an annotation of the pod, the number of pods one of the Job above them.
+_VOLCANO_QUEUE = "scheduling.volcano.sh/queue-name"
+_VOLCANO_MEMBERS = "scheduling.volcano.sh/group-min-member"
+_NETWORKS = "k8s.v1.cni.cncf.io/networks"
+_CLAIM = "gpus"
 
 
 def make_job(
@@ -88,6 +95,11 @@ def make_job(
     labels = job_labels(job)
     if settings.queue:
         labels |= {_KUEUE: settings.queue}
+    if settings.priority_class:
+        labels |= {_KUEUE_PRIORITY: settings.priority_class}
+    annotations = {START: start}
+    if settings.volcano_queue:
+        annotations |= {_VOLCANO_MEMBERS: str(nodes)}
     spec: dict[str, Any] = {
         "backoffLimit": 0,
         "completions": nodes,
@@ -103,7 +115,7 @@ def make_job(
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": job_name(job), "labels": labels, "annotations": {START: start}},
+        "metadata": {"name": job_name(job), "labels": labels, "annotations": annotations},
         "spec": spec,
     }
 
@@ -148,8 +160,11 @@ def make_pod_template(
         files: files of the workload; () if the image has them.
     """
     labels = job_labels(job) | ({GROUP: "nodes"} if job.workload.nodes > 1 else {})
+    metadata: dict[str, Any] = {"labels": labels}
+    if annotations := _pod_annotations(job, settings):
+        metadata["annotations"] = annotations
     return {
-        "metadata": {"labels": labels},
+        "metadata": metadata,
         "spec": {
             "restartPolicy": "Never",
             "activeDeadlineSeconds": PULL_S + job.workload.timeout_s,
@@ -165,6 +180,34 @@ def make_pod_template(
             **_placement(job, settings),
         },
     }
+
+
+def _pod_annotations(job: Job, settings: Kubernetes) -> dict[str, str]:
+    found = {}
+    if settings.volcano_queue:
+        found[_VOLCANO_QUEUE] = settings.volcano_queue
+    if settings.networks and job.gpu_slots:
+        found[_NETWORKS] = ",".join(settings.networks)
+    return found
+
+
+def _claim_template(job: Job, settings: Kubernetes) -> str | None:
+    """Return the ResourceClaimTemplate of the job's GPUs; None if a device plugin gives them.
+
+    Raises:
+        BadInput: no template claims so many.
+    """
+    if not settings.claims or not job.gpu_slots:
+        return None
+    number = str(len(job.gpu_slots))
+    if number not in settings.claims:
+        raise BadInput(
+            f"no ResourceClaimTemplate is named for {number} GPUs",
+            field="kubernetes.claims",
+            value=number,
+            hint=f'known are {", ".join(settings.claims)}; add {number} = "TEMPLATE"',
+        )
+    return settings.claims[number]
 
 
 def _placement(job: Job, settings: Kubernetes) -> dict[str, Any]:
@@ -184,6 +227,10 @@ def _placement(job: Job, settings: Kubernetes) -> dict[str, Any]:
         placing["imagePullSecrets"] = [{"name": name} for name in settings.image_pull_secrets]
     if settings.service_account:
         placing["serviceAccountName"] = settings.service_account
+    if scheduler := VOLCANO if settings.volcano_queue else settings.scheduler:
+        placing["schedulerName"] = scheduler
+    if template := _claim_template(job, settings):
+        placing["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": template}]
     if settings.runtime_class:
         placing["runtimeClassName"] = settings.runtime_class
     if job.workload.nodes > 1:
@@ -227,6 +274,9 @@ def _container(job: Job, image: str, settings: Kubernetes, has_files: bool) -> d
     if has_files:
         mounts.append({"name": "files", "mountPath": FOLDER, "readOnly": True})
     limits = _resource_limits(job, settings)
+    resources: dict[str, Any] = {"limits": limits, "requests": limits}
+    if _claim_template(job, settings):
+        resources["claims"] = [{"name": _CLAIM}]
     return {
         "name": CONTAINER,
         "image": image,
@@ -235,7 +285,7 @@ def _container(job: Job, image: str, settings: Kubernetes, has_files: bool) -> d
         "args": [],
         "workingDir": FOLDER,
         "env": _environment(job),
-        "resources": {"limits": limits, "requests": limits},
+        "resources": resources,
         "volumeMounts": mounts,
         "terminationMessagePolicy": "File",
         "securityContext": {
@@ -257,7 +307,9 @@ def _resource_limits(job: Job, settings: Kubernetes) -> dict[str, str]:
     if limits.cpus:
         found["cpu"] = f"{round(limits.cpus * 1000)}m"
     if job.gpu_slots:
-        found[settings.resource] = str(len(job.gpu_slots))
+        if not settings.claims:
+            found[settings.resource] = str(len(job.gpu_slots))
+        found |= {name: str(number) for name, number in settings.devices.items()}
     return found
 
 

@@ -25,6 +25,7 @@ from compatgate.canary.executors.jobs import (
     make_environment,
 )
 from compatgate.canary.executors.slurm import containers
+from compatgate.canary.executors.slurm.allocation import Allocations, read_step_status
 from compatgate.canary.executors.slurm.commands import Commands
 from compatgate.canary.executors.slurm.containers import (
     SCRATCH,
@@ -33,6 +34,7 @@ from compatgate.canary.executors.slurm.containers import (
     make_fetch_command,
     make_run_command,
 )
+from compatgate.canary.executors.slurm.node_health import JobHealth, make_function
 from compatgate.canary.executors.slurm.states import Stage, find_refusal, read_status
 from compatgate.canary.executors.slurm.submission import (
     MARK,
@@ -42,6 +44,8 @@ from compatgate.canary.executors.slurm.submission import (
     find_last_line,
     make_batch_script,
     make_sbatch_arguments,
+    read_log_of,
+    time_limit,
     wrap_for_nodes,
 )
 from compatgate.canary.hosts import Host, Slurm
@@ -57,6 +61,9 @@ class SlurmExecutor:
 
     Args:
         host: host that stands for nodes of one kind; Slurm is not asked before it is needed.
+
+    Attributes:
+        health: what its jobs saw of their nodes' GPUs, where ``health = "node"``.
     """
 
     kind = "slurm"
@@ -68,8 +75,12 @@ class SlurmExecutor:
         self._slurm: Slurm = host.slurm
         self._commands = Commands(host.slurm.commands)
         self._work = WorkFolder(host.slurm.work)
-        self._looks = StatusReader(self._commands, self._work, host.slurm.poll)
+        self._held: Allocations | None = None
+        if host.slurm.allocation == "run":
+            self._held = Allocations(host.slurm.work, host.slurm.allocation_s, self._commands)
+        self._looks = StatusReader(self._commands, self._work, host.slurm.poll, self._held)
         self.development = host.slurm.container == "none"
+        self.health = JobHealth()
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
         """Pin the image to its digest; the node that Slurm chooses fetches it.
@@ -94,7 +105,9 @@ class SlurmExecutor:
         """
         job = prepared.job
         folder = self._work.make(job)
-        asked = make_sbatch_arguments(job, self._slurm, str(folder))
+        looks = self._looks_at_gpus(job)
+        seconds = time_limit(job, self._slurm, looks=looks)
+        asked = make_sbatch_arguments(job, self._slurm, str(folder), seconds)
         place = ContainerPlace(
             prepared.image, str(folder), container_name(job.run, job.attempt, job.step)
         )
@@ -102,7 +115,17 @@ class SlurmExecutor:
             containers.write_bundle(self._slurm.bundle or "", place)
         script = folder / "job.sh"
         script.write_text(make_batch_script(self._plan(job, place)))
-        number = self._commands.submit(asked, str(script))
+        if self._held is None:
+            number = self._commands.submit(asked, str(script))
+        else:
+            number = self._held.add(
+                job,
+                folder,
+                seconds,
+                lambda place, limit: make_sbatch_arguments(job, self._slurm, place, limit),
+            )
+        if looks:
+            self.health.started(folder, nodes=job.workload.nodes, gpus=job.workload.gpus)
         return Handle(number, job.run, job.attempt, job.step, prepared.image)
 
     def status(self, handle: Handle) -> Status:
@@ -137,6 +160,8 @@ class SlurmExecutor:
         """Cancel the job; do nothing if it is known to have ended."""
         if not self._looks.ended(handle):
             self._looks.killed(handle)
+            if self._held:
+                self._held.close(handle.run, handle.attempt)
             self._commands.cancel([handle.id])
 
     def clean(self, run: str) -> int:
@@ -168,6 +193,9 @@ class SlurmExecutor:
             time.sleep(_GLANCE_S)
         return len(seen)
 
+    def _looks_at_gpus(self, job: Job) -> bool:
+        return self._host.health == "node" and job.workload.gpus > 0
+
     def _plan(self, job: Job, place: ContainerPlace) -> ScriptPlan:
         slurm = self._slurm
         bare = slurm.container == "none"
@@ -187,6 +215,7 @@ class SlurmExecutor:
             wanted=make_command(job)[0] if bare else None,
             nodes=nodes,
             commands=slurm.commands,
+            look=make_function(nodes) if self._looks_at_gpus(job) else "",
         )
 
 
@@ -213,13 +242,17 @@ class StatusReader:
         commands: of the cluster.
         work: work directory of the host.
         poll: seconds between two questions to the controller about an unchanged job.
+        held: allocations that steps share; None: each step is a job of its own.
     """
 
-    def __init__(self, commands: Commands, work: WorkFolder, poll: float) -> None:
+    def __init__(
+        self, commands: Commands, work: WorkFolder, poll: float, held: Allocations | None = None
+    ) -> None:
         self._commands = commands
         self._work = work
         self._poll = poll
-        self._jobs: dict[str, _LastStatus] = {}
+        self._held = held
+        self._jobs: dict[tuple[str, int, str], _LastStatus] = {}
 
     def status(self, handle: Handle) -> Status:
         """Return the status of a job.
@@ -228,7 +261,7 @@ class StatusReader:
             CompatgateError: the job will never run.
             Infrastructure: the controller has not answered for a long time.
         """
-        seen = self._jobs.setdefault(handle.id, _LastStatus(handle.run))
+        seen = self._jobs.setdefault(_key(handle), _LastStatus(handle.run))
         stage = self._work.stage(handle)
         now = time.monotonic()
         # Slurm learns within moments that a program has ended.
@@ -250,7 +283,11 @@ class StatusReader:
         log = self._work.log(handle)
         if refused := find_refusal(record, stage, find_last_line(log)):
             raise refused
-        status = read_status(record, stage, log, killed_here=seen.killed)
+        if self._held:
+            whole = log + read_log_of(self._held.log(handle.run, handle.attempt, handle.id))
+            status = read_step_status(record, stage, whole, killed_here=seen.killed)
+        else:
+            status = read_status(record, stage, log, killed_here=seen.killed)
         if status.state == "lost" and not stage.started and log:
             status = replace(status, reason=f"{status.reason}: {find_last_line(log)}")
         seen.status = status
@@ -258,12 +295,12 @@ class StatusReader:
 
     def ended(self, handle: Handle) -> bool:
         """Return whether the job is known to have ended."""
-        seen = self._jobs.get(handle.id)
+        seen = self._jobs.get(_key(handle))
         return seen is not None and _has_ended(seen.status)
 
     def killed(self, handle: Handle) -> None:
         """Remember that this worker ended the job."""
-        seen = self._jobs.setdefault(handle.id, _LastStatus(handle.run))
+        seen = self._jobs.setdefault(_key(handle), _LastStatus(handle.run))
         seen.killed, seen.asked = True, 0.0
 
     def forget(self, run: str) -> None:
@@ -271,6 +308,11 @@ class StatusReader:
         for number, seen in list(self._jobs.items()):
             if seen.run == run:
                 del self._jobs[number]
+
+
+def _key(handle: Handle) -> tuple[str, int, str]:
+    """Return a key of a step: several may share a job."""
+    return handle.id, handle.attempt, handle.step
 
 
 def _has_ended(status: Status) -> bool:

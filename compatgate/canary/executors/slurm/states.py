@@ -92,7 +92,7 @@ def read_status(
         return Status("lost", reason="Slurm put the job back into its queue and ran it again")
     match record.state:
         case state if state in WAITING_STATES:
-            return Status("waiting", reason=f"Slurm: {_waiting_reason(record)}")
+            return Status("waiting", reason=f"Slurm: {waiting_reason(record)}")
         case state if state in RUNNING_STATES:
             if stage.started:
                 return Status("running", reason="suspended" if state == "SUSPENDED" else "")
@@ -128,7 +128,13 @@ def find_refusal(record: Record | None, stage: Stage, said: str) -> CompatgateEr
     return None
 
 
-def _waiting_reason(record: Record) -> str:
+def is_out_of_memory(log: str) -> bool:
+    """Return whether a log of Slurm says that a limit of memory was exceeded."""
+    return _OUT_OF_MEMORY.search(log) is not None
+
+
+def waiting_reason(record: Record) -> str:
+    """Return why a job waits, in Slurm's words."""
     if record.state == "CONFIGURING":
         return f"the node {record.node} is being prepared"
     return record.reason or record.state.lower()
@@ -143,7 +149,7 @@ def _completing_status(stage: Stage) -> Status:
 
 def _ended_status(record: Record, stage: Stage, log: str) -> Status:
     code = _exit_code(record) if stage.exit_code is None else stage.exit_code
-    if code == _KILLED and _OUT_OF_MEMORY.search(log):
+    if code == _KILLED and is_out_of_memory(log):
         # Some sites have Slurm poll memory instead of a kernel limit; then only Slurm's log shows
         # it.
         return Status("exited", code, oom_killed=True, reason="out of memory")

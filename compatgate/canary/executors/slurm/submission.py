@@ -38,9 +38,12 @@ def folder_name(job: Job | Handle) -> str:
 _GRACE_S = 60
 """Margin over the workload's timeout: Slurm's limit matters only if no worker is left."""
 _FETCH_S = 1800
+_LOOK_S = 120
 
 
-def make_sbatch_arguments(job: Job, slurm: Slurm, folder: str) -> list[str]:
+def make_sbatch_arguments(
+    job: Job, slurm: Slurm, folder: str, seconds: int | None = None
+) -> list[str]:
     """Return the arguments of ``sbatch`` except the script.
 
     The whole environment is passed on: it is the small one that the commands get.
@@ -49,12 +52,14 @@ def make_sbatch_arguments(job: Job, slurm: Slurm, folder: str) -> list[str]:
         job: job to run.
         slurm: settings of the host.
         folder: folder of the job.
+        seconds: Slurm's limit of the job's time; None: `time_limit` of a job that does not look.
 
     Raises:
         BadInput: the job needs GPUs, and the host does not name their GRES.
     """
     workload = job.workload
     limits = workload.limits
+    minutes = math.ceil((seconds or time_limit(job, slurm, looks=False)) / 60)
     asked = [
         "--parsable",
         f"--job-name={job_name(job.run)}",
@@ -68,7 +73,7 @@ def make_sbatch_arguments(job: Job, slurm: Slurm, folder: str) -> list[str]:
         f"--nodes={workload.nodes}",
         f"--ntasks={workload.nodes}",
         "--ntasks-per-node=1",
-        f"--time={_format_minutes(job, slurm)}",
+        f"--time={minutes}",
         f"--mem={math.ceil(limits.memory / (1 << 20))}M",
     ]
     if limits.cpus:
@@ -87,9 +92,17 @@ def make_sbatch_arguments(job: Job, slurm: Slurm, folder: str) -> list[str]:
     return [*asked, *slurm.extra]
 
 
-def _format_minutes(job: Job, slurm: Slurm) -> int:
+def time_limit(job: Job, slurm: Slurm, *, looks: bool) -> int:
+    """Return the seconds that a job may take, for when no worker is left to end it.
+
+    Args:
+        job: job to run.
+        slurm: settings of the host.
+        looks: the job looks at its GPUs before and after its program.
+    """
     fetch = _FETCH_S if slurm.container in ("pyxis", "wrapper") else 0
-    return math.ceil((job.workload.timeout_s + fetch + _GRACE_S) / 60)
+    look = _LOOK_S if looks else 0
+    return math.ceil(job.workload.timeout_s) + fetch + look + _GRACE_S
 
 
 STAGE, OUTPUT, ERRORS, LOG = "stage", "output", "errors", "slurm.log"
@@ -111,6 +124,7 @@ class ScriptPlan(Struct, frozen=True):
         room: bytes to store of each of the two streams.
         nodes: number of nodes of the job.
         commands: folder of Slurm's commands; None for the node's ``PATH``.
+        look: shell function that looks at the GPUs of the nodes; "" not to look.
     """
 
     folder: str
@@ -122,6 +136,7 @@ class ScriptPlan(Struct, frozen=True):
     wanted: str | None = None
     nodes: int = 1
     commands: str | None = None
+    look: str = ""
 
 
 def make_batch_script(plan: ScriptPlan) -> str:
@@ -149,7 +164,10 @@ def make_batch_script(plan: ScriptPlan) -> str:
         parts.append(_CHECK.format(inside=inside, program=shlex.quote(plan.wanted)))
     if plan.fetch:
         parts.append(_FETCH.format(fetch=shlex.join(plan.fetch)))
-    parts.append(_RUN.format(inside=inside, program=shlex.join(plan.program)))
+    before, after = ("look before\n", "look after\n") if plan.look else ("", "")
+    program = shlex.join(plan.program)
+    parts.append(plan.look)
+    parts.append(_RUN.format(inside=inside, program=program, before=before, after=after))
     return "".join(parts)
 
 
@@ -198,7 +216,7 @@ _FETCH = """\
 """
 # TERM comes with a cancellation or at the time limit; KILL would follow after Slurm's KillWait.
 _RUN = """\
-echo started >>stage
+{before}echo started >>stage
 exec 3> >(bounded output)
 out=$!
 exec 4> >(exec 3>&-; bounded errors)
@@ -217,7 +235,7 @@ for _ in {{1..50}}; do
     kill -0 "$out" 2>/dev/null || kill -0 "$err" 2>/dev/null || break
     sleep 0.1
 done
-[ -n "$stopped" ] || echo "ended $code" >>stage
+{after}[ -n "$stopped" ] || echo "ended $code" >>stage
 exit "$code"
 """
 _RANK = """\
@@ -341,6 +359,11 @@ class _Stream:
             if end:
                 yield bytes(self.rest[:end])
                 del self.rest[:end]
+
+
+def read_log_of(path: Path | None) -> str:
+    """Return the beginning of a log; "" without a path."""
+    return _read_piece(path, _PIECE).decode(errors="replace") if path else ""
 
 
 def find_last_line(log: str) -> str:

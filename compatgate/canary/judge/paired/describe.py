@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import expm1, isinf
 
-from compatgate.canary.judge.metric import percent
+from compatgate.canary.judge.metric import LARGE, percent
 from compatgate.canary.judge.paired.blocks import PairedSamples, Refusal
 from compatgate.canary.judge.paired.courses import CountCourse, RatioCourse
 from compatgate.canary.judge.paired.design import list_looks, passing_level
@@ -14,8 +14,6 @@ from compatgate.canary.judge.paired.verdict import PairedMetric, PairedOutcome
 from compatgate.canary.judge.statistics import median
 from compatgate.canary.workload import MetricSpec
 
-LARGE = 2.0
-"""Factor beyond which a change is implausible until a person explains it."""
 _PEAK_ROUNDING = 1.005
 _DIGITS = 6
 _OUTCOMES: dict[Decision, PairedOutcome] = {"regression": "regression", "ok": "ok"}

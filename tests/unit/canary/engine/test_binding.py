@@ -91,7 +91,7 @@ def test_a_driven_run_records_suite_host_and_content_even_when_it_fails(context,
         "sha256:c",
         ("sha256:i",),
     )
-    assert (bound.host, bound.executor, bound.judge) == ("h", "script", "1")
+    assert (bound.host, bound.executor, bound.judge) == ("h", "script", "2")
     assert bound.suite == define_suite({workload.name: "sha256:w"}).digest
     assert bound.workloads == {workload.name: "sha256:w"}
 

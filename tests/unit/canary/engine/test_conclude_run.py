@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from compatgate.canary.engine.conclude import Conditions, Expectation, conclude_run
-from compatgate.canary.run import Device, Env, Report, Run, StepResult
+from compatgate.canary.run import Device, Env, Report, Run, StepResult, Witness
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version
 
@@ -16,8 +16,9 @@ def env(driver="535.104.05", gpu=A100, versions=LOADED, mig=None):
     return Env(driver=driver, gpus=(Device(gpu, mig=mig),) if gpu else (), versions=versions)
 
 
-def step(outcome="passed", measured=None, name="gemm-0", reason=""):
-    report = msgspec.to_builtins(Report(env=measured)) if measured else None
+def step(outcome="passed", measured=None, name="gemm-0", reason="", assurance=None):
+    witness = Witness(assurance) if assurance else None
+    report = msgspec.to_builtins(Report(env=measured, witness=witness)) if measured else None
     return StepResult(
         name=name, workload="gemm", seed=0, outcome=outcome, reason=reason, report=report
     )
@@ -157,3 +158,24 @@ def test_the_worst_step_decides_and_a_failure_speaks_before_silence(outcomes, wh
 def test_evidence_of_a_development_executor_is_marked(conclude):
     assert conclude(step(measured=env()), development=True).evidence.development
     assert not conclude(step(measured=env())).evidence.development
+
+
+def test_baselines_learn_nothing_from_a_run_that_a_witness_contradicts(conclude):
+    report = Report(env=env(), witness=Witness(contradictions=("it says 1, and 2 was seen",)))
+    lied = StepResult("conv-0", "conv", 0, "failed", report=msgspec.to_builtins(report))
+    assert conclude(step(measured=env())).sound
+    assert not conclude(step(measured=env()), lied).sound
+
+
+@pytest.mark.parametrize(
+    ("assurances", "weakest"),
+    [
+        (("witnessed", "witnessed"), "witnessed"),
+        (("witnessed", "challenged"), "challenged"),
+        (("self-reported", "witnessed"), "self-reported"),
+        (("witnessed", None), ""),
+    ],
+)
+def test_the_weakest_step_says_what_stands_behind_evidence(assurances, weakest, conclude):
+    found = conclude(*(step(measured=env(), assurance=one) for one in assurances))
+    assert found.evidence.bound.assurance == weakest

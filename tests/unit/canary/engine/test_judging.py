@@ -1,11 +1,13 @@
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from compatgate.canary.engine.baseline_judge import BaselineJudge
 from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.run import Check, Env, Metric, Report, StepResult
+from compatgate.canary.run import Check, Device, Env, Metric, Report, StepResult
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
+from compatgate.catalog import load_facts
 
 GEMM = Workload(
     name="gemm",
@@ -92,13 +94,43 @@ def test_a_step_that_passed_is_offered_too():
     assert known.offers[0][0].sku == "cpu"
 
 
-@pytest.mark.parametrize("factor", [1.12, 3])
-def test_a_regression_is_not_learnt(factor):
+def test_a_regression_is_not_learnt():
     known = Known(time=time(*VALUES))
     judge = BaselineJudge(known, "L4")
-    slow = report(tuple(factor * value for value in VALUES))
+    slow = report(tuple(1.12 * value for value in VALUES))
     judge.offer("run_1", GEMM, result(judge.judge(GEMM, [slow]), slow))
     assert known.offers == []
+
+
+@pytest.mark.parametrize("factor", [3, 1 / 3])
+def test_a_change_by_more_than_2_x_is_offered_with_its_doubt(factor):
+    known = Known(time=time(*VALUES))
+    judge = BaselineJudge(known, "L4")
+    other = report(tuple(factor * value for value in VALUES))
+    judged = judge.judge(GEMM, [other])
+    assert judged.outcome == "inconclusive"
+    judge.offer("run_1", GEMM, result(judged, other))
+    [(_, _, [offered])] = known.offers
+    assert offered.doubt == "a change by more than 2 x is implausible"
+
+
+def test_more_than_the_published_peak_waits_for_a_person():
+    gemm = replace(GEMM, metrics={"fp16": MetricSpec("TFLOP/s", "higher", peak="bf16")})
+    values = tuple(2000 + n for n in range(30))
+    said = Report(env=Env(gpus=(Device("NVIDIA H200"),)), metrics=(fp16(values),))
+    facts = load_facts([])
+    peak = "the candidate is at 204 % of the published peak, which is implausible"
+    for approved in ({}, {"fp16": Samples("fp16", "TFLOP/s", (values,))}):
+        judged = BaselineJudge(Known(**approved), "H200", facts).judge(gemm, [said])
+        assert judged.outcome == "inconclusive"
+        assert peak in judged.reason
+    known = Known(fp16=Samples("fp16", "TFLOP/s", (values,), explained="sparse kernels"))
+    assert BaselineJudge(known, "H200", facts).judge(gemm, [said]).outcome == "passed"
+    assert BaselineJudge(known, "H200").judge(gemm, [said]).outcome == "passed"
+
+
+def fp16(values):
+    return Metric("fp16", "TFLOP/s", values)
 
 
 def test_versions_that_cannot_be_read_are_inconclusive():

@@ -88,6 +88,8 @@ def test_a_candidate_is_judged_against_what_it_would_replace(
     assert (queue.ended[2] is not None) == (outcome != "inconclusive")
     assert steps_of(executor)[:10] == first_pairs(5)
     assert executor.held == [2], "one session, of a job for each arm"
+    if queue.ended[2]:
+        assert queue.ended[2].bound.judge == "paired-1"
     state = queue.compared[-1]
     assert state.outcome == outcome
     assert state.images == {"A": f"{REFERENCE}@digest", "B": f"{CANDIDATE}@digest"}

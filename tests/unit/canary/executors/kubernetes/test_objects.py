@@ -36,6 +36,13 @@ FULL = Kubernetes(
     service_account="canary",
     runtime_class="nvidia",
 )
+FABRIC = Kubernetes(
+    namespace="canary",
+    volcano_queue="research",
+    claims={"1": "one-gpu", "2": "two-gpus"},
+    devices={"rdma/hca_shared_devices_a": 1},
+    networks=("fabric/rail-0", "rail-1"),
+)
 
 Make = Callable[..., Job]
 
@@ -82,6 +89,13 @@ def test_every_job_is_valid_for_every_version(
     job: Make, version: str, nodes: int, settings: Kubernetes
 ) -> None:
     kubernetes_validate.validate(built(job(nodes=nodes), settings), version, strict=True)
+
+
+def test_claims_and_devices_are_valid_since_claims_name_their_template(job: Make) -> None:
+    newest = {version.rpartition(".")[0]: version for version in VERSIONS}
+    for release, version in newest.items():
+        if int(release.split(".")[1]) >= 31:
+            kubernetes_validate.validate(built(job(nodes=4), FABRIC), version, strict=True)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -143,6 +157,32 @@ def test_gpus_and_where_they_are_come_from_the_hosts_settings(job: Make) -> None
     made = built(job())
     assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "canary"
     assert made["spec"]["suspend"] is True
+
+
+def test_volcano_claims_and_devices_of_a_fabric_are_asked_for(job: Make) -> None:
+    made = built(job(nodes=4), FABRIC)
+    template = made["spec"]["template"]
+    assert made["metadata"]["annotations"]["scheduling.volcano.sh/group-min-member"] == "4"
+    assert template["metadata"]["annotations"] == {
+        "scheduling.volcano.sh/queue-name": "research",
+        "k8s.v1.cni.cncf.io/networks": "fabric/rail-0,rail-1",
+    }
+    spec = template["spec"]
+    assert spec["schedulerName"] == "volcano"
+    assert spec["resourceClaims"] == [{"name": "gpus", "resourceClaimTemplateName": "two-gpus"}]
+    resources = spec["containers"][0]["resources"]
+    assert resources["claims"] == [{"name": "gpus"}]
+    assert resources["limits"]["rdma/hca_shared_devices_a"] == "1"
+    assert "nvidia.com/gpu" not in resources["limits"]
+    assert "suspend" not in made["spec"]
+    without = pod(job(gpu_slots=()), FABRIC)
+    assert "resourceClaims" not in without
+    assert "rdma" not in str(without)
+    with pytest.raises(BadInput, match="ResourceClaimTemplate is named for 3 GPUs"):
+        pod(job(gpu_slots=(0, 1, 2)), FABRIC)
+    urgent = built(job(), Kubernetes(queue="canary", priority_class="urgent", scheduler="kai"))
+    assert urgent["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "urgent"
+    assert urgent["spec"]["template"]["spec"]["schedulerName"] == "kai"
 
 
 def test_a_workload_without_gpus_is_given_none(job: Make) -> None:

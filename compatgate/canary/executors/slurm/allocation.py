@@ -1,0 +1,221 @@
+"""Hold one allocation of Slurm for the steps of a run, so that they share a node and its GPUs.
+
+The first step submits a job that holds the nodes. Its script runs the steps' scripts one after
+another, as the worker appends them to a file. A step that needs other resources, or that comes when
+the job has ended or has too little time left, gets a new allocation.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from compatgate.canary.executors.jobs import Job, Status, check_name
+from compatgate.canary.executors.slurm.commands import Commands, Record
+from compatgate.canary.executors.slurm.states import (
+    LOST_REASONS,
+    RUNNING_STATES,
+    WAITING_STATES,
+    Stage,
+    is_out_of_memory,
+    waiting_reason,
+)
+from compatgate.errors import InfrastructureError
+
+LOG = "slurm.log"
+_OPEN, _QUEUE, _NUMBER, _NEEDS = "open", "queue", "number", "needs.json"
+_KILLED = 137
+_IDLE_S = 600
+_GRACE_S = 120
+"""Time that the job keeps for its own end."""
+# NFS shows what another machine appended to a file at its next opening, but a new name in a folder
+# only after a minute.
+_HOLD = """\
+#!/bin/bash
+set -u
+cd {folder} || exit 75
+[ -s node ] && exit 75
+umask 077
+echo "${{SLURMD_NODENAME:-$(hostname)}}" >node
+number=1
+idle=0
+child=
+trap 'rm -f open; [ -n "$child" ] && kill -TERM "$child"' TERM
+while [ -e open ]; do
+    read -r step seconds end < <(sed -n "${{number}}p" queue)
+    if [ "${{end:-}}" != end ]; then
+        idle=$((idle + 1))
+        [ "$idle" -le {idle} ] || break
+        sleep 0.25
+        continue
+    fi
+    [ $((SECONDS + seconds)) -le {seconds} ] || break
+    idle=0
+    number=$((number + 1))
+    bash "../$step/job.sh" >>"../$step/{log}" 2>&1 </dev/null &
+    child=$!
+    wait "$child"
+    child=
+done
+rm -f open
+exit 0
+"""
+
+
+class Allocations:
+    """The allocations of a host's runs.
+
+    Args:
+        root: the work directory.
+        seconds: time that an allocation is asked for.
+        commands: of the cluster.
+    """
+
+    def __init__(self, root: str, seconds: int, commands: Commands) -> None:
+        self._root = Path(root)
+        self._seconds = seconds
+        self._commands = commands
+
+    def add(
+        self,
+        job: Job,
+        folder: Path,
+        seconds: int,
+        arguments: Callable[[str, int], Sequence[str]],
+    ) -> str:
+        """Run a step in the run's allocation; return the number of the allocation's job.
+
+        Args:
+            job: of the step.
+            folder: of the step, with its script.
+            seconds: that the step may take.
+            arguments: returns the arguments of sbatch for a folder and a time in seconds.
+
+        Raises:
+            BadInput: Slurm will never accept the allocation.
+            Infrastructure: the controller does not answer, or the folder cannot be written.
+        """
+        try:
+            held = self._find(job, seconds) or self._submit(job, seconds, arguments)
+            with (held / _QUEUE).open("a") as queue:
+                queue.write(f"{folder.name} {seconds} end\n")
+            return (held / _NUMBER).read_text().strip()
+        except OSError as error:
+            raise InfrastructureError(
+                f"the work directory cannot be used: {error.strerror} ({error.filename})",
+                field="slurm.work",
+            ) from None
+
+    def close(self, run: str, attempt: int) -> None:
+        """Let no further step begin in the allocations of an attempt."""
+        for held in self._of(run, attempt):
+            (held / _OPEN).unlink(missing_ok=True)
+
+    def log(self, run: str, attempt: int, number: str) -> Path | None:
+        """Return the path of an allocation's log."""
+        for held in self._of(run, attempt):
+            if _read(held / _NUMBER) == number:
+                return held / LOG
+        return None
+
+    def _of(self, run: str, attempt: int) -> list[Path]:
+        return sorted((self._root / check_name(run)).glob(f"{attempt}-allocation-*"))
+
+    def _find(self, job: Job, seconds: int) -> Path | None:
+        for held in reversed(self._of(job.run, job.attempt)):
+            number = _read(held / _NUMBER)
+            if number and (held / _OPEN).exists() and _read(held / _NEEDS) == _needs(job):
+                record = self._commands.look(number, job.run)
+                if record and record.state in WAITING_STATES | RUNNING_STATES:
+                    return held
+        self.close(job.run, job.attempt)
+        return None
+
+    def _submit(
+        self, job: Job, seconds: int, arguments: Callable[[str, int], Sequence[str]]
+    ) -> Path:
+        number = len(self._of(job.run, job.attempt)) + 1
+        held = self._root / check_name(job.run) / f"{job.attempt}-allocation-{number}"
+        held.mkdir(mode=0o700)
+        for name in (_QUEUE, _OPEN, LOG):
+            (held / name).touch(0o600)
+        (held / _NEEDS).write_text(_needs(job))
+        whole = max(self._seconds, seconds + _GRACE_S)
+        script = held / "hold.sh"
+        script.write_text(make_hold_script(str(held), whole - _GRACE_S))
+        found = self._commands.submit(arguments(str(held), whole), str(script))
+        (held / _NUMBER).write_text(found)
+        return held
+
+
+def make_hold_script(folder: str, seconds: int) -> str:
+    """Return the script of an allocation.
+
+    Args:
+        folder: of the allocation, on every node.
+        seconds: after which no step may still run.
+    """
+    return _HOLD.format(folder=shlex.quote(folder), seconds=seconds, idle=4 * _IDLE_S, log=LOG)
+
+
+def _needs(job: Job) -> str:
+    """Return the resources of a step; steps share an allocation only if all are equal."""
+    limits = job.workload.limits
+    needs: dict[str, Any] = {
+        "nodes": job.workload.nodes,
+        "gpus": job.workload.gpus,
+        "memory": limits.memory,
+        "cpus": limits.cpus,
+    }
+    return json.dumps(needs, sort_keys=True)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def read_step_status(record: Record | None, stage: Stage, log: str, *, killed_here: bool) -> Status:
+    """Return the status of a step in an allocation; the step's own records decide.
+
+    Args:
+        record: of the allocation's job; None if it is not known.
+        stage: of the step.
+        log: of the step and of the allocation.
+        killed_here: this worker ended the allocation.
+
+    Raises:
+        Infrastructure: Slurm's state is not known.
+    """
+    code = stage.exit_code
+    if code is not None and not (killed_here and code >= _KILLED):
+        if code == _KILLED and is_out_of_memory(log):
+            return Status("exited", code, oom_killed=True, reason="out of memory")
+        return Status("exited", code)
+    if record is None:
+        return Status("lost", reason="Slurm no longer knows the allocation")
+    if record.restarts:
+        return Status("lost", reason="Slurm put the allocation back into its queue")
+    if record.state in WAITING_STATES:
+        return Status("waiting", reason=f"Slurm: {waiting_reason(record)}")
+    if record.state in RUNNING_STATES:
+        if stage.started:
+            return Status("running", reason="suspended" if record.state == "SUSPENDED" else "")
+        return Status("waiting", reason=f"for its turn on {record.node}")
+    if record.state == "COMPLETING":
+        return Status("running", reason="Slurm is cleaning up after it")
+    if killed_here:
+        return Status("exited", _KILLED, reason="killed")
+    if record.state == "OUT_OF_MEMORY" and stage.started:
+        return Status("exited", _KILLED, oom_killed=True, reason="out of memory")
+    if said := LOST_REASONS.get(record.state):
+        return Status("lost", reason=said.format(node=record.node or "?"))
+    if record.state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY"):
+        when = "while the step ran" if stage.started else "before the step began"
+        return Status("lost", reason=f"its allocation ended ({record.state.lower()}) {when}")
+    raise InfrastructureError(f"Slurm reports an unknown state: {record.state!r}")

@@ -1,0 +1,174 @@
+"""Read the GPU parts that a project asks for: of a ``requirements.in`` or a ``pyproject.toml``."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from compatgate.core.components import find_component
+from compatgate.core.matrix import parse_constraint
+from compatgate.core.stack import canonical_key
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+    from compatgate.core.facts import Facts
+
+_LARGEST = 1024 * 1024
+_CUDA_EXTRA = re.compile(r"cuda(\d{2})\b")
+_INCLUDE = re.compile(r"(?:-r|--requirement)[ =](.+)")
+_GPU_CONTENT = ("code", "runtime", "libraries", "dependencies")
+_MOST_INCLUDES = 16
+
+
+class ProjectFile(Struct, frozen=True):
+    """A project's file, and the part of it that concerns GPUs.
+
+    Attributes:
+        path: the file.
+        wants: part to constraint, as the solver takes them.
+        python: constraint on Python; empty where none is stated.
+        names: part to the distribution that the project names.
+        notes: what was not read, in words.
+    """
+
+    path: Path
+    wants: dict[str, str]
+    python: str = ""
+    names: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_project(self) -> bool:
+        """Tell whether it is a ``pyproject.toml``."""
+        return self.path.name == "pyproject.toml"
+
+
+def read_project(path: str, facts: Facts, environment: dict[str, str]) -> ProjectFile:
+    """Read the parts that have GPU code, by the facts.
+
+    Args:
+        path: ``pyproject.toml``, or a file of requirements.
+        facts: know frameworks and packages with GPU code.
+        environment: decides markers (PEP 508); a marker that needs more counts as true.
+
+    Raises:
+        BadInput: the file cannot be read, is malformed, or names nothing with GPU code.
+    """
+    file = Path(path)
+    text = _read_text(file)
+    if file.name == "pyproject.toml":
+        stated, python = _read_pyproject(text, path)
+    else:
+        stated, python = list(_read_requirements(text, file, 0)), ""
+    wants: dict[str, str] = {}
+    names: dict[str, str] = {}
+    notes: list[str] = []
+    for asked in stated:
+        if not _applies(asked, environment):
+            continue
+        part = canonical_key(asked.name)
+        if not _has_gpu_code(part, facts):
+            continue
+        if asked.url:
+            notes.append(f"{asked.name} is pinned by an address: it is left as it is")
+            continue
+        names[part] = asked.name
+        wants[part] = _join(wants.get(part), _constraint(part, asked, notes))
+        if major := _cuda_major(asked):
+            wants["cuda"] = f"{major}.*"
+    if not names:
+        hint = "run uv pip compile itself: there is nothing to choose for a GPU"
+        raise BadInput("names no part with GPU code", field="--in", value=path, hint=hint)
+    return ProjectFile(file, wants, python, names, tuple(notes))
+
+
+def _read_text(file: Path) -> str:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        raise BadInput(what, field="--in", value=str(file)) from None
+    if len(data) > _LARGEST:
+        raise BadInput("is too large", field="--in", value=str(file), hint="at most 1 MiB")
+    return data.decode("utf-8", "replace")
+
+
+def _read_pyproject(text: str, path: str) -> tuple[list[Requirement], str]:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"is not TOML: {error}", field="--in", value=path) from None
+    project: Any = document.get("project")
+    if not isinstance(project, dict):
+        hint = "uv resolves the dependencies of [project]"
+        raise BadInput("has no [project]", field="--in", value=path, hint=hint)
+    dependencies = project.get("dependencies", [])
+    python = project.get("requires-python", "")
+    if not isinstance(dependencies, list) or not isinstance(python, str):
+        raise BadInput("[project] is malformed", field="--in", value=path)
+    return [_read_requirement(str(one), path) for one in dependencies], python
+
+
+def _read_requirements(text: str, file: Path, depth: int) -> Iterator[Requirement]:
+    for line in text.replace("\\\n", " ").splitlines():
+        stated = re.split(r"(?:^|\s)#", line)[0].strip()
+        if (match := _INCLUDE.match(stated)) and depth < _MOST_INCLUDES:
+            other = file.parent / match[1].strip()
+            yield from _read_requirements(_read_text(other), other, depth + 1)
+        elif stated and not stated.startswith("-"):
+            yield _read_requirement(stated.partition(" --")[0], str(file))
+
+
+def _read_requirement(text: str, path: str) -> Requirement:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        return Requirement(text)
+    except InvalidRequirement as error:
+        what = f"{text!r} is not a requirement: {str(error).splitlines()[0]}"
+        raise BadInput(what, field="--in", value=path, hint="like torch>=2.6") from None
+
+
+def _applies(asked: Requirement, environment: dict[str, str]) -> bool:
+    from packaging.markers import UndefinedEnvironmentName
+
+    if asked.marker is None:
+        return True
+    try:
+        return asked.marker.evaluate(environment)
+    except UndefinedEnvironmentName:
+        return True
+
+
+def _cuda_major(asked: Requirement) -> str:
+    """Return the CUDA that a requirement names: ``jax[cuda12]``, ``cupy-cuda12x``."""
+    extras = (match[1] for extra in sorted(asked.extras) if (match := _CUDA_EXTRA.match(extra)))
+    found = find_component(asked.name)
+    return next(extras, str(found.cuda[0]) if found and found.cuda else "")
+
+
+def _has_gpu_code(part: str, facts: Facts) -> bool:
+    if part in facts.frameworks or part in facts.recorded:
+        return True
+    return facts.packages.carries(part) in _GPU_CONTENT
+
+
+def _constraint(part: str, asked: Requirement, notes: list[str]) -> str:
+    """Return the constraint on a part; any version where the solver cannot read it."""
+    text = str(asked.specifier)
+    try:
+        return parse_constraint(part, text).text if text else ""
+    except BadInput:
+        notes.append(f"{asked.name}{text} is left to the resolver")
+        return ""
+
+
+def _join(known: str | None, more: str) -> str:
+    return ",".join(one for one in (known if known != "*" else "", more) if one) or "*"

@@ -1,0 +1,210 @@
+"""Hand a stack to uv: constraints, indexes of builds, the lock that it makes, and its words."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from compatgate.errors import Unavailable
+
+_PATIENCE_S = 600
+_MOST_LINES = 24
+_PLATFORMS = {
+    ("linux", "x86_64"): "x86_64-manylinux_2_28",
+    ("linux", "aarch64"): "aarch64-manylinux_2_28",
+    ("windows", "x86_64"): "x86_64-pc-windows-msvc",
+    ("windows", "aarch64"): "aarch64-pc-windows-msvc",
+}
+
+
+class Pins(Struct, frozen=True):
+    """The part of a stack that a resolver is told.
+
+    Attributes:
+        versions: distribution to exact version, with the label of its build.
+        indexes: label of a build to the index that has it.
+        left: parts of the stack that no distribution states, in words.
+    """
+
+    versions: dict[str, str]
+    indexes: dict[str, str]
+    left: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Return the name of the index of each distribution that has an index of its own."""
+        found = {}
+        for name, version in self.versions.items():
+            label = version.partition("+")[2]
+            if label in self.indexes:
+                found[name] = _index_name(label)
+        return found
+
+    def constraints(self) -> list[str]:
+        """Return the pins as requirements."""
+        return [f"{name}=={version}" for name, version in self.versions.items()]
+
+    def edit(self) -> str:
+        """Return the part of a ``pyproject.toml`` that makes ``uv lock`` choose the same versions.
+
+        An explicit index serves only the packages that name it.
+        """
+        lines = ["[tool.uv]", "constraint-dependencies = ["]
+        lines += [f'    "{one}",' for one in self.constraints()]
+        lines += ["]"]
+        if self.sources:
+            lines += ["", "[tool.uv.sources]"]
+            lines += [f'{name} = {{ index = "{index}" }}' for name, index in self.sources.items()]
+        return "\n".join([*lines, *self._index_tables()])
+
+    def companion(self) -> str:
+        """Return a project that names the distributions of other indexes, for ``uv pip compile``.
+
+        A constraint alone names no index.
+        """
+        named = [f'"{name}=={self.versions[name]}"' for name in self.sources]
+        lines = [
+            "[project]",
+            'name = "builds-for-this-target"',
+            'version = "0"',
+            f"dependencies = [{', '.join(named)}]",
+            "",
+            "[tool.uv.sources]",
+            *(f'{name} = {{ index = "{index}" }}' for name, index in self.sources.items()),
+        ]
+        return "\n".join([*lines, *self._index_tables()])
+
+    def _index_tables(self) -> list[str]:
+        lines: list[str] = []
+        used = set(self.sources.values())
+        for label, url in self.indexes.items():
+            if _index_name(label) in used:
+                lines += ["", "[[tool.uv.index]]", f'name = "{_index_name(label)}"']
+                lines += [f'url = "{url}"', "explicit = true"]
+        return lines
+
+
+def _index_name(label: str) -> str:
+    return f"builds-{label}"
+
+
+class Resolved(Struct, frozen=True):
+    """The result of one run of the resolver.
+
+    Attributes:
+        lock: content of the lock; empty where there is none.
+        words: what the resolver wrote, where there is no lock.
+    """
+
+    lock: bytes
+    words: str = ""
+
+
+def find_uv() -> str:
+    """Return the path of uv.
+
+    Raises:
+        Unavailable: uv is not installed.
+    """
+    try:
+        from uv import find_uv_bin
+
+        return str(find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("uv")
+    if found is None:
+        hint = "install it: pip install 'compatgate[lock]'"
+        raise Unavailable("the resolver uv is not installed", field="uv", hint=hint)
+    return found
+
+
+def resolve(
+    source: Path,
+    pins: Pins,
+    *,
+    python: str,
+    platform: tuple[str, str],
+    options: Sequence[str] = (),
+    overrides: str | None = None,
+) -> Resolved:
+    """Run ``uv pip compile`` on a project's file with the pins as constraints.
+
+    Args:
+        source: ``requirements.in`` or ``pyproject.toml``.
+        pins: versions that the lock must have where it has the distribution.
+        python: version to resolve for, ``3.12``.
+        platform: system and processor to resolve for.
+        options: further options of uv, as the user gave them.
+        overrides: file of overrides, as the user gave it.
+
+    Raises:
+        Unavailable: uv is not installed, or did not end in ten minutes.
+    """
+    with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
+        here = Path(folder)
+        constraints, lock = here / "constraints.txt", here / "pylock.toml"
+        constraints.write_text("".join(f"{one}\n" for one in pins.constraints()))
+        sources = [str(source)]
+        if pins.sources:
+            companion = here / "pyproject.toml"
+            companion.write_text(pins.companion())
+            sources.append(str(companion))
+        command = [find_uv(), "pip", "compile", *sources, "-c", str(constraints)]
+        command += ["--overrides", overrides] if overrides else []
+        command += ["--python-version", python, "--python-platform", _PLATFORMS[platform]]
+        command += ["--format", "pylock.toml", "-o", str(lock), "--no-header", "--no-progress"]
+        command += ["--color", "never", "--quiet", *options]
+        try:
+            done = subprocess.run(  # noqa: S603 - a fixed program, without a shell
+                command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise Unavailable(f"uv did not end within {_PATIENCE_S} s", field="uv") from None
+        if done.returncode or not lock.exists():
+            return Resolved(b"", _shorten(done.stderr, here))
+        return Resolved(_narrow(lock.read_bytes(), python))
+
+
+def _narrow(lock: bytes, python: str) -> bytes:
+    """State the one Python that a lock was resolved for: uv writes it as the lowest."""
+    stated = b'requires-python = "==%s.*"' % python.encode()
+    return re.sub(rb'^requires-python = "[^"]*"', stated, lock, count=1, flags=re.MULTILINE)
+
+
+def _shorten(text: str, folder: Path) -> str:
+    """Return the resolver's words without our own paths, at most a screen."""
+    lines = text.replace(f"{folder}/", "").strip().splitlines()
+    return "\n".join(lines[:_MOST_LINES] + (["..."] if len(lines) > _MOST_LINES else []))
+
+
+def pins_of(stack: Mapping[str, str], names: Mapping[str, str], indexes: Mapping[str, str]) -> Pins:
+    """Return what a resolver is told of a stack.
+
+    Args:
+        stack: part to version in request form.
+        names: part to distribution, of the parts that a distribution states.
+        indexes: label to index; the empty label is a template with ``{label}`` for all others.
+    """
+    versions: dict[str, str] = {}
+    used: dict[str, str] = {}
+    left = []
+    for part, text in stack.items():
+        version, bracket, _ = text.partition("[")
+        if part not in names:
+            continue
+        if bracket:
+            left.append(f"{part} {text}: a lock does not state the GPU code that it is built for")
+        public, _, label = version.partition("+")
+        url = indexes.get(label) or (indexes.get("", "").replace("{label}", label) if label else "")
+        if label and not url:
+            version = public
+        elif label:
+            used[label] = url
+        versions[names[part]] = version
+    return Pins(versions, used, tuple(left))

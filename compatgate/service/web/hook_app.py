@@ -1,0 +1,108 @@
+"""Answer AdmissionReviews on the event loop where memory has the decisions, else in a thread.
+
+The API server waits for every answer, and most pods are like one before: they need no thread but
+the one that commits the batch of decisions. Reading a registry, and deciding about a new stack,
+happen in the lane of the hooks. Requests of an unusual form go through the Flask application.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from compatgate.core.near_names import begin_budget
+from compatgate.errors import CompatgateError
+from compatgate.kit.http import replies
+from compatgate.kit.http.links import HOOKS_PREFIX
+from compatgate.kit.http.notes import RequestNote
+from compatgate.kit.http.wsgi import Body, Lane, make_environ, send_whole
+from compatgate.service.admission.api import AdmissionDesk, HookAnswer
+from compatgate.service.admission.service import MustWait
+
+if TYPE_CHECKING:
+    from compatgate.kit.http.wsgi import Scope, Send
+    from compatgate.service.web.log_waiters import LogWaiters
+    from compatgate.service.web.metrics import Metrics
+
+HOOK_PATH = f"{HOOKS_PREFIX}/kubernetes/validate"
+_ROUTE = "validate_kubernetes"
+_MOST_BYTES = 64 * 1024
+"""Larger objects are read and placed in a thread."""
+
+
+class HookApp:
+    """The ASGI application that answers plain AdmissionReviews.
+
+    Args:
+        desk: decides.
+        lane: threads for reviews that may wait.
+        waiters: for the log of decisions.
+    """
+
+    def __init__(
+        self, desk: AdmissionDesk, metrics: Metrics, lane: Lane, waiters: LogWaiters
+    ) -> None:
+        self._desk = desk
+        self._metrics = metrics
+        self._lane = lane
+        self._waiters = waiters
+
+    async def answer(self, scope: Scope, body: Body, note: RequestNote, send: Send) -> None:
+        """Answer a request.
+
+        Args:
+            scope: of the request.
+            body: the whole one.
+            note: of the request.
+            send: of the request.
+        """
+        environ = make_environ(scope, body)
+        note.route = _ROUTE
+        note.number = number = replies.request_id(environ.get("HTTP_X_REQUEST_ID", ""))
+        environ[replies.ENVIRON] = number
+        try:
+            found = await self._answer(body.data, environ)
+        except CompatgateError as error:
+            problem = replies.problem_answer(error, environ)
+        except Exception as error:
+            problem = replies.problem_answer(replies.unexpected_error(error, environ), environ)
+        else:
+            note.status = found.status
+            self._metrics.requested("POST", _ROUTE, found.status)
+            await send(replies.json_start(found.body, number, found.status, found.headers))
+            await send({"type": "http.response.body", "body": found.body})
+            return
+        self._metrics.requested("POST", _ROUTE, problem.status)
+        sent = replies.complete_headers(problem.headers, number)
+        await send_whole(send, problem.status, sent, problem.body)
+
+    async def _answer(self, raw: bytes, environ: dict[str, Any]) -> HookAnswer:
+        sender = self._desk.known_sender(environ) if len(raw) <= _MOST_BYTES else None
+        if sender is None:
+            return await self._run(self._desk.answer, raw, environ)
+        begin_budget()
+        try:
+            opened = self._desk.open(raw, environ, sender)
+        except MustWait:
+            return await self._run(self._desk.answer, raw, environ)
+        if isinstance(opened, HookAnswer):
+            return opened
+        began = perf_counter()
+        records = self._desk.recall(opened)
+        if records is None:
+            return await self._run(self._desk.decide, opened)
+        if records:
+            try:
+                await self._waiters.wait_for(self._desk.submit(records), opened.review.left_s)
+            except CompatgateError as error:
+                return self._desk.fail(opened, error)
+        return self._desk.conclude(opened, records, perf_counter() - began)
+
+    async def _run(self, function: Any, *arguments: Any) -> HookAnswer:
+        def run() -> HookAnswer:
+            begin_budget()
+            found: HookAnswer = function(*arguments)
+            return found
+
+        done: HookAnswer = await self._lane.run(run)
+        return done

@@ -1,0 +1,126 @@
+"""What a run is compared with: a named image, a named entry, or the entry that it would replace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from canary_runs import DRIVER, GPU, evidence, host
+
+from compatgate.errors import BadInput, CompatgateError, NotFound
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.runs.queue import DatabaseQueue
+from compatgate.service.runs.submission import Submission
+
+OLD, OTHER, NEW = (f"registry.example/team/app:{tag}" for tag in ("1", "1-other", "2"))
+PINNED = "registry.example/team/app@sha256:" + "a" * 64
+
+
+def entry(name: str, components: dict[str, str], status: str = "blessed") -> dict[str, Any]:
+    spec = {"targets": ["prod"], "components": components, "status": status, "reason": "of a test"}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture
+def ask(gate: Gate, queue: DatabaseQueue) -> Callable[..., Any]:
+    """Ask for one run; what it is compared with."""
+
+    def against(image: str | None = NEW, **fields: Any) -> dict[str, Any] | None:
+        asked = {"target": "prod", "stack": {"cuda": "12.6", "torch": "2.5.1"}} | fields
+        (run,) = gate.runs.submit(Submission("dl-core", image=image, **asked), by="tester")
+        gate.runs.cancel(run.id, by="tester")
+        found: dict[str, Any] | None = run.against
+        return found
+
+    return against
+
+
+@pytest.fixture
+def passed(gate: Gate, queue: DatabaseQueue) -> Callable[..., str]:
+    """A run of an image that passed with measured versions; its id."""
+
+    def go(image: str, **components: str) -> str:
+        asked = Submission("dl-core", target="prod", image=image, against="none")
+        (run,) = gate.runs.submit(asked, by="tester")
+        lease = queue.lease("w1", [host()])
+        assert lease is not None
+        assert (lease.run.id, lease.run.against) == (run.id, None)
+        queue.finish(lease, "passed", "", evidence(lease, "passed", components=components))
+        return run.id
+
+    return go
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_auto_finds_the_entry_that_the_image_would_replace(
+    gate: Gate, by: Authorship, ask: Any, passed: Any
+) -> None:
+    assert ask(target=None, host="a100-1") is None, "no target, no entry to replace"
+    assert ask(image=None, host="a100-1") is None
+    assert "no entry is blessed on prod" in ask()["reason"]
+
+    gate.matrix.create("Entry", entry("torch24", {"cuda": "12.4.*", "torch": "2.4.*"}), by)
+    gate.matrix.create("Entry", entry("jax", {"cuda": "12.4.*", "jax": "0.4.*"}), by)
+    gate.matrix.create("Entry", entry("next", {"torch": "2.5.*"}, "candidate"), by)
+    found = ask()
+    assert (found["asked"], found["image"], found["entry"]) == ("auto", None, "torch24")
+    assert "no image is known of the entry torch24" in found["reason"]
+
+    gate.decide(
+        {"target": "prod", "stack": {"cuda": "12.4", "torch": "2.4.1"}, "image": OTHER},
+        asked_by="ci",
+        source="rest",
+    )
+    assert ask()["image"] == OTHER
+    assert "decision vd_" in ask()["reason"]
+
+    first = passed(OLD, cuda="12.4.1", torch="2.4.1")
+    passed("registry.example/team/jax:1", cuda="12.4.1", jax="0.4.30")
+    found = ask()
+    assert (found["image"], found["reason"]) == (OLD, f"run {first} passed with it")
+    assert "nothing to compare" in ask(image=OLD)["reason"]
+    assert ask(against="none") is None
+    assert ask(stack=None)["reason"].startswith("2 entries are blessed on prod (jax, torch24)")
+    assert "same framework" in ask(stack={"cuda": "12.6", "tensorflow": "2.17.0"})["reason"]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_reference_that_was_named_must_be_there(
+    gate: Gate, by: Authorship, ask: Any, passed: Any
+) -> None:
+    assert ask(against=PINNED) == {"asked": PINNED, "image": PINNED, "entry": None, "reason": ""}
+    gate.matrix.create("Entry", entry("torch24", {"torch": "2.4.*"}), by)
+    for fields, kind, message in (
+        ({"against": "torch25"}, NotFound, "there is no entry 'torch25'"),
+        ({"against": "torch24"}, BadInput, "no image is known of the entry 'torch24'"),
+        ({"against": "app@@x"}, BadInput, "app@@x"),
+        ({"against": "auto", "image": None, "host": "a100-1"}, BadInput, "image under test"),
+    ):
+        with pytest.raises(kind) as raised:
+            ask(**fields)
+        assert message in raised.value.detail
+        assert raised.value.field == "against"
+    passed(OLD, torch="2.4.1")
+    assert (ask(against="torch24")["image"], ask(against="torch24")["entry"]) == (OLD, "torch24")
+
+    gate.runs.under_test = type(gate.runs.under_test)((NEW,), "extend it")
+    assert ask()["image"] is None
+    with pytest.raises(CompatgateError):
+        ask(against=PINNED)
+
+
+def test_a_repeated_run_is_compared_again_and_a_verification_is_not(
+    gate: Gate, queue: DatabaseQueue
+) -> None:
+    asked = Submission("dl-core", target="prod", image=NEW, against=PINNED)
+    (run,) = gate.runs.submit(asked, by="tester")
+    lease = queue.lease("w1", [host(driver=DRIVER, gpu=GPU)])
+    assert lease is not None
+    assert lease.run.against is not None
+    assert lease.run.against.image == PINNED
+    queue.finish(lease, "inconclusive", "of a test", None)
+    (again,) = gate.runs.rerun(run.id, by="tester")
+    (verified,) = gate.runs.rerun(run.id, by="tester", purpose="verification")
+    assert (again.against, verified.against) == (run.against, None)

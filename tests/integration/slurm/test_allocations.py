@@ -1,0 +1,87 @@
+"""Steps of a run that share one allocation, and what their jobs see of the node's GPU."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from slurm_cluster import Cluster
+
+from compatgate.canary.engine.node_watch import NodeWatch
+from compatgate.canary.executors.jobs import Job, Status
+from compatgate.canary.executors.slurm import SlurmExecutor
+from compatgate.canary.hosts import Host, Slurm
+from compatgate.catalog import load_facts
+
+Start = Callable[..., Any]
+WHERE = "import os; print(os.environ['SLURMD_NODENAME'], os.environ['SLURM_JOB_ID'])"
+LONG = "import time; print('begun', flush=True); time.sleep(600)"
+SMI = """#!/bin/sh
+cat <<'END'
+<nvidia_smi_log><driver_version>580.95.05</driver_version>
+<gpu id="00000000:9B:00.0"><uuid>GPU-1</uuid></gpu></nvidia_smi_log>
+END
+"""
+
+
+@pytest.fixture
+def executor(slurm: Cluster, tmp_path: Path) -> SlurmExecutor:
+    """An executor with shared allocations, on nodes that have an nvidia-smi."""
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    for name in ("sbatch", "scontrol", "squeue", "scancel", "sacct", "srun"):
+        if found := shutil.which(name):
+            (commands / name).symlink_to(found)
+    (commands / "nvidia-smi").write_text(SMI)
+    (commands / "nvidia-smi").chmod(0o755)
+    settings = Slurm(
+        work=str(slurm.work), gres="gpu:a100", poll=0.2, allocation="run", allocation_s=600,
+        commands=str(commands),
+    )  # fmt: skip
+    gpu = "A100-SXM4-80GB"
+    return SlurmExecutor(Host("stage", executor="slurm", gpu=gpu, health="node", slurm=settings))
+
+
+def test_the_steps_of_a_run_share_a_node_and_a_step_that_is_killed_ends_their_allocation(
+    slurm: Cluster, executor: SlurmExecutor, job: Callable[..., Job], made: Any, start: Start
+) -> None:
+    first = job(WHERE)
+    steps = [replace(first, step=f"made-{number}") for number in range(3)]
+    steps[1] = replace(steps[1], workload=made(f"{WHERE}; raise SystemExit(3)"))
+    watch = NodeWatch(executor.health, load_facts([]).xid)
+    places, ends = set(), []
+    for step in steps:
+        with watch((0,)) as watching:
+            begun = start(executor, step)
+            ends.append(begun.to_the_end())
+        observed = watching.observed()
+        assert (observed.state, observed.body is not None) == ("healthy", True), observed
+        places.add(begun.output)
+        executor.kill(begun.handle)
+    assert ends == [Status("exited", 0), Status("exited", 3), Status("exited", 0)]
+    assert len(places) == 1
+    assert slurm.jobs() == [f"compatgate-{first.run}"]
+    long = start(executor, replace(first, step="made-3", workload=made(LONG)))
+    long.until("running")
+    executor.kill(long.handle)
+    assert long.until("exited").reason == "killed"
+    after = start(executor, replace(first, step="made-4"))
+    assert after.to_the_end() == Status("exited", 0)
+    assert after.output not in places
+    executor.clean(first.run)
+    assert slurm.jobs() == []
+
+
+def test_an_allocation_that_ends_early_loses_the_step_and_another_attempt_gets_its_own(
+    slurm: Cluster, executor: SlurmExecutor, job: Callable[..., Job], made: Any, start: Start
+) -> None:
+    first = start(executor, job(LONG))
+    first.until("running")
+    slurm.ask("scancel", first.handle.id)
+    assert "its allocation ended (cancelled) while the step ran" in first.until("lost").reason
+    again = replace(first.job, attempt=2, workload=made(WHERE))
+    assert start(executor, again).to_the_end() == Status("exited", 0)

@@ -1,0 +1,90 @@
+"""The page of a run that compares candidate and reference in pairs."""
+
+import random
+import re
+from xml.etree import ElementTree
+
+import msgspec
+
+from compatgate.canary.engine.pair_results import BlockRecord, describe_state, judge_record
+from compatgate.canary.engine.steps import plan_steps
+from compatgate.canary.run import BlockPosition, Device, Env, Metric, Report, StepResult
+
+REFERENCE = "registry.example/team/app@sha256:" + "a" * 64
+MARKUP = "<script>alert(1)</script>"
+
+
+def record_pairs(gate, lease, pairs, ratio=1.12, broken=""):
+    """Blocks as a worker records them: the candidate is slower, and loads another cuDNN."""
+    (workload,) = gate.runs.catalogue().of_suite("conv-only")
+    (step,) = plan_steps([workload])
+    record = BlockRecord([step])
+    for pair in range(1, pairs + 1):
+        for arm in "AB":
+            rng = random.Random(f"{pair}{arm}")
+            level = 8.0 * (ratio if arm == "B" else 1.0) * rng.lognormvariate(0, 0.004)
+            times = tuple(level * rng.lognormvariate(0, 0.002) for _ in range(6))
+            rates = tuple(64000 / time for time in times)
+            cudnn = "9.1.0.70" if arm == "A" else "9.5.1.17"
+            env = Env("535.183.01", (Device("NVIDIA A100-SXM4-80GB"),), {"cudnn": cudnn})
+            metrics = Metric("step-time", "ms", times), Metric("throughput", "images/s", rates)
+            body = msgspec.to_builtins(Report(env, metrics))
+            name = f"conv-forward-0-pair{pair}-{arm}"
+            bad = bool(broken) and (pair, arm) == (pairs, "A")
+            result = StepResult(
+                name, workload.name, 0, "failed" if bad else "passed", broken if bad else "",
+                report=body, block=BlockPosition(arm, pair, 1),
+            )  # fmt: skip
+            record.add(step, result)
+            gate.runs.queue.record(lease, result)
+    judged = judge_record(record, {})
+    images = {"A": REFERENCE, "B": REFERENCE.replace("a" * 64, "b" * 64)}
+    gate.runs.queue.compare(lease, describe_state(record, judged, images, ()))
+    return judged
+
+
+def begin(ran, image="registry.example/team/app:2"):
+    return ran.begin(image=image, against=REFERENCE)
+
+
+def test_pairs_are_drawn_with_the_interval_against_the_tolerance(run_pages, ran):
+    lease = begin(ran)
+    judged = record_pairs(ran.gate, lease, 5)
+    assert judged.outcome == "failed"
+    text = run_pages().get(f"/ui/runs/{lease.run.id}").text
+    drawn = re.findall(r'<svg viewBox="0 0 640 .*?</svg>', text, re.DOTALL)
+    assert len(drawn) == 4, "samples and interval of both metrics"
+    samples, interval = map(ElementTree.fromstring, drawn[:2])
+    dots = [(float(c.get("cx")), float(c.get("cy"))) for c in samples.iter("circle")]
+    assert len(dots) == 10
+    reference, candidate = dots[::2], dots[1::2]
+    slower = "step-time" in samples.get("aria-label")
+    assert all((a[1] > b[1]) == slower for a, b in zip(reference, candidate, strict=True))
+    assert [t.text for t in samples.iter("text")][3:] == ["1", "2", "3", "4", "5"]
+    assert {bar.get("class") for bar in samples.iter("rect")} == {"arm-A", "arm-B"}
+    (band,) = interval.iter("rect")
+    left, right = float(band.get("x")), float(band.get("x")) + float(band.get("width"))
+    (effect,) = interval.iter("circle")
+    assert not left <= float(effect.get("cx")) <= right, "beyond the tolerance"
+    page = " ".join(text.split())
+    assert "<code>9.1.0.70</code></td><td><code>9.5.1.17</code>" in page
+    assert "conv-forward.step-time" in page
+    assert "5 pairs as a table" in page
+    body = run_pages().get(f"/api/v1/runs/{lease.run.id}").json["pairs"]
+    assert (body["outcome"], body["done"], len(body["blocks"])) == ("failed", 5, 10)
+
+
+def test_what_breaks_a_pair_is_shown_as_text(run_pages, ran):
+    lease = begin(ran)
+    record_pairs(ran.gate, lease, 2, broken=MARKUP)
+    text = run_pages().get(f"/ui/runs/{lease.run.id}").text
+    assert MARKUP not in text
+    assert "conv-forward-0-pair2-A failed: &lt;script&gt;" in text
+    assert "1 of 5 or more" in " ".join(text.split())
+
+
+def test_a_run_without_a_reference_says_so(run_pages, ran):
+    run = ran.submit(image="registry.example/team/app:2")
+    text = " ".join(run_pages().get(f"/ui/runs/{run}").text.split())
+    assert "<dt>Against</dt><dd>nothing: " in text or "<dt>Against</dt><dd><a" in text
+    assert 'id="pairs"' not in text
