@@ -34,14 +34,14 @@ from compatgate.errors import BadInput
 MAX_WANTS = 32
 MAX_STACKS = 20
 MAX_TARGETS = 16
-MAX_EVALUATIONS = 2000
+MAX_EVALUATIONS = 1200
 """Evaluations of a stack on a pool, of one question: less than a second of work."""
 _MAX_STEPS = 60_000
 """Choices that are looked at, evaluated or not."""
 _MAX_MIXES = 64
 """Combinations of entries, one of each target that requires one."""
 _MAX_MEASURED = 256
-_LATER_PASS = 300
+_LATER_PASS = 150
 """Evaluations of a pass after the first."""
 _MISSES = 3
 _PER_RELEASE = 2
