@@ -217,6 +217,7 @@ class _Search:
         self._partial: dict[tuple[tuple[str, str], ...], bool] = {}
         self._whole: dict[tuple[tuple[str, str], ...], tuple[Verdict, ...]] = {}
         self._refused: dict[frozenset[str], set[tuple[str, ...]]] = {}
+        self._cudas: dict[tuple[frozenset[str], Constraints], bool] = {}
         self._misses: list[tuple[int, int, dict[str, Any]]] = []
         self._waived = {rule for waiver in matrix.waivers for rule in waiver.rules}
         self._base = problem.base.versions if problem.base else {}
@@ -428,6 +429,8 @@ class _Search:
             if care.parts and self._fails_alone(choice):
                 continue
             further = {**chosen, name: choice}
+            if choice.build and not self._have_cuda(template, further):
+                continue
             if self._is_hopeless(template, depth, further, care):
                 continue
             found = False
@@ -438,6 +441,17 @@ class _Search:
                     break
             if found and depth >= template.heads:
                 return
+
+    def _have_cuda(self, template: _Template, chosen: dict[str, Choice]) -> bool:
+        """Tell whether a CUDA fits the chosen builds; without any there is no stack."""
+        if "cuda" not in template.parts:
+            return True
+        builds = frozenset(one.text + name for name, one in chosen.items() if one.build)
+        constraints = template.constraints.get("cuda", ())
+        key = (builds, constraints)
+        if key not in self._cudas:
+            self._cudas[key] = bool(self._candidates.cudas(chosen, constraints))
+        return self._cudas[key]
 
     def _differs(self, choice: Choice) -> int:
         have = self._base[choice.name]

@@ -132,7 +132,7 @@ def _read_targets(
 
 
 def _read_stated(stated: Any) -> dict[str, Any]:
-    """Read what stacks have besides versions: GPU code, and what the workload needs."""
+    """Read what stacks have in addition to versions: GPU code, and what the workload needs."""
     if stated is None:
         return {}
     if not isinstance(stated, Mapping):

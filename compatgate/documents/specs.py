@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from compatgate.core.binding import Assurance
+from compatgate.core.binding import Assurance, Bind
 from compatgate.core.matrix import EntryStatus
 from compatgate.core.node import Sharing
 from compatgate.core.request import (
@@ -65,6 +65,7 @@ LabelKey = Annotated[str, Meta(pattern=LABEL_KEY_PATTERN)]
 Label = Annotated[str, Meta(pattern=LABEL_PATTERN)]
 Duration = Annotated[str, Meta(pattern=DURATION)]
 Day = Annotated[str, Meta(pattern=DATE_PATTERN)]
+ContentDigest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$(?!\n)")]
 RuleId = Annotated[str, Meta(pattern=RULE_PATTERN)]
 TargetRefs = Annotated[tuple[TargetRef, ...], Meta(min_length=1)]
 Components = dict[Line, Line]
@@ -124,6 +125,7 @@ class CanarySpec(_Spec, frozen=True):
     on_failure: FailurePolicy = "warn"
     assurance: Assurance = "self-reported"
     imported: dict[Name, tuple[ImportedSource, ...]] = {}
+    bind: Bind | UnsetType = UNSET
 
 
 class WaiverPolicySpec(_Spec, frozen=True):
@@ -158,6 +160,18 @@ class TargetSpec(_Spec, frozen=True):
     policy: PolicySpec = PolicySpec()
 
 
+class BlessedBySpec(_Spec, frozen=True):
+    """The evidence by which the gate has blessed an entry.
+
+    Attributes:
+        runs: ids of the runs that passed.
+        contents: digests of the GPU contents that they tested.
+    """
+
+    runs: tuple[Line, ...] = ()
+    contents: tuple[ContentDigest, ...] = ()
+
+
 class EntrySpec(_Spec, frozen=True):
     """A row of the matrix; ``components`` maps canonical names to constraints as written."""
 
@@ -168,6 +182,7 @@ class EntrySpec(_Spec, frozen=True):
     gpus: tuple[Line, ...] = ()
     replacement: Line | None = None
     needs: tuple[Need, ...] = ()
+    blessed_by: BlessedBySpec | UnsetType = UNSET
 
 
 class WaiverMatch(_Spec, frozen=True):

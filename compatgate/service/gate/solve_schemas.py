@@ -51,7 +51,7 @@ class SolveRequest(Struct, frozen=True, forbid_unknown_fields=True):
     stack: Annotated[
         Annotated[dict[str, StackValue], Meta(max_length=MAX_KEYS)] | None,
         Meta(
-            description="what every stack states besides versions: `arch`, `needs`, `cuda-compat`",
+            description="what every stack states in addition to versions: `arch`, `needs`",
             examples=[{"needs": ["bf16", "60GiB"]}],
         ),
     ] = None

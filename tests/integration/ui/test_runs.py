@@ -10,7 +10,7 @@ from ui_forms import form_token, post
 from ui_runs import HOSTILE, PASSED, QUEUED, SICK, SLOWER
 
 from compatgate.canary.judge.workload import judge_reports
-from compatgate.canary.run import Check, Device, Env, Metric, Report, StepResult
+from compatgate.canary.run import Check, Device, Env, Metric, Report, StepResult, Witness
 from compatgate.canary.workload import MetricSpec
 from compatgate.kit import clock
 from compatgate.service.runs.imports import Import
@@ -187,7 +187,7 @@ def measured(names, **fields):
     values = tuple(8 + i / 100 for i in range(40))
     metrics = tuple(Metric(name, fields.pop("unit", "ms"), values) for name in names)
     env = fields.pop("env", Env(versions={"cuda": "12.4.1"}))
-    report = Report(env, metrics, fields.pop("checks", ()))
+    report = Report(env, metrics, fields.pop("checks", ()), witness=fields.pop("witness", None))
     specs = {name: MetricSpec("ms", "lower") for name in names}
     return StepResult(
         "conv-forward-0",
@@ -210,7 +210,10 @@ def test_what_a_step_reports_is_text(run_pages, ran):
         other={MARKUP: MARKUP},
     )
     checks = (Check(MARKUP, False, MARKUP),)
-    step = measured([MARKUP], env=env, checks=checks, reason=MARKUP, image=MARKUP, unit=MARKUP)
+    words = {MARKUP: MARKUP}
+    witness = Witness(seen=words, not_witnessed=words, contradictions=(MARKUP,))
+    named = {"reason": MARKUP, "image": MARKUP, "unit": MARKUP}
+    step = measured([MARKUP], env=env, checks=checks, witness=witness, **named)
     ran.gate.runs.queue.record(lease, step)
     ran.gate.runs.queue.say(lease, MARKUP, 0.5)
     client = run_pages()
@@ -223,6 +226,23 @@ def test_what_a_step_reports_is_text(run_pages, ran):
     compared = client.get(f"/ui/runs/compare?a={run}&b={run}")
     assert compared.status_code == 200
     assert "<script>alert" not in compared.text
+
+
+def test_a_step_says_what_the_worker_saw_and_what_it_could_not(run_pages, ran):
+    lease = ran.begin()
+    witness = Witness(
+        "challenged",
+        wall_s=2.5,
+        signed=7,
+        proofs=("python",),
+        seen={"processes": "1: /usr/bin/python3"},
+        not_witnessed={"gpu": "NVML does not answer"},
+    )
+    ran.gate.runs.queue.record(lease, measured(["time"], witness=witness))
+    page = " ".join(run_pages().get(f"/ui/runs/{lease.run.id}").text.split())
+    assert "7; challenge answered by python" in page
+    assert "<td>yes</td><td>1: /usr/bin/python3</td>" in page
+    assert "<td>no</td><td>NVML does not answer</td>" in page
 
 
 def test_a_metric_stands_beside_the_published_peak_of_its_gpu(run_pages, ran):

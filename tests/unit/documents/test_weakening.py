@@ -38,6 +38,7 @@ VALUES: dict[str, tuple[tuple[Any, Any], ...]] = {
     "spec.policy.canary.soak": ((("dl",), ()), (("dl",), ("smoke",))),
     "spec.policy.canary.promote": (("approval", "automatic"),),
     "spec.policy.canary.onFailure": (("revoke", "warn"),),
+    "spec.policy.canary.bind": (("image", "content"), ("content", "versions"), (UNSET, "versions")),
     "spec.policy.canary.assurance": (("witnessed", "challenged"), ("challenged", "self-reported")),
     "spec.policy.onUnknown": (("fail", "warn"), ("warn", "allow"), ("fail", "allow")),
     "spec.policy.packages": (("enforce", "audit"),),

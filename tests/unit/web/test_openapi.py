@@ -98,7 +98,7 @@ def test_every_example_is_accepted(client: FlaskClient, route: Route, name: str)
         path = path.format(name="ci")
     elif "{name}" in path:
         path = path.format(name=body.get("metadata", {"name": "prod-a100"})["name"])
-    asked = {"solve": body.get("targets", ()), "plan": ("prod-a100",)}
+    asked = {"solve": ("prod-a100", "inference-l4"), "plan": ("prod-a100",)}
     for name in asked.get(route.name, ()):
         client.post("/api/v1/targets", json=_named_target(name))
     headers = {"X-Compatgate-Reason": "an example"} if route.reason else {}
