@@ -29,7 +29,8 @@ class Coverage(Struct, frozen=True):
     Attributes:
         runs: judged runs, in any order.
         by: what they share with the stack.
-        others: runs with the stack's versions that are bound to something else.
+        others: where no run covers the stack by what the policy asks for, those with its versions
+            that are bound to something else.
     """
 
     runs: tuple[Evidence, ...]
@@ -82,25 +83,27 @@ def find_coverage(runs: Iterable[Evidence], stack: Stack, bind: Bind) -> Coverag
         bind: of the policy.
     """
     judged = [run for run in runs if run.outcome != "inconclusive"]
+    digest = find_digest(stack.image) if bind == "image" else None
+    if bind == "image" or (bind == "content" and stack.content is not None):
+        own = tuple(run for run in judged if _is_of(run, bind, digest, stack))
+        if own:
+            return Coverage(own, bind)
     alike = tuple(run for run in judged if run.is_about(stack))
     if bind == "image":
-        digest = find_digest(stack.image)
-        own = tuple(run for run in judged if digest and run.bound and run.bound.is_of_image(digest))
-        return _cover(own, "image", alike, stack)
+        return Coverage((), bind, alike)
     if bind == "versions" or stack.content is None:
         return Coverage(alike, "versions")
-    own = tuple(run for run in judged if run.content == stack.content)
-    found = _cover(own, "content", alike, stack)
-    if found.runs:
-        return found
-    unknown = tuple(run for run in alike if run.content is None)
-    return Coverage(unknown, "versions", tuple(r for r in alike if r.content is not None))
+    known = tuple(run for run in alike if run.content is not None)
+    return Coverage(tuple(run for run in alike if run.content is None), "versions", known)
 
 
-def _cover(own: Sequence[Evidence], by: Bind, alike: Sequence[Evidence], stack: Stack) -> Coverage:
-    """Return runs of the stack's own content, but those that measured other versions."""
-    runs = tuple(run for run in own if not run.contradicts(stack))
-    return Coverage(runs, by, tuple(run for run in alike if run not in runs))
+def _is_of(run: Evidence, bind: Bind, digest: str | None, stack: Stack) -> bool:
+    """Return whether a run tested the stack's image or content, and no other versions."""
+    if bind == "image":
+        same = digest is not None and run.bound is not None and run.bound.is_of_image(digest)
+    else:
+        same = run.content == stack.content
+    return same and not run.contradicts(stack)
 
 
 def pool_runs(
