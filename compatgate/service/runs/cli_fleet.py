@@ -88,6 +88,8 @@ def _submit(gate: Client, args: argparse.Namespace) -> Iterator[str]:
     from compatgate.core.stack import parse_stack_text
 
     body = {"target": args.target, "priority": args.priority, "image": args.image}
+    if args.image is not None:
+        body["against"] = "none"  # hosts are compared, not images
     if args.stack is not None:
         body["stack"] = parse_stack_text(args.stack)
     for host, pool in _hosts(gate, args):
