@@ -25,7 +25,7 @@ from compatgate.core.versions import Version, format_parts, parse_version
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
-    from compatgate.core.facts.records import Statement
+    from compatgate.core.facts.records import Record, Statement
 
 Constraints = Sequence[Constraint]
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
@@ -72,6 +72,9 @@ class Candidates:
         self._frameworks: dict[str, list[Choice]] = {}
         self._packages: dict[str, list[Version]] = {}
         self._requires: dict[tuple[str, str], dict[str, str]] = {}
+        self._releases: dict[
+            tuple[str, str], tuple[tuple[Statement, ...], bool, frozenset[str]]
+        ] = {}
 
     def has_builds(self, name: str) -> bool:
         """Tell whether the facts list releases and builds of a part."""
@@ -256,13 +259,14 @@ class Candidates:
             return [version.text]
         facts = self._facts
         recorded = facts.recorded_name(name, None)
-        said = [one for one in facts.statements(recorded) if covers_release(one, version)]
-        measured = {r.version for r in facts.records(recorded)}
-        labels = {label for one in said for wheels in one.wheels for label in wheels.labels}
-        labels |= {text.partition("+")[2] for text in measured if text.startswith(f"{version}+")}
+        key = (name, version.text)
+        if key not in self._releases:
+            covering = (s for s in facts.statements(recorded) if covers_release(s, version))
+            self._releases[key] = _read_release(tuple(covering), facts.records(recorded), version)
+        said, measured, labels = self._releases[key]
         builds = [one.build for one in chosen.values() if one.build]
         ours = [f"{version}+{b.label}" for b in builds if b.label in labels and b.label]
-        if version.public not in {text.partition("+")[0] for text in measured}:
+        if not measured:
             if any(one.compiled == "install" for one in said):
                 return [*ours, *self._compiled(version, said, chosen)]
             cuda = chosen.get("cuda")
@@ -327,6 +331,16 @@ class Candidates:
                 found = {name: spec for name, spec in named.items() if self.has_builds(name)}
             self._requires[key] = found
         return self._requires[key]
+
+
+def _read_release(
+    said: tuple[Statement, ...], records: Iterable[Record], version: Version
+) -> tuple[tuple[Statement, ...], bool, frozenset[str]]:
+    """Return statements about a release, whether a wheel has a record, and labels of its builds."""
+    labels = {label for one in said for wheels in one.wheels for label in wheels.labels}
+    parts = [record.version.partition("+") for record in records]
+    own = [label for public, _, label in parts if public == version.public]
+    return said, bool(own), frozenset(labels.union(filter(None, own)))
 
 
 def _cuda_of(build: Build) -> tuple[int, int]:

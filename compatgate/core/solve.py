@@ -34,15 +34,18 @@ from compatgate.errors import BadInput
 MAX_WANTS = 32
 MAX_STACKS = 20
 MAX_TARGETS = 16
-MAX_EVALUATIONS = 2000
+MAX_EVALUATIONS = 1200
 """Evaluations of a stack on a pool, of one question: less than a second of work."""
 _MAX_STEPS = 60_000
 """Choices that are looked at, evaluated or not."""
 _MAX_MIXES = 64
 """Combinations of entries, one of each target that requires one."""
 _MAX_MEASURED = 256
-_LATER_PASS = 300
+_LATER_PASS = 150
 """Evaluations of a pass after the first."""
+_LEAD_EVALUATIONS = 200
+"""Evaluations for each further want as the one that leads, where there are several targets."""
+_MAX_LEADS = 4
 _MISSES = 3
 _PER_RELEASE = 2
 """Stacks of the same wanted versions that an answer shows: they differ in their CUDA."""
@@ -95,8 +98,10 @@ def solve(
 ) -> Solved:
     """Return the stacks that pass on every target, best first, or the nearest misses.
 
-    Fewest changes from ``base`` come first, then the newest wanted versions (the first want weighs
-    most), then no warnings, then the longest time for which the verdict holds.
+    Fewest changes from ``base`` come first, then stacks than which no other found stack is newer in
+    every want, then the newest wanted versions (the first want weighs most), then no warnings, then
+    the longest time for which the verdict holds. Over several targets each want leads once, so that
+    the answer has the newest of each that runs everywhere.
 
     Args:
         problem: wants and targets.
@@ -112,10 +117,15 @@ def solve(
     search = _Search(problem, facts, matrix, now, evaluations)
     unknown = search.unknown_wants()
     found = [] if unknown else search.run()
+    evaluated = search.evaluated
+    for lead in list(problem.wants)[1:_MAX_LEADS] if found and problem.targets[1:] else ():
+        other = _Search(replace(problem, most=1), facts, matrix, now, _LEAD_EVALUATIONS, lead)
+        found += other.run()
+        evaluated += other.evaluated
     ranked = _rank(found)[: problem.most]
     finals = [_finish(one, problem, facts, matrix, now) for one in ranked]
     misses = () if finals else search.nearest_misses()
-    return Solved(tuple(finals), tuple(misses), tuple(unknown), search.evaluated, search.complete)
+    return Solved(tuple(finals), tuple(misses), tuple(unknown), evaluated, search.complete)
 
 
 def _check(problem: Problem) -> None:
@@ -154,6 +164,8 @@ def _rank(found: Iterable[_Found]) -> list[_Found]:
     ordered.sort(key=lambda one: one.until or "9", reverse=True)
     ordered.sort(key=lambda one: one.outcome)
     ordered.sort(key=lambda one: one.versions, reverse=True)
+    newest = {one.versions for one in ordered}
+    ordered.sort(key=lambda one: any(_is_older(one.versions, other) for other in newest))
     ordered.sort(key=lambda one: one.changes)
     shown: Counter[Any] = Counter()
     ranked: list[_Found] = []
@@ -166,6 +178,11 @@ def _rank(found: Iterable[_Found]) -> list[_Found]:
         shown[one.versions] += 1
         ranked.append(one)
     return ranked
+
+
+def _is_older(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Tell whether no wanted version is newer than another stack's, and one is older."""
+    return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
 
 
 def _finish(
@@ -203,9 +220,16 @@ class _Search:
     """Searches the stacks of one problem, and counts its work."""
 
     def __init__(
-        self, problem: Problem, facts: Facts, matrix: Matrix, now: datetime, evaluations: int
+        self,
+        problem: Problem,
+        facts: Facts,
+        matrix: Matrix,
+        now: datetime,
+        evaluations: int,
+        lead: str = "",
     ) -> None:
         self._problem = problem
+        self._lead = lead or next(iter(problem.wants))
         self._facts = facts
         self._matrix = matrix
         self._now = now
@@ -308,7 +332,7 @@ class _Search:
 
     def _led_templates(self) -> Iterator[_Template]:
         """Yield templates of anything wanted; a package that leads has one for each release."""
-        lead, constraint = next(iter(self._wanted()))
+        lead, constraint = self._lead, self._problem.wants[self._lead]
         plain = self._template(())
         known = self._candidates.versions(lead) if lead not in plain.parts[: plain.heads] else []
         for text in known:
@@ -357,7 +381,7 @@ class _Search:
             for name, constraint in entry.components.items():
                 if name != "driver":
                     constraints[name] = (*constraints.get(name, ()), constraint)
-        named = dict.fromkeys((*self._problem.wants, *self._base, *constraints))
+        named = dict.fromkeys((self._lead, *self._problem.wants, *self._base, *constraints))
         named.update(dict.fromkeys(self._candidates.implied(named)))
         frameworks = [name for name in named if self._candidates.has_builds(name)]
         special = ("cuda", "python", "cudnn", "nccl")

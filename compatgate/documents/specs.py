@@ -213,17 +213,37 @@ class WaiverSpec(_Spec, frozen=True):
     match: WaiverMatch = WaiverMatch()
 
 
+LINK_PATTERN = r"^https?://[!#-;=?-\[\]_a-z~%]{1,2000}$(?!\n)"
+Link = Annotated[str, Meta(pattern=LINK_PATTERN)]
+
+
 class Metadata(_Spec, frozen=True):
     """The name of a document."""
 
     name: Name
 
 
-class TargetMetadata(_Spec, frozen=True):
-    """The name of a target, and labels to find it."""
+class EntryMetadata(_Spec, frozen=True):
+    """The name of an entry, its owner, labels and links.
+
+    Attributes:
+        owner: team or person to ask.
+        links: name of a page to its address.
+    """
 
     name: Name
     labels: dict[LabelKey, Label] = {}
+    owner: Line | None = None
+    links: dict[LabelKey, Link] = {}
+
+
+class TargetMetadata(_Spec, frozen=True):
+    """The name of a target, labels to find it, its owner and links; as of `EntryMetadata`."""
+
+    name: Name
+    labels: dict[LabelKey, Label] = {}
+    owner: Line | None = None
+    links: dict[LabelKey, Link] = {}
 
 
 class _Document(_Spec, frozen=True, tag_field="kind"):
@@ -240,7 +260,7 @@ class TargetDoc(_Document, frozen=True, tag="Target", tag_field="kind"):
 class EntryDoc(_Document, frozen=True, tag="Entry", tag_field="kind"):
     """A document of ``kind: Entry``."""
 
-    metadata: Metadata
+    metadata: EntryMetadata
     spec: EntrySpec
 
 

@@ -76,6 +76,8 @@ FIELDS: Final[Mapping[str, Weakens]] = {
     "apiVersion": _never,
     "metadata.name": _always,
     "metadata.labels": _never,
+    "metadata.owner": _never,
+    "metadata.links": _never,
     "spec.pools.name": _always,
     "spec.pools.gpu": _always,
     "spec.pools.driver": _always,

@@ -53,11 +53,11 @@ def check_pairs(lease: Lease, context: HostContext) -> bool:
     against = lease.run.against
     if against is None or against.image is None:
         return False
-    if isinstance(context.executor, PairExecutor):
+    if isinstance(context.executor, PairExecutor) and context.executor.runs_pairs:
         return True
     problem = f"the {context.executor.kind} host {lease.host} runs no pairs"
     if against.asked != "auto":
-        hint = "name a docker host with --host, or leave out --against"
+        hint = "name a docker host with --host, or a slurm host with allocation = 'run'"
         raise CompatgateError(problem, field="against", value=against.asked, hint=hint)
     reason = f"{problem}: the candidate is judged alone"
     context.queue.compare(lease, PairsState("inconclusive", reason))

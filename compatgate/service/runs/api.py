@@ -165,7 +165,7 @@ def cancel_run(call: Call[NoQuery]) -> Reply:
     scope="bless",
     tag="runs",
     targets="checked",
-    body=Body(DiscardRequest, examples={"discard": {"reason": "the host's PSU failed"}}),
+    body=Body(DiscardRequest),
     returns=Returns(RunDetailBody, "The run, which counts for nothing now"),
     errors=(404, 409),
 )

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
+from compatgate.core.binding import Binding
 from compatgate.core.entry_evidence import find_places, is_run_of_entry
 from compatgate.core.matrix import ANY_TARGET, Evidence
 from compatgate.errors import BadInput, Conflict
@@ -54,6 +56,11 @@ class RunEvidence(Struct, frozen=True):
     row: EvidenceRow
     discarded: Discard | None
     pool: tuple[PooledRun, ...]
+
+    @property
+    def binding(self) -> Binding | None:
+        """Return what the run is bound to; None: it was judged before this was recorded."""
+        return msgspec.convert(self.row.bound, Binding) if self.row.bound is not None else None
 
     @property
     def counted(self) -> tuple[PooledRun, ...]:

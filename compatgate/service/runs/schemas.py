@@ -387,6 +387,10 @@ class BindingBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     host: str = ""
     executor: str = ""
     judge: Annotated[str, Meta(description="version of the judge")] = ""
+    assurance: Annotated[
+        Literal["", "self-reported", "challenged", "witnessed"],
+        Meta(description="weakest of its steps on GPUs; empty: unknown"),
+    ] = ""
 
 
 class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):

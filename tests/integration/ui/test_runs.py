@@ -379,3 +379,24 @@ def test_a_run_without_steps_stands_beside_one_with(kept_pages, kept):
     answer = kept_pages().get(f"/ui/runs/compare?a={queued}&b={good}")
     assert answer.status_code == 200
     assert "no metric in common" in answer.text
+
+
+def test_a_run_shows_its_pool_and_is_discarded_with_a_reason(run_pages, ran):
+    judged = ran.gate.runs.show(PASSED).evidence
+    assert judged is not None
+    reader, owner = run_pages(), run_pages("read", "bless")
+    shown = reader.get(f"/ui/runs/{PASSED}").text
+    assert f"<strong>{judged.words}</strong> of the runs that are pooled with it" in shown
+    assert "unknown; it counts for its versions" in shown
+    assert "Reason why it does not count" not in shown
+    assert "Reason why it does not count" in owner.get(f"/ui/runs/{PASSED}").text
+    assert post(reader, f"runs/{PASSED}/discard", reason=MARKUP).status_code in (302, 401, 403)
+    assert ran.gate.runs.show(PASSED).evidence.discarded is None
+    assert post(owner, f"runs/{PASSED}/discard", reason="").status_code == 400
+    assert post(owner, f"runs/{PASSED}/discard", reason=MARKUP).status_code in (302, 303)
+    after = reader.get(f"/ui/runs/{PASSED}").text
+    assert "discarded it" in after
+    assert MARKUP not in after
+    found = reader.get(f"/api/v1/runs/{PASSED}").json["evidence"]
+    assert found["discarded"]["reason"] == MARKUP
+    assert found["pool"]["judged"] == len(judged.counted) - 1

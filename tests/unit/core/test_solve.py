@@ -79,6 +79,18 @@ def test_few_changes_come_before_new_versions(find: Ask) -> None:
     assert counts[-1] > 0
 
 
+def test_over_several_targets_the_frontier_comes_first(find: Ask) -> None:
+    found = find("torch,xformers", H100, A100)
+    keys = [
+        tuple(parse_version(name, one.stack[name]).key for name in ("torch", "xformers"))
+        for one in found.solutions
+    ]
+    older = [any(a[0] <= b[0] and a[1] <= b[1] and a != b for b in keys) for a in keys]
+    assert keys
+    assert older == sorted(older)
+    assert all(len(one.verdicts) == 2 for one in found.solutions)
+
+
 def test_nothing_known_and_nothing_that_passes_are_told_apart(find: Ask) -> None:
     assert find("torch>=9", H100).unknown == (
         "no known version of torch meets >=9; the newest that the facts know is 2.15.0",

@@ -69,6 +69,8 @@ ALWAYS: dict[str, tuple[Any, Any]] = {
 NEVER: dict[str, tuple[Any, Any]] = {
     "apiVersion": ("compatgate.dev/v1", "compatgate.dev/v2"),
     "metadata.labels": ({"tier": "prod"}, {}),
+    "metadata.owner": ("team-ml", None),
+    "metadata.links": ({"runbook": "https://wiki.example/"}, {}),
     "spec.pools.count": (1, 512),
 }
 

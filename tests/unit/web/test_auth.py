@@ -36,6 +36,7 @@ CHANGES = {
     "POST /runs": "operate",
     "POST /runs/imports": "operate",
     "POST /runs/{id}/cancel": "operate",
+    "POST /runs/{id}/discard": "bless",
     "POST /runs/{id}/rerun": "operate",
     "POST /nodes": "operate",
     "DELETE /nodes/{name}": "operate",

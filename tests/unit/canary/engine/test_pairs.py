@@ -27,6 +27,8 @@ class Host(Script):
         self.behaviour = behaviour
         self.held = []
 
+    runs_pairs = True
+
     def prepare(self, job, progress):
         return PreparedJob(job, f"{job.image}@digest" if job.workload.image.inside else "own")
 
@@ -51,6 +53,12 @@ class Host(Script):
 
 class Unpaired(Script):
     """A host that runs no pairs."""
+
+
+class Unshared(Host):
+    """A host that could run pairs if it were configured so."""
+
+    runs_pairs = False
 
 
 def steps_of(executor):
@@ -206,10 +214,11 @@ def test_a_host_that_runs_no_pairs_judges_alone_or_refuses(context, paired):
     assert "runs no pairs: the candidate is judged alone" in queue.compared[-1].reason
 
     named = replace(paired.run, against=Against("cuda124", REFERENCE, "cuda124"))
-    queue = Memory()
-    drive(replace(paired, run=named), context(Unpaired(), queue))
-    assert queue.ended[0] == "error"
-    assert "runs no pairs" in queue.ended[1]
+    for host in (Unpaired(), Unshared()):
+        queue = Memory()
+        drive(replace(paired, run=named), context(host, queue))
+        assert queue.ended[0] == "error"
+        assert "runs no pairs" in queue.ended[1]
 
 
 def test_a_reference_that_the_worker_does_not_allow_is_not_run(context, paired):
