@@ -124,7 +124,10 @@ def _judge(
     note: str,
 ) -> Said:
     verdict = conclude_step(workload, ExecutionEnd("exited", one.exit), report)
-    judged = judge_reports(workload.metrics, list(workload.checks), [report], baselines)
+    why = dict.fromkeys(seeded.slower if seeded else (), "made slower on purpose")
+    judged = judge_reports(
+        workload.metrics, list(workload.checks), [report], baselines, explained=why
+    )
     worse = [m.name for m in judged.metrics if m.outcome == "regression"]
     worse += dict.fromkeys(check.name for check in judged.checks if not check.ok)
     ended = verdict.outcome if verdict.outcome != "passed" else ""

@@ -46,6 +46,7 @@ def judge_reports(
     reports: Sequence[Report],
     baselines: Mapping[str, Samples],
     doubts: Mapping[str, str] | None = None,
+    explained: Mapping[str, str] | None = None,
 ) -> WorkloadJudgement:
     """Judge the reports of one or several executions of a workload.
 
@@ -55,6 +56,7 @@ def judge_reports(
         reports: reports of the executions, in order; their values are judged together.
         baselines: by metric; a missing one is not learned yet.
         doubts: by metric, why its values are implausible.
+        explained: by metric, why a person accepts what is implausible.
     """
     candidate = {
         name: samples for name in metrics if (samples := _merge_samples(name, reports)) is not None
@@ -65,7 +67,9 @@ def judge_reports(
         for name in checks
         if not reports or not all(any(c.name == name for c in r.checks) for r in reports)
     ]
-    return judge_samples(metrics, baselines, candidate, reported, unreported, doubts=doubts)
+    return judge_samples(
+        metrics, baselines, candidate, reported, unreported, doubts=doubts, explained=explained
+    )
 
 
 def judge_samples(
