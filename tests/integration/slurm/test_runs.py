@@ -99,7 +99,9 @@ def bed(gate: Gate, slurm: Cluster) -> Iterator[Callable[..., Bed]]:
 @pytest.fixture
 def made(made: Callable[..., Workload]) -> Callable[..., Workload]:
     """Workloads that check and measure nothing: there are no baselines yet."""
-    return lambda program, **fields: made(program, **{"metrics": {}, **fields})
+    return lambda program, **fields: made(
+        program, **{"metrics": {}, "proofs": ("python",), **fields}
+    )
 
 
 Beds = Callable[..., Bed]
