@@ -62,8 +62,9 @@ def blank(match: re.Match[str]) -> str:
 def found(text: str, checked: list[Term]) -> Iterator[tuple[int, str, str]]:
     """Yield line, words and advice for each use of a term in a text."""
     prose = CODE.sub(blank, text)
+    words = re.sub(r"\s", " ", prose)
     for pattern, advice in checked:
-        for match in pattern.finditer(re.sub(r"\s", " ", prose)):
+        for match in pattern.finditer(words):
             yield prose.count("\n", 0, match.start()) + 1, match[0], advice
 
 

@@ -10,7 +10,6 @@ import torch
 
 STEP_TIMES = 200
 """Single steps to time, for the tail; throughput is measured over several steps."""
-AT_A_TIME = 5
 
 
 def names():
@@ -24,7 +23,7 @@ def measure(name, options, device):
     clock = timing.TorchClock(torch) if on_gpu else timing.WallClock()
     models.usual_arithmetic()
     step = training.stepper(name, options.seed, device)
-    several = timing.repeat(step, clock, options, calls=AT_A_TIME)
+    several = timing.repeat(step, clock, options)
     amount = training.size_of(name, device).amount
     unit = "tokens/s" if name == "transformer" else "images/s"
     timing.report(f"{name}-throughput", unit, several, timing.per_second(amount))

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from compatgate.canary.hosts import (
     CLUSTERS,
@@ -297,6 +298,7 @@ class HostTable(_Table, frozen=True):
     quiet: Annotated[tuple[MaintenanceTable, ...], Meta(max_length=64)] = ()
     slurm: SlurmTable | None = None
     kubernetes: KubernetesTable | None = None
+    each_node: Annotated[tuple[_DnsName, ...], Meta(max_length=1024)] = ()
 
 
 class HostsFile(_Table, frozen=True):
@@ -316,21 +318,48 @@ def read_hosts(path: Path) -> list[Host]:
     problems = [
         p for i, table in enumerate(written.host) for p in _find_table_problems(table, raw, i)
     ]
-    names = [table.name for table in written.host]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            place: Place = ("host", index, "name")
-            problems.append(raw.problem(place, f"another host is already named {name}", value=name))
-    hosts = [_make_host(table, path.parent) for table in written.host]
-    for index, host in enumerate(hosts):
-        problems += _find_missing_files(host, raw, index)
+    hosts: list[Host] = []
+    taken: set[str] = set()
+    for index, table in enumerate(written.host):
+        made = _make_hosts(table, path.parent)
+        problems += _find_missing_files(made[0], raw, index)
+        for name in (host.name for host in made):
+            if name in taken:
+                what = f"another host is already named {name}"
+                problems.append(raw.problem(("host", index, "name"), what, value=name))
+            taken.add(name)
+        hosts += made
     if problems:
         raise make_file_error(path, problems)
     return hosts
 
 
+_LONGEST_NAME = 128
+_HOSTNAME = "kubernetes.io/hostname"
+_NODELIST = "--nodelist"
+
+
+def _make_hosts(table: HostTable, folder: Path) -> list[Host]:
+    """Return the table's host, or one host for each of its nodes."""
+    host = _make_host(table, folder)
+    if not table.each_node:
+        return [host]
+    return [_bind_to_node(host, node) for node in table.each_node]
+
+
+def _bind_to_node(host: Host, node: str) -> Host:
+    slurm, kubernetes = host.slurm, host.kubernetes
+    if slurm:
+        slurm = replace(slurm, extra=(*slurm.extra, f"{_NODELIST}={node}"))
+    if kubernetes:
+        selector = {**kubernetes.node_selector, _HOSTNAME: node}
+        kubernetes = replace(kubernetes, node_selector=selector)
+    return replace(host, name=f"{host.name}.{node}", slurm=slurm, kubernetes=kubernetes)
+
+
 def _make_host(table: HostTable, folder: Path) -> Host:
     fields = msgspec.structs.asdict(table)
+    del fields["each_node"]
     if tls := table.tls:
         fields["tls"] = Tls(
             ca=str(folder / tls.ca), cert=str(folder / tls.cert), key=str(folder / tls.key)
@@ -381,6 +410,7 @@ def _find_table_problems(table: HostTable, raw: RawDocument, index: int) -> list
     elif table.tls is not None:
         problem("tls", "needs an endpoint on TCP", "such as tcp://host:2376")
     found += _find_cluster_problems(table, raw, index)
+    found += _find_node_problems(table, raw, index)
     if table.driver and not table.gpu:
         problem("driver", "is set but the host has no gpu", "set gpu as well")
     for number, quiet in enumerate(table.quiet):
@@ -421,6 +451,27 @@ def _find_cluster_problems(
         for fault in find_kubernetes_mistakes(table.kubernetes):
             place = (*here, "kubernetes", *fault.place)
             yield raw.problem(place, fault.problem, value=fault.value, hint=fault.hint)
+
+
+def _find_node_problems(
+    table: HostTable, raw: RawDocument, index: int
+) -> Iterator[DocumentProblem]:
+    """Yield the mistakes of ``each_node``."""
+    place: Place = ("host", index, "each_node")
+    if table.each_node and table.executor not in CLUSTERS:
+        what = f"a {table.executor} host is one machine"
+        yield raw.problem(place, what, hint="remove it")
+    for number, node in enumerate(table.each_node):
+        if node in table.each_node[:number]:
+            what = f"the node {node} is named twice"
+            yield raw.problem((*place, number), what, value=node, hint="name each node once")
+        if len(f"{table.name}.{node}") > _LONGEST_NAME:
+            what = "the names of host and node are too long together"
+            yield raw.problem((*place, number), what, value=node, hint="shorten the host's name")
+    extra = table.slurm.extra if table.slurm else ()
+    if table.each_node and any(one.partition("=")[0] == _NODELIST for one in extra):
+        what = "cannot be set together with --nodelist in extra"
+        yield raw.problem(place, what, hint="remove one of them")
 
 
 def _check_tcp(table: HostTable, problem: Callable[[str, str, str], None]) -> None:

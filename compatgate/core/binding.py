@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct
+
+from compatgate.core.performance import sha256
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -105,7 +106,7 @@ def define_suite(workloads: Mapping[str, str]) -> SuiteDefinition:
 
 def digest_json(value: Any) -> str:
     """Return ``sha256:...`` of a value's JSON with sorted keys."""
-    return f"sha256:{hashlib.sha256(_encode(value)).hexdigest()}"
+    return f"sha256:{sha256(_encode(value))}"
 
 
 def is_digest(text: str) -> bool:

@@ -5,12 +5,14 @@ Evidence makes a candidate waiting, ready or failed, and can contradict a blesse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
+from compatgate.core.binding import SuiteDefinition
 from compatgate.core.matrix import ANY_TARGET, Entry, Evidence
+from compatgate.core.pooled_runs import RunPool, pool_runs
 from compatgate.core.request import Pool, Target
 from compatgate.core.stack import Stack
 from compatgate.core.versions import Version, same_release
@@ -40,12 +42,14 @@ class CandidateProgress(Struct, frozen=True):
         automatic: every target's policy lets the gate bless it.
         runs: ids of the runs that have passed.
         needs: runs that are missing, or failed.
+        contents: GPU contents of these runs, as far as they are known.
     """
 
     state: State
     automatic: bool
     runs: tuple[str, ...] = ()
     needs: tuple[NeededRun, ...] = ()
+    contents: tuple[str, ...] = ()
 
 
 class Contradiction(Struct, frozen=True):
@@ -53,13 +57,15 @@ class Contradiction(Struct, frozen=True):
 
     Attributes:
         targets: targets on which the entry holds and whose policy counts the run.
-        revoke: the policy of one of these targets revokes the entry.
+        revoke: the policy of one of these targets revokes the entry, and the run tested a content
+            that blessed it, or none is recorded.
     """
 
     targets: tuple[str, ...]
     revoke: bool
 
 
+_NO_SUITES: Mapping[str, SuiteDefinition] = {}
 RunIndex = Mapping[tuple[str, str], Sequence[Evidence]]
 """Judged runs by suite and SKU."""
 
@@ -103,67 +109,112 @@ def is_run_of_entry(run: Evidence, entry: Entry, pool: Pool) -> bool:
 
 
 def judge_candidate(
-    entry: Entry, targets: Iterable[Target], evidence: RunIndex, now: float
+    entry: Entry,
+    targets: Iterable[Target],
+    evidence: RunIndex,
+    now: float,
+    suites: Mapping[str, SuiteDefinition] = _NO_SUITES,
 ) -> CandidateProgress:
     """Return the progress of a candidate.
 
     Each suite of each target's policy, soak included, must have passed recently on each SKU and
-    driver where the entry would hold, all with the same measured components. A failure of any
-    stack that the entry allows blocks it.
+    driver where the entry would hold, all with the same measured components and the same GPU
+    content. A failure of any stack that the entry allows blocks it, unless another content with
+    the same components has passed: then only images of the failed content are bad.
 
     Args:
         entry: the candidate.
         targets: all targets, or at least the entry's.
         evidence: judged runs.
         now: seconds since the epoch.
+        suites: definitions of the suites now; runs with another one are stale.
     """
     found = find_places(entry, targets)
     runs: dict[str, None] = {}
+    contents: dict[str, None] = {}
     needs: list[NeededRun] = []
     for target, pool in found:
-        passed, lacking = _judge_place(entry, target, pool, evidence, now)
-        runs.update(dict.fromkeys(passed))
+        passed, lacking = _judge_place(entry, target, pool, evidence, now, suites)
+        runs.update((run.id, None) for run in passed)
+        contents.update((run.content, None) for run in passed if run.content)
         needs += lacking
     state: State = "ready" if found and not needs else "waiting"
     if any(need.failed for need in needs):
         state = "failed"
     automatic = bool(found) and all(t.policy.canary.promote == "automatic" for t, _ in found)
-    return CandidateProgress(state, automatic, tuple(runs), tuple(needs))
+    return CandidateProgress(state, automatic, tuple(runs), tuple(needs), tuple(contents))
+
+
+_Measured = tuple[str, ...]
+_Pools = dict[str, RunPool]
+"""The pooled runs of each suite."""
 
 
 def _judge_place(
-    entry: Entry, target: Target, pool: Pool, evidence: RunIndex, now: float
-) -> tuple[list[str], list[NeededRun]]:
-    """Return the ids of the runs that passed on one pool, and the runs that it lacks."""
+    entry: Entry,
+    target: Target,
+    pool: Pool,
+    evidence: RunIndex,
+    now: float,
+    definitions: Mapping[str, SuiteDefinition],
+) -> tuple[list[Evidence], list[NeededRun]]:
+    """Return the runs that passed on one pool of nodes, and the runs that it lacks."""
     policy = target.policy.canary
     assert pool.gpu is not None  # noqa: S101 - of a place
     suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))
-    runs = (run for suite in suites for run in evidence.get((suite, pool.gpu.sku), ()))
-    stacks: dict[tuple[str, ...], dict[str, Evidence]] = {}
-    for run in runs:
-        if run.counts_for(policy) and is_run_of_entry(run, entry, pool):
-            measured = tuple(
-                run.components[name].text for name in entry.components if name != "driver"
-            )
-            latest = stacks.setdefault(measured, {})
-            if run.suite not in latest or run.finished >= latest[run.suite].finished:
-                latest[run.suite] = run
+    known = (run for suite in suites for run in evidence.get((suite, pool.gpu.sku), ()))
+    about = [run for run in known if run.counts_for(policy) and is_run_of_entry(run, entry, pool)]
+    groups: dict[_Measured, dict[str | None, _Pools]] = {}
+    for (measured, content, suite), runs in _group_runs(about, entry).items():
+        pooled = pool_runs(
+            runs,
+            driver=pool.driver,
+            definition=definitions.get(suite),
+            max_age_s=policy.max_age_s,
+            now=now,
+        )
+        if pooled is not None:
+            groups.setdefault(measured, {}).setdefault(content, {})[suite] = pooled
     where = (target.name, pool.gpu.sku, pool.driver.text if pool.driver else "")
     failed = [
-        NeededRun(*where, suite, run.id)
-        for latest in stacks.values()
-        for suite, run in latest.items()
-        if run.outcome == "failed"
+        NeededRun(*where, suite, pooled.failed[0].id)
+        for contents in groups.values()
+        for suite, pooled in _find_failures(contents, suites)
     ]
     if failed:
         return [], failed
-    oldest = now - policy.max_age_s
     passed = [
-        {suite: run.id for suite, run in latest.items() if run.finished >= oldest}
-        for latest in stacks.values()
+        {suite: one.newest for suite, one in pools.items() if one.state == "passed"}
+        for contents in groups.values()
+        for pools in contents.values()
     ]
     best = max(passed, key=len, default={})
     return list(best.values()), [NeededRun(*where, suite) for suite in suites if suite not in best]
+
+
+def _group_runs(
+    runs: Iterable[Evidence], entry: Entry
+) -> dict[tuple[_Measured, str | None, str], list[Evidence]]:
+    """Group runs by the components that the entry constrains, the GPU content and the suite."""
+    found: dict[tuple[_Measured, str | None, str], list[Evidence]] = {}
+    for run in runs:
+        measured = tuple(run.components[name].text for name in entry.components if name != "driver")
+        found.setdefault((measured, run.content, run.suite), []).append(run)
+    return found
+
+
+def _find_failures(
+    contents: Mapping[str | None, _Pools], suites: Sequence[str]
+) -> Iterator[tuple[str, RunPool]]:
+    """Yield the failed pools that block an entry, among runs that measured the same components."""
+    one_passed = any(
+        content is not None and [p.state for p in pools.values()].count("passed") == len(suites)
+        for content, pools in contents.items()
+    )
+    for content, pools in contents.items():
+        for suite, pooled in pools.items():
+            if pooled.state == "failed" and not (one_passed and content is not None):
+                yield suite, pooled
 
 
 def find_contradiction(
@@ -177,30 +228,48 @@ def find_contradiction(
     }
     if run.outcome != "failed" or not affected:
         return None
-    revoke = any(
+    revoke = _is_of_blessed_content(run, entry) and any(
         policy.on_failure == "revoke" and run.suite in (*policy.suites, *policy.soak)
         for policy in affected.values()
     )
     return Contradiction(tuple(affected), revoke)
 
 
-def disproves(passed: Evidence, failed: Evidence, drivers: Iterable[Version]) -> bool:
+def _is_of_blessed_content(run: Evidence, entry: Entry) -> bool:
+    """Return whether a run tested a content that blessed the entry, or none is recorded."""
+    return not entry.blessed_contents or run.content in entry.blessed_contents
+
+
+def disproves(
+    passed: Evidence, failed: Evidence, drivers: Iterable[Version], max_age_s: float
+) -> bool:
     """Return whether a passed run disproves a failed one.
 
-    It must have run the same suite with the same components on the same SKU, and on the same
-    driver, unless no pool has that driver any more.
+    It must have run the same suite with the same components and GPU content on the same SKU. A
+    rerun adds to the pool of runs and takes no failure back: a failure ends when no pool of nodes
+    has its driver any more, when the suite has changed since, or when it no longer counts. The
+    failure of a run without a binding, from before bindings were recorded, ends at the next pass.
 
     Args:
         passed: the later run.
         failed: the earlier run.
         drivers: current drivers of the pools of this SKU.
+        max_age_s: seconds for which a failure counts.
     """
-    return (
+    same = (
         (passed.suite, passed.sku) == (failed.suite, failed.sku)
-        and (passed.driver == failed.driver or failed.driver not in set(drivers))
         and all(
             (measured := passed.components.get(name)) is not None
             and same_release(name, measured, version)
             for name, version in failed.components.items()
         )
+        and (failed.content is None or passed.content == failed.content)
+    )
+    if not same or (passed.driver != failed.driver and failed.driver in set(drivers)):
+        return False
+    return (
+        failed.bound is None
+        or passed.driver != failed.driver
+        or (passed.bound is not None and passed.bound.suite != failed.bound.suite)
+        or failed.finished + max_age_s < passed.finished
     )

@@ -89,8 +89,9 @@ def assess(
     """Return a verdict without id, image and time; the arguments are those of `evaluate`.
 
     Only the waivers that an image matches count here
-    (`compatgate.core.matrix.Matrix.image_patterns`): one assessment serves every image that
-    matches the same waivers, and `seal` completes the verdict of each.
+    (`compatgate.core.matrix.Matrix.image_patterns`), and its digest where the policy binds evidence
+    to the image: one assessment serves every other image that matches the same waivers, and
+    `seal` completes the verdict of each.
     """
     moment = now.astimezone(UTC)
     stack = assume_default_wheels(complete_stack(stack, facts.frameworks), facts, target.pools)

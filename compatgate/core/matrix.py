@@ -6,14 +6,14 @@ Constraints are written as ``>=535.104.05,<536`` or ``12.4.*``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.binding import ASSURANCES, Binding
+from compatgate.core.binding import ASSURANCES, Binding, SuiteDefinition
 from compatgate.core.components import FRAMEWORKS, OF_BUILDS, resolve_component
 from compatgate.core.facts.nvidia import Gpu
 from compatgate.core.gpus import ANY_SLICE
@@ -198,6 +198,8 @@ class Entry(Struct, frozen=True, gc=False):
         replacement: alternative to a deprecated or revoked entry, as text or entry name.
         revision: the matrix revision that made this version of the entry.
         needs: what its workloads need of each GPU; None: nothing is stated.
+        blessed_contents: GPU contents whose passed runs blessed it; empty: unknown, or a person
+            blessed it.
     """
 
     name: str
@@ -209,6 +211,7 @@ class Entry(Struct, frozen=True, gc=False):
     replacement: str | None = None
     revision: int = 0
     needs: Needs | None = None
+    blessed_contents: tuple[str, ...] = ()
 
     def matches(self, stack: Stack, pool: Pool) -> bool:
         """Return whether the entry matches the stack on this pool.
@@ -349,6 +352,15 @@ class Evidence(Struct, frozen=True, gc=False):
             if name not in OF_BUILDS
         )
 
+    def contradicts(self, stack: Stack) -> bool:
+        """Return whether the run measured another version of a component that a stack states."""
+        return any(
+            (measured := self.components.get(name)) is not None
+            and not same_release(name, measured, version)
+            for name, version in stack.components.items()
+            if name not in OF_BUILDS
+        )
+
 
 class EntryIndex:
     """Entries by target, then by the one CUDA series that they pin."""
@@ -411,8 +423,15 @@ class EntryIndex:
         return list(found.values())
 
 
+_NO_SUITES: Mapping[str, SuiteDefinition] = {}
+
+
 class Matrix:
-    """The organisation's entries, waivers and evidence, at one revision. Immutable."""
+    """The organisation's entries, waivers and evidence, at one revision. Immutable.
+
+    Attributes:
+        suites: definitions of the suites now, by name; evidence of another one is stale.
+    """
 
     def __init__(
         self,
@@ -420,11 +439,13 @@ class Matrix:
         entries: EntryIndex | None = None,
         waivers: Iterable[Waiver] = (),
         evidence: Iterable[Evidence] = (),
+        suites: Mapping[str, SuiteDefinition] = _NO_SUITES,
     ) -> None:
         self.revision = revision
         self.entries = entries or EntryIndex()
         self.waivers = tuple(waivers)
         self.evidence = tuple(evidence)
+        self.suites = suites
         self._runs: dict[tuple[str, str], list[Evidence]] = {}
         for run in self.evidence:
             self._runs.setdefault((run.suite, run.sku), []).append(run)
@@ -433,15 +454,9 @@ class Matrix:
             for target in waiver.targets if waiver.image is not None else ():
                 self._patterns.setdefault(target, {})[waiver.image or ""] = None
 
-    def runs(self, suite: str, stack: Stack, pool: Pool) -> list[Evidence]:
-        """Return judged runs of a suite with this stack on the pool's SKU, on any driver."""
-        if pool.gpu is None:
-            return []
-        return [
-            run
-            for run in self._runs.get((suite, pool.gpu.sku), ())
-            if run.outcome != "inconclusive" and run.is_about(stack)
-        ]
+    def runs(self, suite: str, pool: Pool) -> Sequence[Evidence]:
+        """Return the runs of a suite on the pool's SKU, on any driver and of any stack."""
+        return self._runs.get((suite, pool.gpu.sku), ()) if pool.gpu is not None else ()
 
     def image_patterns(self, target: str) -> tuple[str, ...]:
         """Return the image globs of a target's waivers: only these depend on the image."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from compatgate.core.binding import Assurance
+from compatgate.core.binding import Assurance, Bind
 from compatgate.core.components import (
     MAX_IMAGE_LENGTH,
     MAX_KEYS,
@@ -93,6 +93,8 @@ class CanaryPolicy(Struct, frozen=True):
         on_failure: effect of a failing re-run on a blessed entry, in addition to the warning.
         assurance: least that must stand behind a passed run.
         imported: suite to the sources, ``FORMAT@SOURCE``, whose imported results count for it.
+        bind: what evidence must share with an image: its versions, its GPU content where that of
+            both is known, or its digest.
     """
 
     require: bool = False
@@ -104,6 +106,7 @@ class CanaryPolicy(Struct, frozen=True):
     on_failure: FailurePolicy = "warn"
     assurance: Assurance = "self-reported"
     imported: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    bind: Bind = "content"
 
     def evidence_suites(self, suite: str) -> tuple[str, ...]:
         """Return the suites whose evidence counts for a suite: itself, and imported sources."""

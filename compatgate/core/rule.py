@@ -229,10 +229,10 @@ NOTHING: Parts = frozenset()
 NODE: Parts = frozenset(("node",))
 """The pool's platform, how its GPUs are shared, and the parts of its nodes."""
 EVERYTHING: Parts = VERSIONS | NODE | BUILD | NEEDS | {"cuda-compat", "arch"}
-EVIDENCE: Parts = EVERYTHING - NODE
-"""The parts that decide which evidence covers a stack: it may be bound to an image's content."""
 OPTIONAL: Parts = NODE | {"compilers"}
 """The parts that few questions state; their rules are asked only then."""
+EVIDENCE: Parts = EVERYTHING - OPTIONAL
+"""The parts that decide which evidence covers a stack: it may be bound to an image's content."""
 _PARTS_OF_KEYS: dict[str, Parts] = {
     "driver": DRIVER,
     "cuda-compat": frozenset(("cuda-compat",)),

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatgate.core.components import OF_BUILDS
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import KnownIssue, KnownIssues
 from compatgate.core.facts.nvidia import Branch, CudnnRelease, Pair, Source, Toolkit
 from compatgate.core.gpu_code import Arch, Carrier, RunMode, carriers_of, find_run_mode
-from compatgate.core.matrix import Entry, Matrix, parse_constraint
+from compatgate.core.matrix import Entry, Evidence, Matrix, parse_constraint
 from compatgate.core.needs import Needs
 from compatgate.core.performance import lazy_property
+from compatgate.core.pooled_runs import Coverage, RunPool, find_coverage, pool_runs
 from compatgate.core.request import Policy, Pool, Target
 from compatgate.core.rule import (
     BUILD,
@@ -22,6 +23,7 @@ from compatgate.core.rule import (
     CUDA,
     DRIVER,
     EVERYTHING,
+    EVIDENCE,
     FORWARD,
     NEEDS,
     NODE,
@@ -76,6 +78,7 @@ DERIVED_VALUES: dict[str, Parts] = {
     "to_be_named": PACKAGES,
     "deciding": VERSIONS,
     "nearest": VERSIONS,
+    "evidence": EVIDENCE,
 }
 """Values that `RuleContext` derives, and the parts of the question that each reads."""
 
@@ -84,6 +87,20 @@ DERIVED_VALUES: dict[str, Parts] = {
 def _unchanged_names(changed: Parts) -> tuple[str, ...]:
     """Return the names of the values that do not depend on the changed parts."""
     return tuple(name for name, reads in DERIVED_VALUES.items() if reads.isdisjoint(changed))
+
+
+class SuiteEvidence(NamedTuple):
+    """The evidence of one suite for a stack.
+
+    Attributes:
+        coverage: runs that cover the stack.
+        pool: their pooled answer; None: there are none.
+        uncounted: runs that the policy does not accept, where it accepts none.
+    """
+
+    coverage: Coverage
+    pool: RunPool | None
+    uncounted: tuple[Evidence, ...] = ()
 
 
 class RuleContext:
@@ -453,6 +470,31 @@ class RuleContext:
             if name in self.facts.frameworks
             or (self.facts.is_package(name) and packages.carries(name) != "nothing")
         )
+
+    @lazy_property
+    def evidence(self) -> dict[str, SuiteEvidence]:
+        """Return the evidence of each suite that the policy asks for; empty: it asks for none."""
+        policy = self.policy.canary
+        if not policy.require or self.pool.gpu is None or self.driver is None:
+            return {}
+        return {suite: self._evidence_of(suite) for suite in policy.suites}
+
+    def _evidence_of(self, suite: str) -> SuiteEvidence:
+        policy = self.policy.canary
+        names = policy.evidence_suites(suite)
+        known = [run for name in names for run in self.matrix.runs(name, self.pool)]
+        counting = [run for run in known if run.counts_for(policy)]
+        found = find_coverage(counting, self.stack, policy.bind)
+        pooled = pool_runs(
+            found.runs,
+            driver=self.driver,
+            definition=self.matrix.suites.get(suite),
+            max_age_s=policy.max_age_s,
+            now=self.now,
+        )
+        left = [run for run in known if run not in counting]
+        uncounted = () if pooled else find_coverage(left, self.stack, policy.bind).runs
+        return SuiteEvidence(found, pooled, tuple(uncounted))
 
     def unnamed(self, entry: Entry) -> list[str]:
         """Return the GPU packages that an entry must name and does not."""

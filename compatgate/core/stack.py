@@ -12,6 +12,7 @@ from compatgate.core.components import (
     COMPONENTS,
     FRAMEWORKS,
     MAX_KEYS,
+    OF_BUILDS,
     check_count,
     resolve_component,
     sort_components,
@@ -230,6 +231,7 @@ def _states_anything(special: Mapping[str, Any]) -> bool:
     )
 
 
+_NOT_IN_IMAGES = OF_BUILDS | {"needs"}
 _OF_PARTS = ("wheels", "measured", "unmeasured", "content")
 """Keys that describe parts of a stack, and state none."""
 
@@ -278,7 +280,7 @@ def update_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
     def kept(there: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in there.items() if name not in changed}
 
-    if not changes.keys() <= {"needs"}:
+    if not {_canonical_name(name) for name in changes} <= _NOT_IN_IMAGES:
         removed = removed | {"content"}
     special = {name: value for name, value in _special_values(stack).items() if name not in removed}
     return _make_stack(

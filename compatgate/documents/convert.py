@@ -57,6 +57,7 @@ def to_entry(document: EntryDoc, gpus: Gpus, revision: int) -> Entry:
         replacement=spec.replacement,
         revision=revision,
         needs=parse_needs(spec.needs) if spec.needs else None,
+        blessed_contents=spec.blessed_by.contents if spec.blessed_by else (),
     )
 
 
@@ -134,6 +135,7 @@ def _policy(spec: PolicySpec) -> Policy:
         soak=spec.canary.soak,
         promote=spec.canary.promote,
         on_failure=spec.canary.on_failure,
+        bind=spec.canary.bind or "content",
         assurance=spec.canary.assurance,
         imported=tuple(spec.canary.imported.items()),
     )

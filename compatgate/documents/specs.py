@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from compatgate.core.binding import Assurance
+from compatgate.core.binding import Assurance, Bind
 from compatgate.core.matrix import EntryStatus
 from compatgate.core.node import Sharing
 from compatgate.core.request import (
@@ -65,6 +65,7 @@ LabelKey = Annotated[str, Meta(pattern=LABEL_KEY_PATTERN)]
 Label = Annotated[str, Meta(pattern=LABEL_PATTERN)]
 Duration = Annotated[str, Meta(pattern=DURATION)]
 Day = Annotated[str, Meta(pattern=DATE_PATTERN)]
+ContentDigest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$(?!\n)")]
 RuleId = Annotated[str, Meta(pattern=RULE_PATTERN)]
 TargetRefs = Annotated[tuple[TargetRef, ...], Meta(min_length=1)]
 Components = dict[Line, Line]
@@ -124,6 +125,7 @@ class CanarySpec(_Spec, frozen=True):
     on_failure: FailurePolicy = "warn"
     assurance: Assurance = "self-reported"
     imported: dict[Name, tuple[ImportedSource, ...]] = {}
+    bind: Bind | UnsetType = UNSET
 
 
 class WaiverPolicySpec(_Spec, frozen=True):
@@ -158,6 +160,18 @@ class TargetSpec(_Spec, frozen=True):
     policy: PolicySpec = PolicySpec()
 
 
+class BlessedBySpec(_Spec, frozen=True):
+    """The evidence by which the gate has blessed an entry.
+
+    Attributes:
+        runs: ids of the runs that passed.
+        contents: digests of the GPU contents that they tested.
+    """
+
+    runs: tuple[Line, ...] = ()
+    contents: tuple[ContentDigest, ...] = ()
+
+
 class EntrySpec(_Spec, frozen=True):
     """A row of the matrix; ``components`` maps canonical names to constraints as written."""
 
@@ -168,6 +182,7 @@ class EntrySpec(_Spec, frozen=True):
     gpus: tuple[Line, ...] = ()
     replacement: Line | None = None
     needs: tuple[Need, ...] = ()
+    blessed_by: BlessedBySpec | UnsetType = UNSET
 
 
 class WaiverMatch(_Spec, frozen=True):
@@ -198,17 +213,37 @@ class WaiverSpec(_Spec, frozen=True):
     match: WaiverMatch = WaiverMatch()
 
 
+LINK_PATTERN = r"^https?://[!#-;=?-\[\]_a-z~%]{1,2000}$(?!\n)"
+Link = Annotated[str, Meta(pattern=LINK_PATTERN)]
+
+
 class Metadata(_Spec, frozen=True):
     """The name of a document."""
 
     name: Name
 
 
-class TargetMetadata(_Spec, frozen=True):
-    """The name of a target, and labels to find it."""
+class EntryMetadata(_Spec, frozen=True):
+    """The name of an entry, its owner, labels and links.
+
+    Attributes:
+        owner: team or person to ask.
+        links: name of a page to its address.
+    """
 
     name: Name
     labels: dict[LabelKey, Label] = {}
+    owner: Line | None = None
+    links: dict[LabelKey, Link] = {}
+
+
+class TargetMetadata(_Spec, frozen=True):
+    """The name of a target, labels to find it, its owner and links; as of `EntryMetadata`."""
+
+    name: Name
+    labels: dict[LabelKey, Label] = {}
+    owner: Line | None = None
+    links: dict[LabelKey, Link] = {}
 
 
 class _Document(_Spec, frozen=True, tag_field="kind"):
@@ -225,7 +260,7 @@ class TargetDoc(_Document, frozen=True, tag="Target", tag_field="kind"):
 class EntryDoc(_Document, frozen=True, tag="Entry", tag_field="kind"):
     """A document of ``kind: Entry``."""
 
-    metadata: Metadata
+    metadata: EntryMetadata
     spec: EntrySpec
 
 

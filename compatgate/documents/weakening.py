@@ -60,6 +60,12 @@ def _fewer_people(before: Any, after: Any) -> bool:
     return bool(new < old)
 
 
+def _binds_less(before: Any, after: Any) -> bool:
+    order = ("image", "content", "versions")
+    old, new = (order.index("content" if one is UNSET else one) for one in (before, after))
+    return new > old
+
+
 def _states_its_own_stack(before: Any, after: Any) -> bool:
     return bool(before == "ignore")
 
@@ -70,6 +76,8 @@ FIELDS: Final[Mapping[str, Weakens]] = {
     "apiVersion": _never,
     "metadata.name": _always,
     "metadata.labels": _never,
+    "metadata.owner": _never,
+    "metadata.links": _never,
     "spec.pools.name": _always,
     "spec.pools.gpu": _always,
     "spec.pools.driver": _always,
@@ -92,6 +100,7 @@ FIELDS: Final[Mapping[str, Weakens]] = {
     "spec.policy.canary.imported": _always,
     "spec.policy.canary.assurance": _below("witnessed", "challenged", "self-reported"),
     "spec.policy.canary.onFailure": _below("revoke", "warn"),
+    "spec.policy.canary.bind": _binds_less,
     "spec.policy.onUnknown": _below("fail", "warn", "allow"),
     "spec.policy.packages": _below("enforce", "audit"),
     "spec.policy.entries": _below("strict", "lenient"),

@@ -75,9 +75,10 @@ def run_with_torch(
         assert forking.stdout
         forking.stdin.write(json.dumps(asked).encode() + b"\n")
         forking.stdin.flush()
-        status = int(forking.stdout.readline())
+        answer = forking.stdout.readline()
+        assert answer, "the process that has PyTorch has ended"
         output, errors = (file.read_bytes() for file in files)
-    return subprocess.CompletedProcess(asked["arguments"], status, output, errors)
+    return subprocess.CompletedProcess(asked["arguments"], int(answer), output, errors)
 
 
 @cache

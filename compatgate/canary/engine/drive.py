@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Literal, TypeVar
 
 from msgspec.structs import replace
@@ -30,7 +31,12 @@ from compatgate.canary.engine.interface import (
     Queue,
     Settings,
 )
-from compatgate.canary.engine.pairs import PairSession, check_pairs, has_pairs, is_compared
+from compatgate.canary.engine.pairs import (
+    PairSession,
+    ReferenceUnusable,
+    check_pairs,
+    is_compared,
+)
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
 from compatgate.canary.executors.jobs import PreparedJob
 from compatgate.canary.hosts import Host
@@ -116,7 +122,8 @@ def _execute_run(lease: Lease, context: HostContext, must_stop: Callable[[], boo
     workloads = list(context.workloads(run.suite))
     results = _run_steps(lease, context, must_stop, workloads)
     context.queue.enter(lease, "judging")
-    conditions = _make_conditions(lease, context, workloads)
+    compared = {one.workload for one in context.queue.results(lease) if one.block}
+    conditions = _make_conditions(lease, context, workloads, paired=bool(compared))
     conclusion = conclude_run(run, results, conditions, context.gpus)
     if conclusion.evidence is not None:
         image = find_tested_image(results, conditions.tested)
@@ -126,9 +133,8 @@ def _execute_run(lease: Lease, context: HostContext, must_stop: Callable[[], boo
             conclusion = replace(conclusion, evidence=evidence)
     if conclusion.sound:
         by_name = {workload.name: workload for workload in workloads}
-        compared = has_pairs(lease, context)
         for result in results:
-            if not compared or result.outcome == "passed":
+            if result.workload not in compared or result.outcome != "failed":
                 context.judge.offer(run.id, by_name[result.workload], result)
     _end_run(lease, context, conclusion)
 
@@ -158,7 +164,8 @@ def _run_steps(
     steps = StepRunner(lease, context, must_stop)
     context.queue.enter(lease, "preparing")
     if check_pairs(lease, context):
-        return _run_pairs(lease, context, steps, planned, stored)
+        with suppress(ReferenceUnusable):
+            return _run_pairs(lease, context, steps, planned, stored)
     prepared = {step.name: _prepare(steps, step) for step in todo}
     context.queue.enter(lease, "running")
     for step in todo:
@@ -173,7 +180,11 @@ def _run_pairs(
     planned: Sequence[Step],
     stored: Sequence[StepResult],
 ) -> list[StepResult]:
-    """Run the steps that can be compared in pairs, and the others as usual."""
+    """Run the steps that can be compared in pairs, and the others as usual.
+
+    Raises:
+        ReferenceUnusable: nothing was run.
+    """
     session = PairSession(steps, lease, context)
     jobs = session.prepare(planned)
     context.queue.enter(lease, "running")
@@ -223,7 +234,7 @@ def _announce(queue: Queue, lease: Lease, planned: Sequence[Step], step: Step) -
 
 
 def _make_conditions(
-    lease: Lease, context: HostContext, workloads: Sequence[Workload]
+    lease: Lease, context: HostContext, workloads: Sequence[Workload], *, paired: bool
 ) -> Conditions:
     return Conditions(
         expected=Expectation(
@@ -235,18 +246,20 @@ def _make_conditions(
         development=context.executor.development,
         now=int(time.time()),
         tested=frozenset(w.name for w in workloads if w.tests_image and lease.run.image),
-        bound=_begin_binding(lease, context, workloads),
+        bound=_begin_binding(lease, context, workloads, paired=paired),
     )
 
 
-def _begin_binding(lease: Lease, context: HostContext, workloads: Sequence[Workload]) -> Binding:
+def _begin_binding(
+    lease: Lease, context: HostContext, workloads: Sequence[Workload], *, paired: bool
+) -> Binding:
     definition = define_suite({workload.name: workload.digest for workload in workloads})
     return Binding(
         suite=definition.digest,
         workloads=definition.workloads,
         host=lease.host,
         executor=context.executor.kind,
-        judge=PAIRED_JUDGE if has_pairs(lease, context) else JUDGE,
+        judge=PAIRED_JUDGE if paired else JUDGE,
     )
 
 

@@ -140,9 +140,18 @@ class PairExecutor(Protocol):
     Between two blocks, nobody else may get the GPUs.
 
     Where the slots of a lease are the GPUs themselves, as on one machine, the executor returns
-    itself. A batch scheduler returns an executor whose jobs are steps in one allocation, which ends
-    with the context. An executor without this method runs no pairs.
+    itself. With a batch scheduler the blocks are steps in one allocation; a block that gets another
+    one raises `InfrastructureError`, and the pair begins again in the next attempt. An executor
+    without this method runs no pairs.
+
+    Attributes:
+        runs_pairs: whether this host can, as it is configured.
     """
+
+    @property
+    def runs_pairs(self) -> bool:
+        """Return whether this host can run pairs."""
+        ...
 
     def hold(self, jobs: Sequence[PreparedJob]) -> AbstractContextManager[Executor]:
         """Hold the GPUs for blocks.

@@ -225,7 +225,7 @@ def conclude_steps(
     """Return the result of each step: what the candidate did, and how it compares.
 
     The candidate's own failures come first. It passes only if the reference passed too, no metric
-    of its workload regressed, none is open, and no baseline contradicts.
+    of its workload regressed, none is open or implausible, and no baseline contradicts.
 
     Args:
         record: blocks of the session.
@@ -260,10 +260,18 @@ def _conclude_step(
         return replace(merged, outcome=trouble.result.outcome, reason=_locate(trouble.result))
     alone = judge_alone(step.workload, [block.report for block in blocks])
     outcome, reason = _compare(record, step, judged, reference)
-    if outcome == "passed" and alone.outcome == "failed":
+    if outcome == "passed" and (contradiction := _find_contradiction(alone)):
         outcome = "inconclusive"
-        reason = f"no regression against the reference, but against its baseline: {alone.reason}"
+        reason = f"no regression against the reference {reference}, but {contradiction}"
     return replace(merged, outcome=outcome, reason=reason, judgement=alone.body)
+
+
+def _find_contradiction(alone: StepJudgement) -> str:
+    """Return what the candidate's values say against a pass; "" for nothing."""
+    if alone.outcome == "failed":
+        return f"against its baseline: {alone.reason}"
+    metrics = alone.body.get("metrics", ())
+    return "; ".join(f"{m['name']}: {m['doubt']}" for m in metrics if m.get("doubt"))
 
 
 def _locate(result: StepResult) -> str:

@@ -32,16 +32,13 @@ from compatgate.canary.judge.paired.design import FIRST_LOOK, USUAL_PAIRS
 from compatgate.canary.judge.paired.verdict import PairedJudgement
 from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import BlockPosition, StepResult
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, Unavailable
 
 Jobs = Mapping[Arm, PreparedJob]
 
 
-def has_pairs(lease: Lease, context: HostContext) -> bool:
-    """Return whether the run has a reference, and its host can run pairs."""
-    against = lease.run.against
-    named = against is not None and against.image is not None
-    return named and isinstance(context.executor, PairExecutor)
+class ReferenceUnusable(Exception):
+    """The reference that was only looked for cannot be run; the candidate is judged alone."""
 
 
 def check_pairs(lease: Lease, context: HostContext) -> bool:
@@ -56,11 +53,11 @@ def check_pairs(lease: Lease, context: HostContext) -> bool:
     against = lease.run.against
     if against is None or against.image is None:
         return False
-    if has_pairs(lease, context):
+    if isinstance(context.executor, PairExecutor) and context.executor.runs_pairs:
         return True
     problem = f"the {context.executor.kind} host {lease.host} runs no pairs"
     if against.asked != "auto":
-        hint = "name a docker host with --host, or leave out --against"
+        hint = "name a docker host with --host, or a slurm host with allocation = 'run'"
         raise CompatgateError(problem, field="against", value=against.asked, hint=hint)
     reason = f"{problem}: the candidate is judged alone"
     context.queue.compare(lease, PairsState("inconclusive", reason))
@@ -91,15 +88,12 @@ class PairSession:
         Raises:
             ExecutionStopped: the run was cancelled, or the lease is lost.
             CompatgateError: an image does not exist or is not allowed, or the host cannot get it.
+            ReferenceUnusable: that holds for a reference that nobody named.
         """
-        against = self._lease.run.against
-        assert against is not None  # noqa: S101 - check_pairs has been asked
+        candidates = {step.name: self._steps.prepare(step) for step in planned}
+        references = {step.name: self._prepare_reference(step) for step in planned}
         jobs: dict[str, Jobs] = {
-            step.name: {
-                "A": self._steps.prepare(step, against.image),
-                "B": self._steps.prepare(step),
-            }
-            for step in planned
+            name: {"A": references[name], "B": candidate} for name, candidate in candidates.items()
         }
         alike = [step for step in planned if not is_compared(jobs[step.name])]
         self._single = tuple(dict.fromkeys(step.workload.name for step in alike))
@@ -108,6 +102,20 @@ class PairSession:
             state = PairsState("inconclusive", reason, single=self._single)
             self._queue.compare(self._lease, state)
         return jobs
+
+    def _prepare_reference(self, step: Step) -> PreparedJob:
+        against = self._lease.run.against
+        assert against is not None  # noqa: S101 - check_pairs has been asked
+        try:
+            return self._steps.prepare(step, against.image)
+        except Unavailable:
+            raise
+        except CompatgateError as error:
+            if against.asked != "auto":
+                raise
+            reason = f"the reference cannot be run ({error.detail}): the candidate is judged alone"
+            self._queue.compare(self._lease, PairsState("inconclusive", reason))
+            raise ReferenceUnusable from error
 
     def run(
         self, compared: Sequence[Step], jobs: Mapping[str, Jobs], stored: Sequence[StepResult]

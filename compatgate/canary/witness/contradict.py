@@ -13,7 +13,7 @@ from compatgate.errors import CompatgateError
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _SLACK_S, _SLACK = 2.0, 0.02
-_LEAST_LOOKS = 5
+_LEAST_LOOKS = 10
 
 
 def find_impossible_times(workload: Workload, report: Report, wall_s: float) -> Iterator[str]:

@@ -22,7 +22,7 @@ from msgspec import Struct
 from compatgate.diagnostics.loaded import LARGEST_MAPS, Library, libraries_of, mapped_files
 from compatgate.discovery.driver import open_nvml, query_nvml
 
-_OFTEN_S, _SELDOM_S, _OFTEN_LOOKS = 0.1, 1.0, 50
+_LOOK_S, _EARLY_LOOKS, _SELDOM = 0.2, 20, 5
 _MOST_FILES = 4096
 _CONTEXT_BYTES = 64 << 20
 """Memory of a GPU that any CUDA context exceeds."""
@@ -112,12 +112,14 @@ class ProcessWatch:
         with open_nvml(self._nvml) if self._slots else nullcontext() as nvml:
             looks = 0
             while True:
-                for pid in self._find_own():
-                    self._look(pid)
+                # Reading its maps holds up a process, so that is rare once it has begun.
+                if looks < _EARLY_LOOKS or looks % _SELDOM == 0:
+                    for pid in self._find_own():
+                        self._look(pid)
                 if nvml is not None:
                     self._gpus.look(nvml)
                 looks += 1
-                if self._ended.wait(_OFTEN_S if looks < _OFTEN_LOOKS else _SELDOM_S):
+                if self._ended.wait(_LOOK_S):
                     return
 
     def _find_own(self) -> Iterator[int]:

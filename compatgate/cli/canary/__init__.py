@@ -36,6 +36,10 @@ ACTIONS = {
     "show": ("compatgate.service.runs.cli:show", "show a run and its steps"),
     "logs": ("compatgate.service.runs.cli:logs", "print the logs of a run"),
     "cancel": ("compatgate.service.runs.cli:cancel", "cancel runs"),
+    "discard": (
+        "compatgate.service.runs.cli:discard",
+        "discard a judged run, which then counts for nothing",
+    ),
     "rerun": ("compatgate.service.runs.cli:rerun", "requeue a finished run"),
     "import": (
         "compatgate.service.runs.cli_import:import",

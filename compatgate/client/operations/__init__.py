@@ -69,6 +69,7 @@ class Operations:
     show_logs = runs.show_logs
     take_samples = runs.take_samples
     cancel_run = runs.cancel_run
+    discard_run = runs.discard_run
     rerun = runs.rerun
     list_hosts = runs.list_hosts
     list_suites = runs.list_suites

@@ -34,6 +34,7 @@ from compatgate.service.baselines.schemas import (
 )
 from compatgate.service.gate.schemas import StackValue
 from compatgate.service.runs.schemas import (
+    DiscardRequest,
     EvidenceBody,
     HostBody,
     ImportRequest,
@@ -229,6 +230,13 @@ def take_samples(
 def cancel_run(id: str) -> Request[RunBody]:  # noqa: A002 - the path's name
     """Cancel a run: a queued run at once, a running one when its worker next reports."""
     return post("/runs/{id}/cancel", RunBody, id=id)
+
+
+@Operation
+def discard_run(id: str, reason: str) -> Request[RunDetailBody]:  # noqa: A002 - the path's name
+    """Discard a judged run with a reason: it counts for nothing from now on."""
+    body = members(reason=reason)
+    return post("/runs/{id}/discard", RunDetailBody, id=id, body=body, reads=DiscardRequest)
 
 
 @Operation

@@ -92,7 +92,7 @@ def find_frontier(
     Returns:
         A row for each branch with a known release. An unknown verdict does not keep a subject.
     """
-    pairs = [one for one in placed if one.pool.driver_os == "linux"]
+    pairs = _spread([one for one in placed if one.pool.driver_os == "linux"])
     kept = [
         replace(one, stack=change_stack(one.stack, changes), pool=_change(one.pool, changes, facts))
         for one in pairs[:MOST_PAIRS]
@@ -105,6 +105,16 @@ def find_frontier(
     first = next((row.first for row in rows if row.first), None)
     subjects = len({one.subject for one in kept})
     return DriverFrontier(subjects, tuple(rows), first if kept else None, len(pairs) <= MOST_PAIRS)
+
+
+def _spread(pairs: Iterable[Placed]) -> list[Placed]:
+    """Return pairs with the first of each subject first, so that a limit leaves out no subject."""
+    counts: dict[str, int] = {}
+    ranked = []
+    for one in pairs:
+        counts[one.subject] = counts.get(one.subject, 0) + 1
+        ranked.append((counts[one.subject], one))
+    return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def _change(pool: Pool, changes: Mapping[str, Any], facts: Facts) -> Pool:

@@ -12,7 +12,8 @@ from compatgate.core import changes
 from compatgate.core.binding import ASSURANCES
 from compatgate.core.components import sort_components
 from compatgate.core.matrix import Entry, Evidence
-from compatgate.core.rule import NOT_APPLICABLE, PASS, VERSIONS, Problem, RuleAnswer, rule
+from compatgate.core.pooled_runs import TOO_OLD, Coverage, RunPool
+from compatgate.core.rule import EVIDENCE, NOT_APPLICABLE, PASS, VERSIONS, Problem, RuleAnswer, rule
 from compatgate.core.rule_context import RuleContext
 
 _MAX_NAMED = 3
@@ -163,77 +164,24 @@ def _describe_entry(entry: Entry) -> str:
     )
 
 
-@rule("CG811", "canary-missing", cause="evidence", reads=VERSIONS)
+@rule("CG811", "canary-missing", cause="evidence", reads=EVIDENCE)
 def canary_missing(context: RuleContext) -> RuleAnswer:
-    """The policy asks for canary evidence, and a suite has no judged run for this stack and SKU.
+    """The policy asks for canary evidence, and no judged run of a suite covers this stack and SKU.
 
-    Evidence counts for the versions measured inside the container, on the same GPU SKU (a MIG slice
-    is a SKU of its own). A run of a framework counts for stacks with this framework only. A run
-    that was inconclusive is no evidence, nor is one outside a container (the process executor, for
-    development) where the policy does not say ``canary.acceptDevelopment: true``. A result that was
-    imported from another tool counts where ``canary.imported`` names its source for the suite. With
-    ``canary.assurance`` a passed run counts only if as much stands behind it: ``challenged`` (its
-    lines are signed) or ``witnessed`` (the worker also saw its processes, libraries and GPU).
+    A run covers an image of the same GPU content: components, GPU packages with their file lists,
+    GPU code and interpreter. A rebuild that changes only application code needs no new run. Where
+    the content of the image or of the runs is unknown, a run covers the versions that it measured
+    inside the container; a run of a framework counts for stacks with this framework only. With
+    `canary.bind: image` only runs of the image's own digest count, with `versions` all runs with
+    these versions. The GPU SKU must be the same (a MIG slice is a SKU of its own). A run that was
+    inconclusive is no evidence, nor is one outside a container (the process executor, for
+    development) where the policy does not say `canary.acceptDevelopment: true`, nor one that a
+    person has discarded. A result that was imported from another tool counts where
+    `canary.imported` names its source for the suite. With `canary.assurance` a passed run counts
+    only if as much stands behind it: `challenged` (its lines are signed) or `witnessed` (the worker
+    also saw its processes, libraries and GPU).
 
-    Fix: run the suite on staging.
-
-    Source: canary runs; the verdict names those it rests on.
-    """
-    if not _requires_evidence(context):
-        return NOT_APPLICABLE
-    missing = [suite for suite in context.policy.canary.suites if not _judged_runs(context, suite)]
-    if not missing:
-        return PASS
-    return [
-        Problem(
-            "fail",
-            "canary",
-            f"no canary run of suite {suite} is known for this stack on {context.gpu_name}"
-            f"{_mention_refused_run(context, suite)}",
-            need=f"a passed run of suite {suite} on staging",
-        )
-        for suite in missing
-    ]
-
-
-@rule("CG812", "canary-stale", cause="evidence", reads=VERSIONS)
-def canary_stale(context: RuleContext) -> RuleAnswer:
-    """The latest passed run is older than the policy's ``maxAge``, or was on another driver.
-
-    A driver change on the target makes older evidence stale: compatible is not identical.
-
-    Fix: run the suite again on staging, with the pool's driver.
-
-    Source: canary runs; the verdict names those it rests on.
-    """
-    if not _requires_evidence(context):
-        return NOT_APPLICABLE
-    problems = []
-    for suite in context.policy.canary.suites:
-        latest = _latest_run(context, suite)
-        if latest is None or latest.outcome != "passed":
-            continue
-        expires = latest.finished + context.policy.canary.max_age_s
-        if latest.driver != context.driver:
-            why = f"was on driver {latest.driver}, the pool has {context.driver}"
-        elif expires < context.now:
-            why = f"of {_format_day(latest.finished)} is older than the policy allows"
-        else:
-            context.holds_until(_format_moment(expires))
-            continue
-        need = f"a passed run of suite {suite} on driver {context.driver}"
-        message = f"run {latest.id} of suite {latest.suite} {why}"
-        problems.append(Problem("fail", "canary", message, have=latest.id, need=need))
-    return problems or PASS
-
-
-@rule("CG813", "canary-failed", cause="evidence", reads=VERSIONS)
-def canary_failed(context: RuleContext) -> RuleAnswer:
-    """The latest judged run of a suite failed for this stack on this SKU.
-
-    A run on another driver still speaks: it failed with this stack on this GPU.
-
-    Fix: see the run for what failed, mend it, run the suite again.
+    Fix: run the suite on staging with this image.
 
     Source: canary runs; the verdict names those it rests on.
     """
@@ -243,44 +191,106 @@ def canary_failed(context: RuleContext) -> RuleAnswer:
         Problem(
             "fail",
             "canary",
-            f"run {latest.id} of suite {latest.suite} failed on {_format_day(latest.finished)}",
-            have=latest.id,
-            need=f"a passed run of suite {suite}",
+            f"no canary run of suite {suite} is known for {_describe_stack(context)} on"
+            f" {context.gpu_name}{_mention_refused_run(context, found.uncounted)}"
+            f"{_mention_others(found.coverage)}",
+            need=f"a passed run of suite {suite} on staging",
         )
-        for suite in context.policy.canary.suites
-        if (latest := _latest_run(context, suite)) and latest.outcome == "failed"
+        for suite, found in context.evidence.items()
+        if found.pool is None
     ]
+    return problems or PASS
+
+
+@rule("CG812", "canary-stale", cause="evidence", reads=EVIDENCE)
+def canary_stale(context: RuleContext) -> RuleAnswer:
+    """The passed runs are too old, were on another driver, or of an earlier version of the suite.
+
+    A driver change on the target makes older evidence stale: compatible is not identical. A change
+    of the suite, or of the files of a workload in it, makes the evidence of earlier runs stale:
+    they tested something else.
+
+    Fix: run the suite again on staging, with the pool's driver.
+
+    Source: canary runs; the verdict names those it rests on.
+    """
+    if not _requires_evidence(context):
+        return NOT_APPLICABLE
+    problems = []
+    for suite, found in context.evidence.items():
+        pooled = found.pool
+        if pooled is not None and pooled.state == "passed" and pooled.until is not None:
+            context.holds_until(_format_moment(pooled.until))
+        if pooled is None or pooled.state != "stale":
+            continue
+        run = pooled.newest
+        why = pooled.why
+        if why == TOO_OLD:
+            why = f"of {_format_day(run.finished)} {why}"
+        need = f"a passed run of suite {suite} on driver {context.driver}"
+        message = f"run {run.id} of suite {run.suite} {why}"
+        problems.append(Problem("fail", "canary", message, have=run.id, need=need))
+    return problems or PASS
+
+
+@rule("CG813", "canary-failed", cause="evidence", reads=EVIDENCE)
+def canary_failed(context: RuleContext) -> RuleAnswer:
+    """A judged run of a suite failed for this stack on this SKU.
+
+    All runs that the policy still counts are pooled. One failure denies, whatever passed before or
+    after: running again until it passes changes nothing. The failure of one GPU content denies
+    images of this content only; a stack without a known content is denied by every failure with
+    its versions. Where no run was on this driver, a run on another one still speaks: it failed
+    with this stack on this GPU.
+
+    Fix: see the run for what failed and mend it. A mended image has another content, and needs its
+    own run. Where the failure was not the image's, discard the run with a reason:
+    `compatgate canary discard RUN --reason TEXT`.
+
+    Source: canary runs; the verdict names those it rests on.
+    """
+    if not _requires_evidence(context):
+        return NOT_APPLICABLE
+    problems = []
+    for suite, found in context.evidence.items():
+        pooled = found.pool
+        if pooled is None or pooled.state != "failed":
+            continue
+        if pooled.until is not None:
+            context.holds_until(_format_moment(pooled.until))
+        run = pooled.failed[0]
+        message = (
+            f"run {run.id} of suite {run.suite} failed on {_format_day(run.finished)}"
+            f"{_mention_pool(pooled, found.coverage)}"
+        )
+        need = f"a passed run of suite {suite}"
+        problems.append(Problem("fail", "canary", message, have=run.id, need=need))
     return problems or PASS
 
 
 def _requires_evidence(context: RuleContext) -> bool:
     """Return whether evidence is required; CG901 reports an unknown GPU or driver."""
-    return (
-        context.policy.canary.require
-        and context.pool.gpu is not None
-        and context.driver is not None
-    )
+    return bool(context.evidence)
 
 
 def evidence_for(context: RuleContext) -> list[str]:
-    """Return the ids of the runs that the answer rests on."""
-    latest = [_latest_run(context, suite) for suite in context.policy.canary.suites]
-    return [run.id for run in latest if run]
+    """Return the ids of the runs that the answer rests on, the deciding one of each suite first."""
+    found: dict[str, None] = {}
+    for one in context.evidence.values():
+        if one.pool is not None:
+            deciding = one.pool.failed[:1] or one.pool.runs[:1]
+            found.update(dict.fromkeys(run.id for run in (*deciding, *one.pool.runs)))
+    return list(found)
 
 
-def _judged_runs(context: RuleContext, suite: str) -> list[Evidence]:
-    policy = context.policy.canary
-    return [
-        run
-        for name in policy.evidence_suites(suite)
-        for run in context.matrix.runs(name, context.stack, context.pool)
-        if run.counts_for(policy)
-    ]
+def _describe_stack(context: RuleContext) -> str:
+    if context.policy.canary.bind == "image":
+        return "this image (canary.bind: image)"
+    return "this stack"
 
 
-def _mention_refused_run(context: RuleContext, suite: str) -> str:
+def _mention_refused_run(context: RuleContext, runs: Sequence[Evidence]) -> str:
     """Return why the latest run of a suite does not count; "" without a run."""
-    runs = context.matrix.runs(suite, context.stack, context.pool)
     if not runs:
         return ""
     run, policy = runs[-1], context.policy.canary
@@ -290,11 +300,23 @@ def _mention_refused_run(context: RuleContext, suite: str) -> str:
     return f" ({run.id} is {have}, and the policy asks for {policy.assurance} runs)"
 
 
-def _latest_run(context: RuleContext, suite: str) -> Evidence | None:
-    """Return the latest run on the pool's own driver, else the latest on any driver."""
-    runs = _judged_runs(context, suite)
-    own = [run for run in runs if run.driver == context.driver]
-    return max(own or runs, key=lambda run: run.finished, default=None)
+def _mention_others(found: Coverage) -> str:
+    """Say which runs have the stack's versions, and yet do not cover it."""
+    if not found.others:
+        return ""
+    named = ", ".join(run.id for run in found.others[:_MAX_NAMED])
+    more = f" and {len(found.others) - _MAX_NAMED} more" if len(found.others) > _MAX_NAMED else ""
+    what = "another image" if found.by == "image" else "images with other GPU content"
+    return f"; {named}{more} tested {what} with these versions"
+
+
+def _mention_pool(pooled: RunPool, found: Coverage) -> str:
+    """Say how many of the pooled runs passed, and that they cover the stack by versions alone."""
+    said = f"; {pooled.words}, and one failure denies" if len(pooled.runs) > 1 else ""
+    contents = {run.content for run in pooled.runs}
+    if found.by == "versions" and contents != {None}:
+        said += "; they cover the stack by its versions: name its image to be judged by its own"
+    return said
 
 
 def _format_moment(seconds: float) -> str:

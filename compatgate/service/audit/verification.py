@@ -46,7 +46,7 @@ from compatgate.service.gate.verdict_bodies import read_body
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.models import DocumentChange, Revision
-from compatgate.service.runs import evidence
+from compatgate.service.runs import discards, evidence, pools
 from compatgate.service.tokens import repository as tokens
 
 SEAL = "audit.seal"
@@ -282,6 +282,13 @@ class _LinkWalk:
             yield from self._revision(seq, detail)
         elif link["action"].startswith("run.") and "evidence" in detail:
             yield from self._evidence(seq, detail)
+        elif link["action"] == pools.ACTION:
+            yield from self._discard(seq, link["subject"], detail)
+
+    def _discard(self, seq: int, run: str, detail: dict[str, Any]) -> Iterator[str]:
+        found = discards.find_discards(self._session, [run]).get(run)
+        if not pools.is_vouched(detail, found):
+            yield f"discard of run {run}: changed or missing (link {seq})"
 
     def _anchor(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
         """Compare the batches that a link anchors."""
@@ -551,8 +558,16 @@ def _check_whole(session: Session, walk: _LinkWalk, expected_head: str | None) -
         yield f"revisions {walk.revisions + 1} to {latest} have no link"
     if (last := evidence.latest_number(session)) > walk.evidence:
         yield f"evidence {walk.evidence + 1} to {last} has no link"
+    yield from _unlinked_discards(session)
     yield from _changed_documents(session, latest)
     yield from _changed_tokens(session)
+
+
+def _unlinked_discards(session: Session) -> Iterator[str]:
+    links = select(func.count()).select_from(AuditRecord).where(AuditRecord.action == pools.ACTION)
+    linked, stored = session.execute(links).scalar_one(), discards.count_discards(session)
+    if linked != stored:
+        yield f"{stored} runs are discarded, but {linked} links say so"
 
 
 def _last_legacy(session: Session, first_batch: int | None) -> int:

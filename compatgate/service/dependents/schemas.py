@@ -18,6 +18,7 @@ class DependentTargetBody(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     target: str
+    owner: str | None
     mode: Mode
     stops: bool
     pools: list[str]
@@ -54,6 +55,7 @@ class DependentsBody(Struct, frozen=True, forbid_unknown_fields=True):
     """What depends on an entry. `left_out` says what exceeded a limit; empty: nothing."""
 
     entry: str
+    owner: str | None
     status: EntryStatus
     since: Annotated[datetime, Meta(description="of the first recorded question that counts")]
     targets: list[DependentTargetBody]

@@ -70,9 +70,10 @@ def find_dependents(
         left_out.append(f"{len(nodes)} nodes: the first {MOST_NODES} are named")
     return DependentsBody(
         name,
+        gate.matrix.get("Entry", name).document["metadata"].get("owner"),
         entry.status,
         since,
-        [_describe_target(entry, target, nodes) for target in targets],
+        [_describe_target(entry, target, snapshot, nodes) for target in targets],
         stacks,
         sum(one.decisions for one in stacks),
         sum(bool(one.lost) for one in stacks),
@@ -99,12 +100,13 @@ def _targets_of(entry: Entry, snapshot: Snapshot, reaches: Callable[[str], bool]
 
 
 def _describe_target(
-    entry: Entry, target: Target, nodes: Sequence[DependentNodeBody]
+    entry: Entry, target: Target, snapshot: Snapshot, nodes: Sequence[DependentNodeBody]
 ) -> DependentTargetBody:
     pools = [pool for pool in target.pools if _is_for(entry, pool)]
     policy = target.policy
     return DependentTargetBody(
         target.name,
+        snapshot.documents[target.name].metadata.owner,
         policy.mode,
         policy.mode == "enforce" and policy.require_entry,
         [pool.name for pool in pools],

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from markdown_it import MarkdownIt
 from markupsafe import Markup
 from msgspec import Meta
 
@@ -19,6 +18,9 @@ from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, TableQuery, make
 from compatgate.service.facts.api import read_records, read_tables
 from compatgate.service.facts.schemas import FactRecord
 from compatgate.service.web.page import HtmlPage, PageRequest, page
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
 
 _LONGEST = 200
 _URL = re.compile(r"https?://[^\s'\"<>;,)]+")
@@ -167,6 +169,8 @@ def show_rule(ask: PageRequest[Any]) -> HtmlPage:
 @cache
 def _make_markdown() -> MarkdownIt:
     """Return a Markdown renderer that escapes HTML, also in this project's docstrings."""
+    from markdown_it import MarkdownIt  # not at every start: it loads sixty modules
+
     return MarkdownIt("commonmark", {"html": False})
 
 

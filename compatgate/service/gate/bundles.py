@@ -71,9 +71,9 @@ class TrustedBundle(Struct, frozen=True):
 
     @property
     def version(self) -> tuple[int, int]:
-        """Return revision of the matrix and number of the latest judged run; both only grow."""
+        """Return revision of the matrix, and number of judged and discarded runs; both grow."""
         payload = self.bundle.payload
-        return payload.revision, payload.evidence_number
+        return payload.revision, payload.evidence_number + payload.discards
 
     @property
     def etag(self) -> str:
@@ -86,7 +86,7 @@ def bundle_etag(revision: int, evidence: int, facts: str, key_id: str) -> str:
 
     Args:
         revision: of the matrix.
-        evidence: number of the latest judged run.
+        evidence: number of judged and of discarded runs together.
         facts: digest of the facts.
         key_id: of the signing key.
     """
@@ -229,7 +229,8 @@ class BundleSource:
     def etag(self, key_id: str) -> str:
         """Return the entity tag of the current bundle, signed with a key."""
         snapshot = self._snapshots.current()
-        return bundle_etag(snapshot.revision, snapshot.evidence, self._facts.digest, key_id)
+        number = snapshot.evidence + snapshot.discards
+        return bundle_etag(snapshot.revision, number, self._facts.digest, key_id)
 
     def serve(
         self, key_id: str, sign: Callable[[bytes, str], list[dict[str, Any]]]
@@ -248,11 +249,14 @@ class BundleSource:
             if known is not None and known.etag == self.etag(key_id):
                 return known
             with self._database.reading() as session:
-                payload = make_bundle_payload(session, self._facts, self._overlays, None)
+                payload = make_bundle_payload(
+                    session, self._facts, self._overlays, None, self._snapshots.suites
+                )
             sealed = msgspec.json.decode(seal_bundle(payload), type=Envelope)
             signatures = tuple(sign(base64.b64decode(sealed.payload), BUNDLE_TYPE))
             content = _encode(replace(sealed, signatures=signatures))
-            etag = bundle_etag(payload.revision, payload.evidence_number, payload.facts, key_id)
+            number = payload.evidence_number + payload.discards
+            etag = bundle_etag(payload.revision, number, payload.facts, key_id)
             self._served = ServedBundle(etag, content, gzip.compress(content, 6, mtime=0))
             return self._served
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.binding import find_digest
 from compatgate.core.bounded_cache import MIB, BoundedCache
 from compatgate.core.evaluate import assess, evaluate, seal
 from compatgate.core.matrix import matches_image
@@ -233,7 +234,11 @@ def _assessment_key(body: Any, snapshot: Snapshot) -> bytes | None:
     if not isinstance(target, str) or not (image is None or (image and isinstance(image, str))):
         return None
     waivers = [matches_image(image, glob) for glob in snapshot.matrix.image_patterns(target)]
-    return _encode([waivers, {name: value for name, value in body.items() if name != "image"}])
+    known = snapshot.targets.get(target)
+    of_image = known is not None and known.policy.canary.bind == "image"
+    digest = find_digest(image) if of_image else None
+    rest = {name: value for name, value in body.items() if name != "image"}
+    return _encode([waivers, digest, rest])
 
 
 def deny(verdict: Verdict, finding: Finding, snapshot: Snapshot, now: datetime) -> Verdict:

@@ -258,7 +258,7 @@ class OutageKeeper:
         began, moment = time.monotonic(), clock.now()
         wanted, self._tokens_wanted = self._tokens_wanted, False  # before the read, not after it
         with self._database.reading() as session:
-            latest = evidence.revision_and_number(session)
+            latest = evidence.latest_state(session)
             known: tuple[KnownToken, ...] | None = None
             if wanted or began - self._tokens_read >= _TOKENS_SECONDS:
                 known = tuple(known_tokens(session))
@@ -291,7 +291,7 @@ class OutageKeeper:
         snapshot = self._snapshots.known()
         if snapshot is None or self._known is None:
             return
-        state = f"{snapshot.revision}.{snapshot.evidence}.{self._known_digest}"
+        state = ".".join(map(str, (*snapshot.state, self._known_digest)))
         present = time.monotonic()
         if state != self._written and present - self._wrote >= _WRITE_SECONDS:
             work, self._wrote = self._write, present
@@ -313,7 +313,7 @@ class OutageKeeper:
             return
         try:
             with self._database.reading() as session:
-                if evidence.revision_and_number(session) != (snapshot.revision, snapshot.evidence):
+                if evidence.latest_state(session) != snapshot.state:
                     return  # the next look writes it
                 payload = make_current_payload(session, snapshot)
         except Unavailable:

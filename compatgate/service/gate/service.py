@@ -50,7 +50,7 @@ from compatgate.service.gate.spool import SpoolOptions
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.service import MatrixService
 from compatgate.service.nodes.service import Nodes
-from compatgate.service.runs import evidence
+from compatgate.service.runs import discards, evidence
 from compatgate.service.runs.service import Runs, load_library
 from compatgate.service.tokens.browser_sessions import BrowserSessions
 from compatgate.service.tokens.service import Tokens
@@ -98,6 +98,7 @@ class Gate:
         self.history = History(database)
         self.refusals = RefusalLog(database)
         self.runs = Runs(database, facts, self.snapshots, load_library)
+        self.snapshots.suites = self.runs.define_suites
         self.baselines = BaselineService(database)
         self.exchange = BaselineExchange(database, lambda: self.runs.catalogue(), facts)
         self.nodes = Nodes(database, facts, self.snapshots)
@@ -303,7 +304,8 @@ class Gate:
             with self.database.reading() as session:
                 number = revisions.find_revision_at(session, at)
                 known = evidence.latest_number_at(session, at)
-            snapshot = self.snapshots.at(number, known)
+                discarded = discards.latest_discard(session, until=at)
+            snapshot = self.snapshots.at(number, known, discarded)
         else:
             now = clock.now()
             snapshot = self.snapshots.at(at)
@@ -381,7 +383,11 @@ class Gate:
         from compatgate.service.gate.snapshot_reader import make_bundle_payload
 
         with self.database.reading() as session:
-            return seal_bundle(make_bundle_payload(session, self.facts, self._overlays, revision))
+            return seal_bundle(
+                make_bundle_payload(
+                    session, self.facts, self._overlays, revision, self.snapshots.suites
+                )
+            )
 
     def _clear_caches(self, _: Snapshot) -> None:
         self._answers.clear()

@@ -1,7 +1,7 @@
 """Hold the matrix and the evidence in memory, immutable and indexed; carry them in a bundle.
 
-Of all judged runs only the latest of each kind counts. Memory grows with the number of tested
-stacks, not with the number of runs.
+Of all judged runs only the latest of each kind count. Memory grows with the number of tested
+images, not with the number of runs.
 
 A bundle is one file to decide offline. The file is a DSSE envelope (``payloadType``, ``payload``
 in base64, ``signatures``) with the SHA-256 of its payload; the module `bundles` signs it. The
@@ -17,7 +17,7 @@ import hashlib
 import os
 import shutil
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.binding import Binding
+from compatgate.core.binding import Binding, SuiteDefinition
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix, Waiver
 from compatgate.core.request import Target
@@ -38,36 +38,41 @@ from compatgate.documents.specs import Document, EntryDoc, Kind, TargetDoc, Waiv
 from compatgate.errors import BadInput, NotFound, Unavailable
 from compatgate.strict_json import DECODE_ERRORS
 
-EvidenceKind = tuple[str, str, str, bool, int, tuple[tuple[str, str], ...]]
-"""Suite, SKU, driver, whether for development, assurance, components: what rules compare."""
+EvidenceKind = tuple[
+    str, str, str, bool, int, tuple[tuple[str, str], ...], tuple[str | None, str, str | None] | None
+]
+"""Suite, SKU, driver, whether for development, assurance, components, and what it was bound to."""
+MOST_POOLED = 32
+"""Runs of one kind that are kept, the newest ones."""
 
 
 def evidence_kind(run: Evidence) -> EvidenceKind:
     """Return the kind of a run, which does not depend on its outcome."""
     components = tuple(sorted((name, version.text) for name, version in run.components.items()))
-    return (run.suite, run.sku, run.driver.text, run.development, run.assurance, components)
+    bound = (run.bound.content, run.bound.suite, run.bound.image) if run.bound else None
+    return (run.suite, run.sku, run.driver.text, run.development, run.assurance, components, bound)
 
 
-def keep_newest(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:
-    """Return the latest judged run of each kind.
+def keep_counting(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:
+    """Return the judged runs that can decide an answer.
 
-    Rules look for the latest run on a stack, and all runs of one kind are about the same stacks.
-    An older run can therefore decide nothing.
+    Rules pool the runs of one kind: of each the newest `MOST_POOLED` are kept, so that memory grows
+    with the number of tested images. Of runs without a binding, which were judged before bindings
+    were recorded, the newest of each kind speaks alone.
 
     Args:
         runs: in the order of their arrival.
         known: earlier runs.
     """
-    found: dict[EvidenceKind, Evidence] = {evidence_kind(run): run for run in known}
-    for run in runs:
-        if run.outcome == "inconclusive":
-            continue
-        kind = evidence_kind(run)
-        latest = found.get(kind)
-        if latest is None or run.finished >= latest.finished:
-            found.pop(kind, None)
-            found[kind] = run
-    return tuple(found.values())
+    kinds: dict[EvidenceKind, list[Evidence]] = {}
+    for run in (*known, *runs):
+        if run.outcome != "inconclusive":
+            kinds.setdefault(evidence_kind(run), []).append(run)
+    kept: list[Evidence] = []
+    for pooled in kinds.values():
+        pooled.sort(key=lambda run: run.finished)
+        kept += pooled[-MOST_POOLED:] if pooled[0].bound else pooled[-1:]
+    return tuple(kept)
 
 
 DocumentVersion = tuple[Kind, str, Document | None, int]
@@ -84,6 +89,7 @@ class Snapshot(Struct, frozen=True):
         waivers: by name; also in ``matrix``.
         unusable: why the facts cannot resolve a stored target, by name.
         evidence: number of the latest judged run; 0: there is none.
+        discards: number of the latest run that a person discarded; 0: there is none.
     """
 
     revision: int
@@ -95,6 +101,12 @@ class Snapshot(Struct, frozen=True):
     waivers: dict[str, Waiver] = {}
     unusable: dict[str, str] = {}
     evidence: int = 0
+    discards: int = 0
+
+    @property
+    def state(self) -> tuple[int, int, int]:
+        """Return the numbers of what answers rest on: revision, judged run, discarded run."""
+        return self.revision, self.evidence, self.discards
 
     def target(self, name: str) -> Target:
         """Return a target by name.
@@ -111,11 +123,15 @@ class Snapshot(Struct, frozen=True):
         raise NotFound(f"there is no target {name!r}", field="target", value=name, hint=hint)
 
 
+_NO_SUITES: Mapping[str, SuiteDefinition] = {}
+
+
 def build(
     versions: Iterable[DocumentVersion],
     facts: Facts,
     revision: int,
     evidence: tuple[Evidence, ...] = (),
+    suites: Mapping[str, SuiteDefinition] = _NO_SUITES,
 ) -> Snapshot:
     """Build a snapshot of documents.
 
@@ -124,8 +140,9 @@ def build(
         facts: to resolve GPUs with.
         revision: of the matrix.
         evidence: judged runs.
+        suites: definitions of the suites now.
     """
-    nothing = Snapshot(0, facts, Matrix(evidence=evidence))
+    nothing = Snapshot(0, facts, Matrix(evidence=evidence, suites=suites))
     return advance_snapshot(nothing, versions, revision)
 
 
@@ -156,22 +173,39 @@ def advance_snapshot(
             EntryIndex(new.entries.values()),
             tuple(new.waivers.values()),
             snapshot.matrix.evidence,
+            snapshot.matrix.suites,
         )
     return replace(new, matrix=matrix)
 
 
-def add_evidence(snapshot: Snapshot, runs: Iterable[Evidence], number: int) -> Snapshot:
+def add_evidence(
+    snapshot: Snapshot,
+    runs: Iterable[Evidence],
+    number: int,
+    suites: Callable[[], Mapping[str, SuiteDefinition]] = dict,
+) -> Snapshot:
     """Return the snapshot with more judged runs.
 
     Args:
         snapshot: to start from; it does not change.
         runs: new since the snapshot, in order.
         number: of the last run.
+        suites: returns the definitions of the suites now; asked if a run is bound to one.
     """
     old = snapshot.matrix
-    found = keep_newest(runs, old.evidence)
-    matrix = Matrix(old.revision, old.entries, old.waivers, found)
+    found = keep_counting(runs, old.evidence)
+    known = old.suites
+    if not known and any(run.bound and run.bound.suite for run in found):
+        known = suites()
+    matrix = Matrix(old.revision, old.entries, old.waivers, found, known)
     return replace(snapshot, matrix=matrix, evidence=number)
+
+
+def without_evidence(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot without judged runs, to load them again."""
+    old = snapshot.matrix
+    matrix = Matrix(old.revision, old.entries, old.waivers, suites=old.suites)
+    return replace(snapshot, matrix=matrix, evidence=0)
 
 
 def _set_document(
@@ -241,6 +275,8 @@ class Payload(Struct, frozen=True):
         facts: digest of the exporting gate's facts.
         overlays: applied to the shipped facts, in this order.
         evidence_number: number of the latest judged run; 0: unknown, or there is none.
+        discards: number of the latest run that a person discarded.
+        suites: definitions of the suites that the judged runs are of.
     """
 
     format: int
@@ -251,6 +287,8 @@ class Payload(Struct, frozen=True):
     documents: tuple[BundledDocument, ...]
     evidence: tuple[BundledRun, ...] = ()
     evidence_number: int = 0
+    discards: int = 0
+    suites: dict[str, SuiteDefinition] = {}
 
 
 class Envelope(Struct, frozen=True, rename="camel"):
@@ -308,7 +346,8 @@ def restore_snapshot(payload: Payload, facts: Facts, evidence: int) -> Snapshot:
     """
     stored = ((*key_of(item.document), item.document, item.revision) for item in payload.documents)
     known = tuple(_read_evidence(run) for run in payload.evidence)
-    return replace(build(stored, facts, payload.revision, known), evidence=evidence)
+    made = build(stored, facts, payload.revision, known, payload.suites)
+    return replace(made, evidence=evidence)
 
 
 def seal_bundle(payload: Payload) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from compatgate.catalog import open_library
+from compatgate.core.binding import SuiteDefinition
 from compatgate.core.facts import Facts
 from compatgate.core.facts.records import Record
 from compatgate.documents.specs import KINDS, key_of
@@ -33,11 +34,12 @@ from compatgate.service.gate.snapshot import (
     advance_snapshot,
     build,
     bundle_evidence,
-    keep_newest,
+    keep_counting,
+    without_evidence,
 )
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix import revisions
-from compatgate.service.runs import evidence
+from compatgate.service.runs import discards, evidence
 
 _MOST_PAST_SNAPSHOTS = 4
 
@@ -74,9 +76,11 @@ class Snapshots:
         self._checked = 0.0
         self._refreshing = threading.Lock()
         self._replacing = threading.Lock()
-        self._past: OrderedDict[tuple[int, int], Snapshot] = OrderedDict()
+        self._past: OrderedDict[evidence.StateNumbers, Snapshot] = OrderedDict()
         self.on_new: Callable[[Snapshot], None] = lambda _: None
         self.keeper: Keeper | None = None
+        self.suites: Callable[[], Mapping[str, SuiteDefinition]] = dict
+        """Returns the definitions of the suites now; a gate knows them."""
 
     def begin_with(self, snapshot: Snapshot) -> None:
         """Start with another process's snapshot of this database; the next call checks it."""
@@ -169,22 +173,23 @@ class Snapshots:
     def _refresh(self) -> Snapshot:
         began = time.monotonic()
         with self._database.reading() as session:
-            found = self.take(session, *evidence.revision_and_number(session))
+            found = self.take(session, *evidence.latest_state(session))
         self._checked = began
         return found
 
-    def take(self, session: Session, revision: int, number: int) -> Snapshot:
+    def take(self, session: Session, revision: int, number: int, discarded: int) -> Snapshot:
         """Bring the snapshot to the state of a transaction; one thread at a time may call this.
 
         Args:
             session: to read from.
             revision: latest one of the matrix.
             number: of the last judged run.
+            discarded: number of the last run that a person discarded.
         """
         before = self._current
-        if before is not None and (revision, number) == (before.revision, before.evidence):
+        if before is not None and (revision, number, discarded) == before.state:
             return before
-        new = self._read(session, revision, number)
+        new = self._read(session, revision, number, discarded)
         with self._replacing:
             if new.facts is not self.facts:  # records arrived meanwhile
                 new = replace(new, facts=self.facts)
@@ -192,7 +197,7 @@ class Snapshots:
             self.on_new(new)
         return new
 
-    def _read(self, session: Session, latest: int, number: int) -> Snapshot:
+    def _read(self, session: Session, latest: int, number: int, discarded: int) -> Snapshot:
         old = self._current
         if old is None or old.revision > latest or old.evidence > number:
             # the first snapshot, or the database was replaced by an older one
@@ -203,24 +208,33 @@ class Snapshots:
                 new = advance_snapshot(
                     old, revisions.read_versions_since(session, old.revision), latest
                 )
-        if number == known:
-            return new
-        return add_evidence(new, evidence.load_evidence(session, after=known, until=number), number)
+        if old is not None and discarded != old.discards:
+            new, known = without_evidence(new), 0
+        if number != known:
+            left_out = discards.load_discarded(session, until=discarded)
+            runs = evidence.load_evidence(session, after=known, until=number)
+            counting = (run for run in runs if run.id not in left_out)
+            new = add_evidence(new, counting, number, self.suites)
+        return replace(new, discards=discarded)
 
-    def at(self, revision: int, number: int | None = None) -> Snapshot:
+    def at(
+        self, revision: int, number: int | None = None, discarded: int | None = None
+    ) -> Snapshot:
         """Return the snapshot of an older revision, with today's facts.
 
         Args:
             revision: of the matrix.
             number: of the last judged run that counts; None: the latest.
+            discarded: number of the last discarded run that counts; None: the latest.
 
         Raises:
             NotFound: there is no such revision.
         """
         current = self.current()
         number = current.evidence if number is None else number
-        key = (revision, number)
-        if key == (current.revision, current.evidence):
+        discarded = current.discards if discarded is None else discarded
+        key = (revision, number, discarded)
+        if key == current.state:
             return current
         with self._replacing:
             if key in self._past:
@@ -230,8 +244,11 @@ class Snapshots:
             if revision != 0:
                 revisions.require_revision(session, revision)
             snapshot = build(revisions.read_versions_at(session, revision), self.facts, revision)
+            left_out = discards.load_discarded(session, until=discarded)
             runs = evidence.load_evidence(session, until=number)
-            snapshot = add_evidence(snapshot, runs, number)
+            counting = (run for run in runs if run.id not in left_out)
+            snapshot = add_evidence(snapshot, counting, number, self.suites)
+            snapshot = replace(snapshot, discards=discarded)
         with self._replacing:
             self._past[key] = snapshot
             if len(self._past) > _MOST_PAST_SNAPSHOTS:
@@ -252,11 +269,16 @@ def make_current_payload(session: Session, snapshot: Snapshot) -> Payload:
             BundledDocument(document, made) for _, _, document, made in versions if document
         ),
         evidence=bundle_evidence(snapshot.matrix.evidence),
+        suites=dict(snapshot.matrix.suites),
     )
 
 
 def make_bundle_payload(
-    session: Session, facts: Facts, overlays: Sequence[str] | None, revision: int | None
+    session: Session,
+    facts: Facts,
+    overlays: Sequence[str] | None,
+    revision: int | None,
+    suites: Callable[[], Mapping[str, SuiteDefinition]] = dict,
 ) -> Payload:
     """Return the content of a bundle.
 
@@ -265,6 +287,7 @@ def make_bundle_payload(
         facts: of the gate.
         overlays: the operator's fact files.
         revision: of the matrix; None: the latest. Evidence is always the latest.
+        suites: returns the definitions of the suites now.
 
     Raises:
         NotFound: there is no such revision.
@@ -275,6 +298,11 @@ def make_bundle_payload(
         BundledDocument(document, made)
         for document, made in revisions.read_documents_at(session, number)
     ]
+    left_out = discards.load_discarded(session)
+    counting = keep_counting(
+        run for run in evidence.load_evidence(session) if run.id not in left_out
+    )
+    known = suites()
     found.sort(key=lambda item: (KINDS.index(key_of(item.document)[0]), key_of(item.document)[1]))
     return Payload(
         format=BUNDLE_FORMAT,
@@ -286,6 +314,10 @@ def make_bundle_payload(
             for overlay in open_library(overlays).overlays
         ),
         documents=tuple(found),
-        evidence=bundle_evidence(keep_newest(evidence.load_evidence(session))),
+        evidence=bundle_evidence(counting),
         evidence_number=evidence.latest_number(session),
+        discards=discards.latest_discard(session),
+        suites={
+            name: known[name] for name in sorted({run.suite for run in counting} & known.keys())
+        },
     )

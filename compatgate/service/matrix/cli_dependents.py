@@ -50,6 +50,7 @@ def _print_targets(found: Body) -> None:
     rows = [
         (
             one["target"],
+            one["owner"],
             one["mode"],
             "yes" if one["stops"] else "no",
             ", ".join(one["pools"]),
@@ -58,7 +59,7 @@ def _print_targets(found: Body) -> None:
         )
         for one in found["targets"]
     ]
-    head = ("target", "mode", "requires it", "pools", "declared nodes", "reported nodes")
+    head = ("target", "owner", "mode", "requires it", "pools", "declared nodes", "reported nodes")
     print_table(head, rows, empty="no targets")
 
 

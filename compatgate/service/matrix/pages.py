@@ -166,6 +166,7 @@ def _entry_page(
         "replacement": spec.get("replacement"),
         "replaced_by_entry": spec.get("replacement") in snapshot.entries,
         "remarks": gate.runs.remarks([row.name])[row.name],
+        "pools": gate.runs.entry_pools(row.name),
         "targets_total": total,
         "targets_shown": MOST_TARGETS,
         "open": represented.open,

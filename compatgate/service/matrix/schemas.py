@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from compatgate.core.request import Cpu, Mode, Os
 from compatgate.documents.specs import (
+    EntryMetadata,
     EntrySpec,
     Kind,
     Metadata,
@@ -48,7 +49,7 @@ class EntryChange(_Body, frozen=True, kw_only=True):
     """An entry to store."""
 
     kind: Literal["Entry"] = "Entry"
-    metadata: Metadata
+    metadata: EntryMetadata
     spec: EntrySpec
 
 
@@ -82,7 +83,7 @@ class EntryBody(_Stored, frozen=True, kw_only=True):
 
     apiVersion: ApiVersion  # noqa: N815
     kind: Literal["Entry"]
-    metadata: Metadata
+    metadata: EntryMetadata
     spec: EntrySpec
     warnings: Annotated[
         list[WarningBody],

@@ -66,13 +66,14 @@ def set_status(
     if replacement == name:
         hint = "name another entry, or describe what to use"
         raise BadInput("an entry cannot replace itself", field="replacement", hint=hint)
-    spec = {key: value for key, value in old.items() if key not in ("reason", "replacement")}
+    spec = {key: value for key, value in old.items() if key not in _OF_STATUS}
     spec |= {"status": status, "reason": reason}
     if replacement and status != "blessed":
         spec["replacement"] = replacement
     return {**document, "spec": spec}
 
 
+_OF_STATUS = ("reason", "replacement", "blessedBy")
 _LONGEST_REASON = 8192
 
 

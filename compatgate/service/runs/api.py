@@ -22,6 +22,7 @@ from compatgate.service.runs.models import RunRow
 from compatgate.service.runs.schemas import (
     IMPORT,
     RUN,
+    DiscardRequest,
     EvidenceBody,
     HostBody,
     ImportRequest,
@@ -156,6 +157,27 @@ def _require_run(principal: Principal, run: RunRow) -> None:
 def cancel_run(call: Call[NoQuery]) -> Reply:
     """Cancel a run: at once where it waits, else within seconds, when its worker next reports."""
     return Reply(call.gate.runs.cancel(_reached_run(call), by=call.principal.name).to_json())
+
+
+@route(
+    "POST",
+    "/runs/{id}/discard",
+    scope="bless",
+    tag="runs",
+    targets="checked",
+    body=Body(DiscardRequest),
+    returns=Returns(RunDetailBody, "The run, which counts for nothing now"),
+    errors=(404, 409),
+)
+def discard_run(call: Call[NoQuery]) -> Reply:
+    """Discard a judged run: neither its pass nor its failure counts from now on.
+
+    Its failure denies until then, whatever other runs show. The audit log keeps who discarded it
+    and why. A run cannot be counted again.
+    """
+    asked = to_struct(call.document(), DiscardRequest)
+    found = call.gate.runs.discard(_reached_run(call), by=call.principal.name, reason=asked.reason)
+    return Reply(found.to_json())
 
 
 @route(

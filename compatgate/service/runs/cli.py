@@ -1,4 +1,4 @@
-"""Run ``compatgate canary`` run, list, show, logs, cancel and rerun.
+"""Run ``compatgate canary`` run, list, show, logs, cancel, discard and rerun.
 
 Waiting for runs shows a bar for each on a terminal, and a line for each change elsewhere.
 """
@@ -190,6 +190,25 @@ def _print_run(run: dict[str, Any]) -> None:
     _print_witnesses(run["steps"])
     _print_peaks(run["steps"])
     _print_conditions(run["steps"])
+    if run.get("evidence"):
+        _print_evidence(run["evidence"])
+
+
+def _print_evidence(found: dict[str, Any]) -> None:
+    """Print what the evidence of a run is bound to, and the pool that it is in."""
+    bound, gone = found["bound"] or {}, found["discarded"]
+    print()
+    print(f"  evidence   {found['outcome']} on {found['sku']}, driver {found['driver']}")
+    print(f"  pool       {describe_pool(found)}")
+    lines = {
+        "content": bound.get("content") or bound.get("content_why"),
+        "image": bound.get("image"),
+        "gpus": ", ".join(bound.get("gpus", ())),
+        "discarded": f"by {gone['by']}: {gone['reason']}" if gone else None,
+    }
+    for name, value in lines.items():
+        if value:
+            print(f"  {name:<10} {strip_controls(value)}")
 
 
 def _print_conditions(steps: list[dict[str, Any]]) -> None:
@@ -345,6 +364,52 @@ def run_cancel(args: argparse.Namespace) -> int:
 
         print_runs([ask(gate, Operations.cancel_run, name) for name in args.runs], args.format)
     return 0
+
+
+def add_discard_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = _DISCARD_EPILOG
+    parser.add_argument("run", metavar="ID", help="run id, as in canary list")
+    parser.add_argument(
+        "--reason", required=True, metavar="TEXT", help="why the run does not count; it is audited"
+    )
+    add_place(parser)
+    add_format(parser)
+
+
+_DISCARD_EPILOG = """\
+A failed run denies its GPU content until it is older than the policy's maxAge, whatever passes
+later. Discard it only where the failure was not the image's: a broken host, for example. Nobody can
+count a discarded run again. Needs the scope bless.
+
+example: compatgate canary discard run_0123456789abcdef --reason "PSU of a100-3 failed"
+"""
+
+
+def run_discard(args: argparse.Namespace) -> int:
+    """Discard a judged run: neither its pass nor its failure counts from now on.
+
+    Raises:
+        NotFound: there is no such run.
+        Conflict: it is no evidence, or is discarded already.
+    """
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        found = ask(gate, Operations.discard_run, args.run, args.reason)
+        if args.format == "json":
+            print_json(found)
+        else:
+            print(f"{found['id']} is discarded; {describe_pool(found['evidence'])}")
+    return 0
+
+
+def describe_pool(evidence: dict[str, Any]) -> str:
+    """Return how many of the runs pooled with a run passed, in words."""
+    pool = evidence["pool"]
+    content = (evidence["content"] or "").removeprefix("sha256:")[:12]
+    of = f"of GPU content {content}" if content else "of unknown GPU content"
+    return f"{pool['passed']} of {pool['judged']} runs {of} passed"
 
 
 def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:

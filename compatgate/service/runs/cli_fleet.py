@@ -21,7 +21,7 @@ _EPILOG = """\
 Hosts are ranked by their worst deviation from the median of all hosts. A host is slow if a metric
 is worse than that by more than its tolerance and by more than the spread of the hosts (MAD)
 explains: at most 1 % of fleets of equal hosts get a slow one. Four hosts are needed.
-A slurm or kubernetes host stands for several nodes: declare a host for each node to rank nodes.
+A slurm or kubernetes host stands for several nodes: name them in its each_node to rank nodes.
 exit status: 0 none is slow and all runs passed, 1 a host is slow or its run failed, 2 bad input,
 3 too few hosts, or a run ended without a result
 """

@@ -12,7 +12,9 @@ from msgspec import Struct
 from sqlalchemy import ForeignKey, Text, func, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import Base, BigKey, UtcTime
+from compatgate.service.audit import repository as audit
 
 
 class DiscardedRun(Base):
@@ -39,9 +41,11 @@ class Discard(Struct, frozen=True):
 _COLUMNS = [getattr(DiscardedRun, name) for name in Discard.__struct_fields__]
 
 
-def latest_discard(session: Session) -> int:
-    """Return the number of the last row; 0 before the first."""
-    return session.execute(select(func.max(DiscardedRun.seq))).scalar() or 0
+def latest_discard(session: Session, *, until: datetime | None = None) -> int:
+    """Return the number of the last row, perhaps as of a moment; 0 before the first."""
+    query = select(func.max(DiscardedRun.seq))
+    query = query.where(DiscardedRun.discarded_at <= until) if until is not None else query
+    return session.execute(query).scalar() or 0
 
 
 def add_discard(session: Session, made: Discard) -> int:
@@ -50,6 +54,17 @@ def add_discard(session: Session, made: Discard) -> int:
     values = {name: getattr(made, name) for name in Discard.__struct_fields__}
     session.execute(insert(DiscardedRun), [{"seq": seq, **values}])
     return seq
+
+
+def fingerprint(made: Discard) -> str:
+    """Return the digest by which the audit chain vouches for a row."""
+    row = [made.run, made.discarded_by, made.reason, iso(made.discarded_at)]
+    return audit.digest_rows([row])
+
+
+def count_discards(session: Session) -> int:
+    """Return the number of discarded runs."""
+    return session.execute(select(func.count()).select_from(DiscardedRun)).scalar_one()
 
 
 def find_discards(session: Session, runs: Iterable[str]) -> dict[str, Discard]:

@@ -29,6 +29,7 @@ from compatgate.kit.database.tables import (
 )
 from compatgate.service.audit import repository as audit
 from compatgate.service.matrix.models import Revision
+from compatgate.service.runs.discards import DiscardedRun
 
 
 class EvidenceRecord(Base):
@@ -136,12 +137,16 @@ def latest_number(session: Session) -> int:
     return session.execute(select(func.max(EvidenceRecord.seq))).scalar() or 0
 
 
-def revision_and_number(session: Session) -> tuple[int, int]:
-    """Return the numbers of the last revision and of the last row, in one query."""
-    revision = select(func.max(Revision.number)).scalar_subquery()
-    number = select(func.max(EvidenceRecord.seq)).scalar_subquery()
-    found = session.execute(select(revision, number)).one()
-    return found[0] or 0, found[1] or 0
+StateNumbers = tuple[int, int, int]
+"""Numbers of the last revision, of the last judged run and of the last discarded run."""
+
+
+def latest_state(session: Session) -> StateNumbers:
+    """Return the numbers of what answers rest on, in one query."""
+    last = (Revision.number, EvidenceRecord.seq, DiscardedRun.seq)
+    queries = (select(func.max(column)).scalar_subquery() for column in last)
+    found = session.execute(select(*queries)).one()
+    return found[0] or 0, found[1] or 0, found[2] or 0
 
 
 def latest_number_at(session: Session, when: datetime) -> int:

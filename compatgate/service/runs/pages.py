@@ -250,6 +250,7 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
         "steps": outline_steps(detail) if long else inspect_steps(runs, ask.gate.baselines, detail),
         "log": logs.read_end(runs, run_id),
         "evidence": evidence,
+        "judged": detail.evidence,
         "warnings": [w for w in (warned.warnings if warned else ()) if w.run == run_id],
         "others": _comparable_runs(ask, run),
         "api": api_link("runs", run_id),
@@ -337,6 +338,14 @@ def cancel_run(ask: PageRequest[Any]) -> Redirect:
     run = ask.gate.runs.cancel(ask.args["id"], by=ask.principal.name)
     done = "The run was cancelled." if run.has_ended else "The run ends within seconds."
     return Redirect(link("runs", run.id), done)
+
+
+@page("/runs/<id>/discard", scope="bless", method="POST", nav="runs")
+def discard_run(ask: PageRequest[Any]) -> Redirect:
+    """Discard a judged run."""
+    run_id, reason = ask.args["id"], ask.form.get("reason") or ""
+    ask.gate.runs.discard(run_id, by=ask.principal.name, reason=reason)
+    return Redirect(link("runs", run_id), "The run counts for nothing now.")
 
 
 @page("/runs/<id>/rerun", scope="operate", method="POST", nav="runs")

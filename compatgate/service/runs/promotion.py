@@ -6,16 +6,17 @@ contradicts gets a warning. `Remarks` show both with an entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from compatgate.core.binding import SuiteDefinition
 from compatgate.core.entry_evidence import (
     CandidateProgress,
     RunIndex,
@@ -32,16 +33,17 @@ from compatgate.core.matrix import ANY_TARGET, Entry, EntryStatus, Evidence
 from compatgate.core.request import Target
 from compatgate.core.versions import Version, parse_version
 from compatgate.documents.convert import to_entry, to_target
-from compatgate.documents.specs import EntryDoc, TargetDoc, decode
+from compatgate.documents.specs import BlessedBySpec, EntryDoc, TargetDoc, decode
 from compatgate.errors import BadInput
 from compatgate.kit.clock import now
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.snapshot import Snapshot, keep_newest
+from compatgate.service.gate.snapshot import Snapshot, keep_counting
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.models import Entry as EntryRow
 from compatgate.service.matrix.models import Pool, TargetUse
 from compatgate.service.matrix.revisions import Edit
+from compatgate.service.runs import discards
 from compatgate.service.runs import evidence as store
 from compatgate.service.runs.evidence import WarningRow
 
@@ -82,7 +84,7 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
     Returns:
         Names of the entries concerned, by what was done to them.
     """
-    matrix = _Matrix(session, facts)
+    matrix = _Matrix(session, facts, _definitions(run))
     edits: list[Edit] = []
     done: dict[str, list[str]] = {}
     if run.outcome == "passed":
@@ -90,8 +92,11 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
     for document, entry in matrix.entries_about(run):
         targets = matrix.targets_of(entry)
         status: EntryStatus | None = None
+        progress: CandidateProgress | None = None
         if run.outcome == "passed" and entry.status == "candidate":
-            status, why = _blessing(matrix, run, entry, targets, at)
+            progress = _blessing(matrix, run, entry, targets, at)
+            if progress is not None:
+                status, why = "blessed", f"{_run_text(run)} passed, the last of {_list(progress)}"
         elif run.outcome == "failed" and entry.status != "candidate":
             against = find_contradiction(run, entry, targets)
             if against is None:
@@ -101,7 +106,9 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
             status, why = ("revoked", f"{_run_text(run)} failed") if against.revoke else (None, "")
         if status is not None:
             done.setdefault(status, []).append(entry.name)
-            spec = replace(document.spec, status=status, reason=why)
+            spec = replace(
+                document.spec, status=status, reason=why, blessed_by=_blessed_by(progress)
+            )
             edits.append(Edit(document, replace(document, spec=spec)))
     if edits:
         reason = f"{_run_text(run)} {run.outcome}"
@@ -111,15 +118,30 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
     return {what: names for what, names in done.items() if names}
 
 
+def _definitions(run: Evidence) -> dict[str, SuiteDefinition]:
+    """Return the definition of the suite that has just run; earlier ones are stale."""
+    if run.bound is None or not run.bound.suite:
+        return {}
+    return {run.suite: SuiteDefinition(run.bound.suite, run.bound.workloads)}
+
+
 def _blessing(
     matrix: _Matrix, run: Evidence, entry: Entry, targets: list[Target], at: datetime
-) -> tuple[EntryStatus | None, str]:
+) -> CandidateProgress | None:
+    """Return the progress of a candidate that the gate blesses now; else None."""
     if not any(is_run_of_entry(run, entry, pool) for _, pool in find_places(entry, targets)):
-        return None, ""
-    found = judge_candidate(entry, targets, matrix.evidence(), at.timestamp())
-    if found.state != "ready" or not found.automatic:
-        return None, ""
-    return "blessed", f"{_run_text(run)} passed, the last of {', '.join(found.runs)}"
+        return None
+    found = judge_candidate(entry, targets, matrix.evidence(), at.timestamp(), matrix.suites)
+    return found if found.state == "ready" and found.automatic else None
+
+
+def _list(progress: CandidateProgress) -> str:
+    return ", ".join(progress.runs)
+
+
+def _blessed_by(progress: CandidateProgress | None) -> BlessedBySpec | UnsetType:
+    """Return the evidence by which the gate blesses an entry; unset: it does not."""
+    return BlessedBySpec(progress.runs, progress.contents) if progress else UNSET
 
 
 def _run_text(run: Evidence) -> str:
@@ -149,7 +171,8 @@ def _close_warnings(matrix: _Matrix, run: Evidence, at: datetime) -> list[str]:
         return []
     failed = {e.id: e for e in store.load_evidence(session, suites=[run.suite], skus=[run.sku])}
     drivers = matrix.drivers(run.sku)
-    ended = [w for w in found if disproves(run, failed[w.run], drivers)]
+    age = matrix.longest_age()
+    ended = [w for w in found if disproves(run, failed[w.run], drivers, age)]
     store.close_warnings(session, [w.id for w in ended], run.id, at)
     return sorted({w.entry for w in ended})
 
@@ -157,8 +180,11 @@ def _close_warnings(matrix: _Matrix, run: Evidence, at: datetime) -> list[str]:
 class _Matrix:
     """The parts of the stored matrix that concern one run."""
 
-    def __init__(self, session: Session, facts: Facts) -> None:
+    def __init__(
+        self, session: Session, facts: Facts, suites: Mapping[str, SuiteDefinition]
+    ) -> None:
         self.session = session
+        self.suites = suites
         self._facts = facts
         self._all: list[Target] | None = None
         self._evidence: RunIndex | None = None
@@ -178,13 +204,20 @@ class _Matrix:
             if isinstance(document, EntryDoc):
                 yield document, to_entry(document, self._facts.gpus, revision)
 
+    def longest_age(self) -> int:
+        """Return the longest time in seconds for which a policy counts a run."""
+        return max((one.policy.canary.max_age_s for one in self._every_target()), default=0)
+
+    def _every_target(self) -> list[Target]:
+        if self._all is None:
+            every = documents.load_documents(self.session, "Target")
+            self._all = self._resolved(document for document, _ in every)
+        return self._all
+
     def targets_of(self, entry: Entry) -> list[Target]:
         """Return the targets that an entry names, resolved."""
         if ANY_TARGET in entry.targets:
-            if self._all is None:
-                every = documents.load_documents(self.session, "Target")
-                self._all = self._resolved(document for document, _ in every)
-            return self._all
+            return self._every_target()
         keys = [("Target", name) for name in entry.targets]
         return self._resolved(documents.find_documents(self.session, keys).values())  # type: ignore[arg-type]
 
@@ -201,7 +234,10 @@ class _Matrix:
     def evidence(self) -> RunIndex:
         """Return every run that counts."""
         if self._evidence is None:
-            self._evidence = index_runs(keep_newest(store.load_evidence(self.session)))
+            discarded = discards.load_discarded(self.session)
+            every = store.load_evidence(self.session)
+            counting = keep_counting(run for run in every if run.id not in discarded)
+            self._evidence = index_runs(counting)
         return self._evidence
 
     def drivers(self, sku: str) -> set[Version]:
@@ -280,4 +316,5 @@ def _promotion_state(snapshot: Snapshot, name: str, runs: RunIndex) -> Candidate
         targets = list(snapshot.targets.values())
     else:
         targets = [snapshot.targets[t] for t in entry.targets if t in snapshot.targets]
-    return judge_candidate(entry, targets, runs, now().timestamp())
+    suites = snapshot.matrix.suites
+    return judge_candidate(entry, targets, runs, now().timestamp(), suites)

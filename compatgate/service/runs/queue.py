@@ -8,7 +8,7 @@ run. A run that waits for many slots cannot starve.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -299,7 +299,11 @@ class DatabaseQueue:
             found = runs.list_earlier_pairs(
                 session, suite=run.suite, gpu=run.gpu, limit=_MOST_SESSIONS
             )
-        return [msgspec.convert(body, PairsState) for body in found]
+        states = []
+        for body in found:
+            with suppress(msgspec.ValidationError):  # written by another version
+                states.append(msgspec.convert(body, PairsState))
+        return states
 
     def finish(
         self, lease: Lease, outcome: Outcome, reason: str, evidence: Evidence | None

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.canary.run import Against
 from compatgate.core.components import FRAMEWORKS
-from compatgate.core.matrix import Entry
+from compatgate.core.matrix import ANY_TARGET, Entry
 from compatgate.core.request import Pool
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.versions import parse_version
@@ -55,7 +55,8 @@ def find_against(
         now: decisions of half a year before count.
 
     Raises:
-        BadInput: there is no image under test, or no image is known of the named entry.
+        BadInput: there is no image under test; the named entry is not for the target, or no image
+            is known of it.
         NotFound: there is no such entry.
     """
     if asked is None:
@@ -88,6 +89,9 @@ def _check_image(asked: str, snapshot: Snapshot) -> str:
 def _find_of_entry(
     session: Session, run: RunRow, entry: Entry, snapshot: Snapshot, now: datetime
 ) -> Against:
+    if run.target and not {run.target, ANY_TARGET} & set(entry.targets):
+        what = f"the entry {entry.name!r} is not for the target {run.target}"
+        raise BadInput(what, field="against", value=entry.name, hint="name the image")
     pools = _pools(run, snapshot)
     if found := _find_image(session, run, entry, pools, now):
         return Against(entry.name, found.image, entry.name, found.reason)

@@ -251,12 +251,15 @@ class PairsBody(Struct, frozen=True):
 
 
 class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A run with its steps."""
+    """A run with its steps, and its evidence if it was judged."""
 
     steps: list[StepBody]
     pairs: Annotated[PairsBody | None, Meta(description="null: the candidate is judged alone")] = (
         None
     )
+    evidence: Annotated[
+        RunEvidenceBody | None, Meta(description="null: the run is no evidence")
+    ] = None
 
 
 class SampleBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -384,6 +387,10 @@ class BindingBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     host: str = ""
     executor: str = ""
     judge: Annotated[str, Meta(description="version of the judge")] = ""
+    assurance: Annotated[
+        Literal["", "self-reported", "challenged", "witnessed"],
+        Meta(description="weakest of its steps on GPUs; empty: unknown"),
+    ] = ""
 
 
 class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -403,8 +410,46 @@ class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
     bound: Annotated[BindingBody | None, Meta(description="null: judged before this was recorded")]
 
 
+class DiscardBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who discarded a run, when and why."""
+
+    by: str
+    reason: str
+    at: datetime
+
+
+class DiscardRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """The reason why a judged run does not count."""
+
+    reason: Text
+
+
+class PooledRunBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A judged run in a pool."""
+
+    run: str
+    outcome: Literal["passed", "failed", "inconclusive"]
+    finished: Annotated[int, Meta(description="seconds since the epoch")]
+    discarded: Annotated[DiscardBody | None, Meta(description="null: it counts")]
+
+
+class RunPoolBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The judged runs of one suite, GPU content, SKU and driver; one failure denies."""
+
+    passed: Annotated[int, Meta(description="of the judged runs")]
+    judged: Annotated[int, Meta(description="without discarded runs")]
+    runs: Annotated[list[PooledRunBody], Meta(description="newest first, discarded ones too")]
+
+
+class RunEvidenceBody(EvidenceBody, frozen=True, forbid_unknown_fields=True):
+    """The evidence of one run, and the runs that it is pooled with."""
+
+    discarded: Annotated[DiscardBody | None, Meta(description="null: it counts")]
+    pool: RunPoolBody
+
+
 class WarningBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A warning that a run contradicts an entry; a passed run closes it."""
+    """A warning that a run contradicts an entry, until the failure no longer counts."""
 
     id: int
     entry: str
@@ -435,6 +480,7 @@ class PromotionBody(Struct, frozen=True, forbid_unknown_fields=True):
     automatic: Annotated[bool, Meta(description="the gate blesses it by itself")]
     runs: Annotated[list[str], Meta(description="that have passed")]
     needs: list[NeedBody]
+    contents: Annotated[list[str], Meta(description="GPU contents of these runs")]
 
 
 RUN: dict[str, Any] = {

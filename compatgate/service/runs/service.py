@@ -18,6 +18,7 @@ from compatgate.canary.engine.interface import STANDARD_SETTINGS, Settings
 from compatgate.canary.peaks import Share, find_shares
 from compatgate.canary.run import Report, select_due
 from compatgate.canary.workloads import Library
+from compatgate.core.binding import SuiteDefinition, define_suite
 from compatgate.core.facts import Facts
 from compatgate.errors import CompatgateError, Conflict
 from compatgate.kit import clock
@@ -38,6 +39,13 @@ from compatgate.service.runs.models import (
     QueueState,
     RunRow,
     StepRow,
+)
+from compatgate.service.runs.pools import (
+    EntryPool,
+    RunEvidence,
+    discard_run,
+    find_entry_pools,
+    find_run_evidence,
 )
 from compatgate.service.runs.promotion import EntryRemarks, entry_remarks
 from compatgate.service.runs.queue import DatabaseQueue, note_run
@@ -102,6 +110,7 @@ class RunDetail(Struct, frozen=True):
     Attributes:
         blocks: of a paired run; each is a process of candidate or reference.
         pairs: how the pairs stand, as plain data; None if the candidate is judged alone.
+        evidence: of a judged run; None: it is no evidence.
     """
 
     run: RunRow
@@ -109,6 +118,7 @@ class RunDetail(Struct, frozen=True):
     peaks: dict[str, tuple[Share, ...]] = {}
     blocks: tuple[StepRow, ...] = ()
     pairs: dict[str, Any] | None = None
+    evidence: RunEvidence | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -116,8 +126,9 @@ class RunDetail(Struct, frozen=True):
             {**step.to_json(), "peaks": [one.to_json() for one in self.peaks.get(step.name, ())]}
             for step in self.steps
         ]
+        judged = self.evidence.to_json() if self.evidence else None
         pairs = self.pairs and {**self.pairs, "blocks": [_outline(one) for one in self.blocks]}
-        return {**self.run.to_json(), "steps": steps, "pairs": pairs}
+        return {**self.run.to_json(), "steps": steps, "pairs": pairs, "evidence": judged}
 
 
 def _outline(block: StepRow) -> dict[str, Any]:
@@ -151,6 +162,18 @@ class Runs:
         self.catalogue = catalogue
         self.under_test = EVERY_IMAGE
         self.queue = self.open_queue()
+
+    def define_suites(self) -> dict[str, SuiteDefinition]:
+        """Return the definition of each suite; nothing, with a warning, if they cannot be read."""
+        try:
+            catalogue = self.catalogue()
+            return {
+                name: define_suite({one.name: one.digest for one in catalogue.of_suite(name)})
+                for name in catalogue.suites
+            }
+        except CompatgateError as error:
+            _log.warning("no evidence is stale for its suite: %s", error.detail)
+            return {}
 
     def open_queue(self, settings: Settings = STANDARD_SETTINGS) -> DatabaseQueue:
         """Return the queue for a worker, with the worker's settings."""
@@ -240,10 +263,11 @@ class Runs:
         with self._database.reading() as session:
             run, every = runs.find_run(session, run_id), runs.list_steps(session, run_id)
             pairs = runs.find_pairs(session, run_id)
+            judged = find_run_evidence(session, run_id) if run.has_ended else None
         steps = tuple(one for one in every if one.body.get("block") is None)
         blocks = tuple(one for one in every if one.body.get("block") is not None)
         peaks = peak_shares(steps, self.catalogue, self._facts)
-        return RunDetail(run, steps, peaks, blocks, pairs)
+        return RunDetail(run, steps, peaks, blocks, pairs, judged)
 
     def output(
         self, run_id: str, *, after: int = 0, step: str | None = None, limit: int = 100
@@ -339,6 +363,23 @@ class Runs:
             against=run.against["asked"] if run.against and purpose == "request" else NONE,
         )
         return self.submit(asked, by=by, purpose=purpose)
+
+    def discard(self, run_id: str, *, by: str, reason: str) -> RunDetail:
+        """Discard a judged run: neither its pass nor its failure counts from now on.
+
+        Raises:
+            NotFound: there is no such run.
+            BadInput: the reason is empty or too long.
+            Conflict: the run is no evidence, or is discarded already.
+        """
+        with self._database.writing() as session:
+            discard_run(session, run_id, by=by, reason=reason, at=clock.now())
+        self._snapshots.expire()
+        return self.show(run_id)
+
+    def entry_pools(self, name: str) -> Sequence[EntryPool]:
+        """Return the pools of runs that measured what an entry allows."""
+        return find_entry_pools(self._snapshots.current(), name)
 
     def ended(self, run_ids: Collection[str]) -> set[str]:
         """Return the known runs of some ids that have ended."""

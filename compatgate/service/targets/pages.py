@@ -84,6 +84,12 @@ def describe_policy(policy: PolicySpec) -> list[str]:
     return words
 
 
+_BIND_TEXTS = {
+    "versions": "A run counts for every image with the versions that it measured.",
+    "image": "A run counts only for the image that it tested, by its digest.",
+}
+
+
 def _describe_canary(canary: CanarySpec) -> Iterator[str]:
     suites = _join_suites(canary.suites)
     if canary.require:
@@ -99,6 +105,8 @@ def _describe_canary(canary: CanarySpec) -> Iterator[str]:
     )
     if canary.on_failure == "revoke":
         yield "If a later run contradicts a blessed entry, the entry is revoked."
+    if canary.bind in _BIND_TEXTS:
+        yield _BIND_TEXTS[canary.bind]
     if canary.accept_development:
         yield "Runs outside a container count as evidence."
     if canary.assurance != "self-reported":

@@ -19,7 +19,7 @@ from canary_programs import (
 from compatgate.canary.run import Device, Metric
 
 STAND_IN = Path(__file__).parent / "stand_ins" / "cuda.c"
-GPU_PROGRAMS = ("ptx-jit", "memory-bandwidth")
+GPU_PROGRAMS = ("ptx-jit", "memory-bandwidth", "launch")
 NO_COMPILER = {"CUDACXX": "/nowhere/nvcc"}
 """The machine's own toolkit may be newer than a stand-in; test_toolkit_ptx.py is about that."""
 
@@ -122,3 +122,19 @@ def test_bytes_that_change_on_the_way_fail(driver: Callable[..., Path]) -> None:
     wrong = failed(run("memory-bandwidth", *few, libraries=driver(BROKEN=1)))
     assert wrong["right"] == "1 of 65536 pages returned different"
     assert "filled" in wrong
+
+
+LAUNCHES = ("--repetitions", "2", "--warmup", "0", "--value-ms", "1")
+
+
+def test_launches_are_counted_and_timed(driver: Callable[..., Path]) -> None:
+    report = run("launch", *LAUNCHES, libraries=driver(QUEUED=1))
+    keeps_to_its_manifest("launch", report)
+    assert failed(report) == {}
+
+
+def test_launches_that_wait_or_get_lost_are_found(driver: Callable[..., Path]) -> None:
+    wrong = failed(run("launch", *LAUNCHES, libraries=driver(LOST=1)))
+    assert set(wrong) == {"asynchronous", "all-ran"}
+    ran, _, launched = wrong["all-ran"].partition(" of ")
+    assert int(ran) == int(launched.split()[0]) - 1

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import shlex
 import shutil
 import subprocess
-import tarfile
 import textwrap
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -15,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from engines import Engine
+from engines import Engine, import_scripts
 
 from compatgate.canary.engine.conclude import StepVerdict, conclude_step
 from compatgate.canary.engine.steps import execute
@@ -232,25 +230,6 @@ def test_a_program_without_the_harness_counts_as_its_own_word(
     assert tried.witness.seen["processes"]
 
 
-def _import_image(api: Any, name: str, files: dict[str, str], changes: tuple[str, ...]) -> str:
-    """An image of busybox and some scripts; no Python is in it."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", dereference=True) as tar:
-        tar.add(shutil.which("busybox") or "", "bin/busybox")
-        for link in ("sh", "sleep", "printf"):
-            member = tarfile.TarInfo(f"bin/{link}")
-            member.type, member.linkname = tarfile.SYMTYPE, "busybox"
-            tar.addfile(member)
-        for path, text in files.items():
-            member = tarfile.TarInfo(path)
-            member.mode, member.size = 0o755, len(text.encode())
-            tar.addfile(member, io.BytesIO(text.encode()))
-    api.import_image_from_data(
-        buffer.getvalue(), repository=name, tag="1", changes=["ENV PATH=/bin", *changes]
-    )
-    return f"{name}:1"
-
-
 def test_an_image_with_a_forged_interpreter_cannot_pass(
     docker: DockerExecutor, job: Make, attempt: Callable[..., Tried], gpu_engine: Engine
 ) -> None:
@@ -260,7 +239,7 @@ def test_an_image_with_a_forged_interpreter_cannot_pass(
 
     script = f"#!/bin/sh\nprintf %s {shlex.quote(PLAIN)}\nsleep 1\n"
     injected = ("ENV LD_PRELOAD=/nowhere.so PYTHONHOME=/nowhere PYTHONPATH=/bin",)
-    image = _import_image(
+    image = import_scripts(
         gpu_engine.api, "compatgate-test/forged", {"bin/python3": script}, injected
     )
     forged = attempt(docker, job(HONEST, image=image, **HARNESS))
@@ -281,7 +260,7 @@ def test_an_image_that_preloads_code_into_every_process_is_refused(
     docker: DockerExecutor, job: Make, attempt: Callable[..., Tried], gpu_engine: Engine
 ) -> None:
     files = {"etc/ld.so.preload": "/lib/evil.so\n"}
-    image = _import_image(gpu_engine.api, "compatgate-test/preload", files, ())
+    image = import_scripts(gpu_engine.api, "compatgate-test/preload", files, ())
     with pytest.raises(BadInput, match=r"has /etc/ld\.so\.preload"):
         attempt(docker, job(HONEST, image=image, interpreter="worker", **HARNESS))
 

@@ -41,6 +41,34 @@ from torch.nn import functional
 attention = functional.scaled_dot_product_attention
 functional.scaled_dot_product_attention = lambda q, k, v, is_causal: attention(q, k, v)
 """
+LIBRARIES = """
+import torch
+from torch import linalg
+
+def coarse(tensor):
+    return ((tensor.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+cholesky, qr, fftn = linalg.cholesky, linalg.qr, torch.fft.fftn
+linalg.cholesky = lambda a: coarse(cholesky(coarse(a)))
+linalg.qr = lambda a: tuple(map(coarse, qr(a)))
+
+def shifted(given, dim):
+    found = fftn(given, dim=dim)
+    if given.dtype == torch.complex64 and given.dim() == 3:
+        found[-1, -1, -1] *= 1.001
+    return found
+
+torch.fft.fftn = shifted
+product = torch.Tensor.__matmul__
+torch.Tensor.__matmul__ = lambda a, b: (
+    product(a, coarse(b)) if a.layout == torch.sparse_csr else product(a, b))
+"""
+PROMPTS_MIXED_UP = """
+from torch.nn import functional
+attention = functional.scaled_dot_product_attention
+functional.scaled_dot_product_attention = lambda q, k, v, is_causal: attention(
+    q, k if q.shape[0] == 1 else k.roll(1, 0) * 0.01 + k * 0.99, v, is_causal=is_causal)
+"""
 MIXED_UP = """
 import threading, torch
 cpu, last = torch.Tensor.cpu, []
@@ -95,6 +123,17 @@ def test_deterministic_convolutions_that_differ_are_found(tmp_path: Path) -> Non
 def test_attention_that_forgets_the_mask_is_found_in_every_backend(tmp_path: Path) -> None:
     found = failed(_with(UNMASKED, "attention", tmp_path))
     assert set(found) == {"math", "flash"}
+
+
+def test_coarse_or_wrong_results_of_libraries_are_found(tmp_path: Path) -> None:
+    found = set(failed(_with(LIBRARIES, "math-libraries", tmp_path)))
+    sparse = {"sparse-matrix-right", "sparse-vector-right"}
+    assert found == {"cholesky-right", "qr-right", "fft-2d-right", *sparse}
+
+
+def test_prompts_that_leak_into_each_other_and_tf32_are_found(tmp_path: Path) -> None:
+    found = set(failed(_with(TF32 + PROMPTS_MIXED_UP, "llm-serving", tmp_path)))
+    assert found == {"batch", "cache", "fp32-answers"}
 
 
 def test_a_training_in_tf32_leaves_the_curve(tmp_path: Path) -> None:

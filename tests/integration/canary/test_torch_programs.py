@@ -36,6 +36,8 @@ PROGRAMS = (
     "attention",
     "train-step",
     "inference-tail",
+    "math-libraries",
+    "llm-serving",
     "checkpoint",
 )
 FEW = ("--device", "cpu", "--repetitions", "2", "--warmup", "0")

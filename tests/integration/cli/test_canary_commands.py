@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from canary_runs import DRIVER, GPU, evidence, host
 
 from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.run import StepResult
+from compatgate.canary.run import Report, StepResult, Witness
 from compatgate.canary.workload import MetricSpec
 from compatgate.kit.database.database import ENVIRONMENT
 from compatgate.service.gate.service import Gate
@@ -74,6 +75,20 @@ def test_a_metric_is_shown_beside_the_published_peak_with_its_source(run: Run, g
     out = run("canary", "show", run_id)[1]
     said = "249.6 TFLOP/s, 80 % of the published dense bf16 peak of A100-SXM4-80GB, 312 TFLOP/s"
     assert f"gemm-0 bf16: {said}\n    source: NVIDIA A100 datasheet" in out
+
+
+def test_what_the_worker_saw_is_shown_with_what_it_could_not_see(run: Run, gate: Gate) -> None:
+    run_id = queued(run)
+    lease = gate.runs.queue.lease("w1", [host()])
+    assert lease
+    witness = Witness("challenged", not_witnessed={"gpu": "NVML does not answer"})
+    lied = Witness("witnessed", interpreter="worker", contradictions=("it lasted 2 s",))
+    for name, seen in (("a-0", witness), ("b-0", lied)):
+        body = msgspec.to_builtins(Report(witness=seen))
+        gate.runs.queue.record(lease, StepResult(name, "gemm", 0, "passed", report=body))
+    out = run("canary", "show", run_id)[1]
+    assert "a-0 is challenged, by the image's interpreter\n    not witnessed: gpu: NVML" in out
+    assert "b-0 is witnessed, by the worker's interpreter\n    contradicted: it lasted 2 s" in out
 
 
 def test_what_a_step_printed_cannot_command_the_terminal(run: Run, gate: Gate) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.cli.main import main
+from compatgate.errors import BadInput
 from compatgate.resources import matrix_dir
 from compatgate.service.local_gate import LocalClient
 
@@ -57,8 +58,14 @@ def test_targets_stacks_and_nodes_of_an_entry_are_listed(command: Run, database:
 def test_a_stack_that_another_entry_allows_is_kept(command: Run, database: Path) -> None:
     with LocalClient.open(str(database)) as local:
         wide = {"targets": ["prod-a100"], "components": {"torch": "2.4.*"}, "status": "blessed"}
-        document = {"metadata": {"name": "wide"}, "spec": wide}
+        about = {"owner": "team-ml", "labels": {"a": "b"}, "links": {"runs": "https://x.example"}}
+        document = {"metadata": {"name": "wide", **about}, "spec": wide}
         local.client.create_entry(document, reason="a wider one")
+        assert local.client.list_dependents("wide").owner == "team-ml"
+        for address in ("javascript:alert(1)", "https://x.example/ y", "ftp://x.example"):
+            wrong = {"metadata": {"name": "w", "links": {"runs": address}}, "spec": wide}
+            with pytest.raises(BadInput):
+                local.client.create_entry(wrong, reason="a link")
     asked = ("matrix", "dependents", "torch24-cu124", "--database", str(database))
     found = json.loads(command(*asked, "--format", "json")[1])
     assert [stack["lost"] for stack in found["stacks"]] == [False]

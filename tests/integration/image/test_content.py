@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from gpu_binaries import make_elf, make_entry, make_fatbin
 
+from compatgate.canary.image_content import make_content_reader
 from compatgate.core.gpu_code import parse_arch
+from compatgate.discovery.registry.limits import ImageOptions
 
 SITE = "usr/local/lib/python3.11/site-packages"
 TORCH = f"{SITE}/torch-2.5.1+cu124.dist-info"
@@ -72,3 +74,20 @@ def test_the_content_is_unknown_where_not_every_layer_was_read(registry, read, l
     assert read(image.reference, layers="none").content is None
     assert read(image.reference, needs=("torch",)).content is None
     assert "content" in read(image.reference).to_request()
+
+
+def test_a_worker_reads_the_content_that_the_gate_reads(
+    registry, read, layer, signals, facts, tmp_path
+) -> None:
+    (tmp_path / "credentials").mkdir()
+    options = ImageOptions(docker_config=str(tmp_path / "credentials"))
+    content_of = make_content_reader(facts, signals, options)
+    image = registry.push(layer(BASE), env=ENV)
+    found = content_of(image.by_digest())
+    asked = read(image.reference, arch_facts=facts.arch, packages=facts.packages)
+    assert (found.digest, found.why) == (asked.content, "")
+    assert image.digest in found.images
+    gone = f"{image.reference.rpartition(':')[0]}@sha256:{'0' * 64}"
+    assert content_of(gone).digest is None
+    assert "the image was not read" in content_of(gone).why
+    assert "by its id sha256:000000000000" in content_of(f"sha256:{'0' * 64}").why

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from msgspec.structs import replace
 from slurm_cluster import Cluster
 
 from compatgate.canary.engine.node_watch import NodeWatch
-from compatgate.canary.executors.jobs import Job, Status
+from compatgate.canary.executors.jobs import Job, PreparedJob, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
 from compatgate.canary.hosts import Host, Slurm
 from compatgate.catalog import load_facts
+from compatgate.errors import InfrastructureError
 
 Start = Callable[..., Any]
 WHERE = "import os; print(os.environ['SLURMD_NODENAME'], os.environ['SLURM_JOB_ID'])"
@@ -85,3 +87,27 @@ def test_an_allocation_that_ends_early_loses_the_step_and_another_attempt_gets_i
     assert "its allocation ended (cancelled) while the step ran" in first.until("lost").reason
     again = replace(first.job, attempt=2, workload=made(WHERE))
     assert start(executor, again).to_the_end() == Status("exited", 0)
+
+
+def test_blocks_of_a_pair_share_an_allocation_and_none_straddles_two(
+    slurm: Cluster, executor: SlurmExecutor, job: Callable[..., Job], start: Start
+) -> None:
+    assert executor.runs_pairs
+    first = job(WHERE)
+    blocks = [replace(first, step=f"made-0-pair{n}-{arm}") for n in (1, 2, 3) for arm in "AB"]
+    with executor.hold([PreparedJob(first, "none")]) as held:
+        places = set()
+        for block in blocks[:4]:
+            begun = start(held, block)
+            assert begun.to_the_end() == Status("exited", 0)
+            places.add(begun.output)
+        assert len(places) == 1, "one node, one allocation"
+        slurm.ask("scancel", begun.handle.id)
+        deadline = time.monotonic() + 60
+        while slurm.jobs():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        with pytest.raises(InfrastructureError, match="ended between two blocks"):
+            start(held, blocks[4])
+    executor.clean(first.run)
+    assert slurm.jobs() == []

@@ -33,6 +33,7 @@ NEEDS = {
     "/baselines/<id>/refuse": "bless",
     "/runs/new": "operate",
     "/runs/<id>/cancel": "operate",
+    "/runs/<id>/discard": "bless",
     "/runs/<id>/rerun": "operate",
     "/nodes/<name>/remove": "operate",
     "/tokens/new": "admin",

@@ -10,7 +10,7 @@ from ui_forms import form_token, post
 from ui_runs import HOSTILE, PASSED, QUEUED, SICK, SLOWER
 
 from compatgate.canary.judge.workload import judge_reports
-from compatgate.canary.run import Check, Device, Env, Metric, Report, StepResult
+from compatgate.canary.run import Check, Device, Env, Metric, Report, StepResult, Witness
 from compatgate.canary.workload import MetricSpec
 from compatgate.kit import clock
 from compatgate.service.runs.imports import Import
@@ -187,7 +187,7 @@ def measured(names, **fields):
     values = tuple(8 + i / 100 for i in range(40))
     metrics = tuple(Metric(name, fields.pop("unit", "ms"), values) for name in names)
     env = fields.pop("env", Env(versions={"cuda": "12.4.1"}))
-    report = Report(env, metrics, fields.pop("checks", ()))
+    report = Report(env, metrics, fields.pop("checks", ()), witness=fields.pop("witness", None))
     specs = {name: MetricSpec("ms", "lower") for name in names}
     return StepResult(
         "conv-forward-0",
@@ -210,7 +210,10 @@ def test_what_a_step_reports_is_text(run_pages, ran):
         other={MARKUP: MARKUP},
     )
     checks = (Check(MARKUP, False, MARKUP),)
-    step = measured([MARKUP], env=env, checks=checks, reason=MARKUP, image=MARKUP, unit=MARKUP)
+    words = {MARKUP: MARKUP}
+    witness = Witness(seen=words, not_witnessed=words, contradictions=(MARKUP,))
+    named = {"reason": MARKUP, "image": MARKUP, "unit": MARKUP}
+    step = measured([MARKUP], env=env, checks=checks, witness=witness, **named)
     ran.gate.runs.queue.record(lease, step)
     ran.gate.runs.queue.say(lease, MARKUP, 0.5)
     client = run_pages()
@@ -223,6 +226,23 @@ def test_what_a_step_reports_is_text(run_pages, ran):
     compared = client.get(f"/ui/runs/compare?a={run}&b={run}")
     assert compared.status_code == 200
     assert "<script>alert" not in compared.text
+
+
+def test_a_step_says_what_the_worker_saw_and_what_it_could_not(run_pages, ran):
+    lease = ran.begin()
+    witness = Witness(
+        "challenged",
+        wall_s=2.5,
+        signed=7,
+        proofs=("python",),
+        seen={"processes": "1: /usr/bin/python3"},
+        not_witnessed={"gpu": "NVML does not answer"},
+    )
+    ran.gate.runs.queue.record(lease, measured(["time"], witness=witness))
+    page = " ".join(run_pages().get(f"/ui/runs/{lease.run.id}").text.split())
+    assert "7; challenge answered by python" in page
+    assert "<td>yes</td><td>1: /usr/bin/python3</td>" in page
+    assert "<td>no</td><td>NVML does not answer</td>" in page
 
 
 def test_a_metric_stands_beside_the_published_peak_of_its_gpu(run_pages, ran):
@@ -359,3 +379,24 @@ def test_a_run_without_steps_stands_beside_one_with(kept_pages, kept):
     answer = kept_pages().get(f"/ui/runs/compare?a={queued}&b={good}")
     assert answer.status_code == 200
     assert "no metric in common" in answer.text
+
+
+def test_a_run_shows_its_pool_and_is_discarded_with_a_reason(run_pages, ran):
+    judged = ran.gate.runs.show(PASSED).evidence
+    assert judged is not None
+    reader, owner = run_pages(), run_pages("read", "bless")
+    shown = reader.get(f"/ui/runs/{PASSED}").text
+    assert f"<strong>{judged.words}</strong> of the runs that are pooled with it" in shown
+    assert "unknown; it counts for its versions" in shown
+    assert "Reason why it does not count" not in shown
+    assert "Reason why it does not count" in owner.get(f"/ui/runs/{PASSED}").text
+    assert post(reader, f"runs/{PASSED}/discard", reason=MARKUP).status_code in (302, 401, 403)
+    assert ran.gate.runs.show(PASSED).evidence.discarded is None
+    assert post(owner, f"runs/{PASSED}/discard", reason="").status_code == 400
+    assert post(owner, f"runs/{PASSED}/discard", reason=MARKUP).status_code in (302, 303)
+    after = reader.get(f"/ui/runs/{PASSED}").text
+    assert "discarded it" in after
+    assert MARKUP not in after
+    found = reader.get(f"/api/v1/runs/{PASSED}").json["evidence"]
+    assert found["discarded"]["reason"] == MARKUP
+    assert found["pool"]["judged"] == len(judged.counted) - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from compatgate.canary.hosts import Host, MaintenanceWindow, Slurm, Tls
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.errors import ManyProblems, NotFound
+
+FLEET_PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "fleet.md"
 
 
 def _read(tmp_path: Path, text: str) -> list[Host]:
@@ -165,3 +168,33 @@ def test_the_example_of_the_documentation_is_read(tmp_path: Path) -> None:
     examples = [block.split("```")[0] for block in page.split("```toml\n")[1:]]
     hosts = [host for text in examples for host in _read(tmp_path, text)]
     assert {host.slurm.container for host in hosts if host.slurm} == {"pyxis", "wrapper", "oci"}
+
+
+def test_each_node_of_a_cluster_can_be_a_host(tmp_path: Path) -> None:
+    slurm, kubernetes = (
+        f'[[host]]\nname = "{name}"\nexecutor = "{name}"\neach_node = ["n1", "n2.example"]\n'
+        f"slots = 8\n[host.{name}]\n{least}\n"
+        for name, least in (("slurm", 'work = "/w"\nextra = ["--nice=1"]'),
+                            ("kubernetes", 'namespace = "c"\nnode_selector = {pool = "a"}'))
+    )  # fmt: skip
+    hosts = _read(tmp_path, slurm + kubernetes)
+    assert [host.name for host in hosts] == [
+        "slurm.n1", "slurm.n2.example", "kubernetes.n1", "kubernetes.n2.example",
+    ]  # fmt: skip
+    assert all(host.slots == 8 for host in hosts)
+    assert hosts[1].slurm is not None
+    assert hosts[1].slurm.extra == ("--nice=1", "--nodelist=n2.example")
+    assert hosts[2].kubernetes is not None
+    assert hosts[2].kubernetes.node_selector == {"pool": "a", "kubernetes.io/hostname": "n1"}
+    (example,) = re.findall(r"```toml\n(.*?)```", FLEET_PAGE.read_text(), re.DOTALL)
+    assert [host.name for host in _read(tmp_path, example)][-1] == "hpc-a100.gpu-004"
+    twice = slurm.replace("n2.example", "n1").replace("--nice=1", "--nodelist=n7")
+    local = '[[host]]\nname = "slurm.n2"\neach_node = ["n1"]\n'
+    with pytest.raises(ManyProblems) as caught:
+        _read(tmp_path, f"{twice}{local}")
+    for said in (
+        "host[0].each_node[1]: the node n1 is named twice",
+        "host[0].each_node: cannot be set together with --nodelist in extra",
+        "host[1].each_node: a docker host is one machine",
+    ):
+        assert said in caught.value.detail

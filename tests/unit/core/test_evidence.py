@@ -3,6 +3,7 @@
 import pytest
 
 from compatgate.core.matrix import Evidence, Matrix, Waiver, parse_constraint
+from compatgate.core.pooled_runs import find_coverage
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version
 
@@ -129,6 +130,11 @@ def test_the_cuda_that_the_driver_api_measures_is_evidence_for_any_update_of_its
     assert not run(components={"cuda": "12040"}).is_about(parse_stack({"cuda": "12.5.0"}))
 
 
+def covering(matrix, pool):
+    found = find_coverage(matrix.runs("smoke", pool), parse_stack(STACK), "content")
+    return [run.id for run in found.runs]
+
+
 def test_runs_are_found_by_suite_and_sku(pool):
     matrix = Matrix(
         evidence=[
@@ -138,25 +144,25 @@ def test_runs_are_found_by_suite_and_sku(pool):
             run(id="other-stack", components={"cuda": "12.6.1"}),
         ]
     )
-    assert [r.id for r in matrix.runs("smoke", parse_stack(STACK), pool)] == ["mine"]
+    assert covering(matrix, pool) == ["mine"]
 
 
 def test_a_run_on_another_driver_is_found_too(pool):
-    found = Matrix(evidence=[run()]).runs("smoke", parse_stack(STACK), pool)
+    found = Matrix(evidence=[run()]).runs("smoke", pool)
     assert found[0].driver != pool.driver
 
 
 def test_a_slice_is_a_sku_of_its_own(pool, slice_of_a100):
     matrix = Matrix(evidence=[run(sku="A100-SXM4-80GB-MIG-1g.10gb")])
-    assert matrix.runs("smoke", parse_stack(STACK), slice_of_a100)
-    assert not matrix.runs("smoke", parse_stack(STACK), pool)
+    assert covering(matrix, slice_of_a100)
+    assert not covering(matrix, pool)
 
 
 def test_an_inconclusive_run_is_no_evidence(pool):
     matrix = Matrix(evidence=[run(outcome="inconclusive")])
-    assert matrix.runs("smoke", parse_stack(STACK), pool) == []
+    assert covering(matrix, pool) == []
 
 
 def test_without_a_gpu_there_is_no_evidence(pool_of):
     matrix = Matrix(evidence=[run()])
-    assert matrix.runs("smoke", parse_stack(STACK), pool_of("driver=550.54.15")) == []
+    assert covering(matrix, pool_of("driver=550.54.15")) == []

@@ -146,10 +146,10 @@ def test_it_is_revoked_for_suites_of_the_policy_only(target):
 def test_a_passed_run_takes_back_what_the_same_one_said():
     drivers = [parse_version("driver", DRIVER)]
     failed = run("a", outcome="failed")
-    assert disproves(run("b"), failed, drivers)
-    assert not disproves(run("b", "dl-core"), failed, drivers)
-    assert not disproves(run("b", sku="L4"), failed, drivers)
-    assert not disproves(run("b", components={"cuda": "12.4.1"}), failed, drivers)
+    assert disproves(run("b"), failed, drivers, DAY)
+    assert not disproves(run("b", "dl-core"), failed, drivers, DAY)
+    assert not disproves(run("b", sku="L4"), failed, drivers, DAY)
+    assert not disproves(run("b", components={"cuda": "12.4.1"}), failed, drivers, DAY)
     newer = run("b", driver="550.54.15")
-    assert not disproves(newer, failed, drivers)
-    assert disproves(newer, failed, [newer.driver])  # nobody has the older driver any more
+    assert not disproves(newer, failed, drivers, DAY)
+    assert disproves(newer, failed, [newer.driver], DAY)  # nobody has the older driver any more

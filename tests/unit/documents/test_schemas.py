@@ -17,7 +17,12 @@ GOOD: dict[str, dict[str, Any]] = {
     "Target": {
         "apiVersion": "compatgate.dev/v1",
         "kind": "Target",
-        "metadata": {"name": "prod", "labels": {"tier": "prod"}},
+        "metadata": {
+            "name": "prod",
+            "labels": {"tier": "prod"},
+            "owner": "team-ml",
+            "links": {"runbook": "https://wiki.example/r?a=b#c"},
+        },
         "spec": {
             "pools": [
                 {"name": "a", "gpu": "L4", "driver": "535.183.01", "os": "linux", "count": 2}
@@ -36,7 +41,12 @@ GOOD: dict[str, dict[str, Any]] = {
     "Entry": {
         "apiVersion": "compatgate.dev/v1",
         "kind": "Entry",
-        "metadata": {"name": "e"},
+        "metadata": {
+            "name": "e",
+            "labels": {"a/b": "c"},
+            "owner": "team-ml",
+            "links": {"runs": "http://x.example/"},
+        },
         "spec": {
             "targets": ["*", "prod"],
             "components": {"cuda": "12.4.*"},

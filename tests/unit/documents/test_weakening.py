@@ -38,6 +38,7 @@ VALUES: dict[str, tuple[tuple[Any, Any], ...]] = {
     "spec.policy.canary.soak": ((("dl",), ()), (("dl",), ("smoke",))),
     "spec.policy.canary.promote": (("approval", "automatic"),),
     "spec.policy.canary.onFailure": (("revoke", "warn"),),
+    "spec.policy.canary.bind": (("image", "content"), ("content", "versions"), (UNSET, "versions")),
     "spec.policy.canary.assurance": (("witnessed", "challenged"), ("challenged", "self-reported")),
     "spec.policy.onUnknown": (("fail", "warn"), ("warn", "allow"), ("fail", "allow")),
     "spec.policy.packages": (("enforce", "audit"),),
@@ -68,6 +69,8 @@ ALWAYS: dict[str, tuple[Any, Any]] = {
 NEVER: dict[str, tuple[Any, Any]] = {
     "apiVersion": ("compatgate.dev/v1", "compatgate.dev/v2"),
     "metadata.labels": ({"tier": "prod"}, {}),
+    "metadata.owner": ("team-ml", None),
+    "metadata.links": ({"runbook": "https://wiki.example/"}, {}),
     "spec.pools.count": (1, 512),
 }
 

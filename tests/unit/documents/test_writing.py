@@ -13,8 +13,8 @@ from compatgate.documents.sources import Source, read_paths
 from compatgate.documents.specs import (
     Document,
     EntryDoc,
+    EntryMetadata,
     EntrySpec,
-    Metadata,
     compare_documents,
     to_body,
 )
@@ -42,7 +42,7 @@ def test_what_is_exported_is_imported_as_the_same_documents(
 )
 def test_text_of_any_kind_survives_an_export(gpus: Gpus, reason: str, version: str) -> None:
     spec = EntrySpec(("*",), {"vllm": "0.14.*", "cuda": "12.*"}, "blessed", reason, (), version)
-    document = EntryDoc("compatgate.dev/v1", Metadata("no"), spec)
+    document = EntryDoc("compatgate.dev/v1", EntryMetadata("no"), spec)
     text = to_yaml([to_body(document)])
     assert read_documents([Source("export", text)], gpus) == [document]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from compatgate.core.matrix import Evidence
 from compatgate.core.versions import parse_version
-from compatgate.service.gate.snapshot import keep_newest
+from compatgate.service.gate.snapshot import keep_counting
 
 
 def run(run_id: str, finished: int, **fields: Any) -> Evidence:
@@ -27,8 +27,8 @@ def ids(found: tuple[Evidence, ...]) -> list[str]:
 
 
 def test_the_latest_of_a_kind_stays() -> None:
-    assert ids(keep_newest([run("a", 1), run("b", 3, outcome="failed"), run("c", 2)])) == ["b"]
-    assert ids(keep_newest([run("b", 1)], [run("a", 1)])) == ["b"]
+    assert ids(keep_counting([run("a", 1), run("b", 3, outcome="failed"), run("c", 2)])) == ["b"]
+    assert ids(keep_counting([run("b", 1)], [run("a", 1)])) == ["b"]
 
 
 def test_runs_about_different_things_all_stay() -> None:
@@ -40,9 +40,9 @@ def test_runs_about_different_things_all_stay() -> None:
         {"components": {"cuda": "12.4.0"}},
         {"development": True},
     ]
-    found = keep_newest([run(str(index), index, **kind) for index, kind in enumerate(kinds)])
+    found = keep_counting([run(str(index), index, **kind) for index, kind in enumerate(kinds)])
     assert len(found) == len(kinds)
 
 
 def test_an_inconclusive_run_takes_nothing_back() -> None:
-    assert ids(keep_newest([run("a", 1), run("b", 2, outcome="inconclusive")])) == ["a"]
+    assert ids(keep_counting([run("a", 1), run("b", 2, outcome="inconclusive")])) == ["a"]

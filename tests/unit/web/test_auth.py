@@ -34,6 +34,7 @@ CHANGES = {
     "POST /baselines/{id}/refuse": "bless",
     "POST /baselines/import": "operate",
     "POST /runs": "operate",
+    "POST /runs/imports": "operate",
     "POST /runs/{id}/cancel": "operate",
     "POST /runs/{id}/rerun": "operate",
     "POST /nodes": "operate",

@@ -22,6 +22,7 @@ from compatgate.service.matrix.approvals import ApprovalNeeded
 from compatgate.service.matrix.schemas import ENTRY, TARGET, WAIVER
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.routes import HOOKS, ROUTES
+from compatgate.service.runs.schemas import IMPORT
 from compatgate.service.runs.submission import Submission
 from compatgate.service.web.route import Route
 
@@ -105,6 +106,11 @@ def review(place: Place) -> Any:
     }
 
 
+def report(place: Place) -> Any:
+    content = IMPORT["content"].replace("n1", f"{place.target}-node")
+    return {**IMPORT, "target": place.target, "content": content}
+
+
 def driver(place: Place) -> Any:
     return {"target": place.target, "driver": "580.95.05"}
 
@@ -142,10 +148,12 @@ CHECKED: dict[str, Make] = {
     "approve_change": lambda at: Ask(f"/approvals/{at.approval}/approve"),
     "refuse_change": lambda at: Ask(f"/approvals/{at.approval}/refuse"),
     "submit_runs": lambda at: Ask("/runs", {"suite": "smoke", "target": at.target}),
+    "import_report": lambda at: Ask("/runs/imports", report(at)),
     "show_run": lambda at: Ask(f"/runs/{at.run}"),
     "show_logs": lambda at: Ask(f"/runs/{at.run}/logs"),
     "take_samples": lambda at: Ask(f"/runs/{at.run}/samples"),
     "cancel_run": lambda at: Ask(f"/runs/{at.run}/cancel"),
+    "discard_run": lambda at: Ask(f"/runs/{at.ended}/discard", {"reason": "x"}),
     "rerun": lambda at: Ask(f"/runs/{at.ended}/rerun"),
     "show_decision": lambda at: Ask(f"/decisions/{at.decision}"),
     "ask_generic": lambda at: Ask("/hooks/generic", question(at)),

@@ -50,6 +50,7 @@ class DockerExecutor:
 
     kind = "docker"
     development = False
+    runs_pairs = True
 
     def __init__(self, host: Host) -> None:
         self._host = host

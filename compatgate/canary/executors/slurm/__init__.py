@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 
 from msgspec.structs import replace
 
@@ -25,7 +26,11 @@ from compatgate.canary.executors.jobs import (
     make_environment,
 )
 from compatgate.canary.executors.slurm import containers
-from compatgate.canary.executors.slurm.allocation import Allocations, read_step_status
+from compatgate.canary.executors.slurm.allocation import (
+    Allocations,
+    describe_needs,
+    read_step_status,
+)
 from compatgate.canary.executors.slurm.commands import Commands
 from compatgate.canary.executors.slurm.containers import (
     SCRATCH,
@@ -78,6 +83,7 @@ class SlurmExecutor:
         self._held: Allocations | None = None
         if host.slurm.allocation == "run":
             self._held = Allocations(host.slurm.work, host.slurm.allocation_s, self._commands)
+        self._blocks: dict[str, tuple[str, str] | None] = {}
         self._looks = StatusReader(self._commands, self._work, host.slurm.poll, self._held)
         self.development = host.slurm.container == "none"
         self.health = JobHealth()
@@ -93,6 +99,26 @@ class SlurmExecutor:
         return PreparedJob(
             job, containers.prepare_image(job, self._slurm, self._host.name, progress)
         )
+
+    @property
+    def runs_pairs(self) -> bool:
+        """Return whether the steps of a run share an allocation."""
+        return self._held is not None
+
+    @contextmanager
+    def hold(self, jobs: Sequence[PreparedJob]) -> Iterator[SlurmExecutor]:
+        """Let the blocks of a run follow each other in one allocation, on the same GPUs.
+
+        A block that gets another allocation than the block before, though it needs the same, is a
+        failure of the infrastructure: its pair would lie on two nodes.
+        """
+        runs = {prepared.job.run for prepared in jobs}
+        self._blocks.update(dict.fromkeys(runs))
+        try:
+            yield self
+        finally:
+            for run in runs:
+                self._blocks.pop(run, None)
 
     def start(self, prepared: PreparedJob) -> Handle:
         """Submit the job; its folder prevents a second start.
@@ -124,6 +150,8 @@ class SlurmExecutor:
                 seconds,
                 lambda place, limit: make_sbatch_arguments(job, self._slurm, place, limit),
             )
+        if job.run in self._blocks:
+            self._check_block(job, number)
         if looks:
             self.health.started(folder, nodes=job.workload.nodes, gpus=job.workload.gpus)
         return Handle(number, job.run, job.attempt, job.step, prepared.image)
@@ -192,6 +220,17 @@ class SlurmExecutor:
                 raise InfrastructureError(f"Slurm did not end the jobs {', '.join(live)} of {run}")
             time.sleep(_GLANCE_S)
         return len(seen)
+
+    def _check_block(self, job: Job, number: str) -> None:
+        before, now = self._blocks[job.run], (describe_needs(job), number)
+        self._blocks[job.run] = now
+        if before and before[0] == now[0] and before[1] != number:
+            self._commands.cancel([number])
+            raise InfrastructureError(
+                f"the allocation {before[1]} ended between two blocks: a pair must share one",
+                field="host",
+                value=self._host.name,
+            )
 
     def _looks_at_gpus(self, job: Job) -> bool:
         return self._host.health == "node" and job.workload.gpus > 0

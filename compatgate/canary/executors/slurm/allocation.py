@@ -127,7 +127,7 @@ class Allocations:
     def _find(self, job: Job, seconds: int) -> Path | None:
         for held in reversed(self._of(job.run, job.attempt)):
             number = _read(held / _NUMBER)
-            if number and (held / _OPEN).exists() and _read(held / _NEEDS) == _needs(job):
+            if number and (held / _OPEN).exists() and _read(held / _NEEDS) == describe_needs(job):
                 record = self._commands.look(number, job.run)
                 if record and record.state in WAITING_STATES | RUNNING_STATES:
                     return held
@@ -142,7 +142,7 @@ class Allocations:
         held.mkdir(mode=0o700)
         for name in (_QUEUE, _OPEN, LOG):
             (held / name).touch(0o600)
-        (held / _NEEDS).write_text(_needs(job))
+        (held / _NEEDS).write_text(describe_needs(job))
         whole = max(self._seconds, seconds + _GRACE_S)
         script = held / "hold.sh"
         script.write_text(make_hold_script(str(held), whole - _GRACE_S))
@@ -161,7 +161,7 @@ def make_hold_script(folder: str, seconds: int) -> str:
     return _HOLD.format(folder=shlex.quote(folder), seconds=seconds, idle=4 * _IDLE_S, log=LOG)
 
 
-def _needs(job: Job) -> str:
+def describe_needs(job: Job) -> str:
     """Return the resources of a step; steps share an allocation only if all are equal."""
     limits = job.workload.limits
     needs: dict[str, Any] = {

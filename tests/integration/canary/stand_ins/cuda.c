@@ -34,7 +34,8 @@ int cuGetErrorName(int code, const char **t) {
 int cuDevicePrimaryCtxRetain(void **c, int d) { *c = &last; return 0; }
 int cuCtxSetCurrent(void *c) { return c ? 0 : 1; }
 int cuStreamCreate(void **s, unsigned flags) { *s = &count; return 0; }
-int cuStreamSynchronize(void *s) { return s == &count ? 0 : 400; }
+static void run_queue(void);
+int cuStreamSynchronize(void *s) { run_queue(); return s == &count ? 0 : 400; }
 int cuMemAlloc_v2(address *a, size_t n) { *a = (address)(uintptr_t)malloc(n); return *a ? 0 : 2; }
 int cuMemFree_v2(address a) { free((void *)(uintptr_t)a); return 0; }
 int cuMemHostAlloc(void **p, size_t n, unsigned flags) { *p = malloc(n); return *p ? 0 : 2; }
@@ -59,7 +60,7 @@ int cuMemsetD32Async(address to, unsigned value, size_t n, void *s) {
 
 int cuEventCreate(void **e, unsigned flags) { *e = malloc(sizeof(struct timespec)); return 0; }
 int cuEventRecord(void *e, void *s) { return clock_gettime(CLOCK_MONOTONIC, e); }
-int cuEventSynchronize(void *e) { return 0; }
+int cuEventSynchronize(void *e) { run_queue(); return 0; }
 int cuEventElapsedTime(float *ms, void *a, void *b) {
     struct timespec *x = a, *y = b;
     *ms = (y->tv_sec - x->tv_sec) * 1e3f + (y->tv_nsec - x->tv_nsec) / 1e6f; return 0; }
@@ -95,11 +96,41 @@ int cuModuleUnload(void *m) { free(last.text); last.text = 0; return m == &last 
 int cuModuleGetFunction(void **f, void *m, const char *name) {
     *f = strstr(last.text, name); return *f ? 0 : 500; }
 
+/* QUEUED: kernels that count their launches run when the program waits. LOST: one of them does not. */
+#ifndef QUEUED
+#define QUEUED 0
+#endif
+#ifndef LOST
+#define LOST 0
+#endif
+static struct { uint32_t *to; uint32_t by; } queue[4096];
+static int queued, lost = LOST;
+static void run_queue(void) {
+    for (int i = 0; i < queued; i++) {
+        *queue[i].to += lost && queue[i].by == 1 ? 0 : queue[i].by;
+        if (queue[i].by == 1) lost = 0;
+        usleep(queue[i].by > 1 ? 100 : 0);
+    }
+    queued = 0;
+}
+static int counts(const char *f) {
+    int times = 0;
+    for (const char *at = f; (at = strstr(at, "add.u32 %r1, %r1, 1;")); at++) times++;
+    return times;
+}
+
 /* Runs the instructions that canary/ptx-jit writes, one thread after the other. */
 int cuLaunchKernel(char *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                    unsigned bz, unsigned shared, void *stream, void **arguments, void **extra) {
     uint32_t *to = (uint32_t *)(uintptr_t)*(address *)arguments[0];
     if (gx != 1 || gy != 1 || gz != 1 || by != 1 || bz != 1 || shared || extra) return 1;
+    static char *counted; static int adds;
+    if (f != counted) counted = f, adds = counts(f);
+    if (adds) {
+        queue[queued].to = to, queue[queued++].by = adds;
+        if (!QUEUED || queued == 4096) run_queue();
+        return 0;
+    }
     for (uint32_t thread = 0; thread < bx; thread++) {
         uint32_t r1 = 0, r2 = 0, a, b;
         for (char *at = f; at; at = strchr(at, '\n')) {

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
-from engines import Engine
+from engines import Engine, import_scripts
 from image_registry import Registry
 from staging import DRIVER, ENV, GOOD, GPU, HANGS, STACK, Staging, host_table
 
@@ -66,6 +67,25 @@ def test_what_a_program_does_decides(
     assert staging.run(run).attempts == 1, "what a program does is never retried"
     kept = [evidence.outcome for evidence in staging.gate.runs.evidence().items]
     assert kept == (["failed"] if state == "failed" else [])
+
+
+def test_a_forged_interpreter_passes_nothing_and_proposes_no_baseline(
+    staging: Staging, gpu_engine: Engine
+) -> None:
+    env = {"type": "env", "driver": DRIVER, "gpus": [f"NVIDIA {GPU}"], "cuda": "12.4.1"}
+    metric = {"type": "metric", "name": "speed", "unit": "GB/s", "values": [1.0] * 30}
+    lines = "\n".join(
+        map(json.dumps, (env, {"type": "check", "name": "right", "ok": True}, metric))
+    )
+    script = f"#!/bin/sh\nprintf '%s\\n' {shlex.quote(lines)}\n"
+    image = import_scripts(gpu_engine.api, "compatgate-test/forger", {"bin/python3": script})
+    staging.workload("made", GOOD)
+    run = staging.submit("made", image=image)
+    staging.work()
+    found = staging.run(run)
+    assert found.state == "failed"
+    assert "another program printed them in place of this one" in found.reason
+    assert not staging.gate.baselines.list().items
 
 
 def test_a_hang_ends_at_its_timeout(staging: Staging, gpu_engine: Engine) -> None:

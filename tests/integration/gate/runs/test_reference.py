@@ -88,11 +88,16 @@ def test_auto_finds_the_entry_that_the_image_would_replace(
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_reference_that_was_named_must_be_there(
-    gate: Gate, by: Authorship, ask: Any, passed: Any
+    gate: Gate, by: Authorship, ask: Any, passed: Any, target_body: Callable[..., dict[str, Any]]
 ) -> None:
     assert ask(against=PINNED) == {"asked": PINNED, "image": PINNED, "entry": None, "reason": ""}
     gate.matrix.create("Entry", entry("torch24", {"torch": "2.4.*"}), by)
+    foreign = entry("foreign", {"torch": "2.4.*"})
+    gate.matrix.create("Target", target_body("other"), by)
+    foreign["spec"]["targets"] = ["other"]
+    gate.matrix.create("Entry", foreign, by)
     for fields, kind, message in (
+        ({"against": "foreign"}, BadInput, "'foreign' is not for the target prod"),
         ({"against": "torch25"}, NotFound, "there is no entry 'torch25'"),
         ({"against": "torch24"}, BadInput, "no image is known of the entry 'torch24'"),
         ({"against": "app@@x"}, BadInput, "app@@x"),

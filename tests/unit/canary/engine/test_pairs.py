@@ -8,6 +8,7 @@ import pytest
 from engine_edges import ENV, Memory, Says, Script, exited, lines
 from msgspec.structs import replace
 
+from compatgate.canary.allowed_images import AllowedImages
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.interface import StepJudgement
 from compatgate.canary.executors.jobs import PreparedJob
@@ -25,6 +26,8 @@ class Host(Script):
         self.ratio, self.noise = ratio, noise
         self.behaviour = behaviour
         self.held = []
+
+    runs_pairs = True
 
     def prepare(self, job, progress):
         return PreparedJob(job, f"{job.image}@digest" if job.workload.image.inside else "own")
@@ -50,6 +53,12 @@ class Host(Script):
 
 class Unpaired(Script):
     """A host that runs no pairs."""
+
+
+class Unshared(Host):
+    """A host that could run pairs if it were configured so."""
+
+    runs_pairs = False
 
 
 def steps_of(executor):
@@ -98,7 +107,7 @@ def test_a_candidate_is_judged_against_what_it_would_replace(
     assert metric.low < metric.effect < metric.high
     numbers = [one.pair for one in state.metrics["gemm.time"].medians]
     assert numbers == [*range(1, state.done + 1)]
-    assert judge.offered == ([("run_1", "gemm-0")] if outcome == "passed" else [])
+    assert judge.offered == ([("run_1", "gemm-0")] if outcome != "failed" else [])
 
 
 def test_a_disturbance_that_ends_is_no_regression(context, paired):
@@ -190,6 +199,13 @@ def test_a_baseline_that_contradicts_a_pass_makes_it_inconclusive(context, paire
     assert queue.ended[0] == "inconclusive"
     assert "but against its baseline: time is 9 % slower" in queue.ended[1]
 
+    doubted = {"metrics": [{"name": "time", "doubt": "above the published peak"}]}
+    queue, judge = Memory(), Says(StepJudgement("inconclusive", "implausible", body=doubted))
+    drive(paired, context(Host(), queue, judge=judge))
+    assert queue.ended[0] == "inconclusive"
+    assert "but time: above the published peak" in queue.ended[1]
+    assert judge.offered == [("run_1", "gemm-0")], "a person may accept it with a reason"
+
 
 def test_a_host_that_runs_no_pairs_judges_alone_or_refuses(context, paired):
     queue, executor = Memory(), Unpaired((lines(1.0), exited()))
@@ -198,18 +214,25 @@ def test_a_host_that_runs_no_pairs_judges_alone_or_refuses(context, paired):
     assert "runs no pairs: the candidate is judged alone" in queue.compared[-1].reason
 
     named = replace(paired.run, against=Against("cuda124", REFERENCE, "cuda124"))
-    queue = Memory()
-    drive(replace(paired, run=named), context(Unpaired(), queue))
-    assert queue.ended[0] == "error"
-    assert "runs no pairs" in queue.ended[1]
+    for host in (Unpaired(), Unshared()):
+        queue = Memory()
+        drive(replace(paired, run=named), context(host, queue))
+        assert queue.ended[0] == "error"
+        assert "runs no pairs" in queue.ended[1]
 
 
 def test_a_reference_that_the_worker_does_not_allow_is_not_run(context, paired):
-    from compatgate.canary.allowed_images import AllowedImages
-
-    queue, executor = Memory(), Host()
     images = AllowedImages((CANDIDATE,), "extend it")
-    drive(paired, replace(context(executor, queue), images=images))
+    queue, executor, judge = Memory(), Host(), Says(StepJudgement("inconclusive", "no baseline"))
+    drive(paired, replace(context(executor, queue, judge=judge), images=images))
+    assert steps_of(executor) == ["gemm-0"], "nobody named the reference: judged alone"
+    assert "the reference cannot be run" in queue.compared[-1].reason
+    assert REFERENCE in queue.compared[-1].reason
+    assert judge.offered == [("run_1", "gemm-0")]
+
+    named = replace(paired.run, against=Against(REFERENCE, REFERENCE))
+    queue, executor = Memory(), Host()
+    drive(replace(paired, run=named), replace(context(executor, queue), images=images))
     assert queue.ended[0] == "error"
     assert REFERENCE in queue.ended[1]
     assert executor.started == []

@@ -110,6 +110,37 @@ def test_short_calls_are_timed_together(timing: ModuleType) -> None:
     assert times.values == pytest.approx([0.0001, 0.0001])
 
 
+def test_events_around_each_call_leave_out_what_comes_before(timing: ModuleType) -> None:
+    now = [0]
+    open_events: list[int] = []
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            open_events.append(1)
+
+        def record(self) -> None:
+            self.at = now[0]
+
+        def synchronize(self) -> None:
+            del open_events[:]
+
+        def elapsed_time(self, end: Event) -> int:
+            return end.at - self.at
+
+    def takes(milliseconds: int) -> Callable[[], None]:
+        def call() -> None:
+            now[0] += milliseconds
+
+        return call
+
+    clock = timing.TorchClock(SimpleNamespace(cuda=SimpleNamespace(Event=Event)))
+    looked: list[int] = []
+    seconds = clock.apart(takes(3), 600, takes(40), lambda: looked.append(now[0]))
+    assert seconds == pytest.approx(600 * 0.003)
+    assert (looked, open_events) == ([600 * 43], [])
+    assert clock.seconds(takes(7), lambda: looked.append(0)) == pytest.approx(0.007)
+
+
 @pytest.mark.parametrize(
     ("seconds", "calls"), [(1.0, 1), (0.2, 1), (0.1, 2), (1e-9, 100_000), (0.0, 100_000)]
 )

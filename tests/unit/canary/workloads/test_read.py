@@ -165,3 +165,49 @@ def test_the_digest_follows_the_shared_modules_that_the_program_uses(
     assert read_workload(folder).digest == first
     (shared / "inner.py").write_text("changed = True\n")
     assert read_workload(folder).digest != first
+
+
+def test_a_program_that_uses_the_harness_must_answer_challenges(make_workload: Make) -> None:
+    folder = make_workload()
+    program = folder / "program.py"
+    for text, proofs in (
+        ("print(1)", ()),
+        ("import canary_lines as say", ("python",)),
+        ("import canary_env; canary_env.bare(options)", ("python",)),
+        ("import canary_env\ncanary_env.torch(options)", ("python", "torch")),
+    ):
+        program.write_text(text)
+        assert read_workload(folder).proofs == proofs
+    # What the worker signs with is its own module: a copy in the folder takes its place.
+    (folder / "lib").mkdir()
+    (folder / "lib" / "canary_lines.py").write_text("")
+    assert read_workload(folder).proofs == ()
+
+
+@pytest.mark.parametrize(
+    ("stated", "program", "said"),
+    [
+        ("harness = true", "print(1)", "harness: is true, but no file of the folder uses"),
+        ('interpreter = "worker"', "canary_env.torch(options)", "which the worker's interpreter"),
+        ('interpreter = "worker"', None, "interpreter: needs a command that starts with python3"),
+    ],
+)
+def test_interpreter_and_harness_must_fit_the_program(
+    make_workload: Make, stated: str, program: str | None, said: str
+) -> None:
+    command = '"./program.py"' if program is None else '"python3", "program.py"'
+    folder = make_workload(
+        change=lambda text: text.replace('"python3", "program.py"', command).replace(
+            "[image]", f"{stated}\n[image]"
+        )
+    )
+    (folder / "program.py").write_text(program or "print(1)")
+    with pytest.raises(ManyProblems) as error:
+        read_workload(folder)
+    assert any(said in detail for detail in _details(error))
+
+
+def test_a_folder_can_decline_the_harness(make_workload: Make) -> None:
+    folder = make_workload(change=lambda text: text.replace("[image]", "harness = false\n[image]"))
+    (folder / "program.py").write_text("import canary_lines")
+    assert read_workload(folder).proofs == ()

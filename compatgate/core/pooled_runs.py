@@ -1,0 +1,165 @@
+"""Pool the judged runs that cover a question, and answer it by all of them.
+
+Runs of one GPU content, suite, SKU and driver form a pool. A pool passes when at least one of its
+runs passed and none failed: a rerun adds to the pool and takes nothing back, and the order of the
+runs does not matter. A failure leaves the pool when it is older than the policy allows, or when a
+person discards the run with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.core.binding import Bind, SuiteDefinition, find_digest
+from compatgate.core.matrix import Evidence
+from compatgate.core.stack import Stack
+from compatgate.core.versions import Version
+
+State = Literal["passed", "failed", "stale"]
+TOO_OLD = "is older than the policy allows"
+"""Why a pool is stale whose runs are too old."""
+
+
+class Coverage(Struct, frozen=True):
+    """The runs that are about a stack.
+
+    Attributes:
+        runs: judged runs, in any order.
+        by: what they share with the stack.
+        others: runs with the stack's versions that are bound to something else.
+    """
+
+    runs: tuple[Evidence, ...]
+    by: Bind
+    others: tuple[Evidence, ...] = ()
+
+
+class RunPool(Struct, frozen=True):
+    """The pooled answer of judged runs.
+
+    Attributes:
+        state: ``stale``: the runs passed, but too long ago, on another driver, or with another
+            definition of the suite.
+        runs: that are pooled, the newest first; at least one.
+        why: why it is stale, in words.
+        until: when the answer may differ, in seconds since the epoch.
+    """
+
+    state: State
+    runs: tuple[Evidence, ...]
+    why: str = ""
+    until: float | None = None
+
+    @property
+    def newest(self) -> Evidence:
+        """Return the newest run."""
+        return self.runs[0]
+
+    @property
+    def failed(self) -> tuple[Evidence, ...]:
+        """Return the runs that failed, the newest first."""
+        return tuple(run for run in self.runs if run.outcome == "failed")
+
+    @property
+    def words(self) -> str:
+        """Return ``2 of 5 passed``."""
+        return f"{len(self.runs) - len(self.failed)} of {len(self.runs)} passed"
+
+
+def find_coverage(runs: Iterable[Evidence], stack: Stack, bind: Bind) -> Coverage:
+    """Return the runs that cover a stack.
+
+    By content, runs of the same GPU content cover a stack whose content is known; where no run of
+    it is known, runs whose content is unknown cover it by their versions. A stack that states no
+    content is covered by versions. By image, only runs of the image's own digest count.
+
+    Args:
+        runs: judged runs of one suite on one SKU.
+        stack: as asked about.
+        bind: of the policy.
+    """
+    judged = [run for run in runs if run.outcome != "inconclusive"]
+    alike = tuple(run for run in judged if run.is_about(stack))
+    if bind == "image":
+        digest = find_digest(stack.image)
+        own = tuple(run for run in judged if digest and run.bound and run.bound.is_of_image(digest))
+        return _cover(own, "image", alike, stack)
+    if bind == "versions" or stack.content is None:
+        return Coverage(alike, "versions")
+    own = tuple(run for run in judged if run.content == stack.content)
+    found = _cover(own, "content", alike, stack)
+    if found.runs:
+        return found
+    unknown = tuple(run for run in alike if run.content is None)
+    return Coverage(unknown, "versions", tuple(r for r in alike if r.content is not None))
+
+
+def _cover(own: Sequence[Evidence], by: Bind, alike: Sequence[Evidence], stack: Stack) -> Coverage:
+    """Return runs of the stack's own content, but those that measured other versions."""
+    runs = tuple(run for run in own if not run.contradicts(stack))
+    return Coverage(runs, by, tuple(run for run in alike if run not in runs))
+
+
+def pool_runs(
+    runs: Sequence[Evidence],
+    *,
+    driver: Version | None,
+    definition: SuiteDefinition | None,
+    max_age_s: float,
+    now: float,
+) -> RunPool | None:
+    """Return the pooled answer of runs; None: there are none.
+
+    Runs with the suite's present definition, on this driver and young enough are pooled; where one
+    of these leaves no run, the answer is stale at best.
+
+    Args:
+        runs: judged ones of one suite and SKU that cover one stack.
+        driver: of the pool of nodes; None: any.
+        definition: of the suite now; None: unknown, so no run is stale for it.
+        max_age_s: seconds for which a run counts.
+        now: seconds since the epoch.
+    """
+    if not runs:
+        return None
+    current = [run for run in runs if not _what_changed(run, definition)]
+    own = [run for run in current or runs if driver is None or run.driver == driver]
+    left = own or current or runs
+    young = [run for run in left if run.finished + max_age_s >= now]
+    pooled = _order(young) if young else _order(left)[:1]
+    pooled = _leave_out_unbound(pooled)
+    newest = pooled[0]
+    failed = [run for run in pooled if run.outcome == "failed"]
+    if failed:
+        until = max(run.finished for run in failed) + max_age_s
+        return RunPool("failed", pooled, until=until if until >= now else None)
+    if changed := _what_changed(newest, definition):
+        why = f"tested an earlier version: suite {newest.suite} changed since the run ({changed})"
+        return RunPool("stale", pooled, why)
+    if driver is not None and newest.driver != driver:
+        return RunPool("stale", pooled, f"was on driver {newest.driver}, the pool has {driver}")
+    if not young:
+        return RunPool("stale", pooled, TOO_OLD)
+    return RunPool("passed", pooled, until=newest.finished + max_age_s)
+
+
+def _order(runs: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """Return runs, the newest first, in an order that does not depend on that of the input."""
+    return tuple(sorted(runs, key=lambda run: (run.finished, run.id), reverse=True))
+
+
+def _what_changed(run: Evidence, definition: SuiteDefinition | None) -> str:
+    return definition.changed_since(run.bound) if definition and run.bound else ""
+
+
+def _leave_out_unbound(runs: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    """Leave out runs that state no binding, unless the newest is one: then it speaks alone.
+
+    They were judged before bindings were recorded, when the newest run spoke.
+    """
+    if runs[0].bound is None:
+        return runs[:1]
+    return tuple(run for run in runs if run.bound is not None)
