@@ -16,8 +16,15 @@ from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Framework, Pin, Release
 from compatgate.core.facts.nvidia import Source
 from compatgate.core.facts.records import Library, PackageRecords, Record
-from compatgate.core.matrix import Entry, EntryIndex, Matrix, Waiver, parse_constraint
-from compatgate.core.request import Policy, Pool, Target
+from compatgate.core.matrix import (
+    Entry,
+    EntryIndex,
+    Evidence,
+    Matrix,
+    Waiver,
+    parse_constraint,
+)
+from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.solve import Problem, Solved, solve
 from compatgate.core.stack import parse_stack, parse_stack_text
 from compatgate.core.versions import parse_version
@@ -114,6 +121,23 @@ def test_malformed_wants_name_their_field(find: Ask, want: str, field: str) -> N
     with pytest.raises(BadInput) as error:
         find(want, H100)
     assert error.value.field == field
+
+
+def test_a_target_that_requires_canaries_gets_what_a_run_measured(
+    facts: Facts, pool_of: Callable[..., Pool], now: datetime
+) -> None:
+    pool = pool_of(H100)
+    assert pool.gpu
+    assert pool.driver
+    measured = {"cuda": "13.0", "torch": "2.14.0", "python": "3.12"}
+    components = {name: parse_version(name, text) for name, text in measured.items()}
+    finished = int(now.timestamp()) - 60
+    run = Evidence("run_1", "smoke", pool.gpu.sku, pool.driver, components, "passed", finished)
+    policy = Policy(canary=CanaryPolicy(require=True))
+    problem = Problem(parse_wants(["torch"]), (Target("t", (pool,), policy),))
+    found = solve(problem, facts=facts, matrix=Matrix(evidence=[run]), now=now)
+    assert [solution.stack for solution in found.solutions] == [measured]
+    assert not solve(problem, facts=facts, matrix=Matrix(), now=now).solutions
 
 
 # --- against brute force ---------------------------------------------------------------------

@@ -1,0 +1,458 @@
+"""Search the stacks of a problem: choose part by part, evaluate, and learn from refusals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+
+from compatgate.core.candidates import Candidates, Choice, Constraints
+from compatgate.core.components import sort_components
+from compatgate.core.evaluate import assess, evaluate
+from compatgate.core.facts import Facts
+from compatgate.core.matrix import Matrix, parse_constraint
+from compatgate.core.request import Pool, Target
+from compatgate.core.rule import EVERYTHING, OUTCOME_RANK, Verdict, parts_of
+from compatgate.core.rules import BY_ID
+from compatgate.core.solve_result import Miss, count_changes
+from compatgate.core.solve_templates import Problem, Template, Templates
+from compatgate.core.stack import parse_stack
+from compatgate.core.versions import format_parts
+
+_MAX_STEPS = 60_000
+"""Choices that are looked at, evaluated or not."""
+_LATER_PASS = 150
+"""Evaluations of a pass after the first."""
+_MISSES = 3
+_PER_RELEASE = 2
+"""Stacks of the same wanted versions that an answer shows: they differ in their CUDA."""
+_encode = json.Encoder().encode
+_PASSING = ("pass", "warn")
+
+
+class Found(Struct, frozen=True):
+    """A stack that passes, with its rank."""
+
+    body: dict[str, Any]
+    chosen: dict[str, Choice]
+    order: int
+    versions: tuple[tuple[Any, ...], ...]
+    changes: int
+    outcome: int
+    until: str
+
+
+def rank_found(found: Iterable[Found]) -> list[Found]:
+    """Order the stacks; show a few of the same wanted versions."""
+    ordered = sorted(found, key=lambda one: one.order)
+    ordered.sort(key=lambda one: one.until or "9", reverse=True)
+    ordered.sort(key=lambda one: one.outcome)
+    ordered.sort(key=lambda one: one.versions, reverse=True)
+    newest = {one.versions for one in ordered}
+    ordered.sort(key=lambda one: any(_is_older(one.versions, other) for other in newest))
+    ordered.sort(key=lambda one: one.changes)
+    shown: Counter[Any] = Counter()
+    ranked: list[Found] = []
+    same_builds = set()
+    for one in ordered:
+        build = _same_build(one.body)
+        if build in same_builds or shown[one.versions] >= _PER_RELEASE:
+            continue
+        same_builds.add(build)
+        shown[one.versions] += 1
+        ranked.append(one)
+    return ranked
+
+
+def _is_older(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Tell whether no wanted version is newer than another stack's, and one is older."""
+    return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
+
+
+class _Care(Struct, frozen=True):
+    """What a pass leaves out without evaluating whole stacks.
+
+    Attributes:
+        pins: versions that published pins of other parts exclude.
+        parts: parts that the facts refuse by themselves.
+    """
+
+    pins: bool
+    parts: bool
+
+
+_CARES = (_Care(True, True), _Care(True, False), _Care(False, False))
+"""Passes of a search, until one finds a stack; the last one leaves nothing out."""
+
+
+class Search:
+    """Searches the stacks of one problem, and counts its work."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        facts: Facts,
+        matrix: Matrix,
+        now: datetime,
+        evaluations: int,
+        lead: str = "",
+    ) -> None:
+        self._problem = problem
+        self._lead = lead or next(iter(problem.wants))
+        self._facts = facts
+        self._matrix = matrix
+        self._now = now
+        self._left = evaluations
+        self._steps = _MAX_STEPS
+        self._pools = tuple(pool for target in problem.targets for pool in target.pools)
+        self._candidates = Candidates(facts, self._pools)
+        self._templates = Templates(problem, self._lead, self._candidates, matrix)
+        self._bare = Target("", _distinct(self._pools))
+        self._partial: dict[tuple[tuple[str, str], ...], bool] = {}
+        self._whole: dict[tuple[tuple[str, str], ...], tuple[Verdict, ...]] = {}
+        self._refused: dict[frozenset[str], set[tuple[str, ...]]] = {}
+        self._cudas: dict[tuple[frozenset[str], Constraints], bool] = {}
+        self._misses: list[tuple[int, int, dict[str, Any]]] = []
+        self._waived = {rule for waiver in matrix.waivers for rule in waiver.rules}
+        self._base = problem.base.versions if problem.base else {}
+        self._spent = False
+        self.evaluated = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Tell whether a pass has reached its limit of work."""
+        return self._left <= 0 or self._steps <= 0
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether every pass ended by itself."""
+        return not self._spent
+
+    def unknown_wants(self) -> list[str]:
+        """Return why a wanted part has no version to try, in words."""
+        said = []
+        for name, constraint in self._problem.wants.items():
+            stated = (constraint,) if constraint else ()
+            if self._choices(name, {}, stated):
+                continue
+            newest = next(iter(self._choices(name, {}, ())), None)
+            if newest is None or not newest.version:
+                said.append(f"the facts know no release of {name}; state one, like {name}==1.2.3")
+            else:
+                what = f"no known version of {name} meets {constraint}"
+                said.append(f"{what}; the newest that the facts know is {newest.version.public}")
+        return said
+
+    def run(self) -> list[Found]:
+        """Return stacks that pass, enough for the answer."""
+        for care in _CARES:
+            found: dict[str, Found] = {}
+            for template in self._templates.all():
+                for one in self._solutions(template, care):
+                    found.setdefault(repr(one.body), one)
+                if self.exhausted or len(rank_found(found.values())) >= self._problem.most:
+                    break
+            self._spent = self._spent or self.exhausted
+            if found:
+                return list(found.values())
+            self._left, self._steps = _LATER_PASS, _MAX_STEPS
+        return []
+
+    def nearest_misses(self) -> Iterator[Miss]:
+        """Yield the refused stacks with the fewest refusing rules, with verdicts and fixes."""
+        self._misses.sort(key=lambda one: one[:2])
+        seen: dict[tuple[str, ...], dict[str, Any]] = {}
+        for _, _, body in self._misses:
+            key = tuple(str(body.get(name)) for name in ("cuda", *self._problem.wants))
+            if len(seen) < _MISSES:
+                seen.setdefault(key, body)
+        for body in seen.values():
+            stack = parse_stack(body)
+            yield Miss(
+                body,
+                tuple(
+                    evaluate(stack, t, facts=self._facts, matrix=self._matrix, now=self._now)
+                    for t in self._problem.targets
+                ),
+            )
+
+    # --- search ----------------------------------------------------------------------------
+
+    def _solutions(self, template: Template, care: _Care) -> Iterator[Found]:
+        """Yield passing stacks of a template: with few changes first, then the newest."""
+        levels: Iterable[int | None] = range(len(self._base) + 1) if self._base else (None,)
+        count = 0
+        seen: set[Any] = set()
+        shown: Counter[Any] = Counter()
+        for level in levels:
+            last: Any = None
+            for chosen in self._walk(template, 0, {}, level, care):
+                body = self._body(chosen)
+                order = len(seen)
+                lead = _lead_versions(template, chosen)
+                if count >= self._problem.most and lead != last:
+                    return
+                last = lead
+                key = _same_build(body)
+                if key in seen:
+                    continue
+                seen.add(key)
+                verdicts = self._verdicts(chosen)
+                outcome = max(OUTCOME_RANK[v.verdict] for v in verdicts)
+                until = min((v.valid_until for v in verdicts if v.valid_until), default="")
+                versions = tuple(
+                    v.key if (v := chosen[n].version) else () for n in self._problem.wants
+                )
+                changes = count_changes(self._base, body)
+                yield Found(body, dict(chosen), order, versions, changes, outcome, until)
+                shown[versions] += 1
+                count += shown[versions] <= _PER_RELEASE
+
+    def _walk(
+        self,
+        template: Template,
+        depth: int,
+        chosen: dict[str, Choice],
+        changes: int | None,
+        care: _Care,
+    ) -> Iterator[dict[str, Choice]]:
+        """Yield passing choices; one for each choice of the leading parts."""
+        if depth == len(template.parts):
+            if changes in (None, 0) and self._passes(chosen):
+                yield dict(chosen)
+            return
+        name = template.parts[depth]
+        constraints = template.constraints.get(name, ())
+        for choice in self._ordered(name, chosen, constraints):
+            self._steps -= 1
+            if self.exhausted:
+                return
+            left = changes
+            if changes is not None and name in self._base:
+                left = changes - self._differs(choice)
+                if left < 0:
+                    continue
+            if care.pins and self._candidates.clashes(choice, chosen):
+                continue
+            if care.parts and self._fails_alone(choice):
+                continue
+            further = {**chosen, name: choice}
+            if choice.build and not self._have_cuda(template, further):
+                continue
+            if self._is_hopeless(template, depth, further, care):
+                continue
+            found = False
+            for one in self._walk(template, depth + 1, further, left, care):
+                found = True
+                yield one
+                if depth >= template.heads:
+                    break
+            if found and depth >= template.heads:
+                return
+
+    def _have_cuda(self, template: Template, chosen: dict[str, Choice]) -> bool:
+        """Tell whether a CUDA fits the chosen builds; without any there is no stack."""
+        if "cuda" not in template.parts:
+            return True
+        builds = frozenset(one.text + name for name, one in chosen.items() if one.build)
+        constraints = template.constraints.get("cuda", ())
+        key = (builds, constraints)
+        if key not in self._cudas:
+            self._cudas[key] = bool(self._candidates.cudas(chosen, constraints))
+        return self._cudas[key]
+
+    def _differs(self, choice: Choice) -> int:
+        have = self._base[choice.name]
+        same = choice.version is not None and choice.version.key == have.key
+        return int(not same)
+
+    def _ordered(
+        self, name: str, chosen: dict[str, Choice], constraints: Constraints
+    ) -> list[Choice]:
+        """Return the choices of a part; the version of the base comes first."""
+        found = self._choices(name, chosen, constraints)
+        have = self._base.get(name)
+        if have is None:
+            return found
+        if not any(one.text == have.text for one in found):
+            known = self._candidates.has_builds(name) or name in ("cuda", "python")
+            if not known and all(one.allows(have) for one in constraints):
+                found = [Choice(name, have.text, have), *found]
+        cuda = self._base.get("cuda")
+        near = cuda.major_minor if cuda else None
+        return sorted(
+            found,
+            key=lambda one: (
+                self._differs(one),
+                one.text != have.text,
+                bool(near and one.build and one.build.cuda != near),
+            ),
+        )
+
+    def _choices(
+        self, name: str, chosen: dict[str, Choice], constraints: Constraints
+    ) -> list[Choice]:
+        candidates = self._candidates
+        if candidates.has_builds(name):
+            return [
+                one
+                for one in candidates.framework(name)
+                if one.version and all(c.allows(one.version) for c in constraints)
+            ]
+        if name == "cuda":
+            return candidates.cudas(chosen, constraints)
+        if name == "python":
+            wanted = constraints or ("python" in self._problem.wants) or ("python" in self._base)
+            any_python = (parse_constraint("python", ">=3.0"),)
+            return candidates.pythons(chosen, constraints or (any_python if wanted else ()))
+        if name in ("cudnn", "nccl"):
+            wanted = name in self._problem.wants or name in self._base
+            at_least = (parse_constraint(name, ">=1.0.0"),) if wanted else ()
+            return candidates.library(name, chosen, constraints or at_least)
+        return candidates.package(name, chosen, constraints)
+
+    def _body(self, chosen: Mapping[str, Choice]) -> dict[str, Any]:
+        """Return the stack in request form."""
+        body = {name: one.text for name, one in chosen.items() if one.text}
+        for one in chosen.values():
+            for name, text in one.brings:
+                body.setdefault(name, text)
+        return {**{name: body[name] for name in sort_components(body)}, **self._problem.stated}
+
+    def _is_hopeless(
+        self, template: Template, depth: int, chosen: dict[str, Choice], care: _Care
+    ) -> bool:
+        """Tell whether a refused stack, or the evaluation of a part, rules out what is chosen."""
+        names = chosen.keys()
+        last = template.parts[depth]
+        for parts, values in self._refused.items():
+            if last not in parts or not parts <= names:
+                continue
+            if tuple(chosen[n].text for n in sorted(parts)) in values:
+                return True
+        if not care.parts or depth + 1 == len(template.parts):
+            return False
+        key = tuple((name, one.text) for name, one in chosen.items())
+        if key not in self._partial:
+            self._partial[key] = self._fails(chosen)
+        return self._partial[key]
+
+    def _fails_alone(self, choice: Choice) -> bool:
+        """Tell whether the facts refuse a part by itself: it has no code for a GPU."""
+        if choice.name in ("cuda", "python", "cudnn", "nccl"):
+            return False
+        key = ((choice.name, choice.text),)
+        if key not in self._partial:
+            alone = {choice.name: choice}
+            if choice.build and choice.build.cuda:
+                text = format_parts(choice.build.cuda)
+                alone["cuda"] = Choice("cuda", text)
+            self._partial[key] = self._fails(alone)
+        return self._partial[key]
+
+    def _fails(self, chosen: Mapping[str, Choice]) -> bool:
+        body = self._body(chosen)
+        if not body:
+            return False
+        self._count(self._bare)
+        found = assess(
+            parse_stack(body),
+            self._bare,
+            facts=self._facts,
+            matrix=_NO_MATRIX,
+            now=self._now,
+            with_fixes=False,
+        )
+        if found.verdict == "fail":
+            self._miss(body, [found])
+        return found.verdict == "fail"
+
+    def _count(self, target: Target) -> None:
+        self._left -= len(target.pools)
+        self.evaluated += len(target.pools)
+
+    def _verdicts(self, chosen: Mapping[str, Choice]) -> tuple[Verdict, ...]:
+        key = tuple((name, one.text) for name, one in chosen.items())
+        if key not in self._whole:
+            stack = parse_stack(self._body(chosen))
+            found: list[Verdict] = []
+            for target in self._problem.targets:
+                self._count(target)
+                found.append(
+                    assess(
+                        stack,
+                        target,
+                        facts=self._facts,
+                        matrix=self._matrix,
+                        now=self._now,
+                        with_fixes=False,
+                    )
+                )
+            self._whole[key] = tuple(found)
+        return self._whole[key]
+
+    def _passes(self, chosen: Mapping[str, Choice]) -> bool:
+        verdicts = self._verdicts(chosen)
+        accepted = _PASSING if self._problem.warnings else _PASSING[:1]
+        if all(v.allowed and v.verdict in accepted for v in verdicts):
+            return True
+        self._miss(self._body(chosen), verdicts, whole=True)
+        for verdict in verdicts:
+            self._learn(verdict, chosen)
+        return False
+
+    def _learn(self, verdict: Verdict, chosen: Mapping[str, Choice]) -> None:
+        """Remember the parts that a refusing rule reads: the same values are refused again.
+
+        A waiver may look at other parts than its rule.
+        """
+        for finding in verdict.findings:
+            rule = BY_ID[finding.rule]
+            refusing = finding.outcome in ("fail", "unknown")
+            if not refusing or rule.reads >= EVERYTHING or finding.rule in self._waived:
+                continue
+            read = frozenset(
+                name
+                for name, one in chosen.items()
+                if parts_of((name, *dict(one.brings)), self._facts.frameworks) & rule.reads
+            )
+            if read:
+                values = tuple(chosen[name].text for name in sorted(read))
+                self._refused.setdefault(read, set()).add(values)
+
+    def _miss(
+        self, body: dict[str, Any], verdicts: Iterable[Verdict], *, whole: bool = False
+    ) -> None:
+        """Keep a refused stack; whole ones come before parts of stacks."""
+        refusing = {
+            f.rule for v in verdicts for f in v.findings if f.outcome in ("fail", "unknown")
+        }
+        if len(self._misses) < _MAX_STEPS:
+            weight = len(refusing) + (0 if whole else 100)
+            self._misses.append((weight, len(self._misses), body))
+
+
+def _distinct(pools: Iterable[Pool]) -> tuple[Pool, ...]:
+    """Return pools without those that differ from another in their name and size alone."""
+    found: dict[bytes, Pool] = {}
+    for pool in pools:
+        found.setdefault(_encode(replace(pool, name="", count=1)), pool)
+    return tuple(found.values())
+
+
+def _same_build(body: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return what tells builds apart: the versions without labels; CUDA is one of them."""
+    return tuple(sorted((name, str(text).partition("+")[0]) for name, text in body.items()))
+
+
+def _lead_versions(template: Template, chosen: Mapping[str, Choice]) -> tuple[str, ...]:
+    """Return the versions of the leading parts, without CUDA and builds."""
+    heads = template.parts[: template.heads]
+    return tuple(v.public for n in heads if n != "cuda" and (v := chosen[n].version))
+
+
+_NO_MATRIX = Matrix()
