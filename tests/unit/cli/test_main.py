@@ -89,7 +89,7 @@ def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None
     ("arguments", "text"),
     [
         (["chekc"], "error: unknown command 'chekc' (did you mean 'check'?)\n"),
-        (["--verbose"], "error: unknown option '--verbose' (known: check, inspect, probe,"),
+        (["--verbose"], "error: unknown option '--verbose' (known: check, solve, lock, inspect,"),
         (["check", "--polo", "x"], "unknown argument '--polo', did you mean '--pool'?"),
         (
             ["check", "--format", "yaml"],
