@@ -34,7 +34,6 @@ from compatgate.service.baselines.schemas import (
 )
 from compatgate.service.gate.schemas import StackValue
 from compatgate.service.runs.schemas import (
-    DiscardRequest,
     EvidenceBody,
     HostBody,
     ImportRequest,
@@ -233,10 +232,9 @@ def cancel_run(id: str) -> Request[RunBody]:  # noqa: A002 - the path's name
 
 
 @Operation
-def discard_run(id: str, reason: str) -> Request[RunDetailBody]:  # noqa: A002 - the path's name
+def discard_run(id: str, *, reason: str) -> Request[RunDetailBody]:  # noqa: A002 - the path's name
     """Discard a judged run with a reason: it counts for nothing from now on."""
-    body = members(reason=reason)
-    return post("/runs/{id}/discard", RunDetailBody, id=id, body=body, reads=DiscardRequest)
+    return post("/runs/{id}/discard", RunDetailBody, id=id, reason=reason)
 
 
 @Operation
@@ -269,6 +267,7 @@ def list_evidence(
     suite: str | None = None,
     sku: str | None = None,
     run: str | None = None,
+    content: str | None = None,
     outcome: Literal["passed", "failed"] | None = None,
     since: Moment | None = None,
     until: Moment | None = None,
@@ -279,6 +278,7 @@ def list_evidence(
         suite: suite of the run.
         sku: GPU of the run.
         run: id of the run.
+        content: digest of the GPU content that ran.
         outcome: judgement of the run.
         since: recorded at or after.
         until: recorded at or before.
@@ -289,6 +289,7 @@ def list_evidence(
         suite=suite,
         sku=sku,
         run=run,
+        content=content,
         outcome=outcome,
         since=since,
         until=until,

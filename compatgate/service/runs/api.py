@@ -22,7 +22,6 @@ from compatgate.service.runs.models import RunRow
 from compatgate.service.runs.schemas import (
     IMPORT,
     RUN,
-    DiscardRequest,
     EvidenceBody,
     HostBody,
     ImportRequest,
@@ -159,24 +158,34 @@ def cancel_run(call: Call[NoQuery]) -> Reply:
     return Reply(call.gate.runs.cancel(_reached_run(call), by=call.principal.name).to_json())
 
 
+class DiscardReason(Struct, frozen=True, forbid_unknown_fields=True):
+    """The reason for discarding a run."""
+
+    reason: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=2000)] | None,
+        Meta(description="for the audit log; or the header `X-Compatgate-Reason`"),
+    ] = None
+
+
 @route(
     "POST",
     "/runs/{id}/discard",
     scope="bless",
     tag="runs",
     targets="checked",
-    body=Body(DiscardRequest),
+    reason="query",
+    query=DiscardReason,
     returns=Returns(RunDetailBody, "The run, which counts for nothing now"),
     errors=(404, 409),
 )
-def discard_run(call: Call[NoQuery]) -> Reply:
+def discard_run(call: Call[DiscardReason]) -> Reply:
     """Discard a judged run: neither its pass nor its failure counts from now on.
 
     Its failure denies until then, whatever other runs show. The audit log keeps who discarded it
     and why. A run cannot be counted again.
     """
-    asked = to_struct(call.document(), DiscardRequest)
-    found = call.gate.runs.discard(_reached_run(call), by=call.principal.name, reason=asked.reason)
+    by = call.by()
+    found = call.gate.runs.discard(_reached_run(call), by=by.author, reason=by.reason)
     return Reply(found.to_json())
 
 

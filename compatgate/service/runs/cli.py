@@ -396,7 +396,7 @@ def run_discard(args: argparse.Namespace) -> int:
     with gate_of(args) as gate:
         from compatgate.client.operations import Operations
 
-        found = ask(gate, Operations.discard_run, args.run, args.reason)
+        found = ask(gate, Operations.discard_run, args.run, reason=args.reason)
         if args.format == "json":
             print_json(found)
         else:

@@ -418,12 +418,6 @@ class DiscardBody(Struct, frozen=True, forbid_unknown_fields=True):
     at: datetime
 
 
-class DiscardRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """The reason why a judged run does not count."""
-
-    reason: Text
-
-
 class PooledRunBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A judged run in a pool."""
 

@@ -281,7 +281,7 @@ def test_runs(call: Call, lease: Lease, worker: Gate) -> None:
     assert (taken.samples, taken.refused[0].step) == ([], "gemm-0")
     (kept,) = call("list_evidence", run=lease.run.id, outcome="passed")
     assert kept.sku == GPU
-    gone = call("discard_run", lease.run.id, "the host's PSU failed").evidence
+    gone = call("discard_run", lease.run.id, reason="the host's PSU failed").evidence
     assert (gone.pool.judged, gone.discarded.reason) == (0, "the host's PSU failed")
     (again,) = call("rerun", lease.run.id).runs
     assert again.id in {run.id for run in call("list_runs", state="queued", target="prod-a100")}

@@ -18,7 +18,7 @@ from compatgate.service.web.route import Route
 WITH_EXAMPLES = [
     pytest.param(route, name, id=f"{route.name}-{name}")
     for route in (*ROUTES, *HOOKS)
-    if route.body and route.name != "discard_run"  # only a judged run can be discarded
+    if route.body
     for name in route.body.examples
 ]
 

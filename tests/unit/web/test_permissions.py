@@ -153,7 +153,7 @@ CHECKED: dict[str, Make] = {
     "show_logs": lambda at: Ask(f"/runs/{at.run}/logs"),
     "take_samples": lambda at: Ask(f"/runs/{at.run}/samples"),
     "cancel_run": lambda at: Ask(f"/runs/{at.run}/cancel"),
-    "discard_run": lambda at: Ask(f"/runs/{at.ended}/discard", {"reason": "x"}),
+    "discard_run": lambda at: Ask(f"/runs/{at.ended}/discard?reason=x"),
     "rerun": lambda at: Ask(f"/runs/{at.ended}/rerun"),
     "show_decision": lambda at: Ask(f"/decisions/{at.decision}"),
     "ask_generic": lambda at: Ask("/hooks/generic", question(at)),
