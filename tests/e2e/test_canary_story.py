@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from engines import PYTHON, Engine, engine, missing, vary_python
-from staging import DRIVER, ENV, GOOD, GPU, host_table, until, write_workload
+from staging import DRIVER, ENV, GPU, host_table, until, write_workload
 
 ROOT = Path(__file__).parents[2]
 COMPATGATE = [sys.executable, "-m", "compatgate"]
@@ -109,11 +109,11 @@ class Story:
         done = self.server.check("--target", "prod", "--stack", STACK)
         return done.returncode, set(re.findall(r"^FAIL +(CG\d+)", done.stdout, re.MULTILINE))
 
-    def run(self) -> tuple[int, dict[str, Any]]:
-        """Exit status of ``canary run`` for the target, and the run."""
+    def run(self, image: str = PYTHON) -> tuple[int, dict[str, Any]]:
+        """Exit status of ``canary run`` of an image alone for the target, and the run."""
         done = self.command(
             "canary", "run", "--suite", "story", "--target", "prod", "--stack", "cuda=12.4",
-            "--image", PYTHON, "--format", "json",
+            "--image", image, "--against", "none", "--format", "json",
         )  # fmt: skip
         assert done.stdout, done.stderr
         (made,) = json.loads(done.stdout)
@@ -158,10 +158,18 @@ def story(
     return begin
 
 
-def test_a_candidate_is_run_blessed_outdated_and_contradicted(
-    story: Callable[..., Story], tmp_path: Path
-) -> None:
-    begun = story(GOOD)
+OUTDATED = f"""\
+import os, sys
+sys.path.insert(0, "lib")
+import canary_lines as say
+driver = os.environ.get("DRIVER", "{DRIVER}")
+say.env(driver=driver, gpus=[{{"name": "NVIDIA {GPU}"}}], versions={{"cuda": "12.4.1"}})
+say.check("right", driver == "{DRIVER}", "wrong result")
+"""
+
+
+def test_a_candidate_is_run_blessed_outdated_and_contradicted(story: Callable[..., Story]) -> None:
+    begun = story(OUTDATED)
     server = begun.server
     assert begun.check() == (1, {"CG801", "CG811"}), "nothing was run, nothing is blessed"
 
@@ -186,10 +194,9 @@ def test_a_candidate_is_run_blessed_outdated_and_contradicted(
     server.admin("PUT", "targets/prod", begun.target(NEWER))
     assert begun.check() == (1, {"CG812"}), "compatible is not identical"
 
-    broken = ENV.replace(DRIVER, NEWER) + 'say.check("right", False, "wrong result")\n'
-    write_workload(tmp_path / "workloads", "story", broken)
+    vary_python(begun.engine.api, "compatgate-test/newer:1", DRIVER=NEWER)
     with begun.worker(NEWER):
-        status, failed = begun.run()
+        status, failed = begun.run("compatgate-test/newer:1")
         assert (status, failed["state"]) == (1, "failed"), failed["reason"]
         assert failed["reason"] == "story-0: check right failed: wrong result"
     assert begun.check() == (1, {"CG813"})
