@@ -18,7 +18,7 @@ from compatgate.errors import BadInput, CompatgateError
 Body = dict[str, Any]
 _NAMED_REMARKS = ("wheels", "measured", "unmeasured")
 """Keys that describe parts of the stack by name."""
-_REMARKS = ("open", "conflicts", "unread", "cuda-compat-use", *_NAMED_REMARKS)
+_REMARKS = ("open", "conflicts", "unread", "cuda-compat-use", "content", *_NAMED_REMARKS)
 
 
 def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[Conflict]) -> Body:
@@ -34,7 +34,7 @@ def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable
     body: Body = {}
     sentences = list(left)
     for name, value in stack.items():
-        if name in _NAMED_REMARKS:
+        if name in (*_NAMED_REMARKS, "content"):
             body[name] = _usable_records(value, sentences) if name == "measured" else value
             continue
         try:
