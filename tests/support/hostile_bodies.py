@@ -87,6 +87,7 @@ FORMS: dict[str, tuple[str, ...]] = {
     "/runs/new": ("suite", "target", "stack", "image", "host", "pool", "entry", "priority"),
     "/runs/1/cancel": ("reason",),
     "/runs/1/rerun": ("reason",),
+    "/runs/1/discard": ("reason",),
     "/baselines/1/approve": ("reason",),
     "/baselines/1/refuse": ("reason",),
     "/sign-in": ("token", "next"),

@@ -60,7 +60,7 @@ class Run(Base):
     )
     host: Mapped[str | None] = mapped_column(Text, comment="That it must run on; null: any")
     priority: Mapped[int] = mapped_column(Integer, comment="Higher goes first")
-    purpose: Mapped[str] = mapped_column(Text, comment="request, verification or import")
+    purpose: Mapped[str] = mapped_column(Text, comment="request or verification")
     attempts: Mapped[int] = mapped_column(Integer, comment="Begun; the fencing token")
     max_attempts: Mapped[int] = mapped_column(Integer)
     doing: Mapped[str] = mapped_column(Text)

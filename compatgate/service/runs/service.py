@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cache
@@ -18,6 +19,7 @@ from compatgate.canary.engine.interface import STANDARD_SETTINGS, Settings
 from compatgate.canary.peaks import Share, find_shares
 from compatgate.canary.run import Report, select_due
 from compatgate.canary.workloads import Library
+from compatgate.canary.workloads.library import ENVIRONMENT
 from compatgate.core.binding import SuiteDefinition, define_suite
 from compatgate.core.facts import Facts
 from compatgate.errors import CompatgateError, Conflict
@@ -60,13 +62,20 @@ from compatgate.service.runs.submission import (
 )
 
 
-@cache
 def load_library() -> Library:
     """Return every suite and workload; ``COMPATGATE_WORKLOADS`` names the operator's folders.
+
+    Each value of the variable is read once in a process.
 
     Raises:
         ManyProblems: every error in every file.
     """
+    return _load_library(os.environ.get(ENVIRONMENT, ""))
+
+
+@cache
+def _load_library(folders: str) -> Library:
+    del folders  # `Library.open` reads the variable itself
     return Library.open()
 
 

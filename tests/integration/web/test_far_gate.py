@@ -271,7 +271,7 @@ def test_nothing_is_lost_or_doubled_by_kills_while_the_central_gate_is_away(site
     assert re.search(r"compatgate_spool_batches [1-9]", text)
     site.central = site.start_central()
     answered += ["degraded:1", "restarted:1", "hook:1"]
-    until(lambda: len(list((site.state / "spool").iterdir())) == 1, 60)
+    until(lambda: len(list((site.state / "spool").iterdir())) == 1, 120)
     until(lambda: "degraded" not in state_of(far))
     assert far.stop() == 0
     logged = site.logged()
