@@ -163,13 +163,7 @@ def test_without_files_the_samples_beside_every_workload_are_proposed(
     in_a_container(sample)
     own = make_own(sample)
     monkeypatch.setenv("COMPATGATE_WORKLOADS", str(own))
-    from compatgate.service.runs import service as catalogue
-
-    catalogue.load_library.cache_clear()
-    try:
-        status, out, err = cli("baselines", "import", database=fresh(tmp_path))
-    finally:
-        catalogue.load_library.cache_clear()
+    status, out, err = cli("baselines", "import", database=fresh(tmp_path))
     assert (status, "proposed 1: hash-time of hello-cpu@" in out) == (0, True), err
 
 
