@@ -144,6 +144,8 @@ class Bench:
         options = self.options
         now = {"device": options.device, "gpus": names, "repetitions": self._few}
         now["python"] = options.python
+        if options.value_ms:
+            now["value_ms"] = options.value_ms
         if not path.exists():
             path.write_text(json.dumps(now) + "\n")
         elif json.loads(path.read_text()) != now:
@@ -175,7 +177,15 @@ class Bench:
     def _run(self, step: Step) -> None:
         options, workload = self.options, self.library.workload(step.workload)
         seeded = self.seeded.get(step.label) if step.kind == "seeded" else None
-        vector = command(workload, step, seeded, options.device, options.python, self._few)
+        vector = command(
+            workload,
+            step,
+            seeded,
+            options.device,
+            options.python,
+            self._few,
+            options.value_ms,
+        )
         more = {"OMP_NUM_THREADS": "1"} if options.device == "cpu" else {}
         more |= seeded.environment if seeded else {}
         left = self.deadline - time.monotonic()

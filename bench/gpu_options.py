@@ -20,6 +20,9 @@ def read_options(description: str | None) -> argparse.Namespace:
         "--repetitions", type=int, help="values of a metric (the program's own; 10 on a CPU)"
     )
     parser.add_argument(
+        "--value-ms", type=int, help="least milliseconds of one value (the program's own: 200)"
+    )
+    parser.add_argument(
         "--workload", action="append", default=[], metavar="NAME", help="only this one; repeatable"
     )
     parser.add_argument(

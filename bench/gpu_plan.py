@@ -110,7 +110,13 @@ def lacking(workload: Workload, device: str, gpus: int) -> str:
 
 
 def command(
-    workload: Workload, step: Step, seeded: Seeded | None, device: str, python: str, few: int | None
+    workload: Workload,
+    step: Step,
+    seeded: Seeded | None,
+    device: str,
+    python: str,
+    few: int | None,
+    value_ms: int | None = None,
 ) -> list[str]:
     """The argument vector, with the interpreter of this machine.
 
@@ -121,6 +127,7 @@ def command(
         device: ``cuda`` or ``cpu``.
         python: interpreter that has PyTorch.
         few: repetitions, where not the program's own number.
+        value_ms: least milliseconds of one value, where not the program's own number.
     """
     shorter = SHORTER.get(workload.name, {})
     first, *rest = [shorter.get(part, part) for part in workload.command]
@@ -132,4 +139,5 @@ def command(
         parts += ["--device", "cpu"] if device == "cpu" else []
         takes = "{seed}" in " ".join(workload.command)
         parts += ["--repetitions", str(few)] if few and takes else []
+        parts += ["--value-ms", str(value_ms)] if value_ms and takes else []
     return [part.replace("{seed}", str(workload.seeds[0])) for part in parts]

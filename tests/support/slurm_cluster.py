@@ -104,7 +104,9 @@ class Cluster:
         for job in self.ask("squeue", "-h", "-o", "%A").split():
             self.ask("scancel", job)
         with suppress(TimeoutError):
-            _until(lambda: not self.jobs())
+            _until(lambda: not self.jobs(), 10)
+        for daemon in self._daemons.values():
+            daemon.send_signal(signal.SIGTERM)
         for name in reversed(list(self._daemons)):
             self._stop(name, signal.SIGTERM)
 

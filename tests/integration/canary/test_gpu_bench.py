@@ -25,7 +25,7 @@ def test_a_gpu_is_measured_beside_its_published_peak(tmp_path: Path) -> None:
         [
             sys.executable,
             str(BENCH),
-            *("--out", str(out), "--baselines", "1", "--repetitions", "5"),
+            *("--out", str(out), "--baselines", "1", "--repetitions", "5", "--value-ms", "5"),
             *(part for name in chosen for part in ("--workload", name)),
         ],
         capture_output=True,
