@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -166,7 +166,7 @@ def what_if(
     entries.sort(key=_sort_key)
     alone = [(judge(Stack({}), before), judge(Stack({}), after)) for before, after in moves]
     host = find_pool_findings(alone)
-    outcome = _outcome(entries, host)
+    outcome = judge_change(entries, host)
     return WhatIf(
         target.name,
         dict(changes),
@@ -320,11 +320,31 @@ def find_pool_findings(alone: Iterable[tuple[Verdict, Verdict]]) -> tuple[Findin
     return tuple(found.values())
 
 
-def _outcome(entries: Sequence[EntryChange], host: Sequence[Finding]) -> Outcome:
+class ChangedSubject(Protocol):
+    """Something that a change of a target concerns, like an entry or a running stack."""
+
+    @property
+    def change(self) -> Change:
+        """Return the worst change over the pools."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it is not known that the subject continues to work."""
+        ...
+
+
+def judge_change(subjects: Sequence[ChangedSubject], host: Sequence[Finding]) -> Outcome:
+    """Return the verdict on a change of a target.
+
+    Args:
+        subjects: that the change concerns.
+        host: new findings about the pools themselves.
+    """
     said = {finding.outcome for finding in host}
-    changes = {entry.change for entry in entries}
+    changes = {one.change for one in subjects}
     if "breaks" in changes or "fail" in said:
         return "fail"
-    if not entries or "unknown" in said or any(entry.is_open for entry in entries):
+    if not subjects or "unknown" in said or any(one.is_open for one in subjects):
         return "unknown"
     return "warn" if "worsens" in changes or "warn" in said else "pass"

@@ -32,7 +32,7 @@ from compatgate.core.plan.result import (
 )
 from compatgate.core.plan.waves import RACK_LABELS, PlannedNode, order_upgrade
 from compatgate.core.request import Pool, Target, change_pool, change_stack
-from compatgate.core.rule import OUTCOME_RANK, Finding, Outcome, Verdict
+from compatgate.core.rule import OUTCOME_RANK, Finding, Verdict
 from compatgate.core.stack import Stack
 from compatgate.core.whatif import (
     STATUSES_IN_USE,
@@ -40,6 +40,7 @@ from compatgate.core.whatif import (
     cause_of,
     compare_on_pool,
     find_pool_findings,
+    judge_change,
     weight_of,
     what_if,
 )
@@ -90,7 +91,7 @@ def make_plan(asked: Question, *, facts: Facts, matrix: Matrix, now: datetime) -
     stacks = [_compare_stack(one, moves, changes, judge) for one in asked.running]
     subjects = sorted([*entries, *filter(None, stacks)], key=_sort_key)
     host = find_pool_findings([(judge(Stack({}), a), judge(Stack({}), b)) for a, b in moves])
-    outcome = _outcome(subjects, host)
+    outcome = judge_change(subjects, host)
     physics = FactsEvaluator(target.name, facts, matrix, now)
     edited = _edit_entries(entries, changes, matrix, target.name)
     after = replace(target, pools=_replace_pools(target, moves))
@@ -158,16 +159,6 @@ def _compare_stack(
         why = (f"the change cannot be applied to it: {error.detail}",)
         return SubjectChange("stack", running.verdict_id, "running", open=why, **about)  # type: ignore[arg-type]
     return SubjectChange("stack", running.verdict_id, "running", pools, **about)  # type: ignore[arg-type]
-
-
-def _outcome(subjects: Sequence[SubjectChange], host: Sequence[Finding]) -> Outcome:
-    said = {finding.outcome for finding in host}
-    changes = {subject.change for subject in subjects}
-    if "breaks" in changes or "fail" in said:
-        return "fail"
-    if not subjects or "unknown" in said or any(subject.is_open for subject in subjects):
-        return "unknown"
-    return "warn" if "worsens" in changes or "warn" in said else "pass"
 
 
 def _group(subjects: Iterable[SubjectChange]) -> tuple[CauseGroup, ...]:

@@ -49,6 +49,18 @@ def add_authorship(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_change_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that change the pools of a target in a question."""
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE,...",
+        action="append",
+        default=[],
+        help="change: driver, gpu, os or cpu of the pools, or a component of every stack",
+    )
+    parser.add_argument("--pool", metavar="NAME", help="change only this pool")
+
+
 def add_limit(parser: argparse.ArgumentParser) -> None:
     """Add the option that limits a list."""
     parser.add_argument(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.core.rule import exit_code
 from compatgate.errors import BadInput
+from compatgate.kit.cli.options import add_change_options
 from compatgate.kit.cli.parser import server_of
 from compatgate.service.gate_client import add_place, ask, gate_of
 
@@ -36,14 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="upgrade the driver (to the newest branch of its kind, or driver=580) or CUDA (to the"
         " series that the driver brings, or cuda=13.0); may be repeated",
     )
-    parser.add_argument(
-        "--set",
-        metavar="NAME=VALUE,...",
-        action="append",
-        default=[],
-        help="change: driver, gpu, os or cpu of the pools, or a component of every stack",
-    )
-    parser.add_argument("--pool", metavar="NAME", help="change only this pool")
+    add_change_options(parser)
     parser.add_argument(
         "--rack-label",
         metavar="LABEL",

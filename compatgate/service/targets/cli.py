@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from compatgate.check.formats.text import fix_option, format_stack, headline
 from compatgate.core.rule import exit_code
 from compatgate.errors import BadInput, InconclusiveInput
-from compatgate.kit.cli.options import add_authorship, add_format, add_limit, reason_of
+from compatgate.kit.cli.options import (
+    add_authorship,
+    add_change_options,
+    add_format,
+    add_limit,
+    reason_of,
+)
 from compatgate.kit.cli.output import print_json, print_table
 from compatgate.kit.cli.parser import server_of
 from compatgate.kit.cli.terminal import paint, strip_controls, wrap
@@ -237,14 +243,7 @@ def add_what_if_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments of ``target what-if``."""
     parser.epilog = _WHAT_IF_EXAMPLES
     parser.add_argument("name", nargs="?", metavar="NAME", help="target; optional with a node")
-    parser.add_argument(
-        "--set",
-        metavar="NAME=VALUE,...",
-        action="append",
-        default=[],
-        help="change: driver, gpu, os or cpu of the pools, or a component of every stack",
-    )
-    parser.add_argument("--pool", metavar="NAME", help="change only this pool")
+    add_change_options(parser)
     parser.add_argument(
         "--node",
         metavar="FILE",
