@@ -50,6 +50,7 @@ from compatgate.service.gate.spool import SpoolOptions
 from compatgate.service.matrix import revisions
 from compatgate.service.matrix.service import MatrixService
 from compatgate.service.nodes.service import Nodes
+from compatgate.service.proposals.service import ProposalService
 from compatgate.service.runs import discards, evidence
 from compatgate.service.runs.service import Runs, load_library
 from compatgate.service.tokens.browser_sessions import BrowserSessions
@@ -93,6 +94,7 @@ class Gate:
         self.snapshots = Snapshots(database, facts)
         self._wheels = _make_wheels(wheels, self.snapshots) if wheels and wheels.indexes else None
         self.matrix = MatrixService(database, facts, self.snapshots)
+        self.proposals = ProposalService(database, facts, self.snapshots)
         self.tokens = Tokens(database)
         self.sessions = BrowserSessions(database, self.tokens)
         self.history = History(database)

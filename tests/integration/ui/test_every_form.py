@@ -17,6 +17,8 @@ NAMES = {
     "waivers/name": "nothing",
     "runs/id": "run_0",
     "baselines/id": "1",
+    "proposals/id": "pr_0",
+    "revisions/number": "1",
     "nodes/name": "gpu-17",
 }
 FORMS = pages("POST")
@@ -28,7 +30,11 @@ NEEDS = {
     "/entries/<name>/status": "bless",
     "/new-waiver": "bless",
     "/waivers/<name>/end": "bless",
-    "/approvals/decide": "bless",
+    "/proposals/new": "propose",
+    "/proposals/<id>/review": "approve",
+    "/proposals/<id>/discuss": "propose",
+    "/proposals/<id>/merge": "propose",
+    "/revisions/<int:number>/revert": "propose",
     "/baselines/<id>/approve": "bless",
     "/baselines/<id>/refuse": "bless",
     "/runs/new": "operate",
