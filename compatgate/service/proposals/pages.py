@@ -89,12 +89,6 @@ def _row(view: ProposalView) -> tuple[Any, ...]:
     )
 
 
-@page("/approvals", nav="proposals")
-def show_approvals(ask: PageRequest[Any]) -> Redirect:
-    """Redirect to the proposals, which took the place of this page."""
-    return Redirect(link("proposals"))
-
-
 @page("/proposals/new", scope="propose", nav="proposals")
 def show_proposal_form(ask: PageRequest[Any]) -> HtmlPage:
     """Show the form of a new proposal."""
@@ -218,7 +212,6 @@ def revert_revision(ask: PageRequest[Any]) -> Redirect:
 
 PAGES = (
     show_proposals,
-    show_approvals,
     show_proposal_form,
     create_proposal,
     show_proposal,
