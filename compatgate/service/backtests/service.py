@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from compatgate.core.backtest import (
     EFFECTS,
@@ -89,7 +90,7 @@ def backtest_edits(
         Unavailable: the database does not answer.
     """
     before = gate.snapshot()
-    return backtest_snapshots(
+    found = backtest_snapshots(
         gate,
         before,
         apply_edits(before, edits),
@@ -100,6 +101,7 @@ def backtest_edits(
         questions=questions,
         shown=shown,
     )
+    return found if edits else replace(found, summary="nothing would change")
 
 
 def list_targets(edits: Iterable[Edit]) -> tuple[str, ...] | None:

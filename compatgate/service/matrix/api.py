@@ -13,6 +13,7 @@ from compatgate.documents.text import to_yaml
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import Since, Until
 from compatgate.service.gate.repository import MOST_DECISIONS
+from compatgate.service.matrix.imports import BYTES_OF_VALUE
 from compatgate.service.matrix.schemas import (
     DECISIONS,
     ENTRY,
@@ -104,10 +105,6 @@ def _example_document(kind: str, example: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "compatgate.dev/v1", "kind": kind, **body}
 
 
-_BYTES_OF_VALUE = 24
-"""Bytes of a request for each value that an import may hold; an entry has about 26 values."""
-
-
 class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Options of an import."""
 
@@ -144,7 +141,7 @@ def import_matrix(call: Call[ImportOptions]) -> Reply:
     bytes of the server's largest request. If there are mistakes, nothing changes;
     the error lists every mistake with its line and field.
     """
-    most = call.service.settings.max_request_size // _BYTES_OF_VALUE
+    most = call.service.settings.max_request_size // BYTES_OF_VALUE
     sources = [Source(call.query.file, call.text(), most)]
     by, dry_run = call.by(), call.query.dry_run
     return Reply(call.gate.matrix.import_documents(sources, by, dry_run=dry_run).to_json())

@@ -24,7 +24,7 @@ from compatgate.service.gate_client import (
     drop_storage_members,
     run_action,
 )
-from compatgate.service.matrix import cli_approvals, cli_dependents
+from compatgate.service.matrix import cli_approvals, cli_backtest, cli_dependents
 from compatgate.service.matrix.schemas import DAYS, DECISIONS
 
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("import", "create and change the documents of files, all or none", _import_arguments),
         ("export", "write every document, now or at an older revision", _export_arguments),
         ("diff", "show what files or a later revision would change", _diff_arguments),
+        (
+            "backtest",
+            "show which recorded questions files would answer otherwise",
+            cli_backtest.backtest_arguments,
+        ),
         (
             "delete",
             "delete an entry, waiver or target; earlier revisions keep it",
@@ -181,6 +186,7 @@ def run(args: argparse.Namespace) -> int:
             "import": cli_files.import_files,
             "export": cli_files.export_matrix,
             "diff": cli_files.diff_matrix,
+            "backtest": cli_backtest.run_backtest,
             "list": show_list,
             "show": show_document,
             "delete": delete_document,

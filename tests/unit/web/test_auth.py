@@ -54,6 +54,7 @@ CHANGES = {
     "POST /solve": "gate",
     "POST /targets/{name}/plan": "gate",
     "POST /triage": "gate",
+    "POST /backtests": "read",
     "POST /hooks/kubernetes/validate": "gate",
     "POST /hooks/argo-rollouts": "gate",
     "POST /hooks/flagger": "gate",

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from flask.testing import FlaskClient
 
 from compatgate.core.rule import Verdict
 from compatgate.documents.specs import decode
@@ -72,3 +73,50 @@ def test_what_exceeds_the_bounds_is_said(gate: Gate, revoked: Edit) -> None:
     assert (found.questions, found.complete) == (1, False)
     assert "the latest 1 were decided" in found.remarks[0]
     assert found.groups[0].examples == []
+
+
+def entry_text(status: str) -> str:
+    return (
+        "apiVersion: compatgate.dev/v1\nkind: Entry\nmetadata: {name: torch24-cu124}\n"
+        "spec:\n  targets: [prod-a100]\n"
+        '  components: {driver: ">=535.104.05,<536", cuda: "12.4.*", torch: "~=2.4.0"}\n'
+        f"  status: {status}\n"
+    )
+
+
+def test_the_api_takes_yaml_documents_and_deletions(gate: Gate, client: FlaskClient) -> None:
+    ask(gate)
+    sent = {"yaml": entry_text("revoked"), "days": 1}
+    answer = client.post("/api/v1/backtests", json=sent).get_json()
+    assert answer["groups"][0]["rule"] == "CG802"
+    assert [change["action"] for change in answer["changes"]] == ["change"]
+    sent = {"delete": [{"kind": "Entry", "name": "torch24-cu124"}]}
+    answer = client.post("/api/v1/backtests", json=sent).get_json()
+    assert answer["groups"][0]["rule"] == "CG801"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "documents"),
+        ({"yaml": entry_text("blesed")}, "spec.status"),
+        ({"delete": [{"kind": "Entry", "name": "no"}]}, "delete"),
+        ({"delete": [{"kind": "Row", "name": "no"}]}, "delete[0].kind"),
+        ({"yaml": entry_text("blessed"), "days": 0}, "days"),
+        (
+            {
+                "yaml": entry_text("revoked"),
+                "delete": [{"kind": "Entry", "name": "torch24-cu124"}],
+            },
+            "delete",
+        ),
+    ],
+)
+def test_a_change_that_cannot_be_read_is_named(
+    shared_client: FlaskClient, body: dict[str, Any], field: str
+) -> None:
+    answer = shared_client.post("/api/v1/backtests", json=body)
+    assert answer.status_code in (400, 404)
+    problem = answer.get_json()
+    fields = [problem.get("field"), *(one["field"] for one in problem.get("problems", ()))]
+    assert field in fields

@@ -124,6 +124,7 @@ CHECKED: dict[str, Make] = {
     ),
     "what_if": lambda at: Ask("/what-if", {"target": at.target, "set": {"driver": "580.95.05"}}),
     "solve": lambda at: Ask("/solve", {"targets": [at.target], "want": ["cuda"]}),
+    "backtest": lambda at: Ask("/backtests", {"delete": [{"kind": "Entry", "name": at.entry}]}),
     "plan": lambda at: Ask(f"/targets/{at.target}/plan", {"set": {"driver": "580.95.05"}}),
     "report": lambda at: Ask(f"/targets/{at.target}/report"),
     "show_verdict": lambda at: Ask(f"/verdicts/{at.verdict}"),
