@@ -97,6 +97,7 @@ ROUTES: tuple[Route, ...] = (
     matrix.diff_revisions,
     backtests.backtest,
     matrix.import_matrix,
+    matrix.sync_matrix,
     matrix.export_matrix,
     matrix.packages_report,
     approvals_api.list_approvals,

@@ -51,6 +51,7 @@ class Operations:
 
     backtest = changes.backtest
     import_matrix = matrix.import_matrix
+    sync_matrix = changes.sync_matrix
     export_matrix = matrix.export_matrix
     packages_report = matrix.packages_report
     list_revisions = matrix.list_revisions

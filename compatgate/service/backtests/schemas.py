@@ -9,8 +9,7 @@ from msgspec import Meta, Struct
 
 from compatgate.core.backtest import BacktestCause, Effect, QuestionOrigin
 from compatgate.core.rule import Outcome
-from compatgate.documents.specs import Kind
-from compatgate.service.matrix.schemas import ENTRY, ChangeBody
+from compatgate.service.matrix.schemas import ENTRY, ChangeBody, DocumentName
 
 DAYS = 30
 """Default period of a backtest."""
@@ -25,13 +24,6 @@ SHOWN = 20
 MOST_SHOWN = 1_000
 MOST_DELETED = 10_000
 MOST_TEXT = 64 * 1024 * 1024
-
-
-class DocumentName(Struct, frozen=True, forbid_unknown_fields=True):
-    """A document of the matrix."""
-
-    kind: Kind
-    name: Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class BacktestRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -36,6 +36,8 @@ _EXAMPLES = """\
 examples:
   compatgate matrix example > matrix.yaml
   compatgate matrix import targets.yaml entries.yaml --dry-run
+  compatgate matrix sync ./matrix --name fleet --prune --check
+  compatgate matrix backtest entries.yaml --days 7
   compatgate matrix list --target prod-a100 --status blessed
   compatgate matrix diff --from 2026-11-03 --to 42
   compatgate matrix packages-report --target prod-a100
@@ -53,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, help_text, describe in (
         ("import", "create and change the documents of files, all or none", _import_arguments),
+        ("sync", "make the stored matrix equal to files", _sync_arguments),
         ("export", "write every document, now or at an older revision", _export_arguments),
         ("diff", "show what files or a later revision would change", _diff_arguments),
         (
@@ -97,6 +100,12 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what would change")
     add_authorship(parser)
     add_format(parser)
+
+
+def _sync_arguments(parser: argparse.ArgumentParser) -> None:
+    from compatgate.service.matrix.cli_sync import sync_arguments
+
+    sync_arguments(parser)
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
@@ -175,7 +184,7 @@ def run(args: argparse.Namespace) -> int:
         NotFound: there is no such document or revision.
         Conflict: other documents name the target to delete.
     """
-    from compatgate.service.matrix import cli_files
+    from compatgate.service.matrix import cli_files, cli_sync
     from compatgate.service.matrix.cli_files import run_packages
 
     if args.action == "example":
@@ -184,6 +193,7 @@ def run(args: argparse.Namespace) -> int:
         args,
         {
             "import": cli_files.import_files,
+            "sync": cli_sync.sync_files,
             "export": cli_files.export_matrix,
             "diff": cli_files.diff_matrix,
             "backtest": cli_backtest.run_backtest,
@@ -197,7 +207,7 @@ def run(args: argparse.Namespace) -> int:
             "approve": cli_approvals.approve,
             "refuse": cli_approvals.refuse,
         },
-        making=["import"],
+        making=["import", "sync"],
     )
 
 

@@ -129,7 +129,7 @@ def import_files(args: argparse.Namespace, gate: Client) -> int:
         return 0
     changes, unchanged = result["changes"], result["unchanged"]
     print_changes(changes)
-    _note_expired(changes)
+    note_expired(changes)
     if result["revision"] is not None:
         print(f"revision {result['revision']}: {len(changes)} changed, {unchanged} unchanged")
     elif changes:
@@ -158,7 +158,7 @@ def _import_joined(args: argparse.Namespace, gate: Client) -> Body:
         raise whole.locate_errors(error) from None
 
 
-def _note_expired(changes: Iterable[Body]) -> None:
+def note_expired(changes: Iterable[Body]) -> None:
     """Warn about expired waivers: a wrong year would otherwise show up as a denial."""
     from compatgate.kit.clock import today
 

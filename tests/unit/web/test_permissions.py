@@ -146,6 +146,7 @@ CHECKED: dict[str, Make] = {
     "change_waiver": lambda at: Ask(f"/waivers/{at.waiver}", change(at, "Waiver")),
     "delete_waiver": lambda at: Ask(f"/waivers/{at.waiver}?reason=x"),
     "import_matrix": lambda at: Ask("/matrix/import?reason=x", imported(at)),
+    "sync_matrix": lambda at: Ask("/matrix/sync?reason=x", imported(at)),
     "approve_change": lambda at: Ask(f"/approvals/{at.approval}/approve"),
     "refuse_change": lambda at: Ask(f"/approvals/{at.approval}/refuse"),
     "submit_runs": lambda at: Ask("/runs", {"suite": "smoke", "target": at.target}),
