@@ -159,7 +159,7 @@ class SyncQuery(Struct, frozen=True, forbid_unknown_fields=True):
                 min_length=1,
                 max_length=128,
                 pattern=SYNC_NAME_PATTERN,
-                description="of the sync; its documents carry it as the label `compatgate.dev/sync`",
+                description="of the sync; its documents have it as label `compatgate.dev/sync`",
             ),
         ]
         | None

@@ -1,6 +1,7 @@
 """Run ``compatgate matrix``: describe its actions; list, show and delete documents; show revisions.
 
-Importing, exporting and comparing files, and the packages report, are in `cli_files`.
+Importing and comparing files, and the packages report, are in `cli_files`, exporting in
+`cli_export`, and syncing in `cli_sync`.
 """
 
 from __future__ import annotations
@@ -109,13 +110,9 @@ def _sync_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", default="-", help="output file (default: standard output)"
-    )
-    parser.add_argument("--at", metavar="REVISION|TIME", help="revision or time (default: now)")
-    parser.add_argument(
-        "--format", choices=("yaml", "json"), default="yaml", help="output format (default: yaml)"
-    )
+    from compatgate.service.matrix.cli_export import export_arguments
+
+    export_arguments(parser)
 
 
 def _diff_arguments(parser: argparse.ArgumentParser) -> None:
@@ -184,7 +181,7 @@ def run(args: argparse.Namespace) -> int:
         NotFound: there is no such document or revision.
         Conflict: other documents name the target to delete.
     """
-    from compatgate.service.matrix import cli_files, cli_sync
+    from compatgate.service.matrix import cli_export, cli_files, cli_sync
     from compatgate.service.matrix.cli_files import run_packages
 
     if args.action == "example":
@@ -194,7 +191,7 @@ def run(args: argparse.Namespace) -> int:
         {
             "import": cli_files.import_files,
             "sync": cli_sync.sync_files,
-            "export": cli_files.export_matrix,
+            "export": cli_export.export_matrix,
             "diff": cli_files.diff_matrix,
             "backtest": cli_backtest.run_backtest,
             "list": show_list,

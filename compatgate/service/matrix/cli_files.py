@@ -1,4 +1,4 @@
-"""Import, export and compare files of the matrix; report packages.
+"""Import and compare files of the matrix; report packages.
 
 All files are sent as one text, so that they make one revision; mistakes name file and line.
 """
@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from compatgate.core.rule import EXIT_ALLOWED, EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.documents.sources import DocumentProblem, Problems, Source, read_paths
-from compatgate.documents.text import convert_json, read_nodes, to_json, to_yaml
+from compatgate.documents.text import convert_json, read_nodes
 from compatgate.errors import BadInput, CompatgateError, ManyProblems
 from compatgate.kit.cli.options import read_moment, reason_of, revision_or_time
-from compatgate.kit.cli.output import format_table, format_time, print_json, write_output
+from compatgate.kit.cli.output import format_table, format_time, print_json
 from compatgate.kit.cli.terminal import strip_controls, width_of, wrap
 from compatgate.service.gate_client import Body, ask
 from compatgate.service.matrix.cli import print_changes
@@ -180,15 +180,6 @@ def print_example() -> int:
     return 0
 
 
-def export_matrix(args: argparse.Namespace, gate: Client) -> int:
-    """Run ``matrix export``."""
-    revision = _find_revision(gate, args.at, "--at") if args.at else None
-    bodies = gate.export_matrix(revision=revision)
-    text = to_yaml(bodies) if args.format == "yaml" else to_json(bodies)
-    write_output(args.output, text.encode())
-    return 0
-
-
 def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
     """Run ``matrix diff``."""
     if bool(args.files) == bool(args.older) or (args.files and args.newer):
@@ -197,8 +188,8 @@ def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
     if args.files:
         changes = _diff_files(args.files, gate)
     else:
-        older = _find_revision(gate, args.older, "--from")
-        newer = _find_revision(gate, args.newer, "--to") if args.newer else _latest_revision(gate)
+        older = find_revision(gate, args.older, "--from")
+        newer = find_revision(gate, args.newer, "--to") if args.newer else _latest_revision(gate)
         changes = _diff_revisions(older, newer, gate)
     if args.format == "json":
         print_json(changes)
@@ -238,7 +229,7 @@ def _problem_body(problem: CompatgateError) -> dict[str, Any]:
     return {"problem": problem.problem, "field": problem.field, "hint": problem.hint or None}
 
 
-def _find_revision(gate: Client, text: str, option: str) -> int:
+def find_revision(gate: Client, text: str, option: str) -> int:
     """Return the number of a revision, given by its number or by a time."""
     which = revision_or_time(text, option)
     return which if isinstance(which, int) else _latest_revision(gate, until=which)
