@@ -1,7 +1,7 @@
 """Run ``compatgate matrix``: describe its actions; list, show and delete documents; show revisions.
 
-Importing and comparing files, and the packages report, are in `cli_files`, exporting in
-`cli_export`, and syncing in `cli_sync`.
+Importing files and the packages report are in `cli_files`; exporting, comparing, syncing and
+backtesting have modules of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from compatgate.service.gate_client import (
     drop_storage_members,
     run_action,
 )
-from compatgate.service.matrix import cli_approvals, cli_backtest, cli_dependents
+from compatgate.service.matrix import cli_approvals, cli_dependents
 from compatgate.service.matrix.schemas import DAYS, DECISIONS
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (
             "backtest",
             "show which recorded questions files would answer otherwise",
-            cli_backtest.backtest_arguments,
+            _backtest_arguments,
         ),
         (
             "delete",
@@ -116,15 +116,15 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _diff_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="*", metavar="FILE|DIR|-", help=f"{_FILES_HELP}; or --from")
-    parser.add_argument(
-        "--from", dest="older", metavar="REVISION|TIME", help="older revision or time"
-    )
-    parser.add_argument(
-        "--to", dest="newer", metavar="REVISION|TIME", help="newer revision or time (default: now)"
-    )
-    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if they differ")
-    add_format(parser)
+    from compatgate.service.matrix.cli_diff import diff_arguments
+
+    diff_arguments(parser)
+
+
+def _backtest_arguments(parser: argparse.ArgumentParser) -> None:
+    from compatgate.service.matrix.cli_backtest import backtest_arguments
+
+    backtest_arguments(parser)
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -181,7 +181,7 @@ def run(args: argparse.Namespace) -> int:
         NotFound: there is no such document or revision.
         Conflict: other documents name the target to delete.
     """
-    from compatgate.service.matrix import cli_export, cli_files, cli_sync
+    from compatgate.service.matrix import cli_backtest, cli_diff, cli_export, cli_files, cli_sync
     from compatgate.service.matrix.cli_files import run_packages
 
     if args.action == "example":
@@ -192,7 +192,7 @@ def run(args: argparse.Namespace) -> int:
             "import": cli_files.import_files,
             "sync": cli_sync.sync_files,
             "export": cli_export.export_matrix,
-            "diff": cli_files.diff_matrix,
+            "diff": cli_diff.diff_matrix,
             "backtest": cli_backtest.run_backtest,
             "list": show_list,
             "show": show_document,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from compatgate.documents.ownership import owner_of, set_owner
 from compatgate.documents.sources import SUFFIXES, Source, read_paths
 from compatgate.documents.specs import TYPES, Document, key_of, to_sorted_body
 from compatgate.documents.text import to_json, to_yaml
@@ -16,7 +17,6 @@ from compatgate.errors import BadInput
 from compatgate.kit.cli.output import write_output
 from compatgate.kit.files import replacing
 from compatgate.service.matrix.cli_files import find_revision
-from compatgate.service.matrix.sync import owner_of, set_owner
 
 if TYPE_CHECKING:
     import argparse

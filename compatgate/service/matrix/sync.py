@@ -17,12 +17,12 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.convert import pause_garbage_collection
+from compatgate.documents.ownership import SYNC_LABEL, Key, owner_of, set_owner
 from compatgate.documents.sources import DocumentProblem
 from compatgate.documents.specs import (
     NAME_PATTERN,
     Change,
     Document,
-    Kind,
     TargetDoc,
     compare_document,
     key_of,
@@ -33,12 +33,9 @@ from compatgate.service.matrix import imports
 from compatgate.service.matrix import repository as documents
 from compatgate.service.matrix.revisions import Consent, Edit, make_revision
 
-SYNC_LABEL = "compatgate.dev/sync"
-"""Label with the name of the sync that a document belongs to."""
 SYNC_NAME_PATTERN = NAME_PATTERN
 _MOST_USES = 10_000
 _MOST_NAMED = 5
-Key = tuple[Kind, str]
 D = TypeVar("D", bound=Document)
 
 
@@ -175,21 +172,6 @@ def apply_sync(
         )
         consent.note(session, revision)
         return replace(result, revision=revision)
-
-
-def owner_of(document: Document) -> str | None:
-    """Return the name of the sync that a document belongs to; None: to none."""
-    return document.metadata.labels.get(SYNC_LABEL)
-
-
-def set_owner(document: D, name: str | None) -> D:
-    """Return a document with another owner; None: without one."""
-    if owner_of(document) == name:
-        return document
-    labels = {key: value for key, value in document.metadata.labels.items() if key != SYNC_LABEL}
-    owned = labels if name is None else {**labels, SYNC_LABEL: name}
-    metadata = replace(document.metadata, labels=owned)
-    return replace(document, metadata=metadata)
 
 
 def _own(document: D, options: SyncOptions) -> D:

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from compatgate.documents.ownership import SYNC_LABEL
 from compatgate.documents.sources import Source
 from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, Conflict, ManyProblems
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
-from compatgate.service.matrix.sync import SYNC_LABEL, SyncOptions, SyncResult
+from compatgate.service.matrix.sync import SyncOptions, SyncResult
 
 BY = Authorship("ci", "commit 0123abc")
 Body = dict[str, Any]
