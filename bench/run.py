@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import admission
+import backtest
 import decide
 import far_gates
 import files_run
@@ -113,6 +114,10 @@ run as two processes. Goals: 0.5 x of their throughput, peak memory of the proce
 |---|---|---|---|---|---|
 {layers}
 
+## Backtests
+
+{backtest}
+
 ## The queue of canary runs
 
 {queue}
@@ -160,6 +165,7 @@ def main() -> None:
         admission=admission.main(),
         matrix_page=matrix_page.main(),
         layers="\n".join(layers.main()),
+        backtest=backtest.main(),
         queue=run_queue.main(),
         judge=judge.main(),
         canary="\n".join(canary.main()),

@@ -6,7 +6,15 @@ of the OpenAPI description; tests compare the two.
 
 from __future__ import annotations
 
-from compatgate.client.operations import cluster, gate, identity, matrix, proposals, runs
+from compatgate.client.operations import (
+    changes,
+    cluster,
+    gate,
+    identity,
+    matrix,
+    proposals,
+    runs,
+)
 
 
 class Operations:
@@ -49,7 +57,9 @@ class Operations:
     change_waiver = matrix.change_waiver
     delete_waiver = matrix.delete_waiver
 
+    backtest = changes.backtest
     import_matrix = matrix.import_matrix
+    sync_matrix = changes.sync_matrix
     export_matrix = matrix.export_matrix
     packages_report = matrix.packages_report
     list_revisions = matrix.list_revisions
@@ -64,6 +74,7 @@ class Operations:
     approve_proposal = proposals.approve_proposal
     retract_approval = proposals.retract_approval
     merge_proposal = proposals.merge_proposal
+    backtest_proposal = proposals.backtest_proposal
     close_proposal = proposals.close_proposal
     revert_revision = proposals.revert_revision
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, structs, to_builtins
 
 from compatgate.client.request import (
+    LONG_S,
     Listing,
     Operation,
     Request,
@@ -22,6 +23,7 @@ from compatgate.service.proposals.schemas import (
     ApproveRequest,
     CommentRequest,
     MergeRequest,
+    ProposalBacktest,
     ProposalBody,
     ProposalRequest,
     ProposalSummary,
@@ -134,12 +136,19 @@ def merge_proposal(
 
 
 @Operation
+def backtest_proposal(id: str, *, days: int | None = None) -> Request[ProposalBody]:  # noqa: A002
+    """Backtest a proposal on the decisions of some days, and keep the result with it."""
+    request = _act(id, "backtest", ProposalBacktest, days=days)
+    return structs.replace(request, patience=LONG_S)
+
+
+@Operation
 def close_proposal(id: str, *, comment: str | None = None) -> Request[ProposalBody]:  # noqa: A002
     """Close a proposal without merging it."""
     return _act(id, "close", CommentRequest, comment=comment)
 
 
-Action = Literal["comments", "approve", "retract", "merge", "close"]
+Action = Literal["comments", "approve", "retract", "merge", "backtest", "close"]
 
 
 def _act(number: str, action: Action, reads: Any, **given: Any) -> Request[ProposalBody]:

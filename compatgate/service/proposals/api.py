@@ -15,6 +15,7 @@ from compatgate.service.proposals.schemas import (
     ApproveRequest,
     CommentRequest,
     MergeRequest,
+    ProposalBacktest,
     ProposalBody,
     ProposalRequest,
     ProposalSummary,
@@ -208,6 +209,25 @@ def merge_proposal(call: Call[NoQuery]) -> Reply:
 
 @route(
     "POST",
+    "/proposals/{id}/backtest",
+    scope="propose",
+    tag="proposals",
+    targets="checked",
+    body=Body(ProposalBacktest, examples={"backtest": {"days": 7}}),
+    returns=Returns(ProposalBody, "The proposal with its backtest"),
+    errors=(404, 409),
+)
+def backtest_proposal(call: Call[NoQuery]) -> Reply:
+    """Backtest a proposal, and keep the result with it.
+
+    The gate decides recorded questions before and after the edits, as `POST /backtests`.
+    """
+    asked = to_struct(call.document(), ProposalBacktest)
+    return _reply(call.gate.proposals.run_backtest(call.args["id"], asked.days, call.principal))
+
+
+@route(
+    "POST",
     "/proposals/{id}/close",
     scope="propose",
     tag="proposals",
@@ -264,6 +284,7 @@ ROUTES = (
     approve_proposal,
     retract_approval,
     merge_proposal,
+    backtest_proposal,
     close_proposal,
     revert_revision,
 )

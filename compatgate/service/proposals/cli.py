@@ -51,7 +51,7 @@ examples:
         metavar="KIND/NAME",
         action="append",
         default=[],
-        help="document to delete, for example entry/torch24-cu124",
+        help="document to delete, like Entry/torch24-cu124",
     )
     parser.add_argument(
         "--base", type=int, metavar="REVISION", help="fail if a document changed since"
@@ -132,6 +132,7 @@ def propose(args: argparse.Namespace, gate: Client) -> int:
 
 def _read_edits(args: argparse.Namespace) -> Body:
     from compatgate.documents.sources import read_paths
+    from compatgate.service.matrix.cli_backtest import read_document_name
 
     files = [{"file": one.file, "text": one.text} for one in read_paths(args.files)]
     entries = [
@@ -140,7 +141,7 @@ def _read_edits(args: argparse.Namespace) -> Body:
         for name in getattr(args, option)
     ]
     edits: Body = {"files": files, "entries": entries}
-    edits["delete"] = [_read_deletion(text) for text in args.delete]
+    edits["delete"] = [read_document_name(text) for text in args.delete]
     if values := _read_values(args):
         edits["pools"] = [{"target": args.target, "set": values}]
         if args.pool:
@@ -169,15 +170,6 @@ def _read_values(args: argparse.Namespace) -> dict[str, str | int]:
         hint = "for example --set driver=580.95.05"
         raise BadInput("changes nothing without --set", field="--target", hint=hint)
     return values
-
-
-def _read_deletion(text: str) -> Body:
-    kind, _, name = text.partition("/")
-    kinds = {"entry": "Entry", "waiver": "Waiver", "target": "Target"}
-    if kind.lower() not in kinds or not name:
-        hint = "entry/NAME, waiver/NAME or target/NAME"
-        raise BadInput("is not a document", field="--delete", value=text, hint=hint)
-    return {"kind": kinds[kind.lower()], "name": name}
 
 
 def _name_edits(args: argparse.Namespace) -> Iterator[str]:
@@ -251,6 +243,8 @@ def show_proposal(args: argparse.Namespace, gate: Client) -> int:
         lack = f"run {need['failed']} failed" if need["failed"] else "has not passed"
         where = f"{need['target']}, {need['sku']}, driver {need['driver']}"
         print(f"canary ({asked}): suite {need['suite']} for {need['entry']} on {where}: {lack}")
+    if found["backtest"]:
+        print(f"backtest: {strip_controls(found['backtest']['summary'])}")
     if found["override"]:
         print(f"merged without required evidence: {strip_controls(found['override'])}")
     _print_blockers(found)

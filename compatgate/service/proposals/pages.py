@@ -17,6 +17,8 @@ from compatgate.kit.ui.tables import (
     fetch_rows,
     make_list_table,
 )
+from compatgate.service.backtests.formats import arrange
+from compatgate.service.backtests.schemas import DAYS
 from compatgate.service.proposals.models import ProposalState
 from compatgate.service.proposals.readiness import describe
 from compatgate.service.proposals.schemas import ProposalRequest, ProposedFile
@@ -126,8 +128,10 @@ def _proposal_page(
     mine = row.identity == principal.identity
     agreed = principal.identity in {one.identity for one in row.approvals}
     may = row.is_open and view.state != "conflicted"
+    one = describe(row, view.readiness)
     context = {
-        "one": describe(row, view.readiness),
+        "one": one,
+        "backtest": arrange(one["backtest"]) if one["backtest"] else [],
         "changes": row.changes[:_MOST_SHOWN],
         "left": max(0, len(row.changes) - _MOST_SHOWN),
         "tone": TONES[view.state],
@@ -153,8 +157,8 @@ def review_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
 
 @page("/proposals/<id>/discuss", scope="propose", method="POST", nav="proposals")
 def discuss_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Comment on a proposal, or close your own."""
-    return _act(ask, ("comment", "close"))
+    """Comment on a proposal, backtest it, or close your own."""
+    return _act(ask, ("comment", "close", "backtest"))
 
 
 @page("/proposals/<id>/merge", scope="propose", method="POST", nav="proposals")
@@ -167,6 +171,7 @@ _DONE = {
     "approve": "Approved",
     "retract": "Took the approval back from",
     "comment": "Commented on",
+    "backtest": "Backtested",
     "close": "Closed",
     "merge": "Merged",
 }
@@ -188,6 +193,8 @@ def _act(ask: PageRequest[Any], choices: tuple[str, ...]) -> HtmlPage | Redirect
             view = service.retract(number, by, text=text)
         elif what == "close":
             view = service.close(number, by, text=text)
+        elif what == "backtest":
+            view = service.run_backtest(number, DAYS, by)
         elif what == "comment":
             view = service.comment(number, text, by)
         else:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from compatgate.documents.specs import Kind, Name
+from compatgate.service.backtests.schemas import DAYS, MOST_DAYS, BacktestBody
 from compatgate.service.matrix.schemas import ENTRY, ChangeBody
 
 State = Literal["open", "approved", "conflicted", "merged", "closed"]
@@ -130,6 +131,12 @@ class MergeRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ) = None
 
 
+class ProposalBacktest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of a proposal's backtest."""
+
+    days: Annotated[int, Meta(ge=1, le=MOST_DAYS, description="period of the decisions")] = DAYS
+
+
 class RevertRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Options of a revert."""
 
@@ -235,7 +242,7 @@ class ProposalBody(ProposalSummary, frozen=True, forbid_unknown_fields=True, kw_
     ]
     events: list[ProposalEventBody]
     backtest: Annotated[
-        dict[str, Any] | None, Meta(description="result of the last backtest of the present edits")
+        BacktestBody | None, Meta(description="last backtest of the present edits; null: none")
     ]
 
 

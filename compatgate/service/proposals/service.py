@@ -69,16 +69,20 @@ class Backtester(Protocol):
 class ProposalService:
     """The proposals of one database.
 
-    Attributes:
-        backtest: decides recorded questions again with the edits of a proposal; None: this gate
-            has no backtest.
+    Args:
+        database: open, with its schema.
+        facts: the catalog.
+        snapshots: of the gate.
+        backtest: decides recorded questions again with edits made.
     """
 
-    def __init__(self, database: Database, facts: Facts, snapshots: Snapshots) -> None:
+    def __init__(
+        self, database: Database, facts: Facts, snapshots: Snapshots, backtest: Backtester
+    ) -> None:
         self._database = database
         self._facts = facts
         self._snapshots = snapshots
-        self.backtest: Backtester | None = None
+        self._backtest = backtest
 
     def propose(
         self, request: ProposalRequest, by: Authorship, *, most: int | None = None
@@ -377,17 +381,24 @@ class ProposalService:
 
         return self._write(write)
 
-    def run_backtest(self, number: str, days: int) -> ProposalView:
-        """Test a proposal on recorded decisions, and store the result with it.
+    def run_backtest(self, number: str, days: int, by: Principal) -> ProposalView:
+        """Test an open proposal on recorded decisions, and store the result with it.
+
+        Args:
+            number: id of the proposal.
+            days: age of the oldest decision.
+            by: the caller.
 
         Raises:
             NotFound: there is none of that id.
-            Conflict: this gate has no backtest.
+            AccessRefused: the caller does not reach a target.
+            Conflict: it is merged or closed, or a document that it changes has changed since.
         """
-        if self.backtest is None:
-            raise Conflict("this gate has no backtest", field="id", value=number)
-        row = self.show(number).row
-        result = self.backtest(row.edits, days)
+        row = _require_open(self.show(number).row)
+        _require_reach(row.edits, by)
+        with self._database.reading() as session:
+            self._require_unchanged(session, row)
+        result = self._backtest(row.edits, days)
 
         def write(session: Session) -> ProposalView:
             proposals.store_backtest(session, number, row.digest, result)

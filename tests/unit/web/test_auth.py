@@ -34,8 +34,10 @@ CHANGES = {
     "POST /proposals/{id}/approve": "approve",
     "POST /proposals/{id}/retract": "approve",
     "POST /proposals/{id}/merge": "bless",
+    "POST /proposals/{id}/backtest": "propose",
     "POST /proposals/{id}/close": "propose",
     "POST /revisions/{number}/revert": "propose",
+    "POST /matrix/sync": "bless",
     "POST /approvals/{id}/approve": "bless",
     "POST /approvals/{id}/refuse": "bless",
     "POST /baselines/{id}/approve": "bless",
@@ -62,6 +64,7 @@ CHANGES = {
     "POST /solve": "gate",
     "POST /targets/{name}/plan": "gate",
     "POST /triage": "gate",
+    "POST /backtests": "read",
     "POST /hooks/kubernetes/validate": "gate",
     "POST /hooks/argo-rollouts": "gate",
     "POST /hooks/flagger": "gate",
@@ -75,6 +78,7 @@ changes nothing and takes ``propose``."""
 PARTS = {
     "PUT /targets/{name}": "operate",
     "POST /matrix/import": "operate",
+    "POST /matrix/sync": "operate",
     "POST /proposals/{id}/merge": "operate",
 }
 """The scope that is enough for what weakens nothing; the handler checks."""

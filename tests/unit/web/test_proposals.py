@@ -306,6 +306,23 @@ def test_evidence_that_is_there_lets_a_blessing_pass(world: World) -> None:
     assert merged["override"] is None, "an override that overrides nothing is not kept"
 
 
+def test_a_backtest_is_kept_with_the_edits_that_it_tested(world: World) -> None:
+    ann = world.who("ann")
+    stack = {"cuda": "12.4", "cudnn": "9.1.0", "arch": ["sm_80"]}
+    world.gate.decide({"target": PROD, "stack": stack}, asked_by="ci", source="rest")
+    number = world.open(ann, pools=newer(PROD, "470.82.01"))["id"]
+    tested = world.done(number, "backtest", ann, days=7)
+    assert tested["backtest"]["counts"]
+    shown = world.client.get(f"{API}/proposals/{number}", headers=ann).get_json()
+    assert shown["backtest"] == tested["backtest"]
+    assert world.act(number, "backtest", ann, days=0).status_code == 400
+    body = {"pools": newer(PROD), "reason": "another driver"}
+    changed = world.client.put(f"{API}/proposals/{number}", json=body, headers=ann).get_json()
+    assert changed["backtest"] is None, "it speaks of other edits"
+    world.done(number, "close", ann)
+    assert world.act(number, "backtest", ann).status_code == 409
+
+
 def test_an_author_withdraws_and_an_approver_closes(world: World) -> None:
     ann, bob = world.who("ann", "propose", "read"), world.who("bob", "approve")
     kim = world.who("kim", "propose")
