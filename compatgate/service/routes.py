@@ -33,8 +33,8 @@ from compatgate.service.plans import pages as plans_pages
 from compatgate.service.reports import api as reports
 from compatgate.service.reports import pages as reports_pages
 from compatgate.service.runs import api as runs
+from compatgate.service.runs import history_page, staging_pages
 from compatgate.service.runs import pages as runs_pages
-from compatgate.service.runs import staging_pages
 from compatgate.service.targets import api as targets
 from compatgate.service.targets import pages as targets_pages
 from compatgate.service.tokens import api as tokens
@@ -118,6 +118,7 @@ ROUTES: tuple[Route, ...] = (
     runs.list_hosts,
     runs.list_suites,
     runs.list_workloads,
+    runs.list_metric_histories,
     runs.list_evidence,
     baselines.list_baselines,
     baselines.show_baseline,
@@ -246,6 +247,7 @@ PAGES: tuple[Page, ...] = (
     staging_pages.show_suites,
     staging_pages.show_workloads,
     staging_pages.show_workload,
+    history_page.show_history,
     tokens_pages.show_sign_in,
     tokens_pages.sign_in,
     tokens_pages.sign_out,

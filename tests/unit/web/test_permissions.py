@@ -180,7 +180,7 @@ LISTS = {
     "list_decisions": ("target", IN, OUT),
 }
 """The member of an item that tells its place, and its value inside and outside of the limit."""
-OWN_TESTS = {"validate_kubernetes", "deliver_decisions"}
+OWN_TESTS = {"validate_kubernetes", "deliver_decisions", "list_metric_histories"}
 
 
 class World(NamedTuple):
