@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import admission
+import backtest
 import change_points
 import decide
 import far_gates
@@ -114,6 +115,10 @@ run as two processes. Goals: 0.5 x of their throughput, peak memory of the proce
 |---|---|---|---|---|---|
 {layers}
 
+## Backtests
+
+{backtest}
+
 ## The queue of canary runs
 
 {queue}
@@ -165,6 +170,7 @@ def main() -> None:
         admission=admission.main(),
         matrix_page=matrix_page.main(),
         layers="\n".join(layers.main()),
+        backtest=backtest.main(),
         queue=run_queue.main(),
         judge=judge.main(),
         change_points=change_points.main(),

@@ -10,6 +10,7 @@ from compatgate.service.admission import api as admission
 from compatgate.service.attestations import api as attestations
 from compatgate.service.audit import api as audit
 from compatgate.service.audit import pages as audit_pages
+from compatgate.service.backtests import api as backtests
 from compatgate.service.baselines import api as baselines
 from compatgate.service.baselines import pages as baselines_pages
 from compatgate.service.dependents import api as dependents
@@ -94,7 +95,9 @@ ROUTES: tuple[Route, ...] = (
     matrix.list_revisions,
     matrix.show_revision,
     matrix.diff_revisions,
+    backtests.backtest,
     matrix.import_matrix,
+    matrix.sync_matrix,
     matrix.export_matrix,
     matrix.packages_report,
     approvals_api.list_approvals,

@@ -6,7 +6,7 @@ of the OpenAPI description; tests compare the two.
 
 from __future__ import annotations
 
-from compatgate.client.operations import cluster, gate, identity, matrix, runs
+from compatgate.client.operations import changes, cluster, gate, identity, matrix, runs
 
 
 class Operations:
@@ -49,7 +49,9 @@ class Operations:
     change_waiver = matrix.change_waiver
     delete_waiver = matrix.delete_waiver
 
+    backtest = changes.backtest
     import_matrix = matrix.import_matrix
+    sync_matrix = changes.sync_matrix
     export_matrix = matrix.export_matrix
     packages_report = matrix.packages_report
     list_revisions = matrix.list_revisions

@@ -1,6 +1,7 @@
 """Run ``compatgate matrix``: describe its actions; list, show and delete documents; show revisions.
 
-Importing, exporting and comparing files, and the packages report, are in `cli_files`.
+Importing files and the packages report are in `cli_files`; exporting, comparing, syncing and
+backtesting have modules of their own.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _EXAMPLES = """\
 examples:
   compatgate matrix example > matrix.yaml
   compatgate matrix import targets.yaml entries.yaml --dry-run
+  compatgate matrix sync ./matrix --name fleet --prune --check
+  compatgate matrix backtest entries.yaml --days 7
   compatgate matrix list --target prod-a100 --status blessed
   compatgate matrix diff --from 2026-11-03 --to 42
   compatgate matrix packages-report --target prod-a100
@@ -53,8 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, help_text, describe in (
         ("import", "create and change the documents of files, all or none", _import_arguments),
+        ("sync", "make the stored matrix equal to files", _sync_arguments),
         ("export", "write every document, now or at an older revision", _export_arguments),
         ("diff", "show what files or a later revision would change", _diff_arguments),
+        (
+            "backtest",
+            "show which recorded questions files would answer otherwise",
+            _backtest_arguments,
+        ),
         (
             "delete",
             "delete an entry, waiver or target; earlier revisions keep it",
@@ -94,26 +103,28 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
 
 
+def _sync_arguments(parser: argparse.ArgumentParser) -> None:
+    from compatgate.service.matrix.cli_sync import sync_arguments
+
+    sync_arguments(parser)
+
+
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", default="-", help="output file (default: standard output)"
-    )
-    parser.add_argument("--at", metavar="REVISION|TIME", help="revision or time (default: now)")
-    parser.add_argument(
-        "--format", choices=("yaml", "json"), default="yaml", help="output format (default: yaml)"
-    )
+    from compatgate.service.matrix.cli_export import export_arguments
+
+    export_arguments(parser)
 
 
 def _diff_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="*", metavar="FILE|DIR|-", help=f"{_FILES_HELP}; or --from")
-    parser.add_argument(
-        "--from", dest="older", metavar="REVISION|TIME", help="older revision or time"
-    )
-    parser.add_argument(
-        "--to", dest="newer", metavar="REVISION|TIME", help="newer revision or time (default: now)"
-    )
-    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if they differ")
-    add_format(parser)
+    from compatgate.service.matrix.cli_diff import diff_arguments
+
+    diff_arguments(parser)
+
+
+def _backtest_arguments(parser: argparse.ArgumentParser) -> None:
+    from compatgate.service.matrix.cli_backtest import backtest_arguments
+
+    backtest_arguments(parser)
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -170,7 +181,7 @@ def run(args: argparse.Namespace) -> int:
         NotFound: there is no such document or revision.
         Conflict: other documents name the target to delete.
     """
-    from compatgate.service.matrix import cli_files
+    from compatgate.service.matrix import cli_backtest, cli_diff, cli_export, cli_files, cli_sync
     from compatgate.service.matrix.cli_files import run_packages
 
     if args.action == "example":
@@ -179,8 +190,10 @@ def run(args: argparse.Namespace) -> int:
         args,
         {
             "import": cli_files.import_files,
-            "export": cli_files.export_matrix,
-            "diff": cli_files.diff_matrix,
+            "sync": cli_sync.sync_files,
+            "export": cli_export.export_matrix,
+            "diff": cli_diff.diff_matrix,
+            "backtest": cli_backtest.run_backtest,
             "list": show_list,
             "show": show_document,
             "delete": delete_document,
@@ -191,7 +204,7 @@ def run(args: argparse.Namespace) -> int:
             "approve": cli_approvals.approve,
             "refuse": cli_approvals.refuse,
         },
-        making=["import"],
+        making=["import", "sync"],
     )
 
 

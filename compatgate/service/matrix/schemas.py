@@ -148,12 +148,35 @@ class ApprovalBody(Struct, frozen=True, forbid_unknown_fields=True):
     changes: list[ChangeBody]
 
 
+class DocumentName(Struct, frozen=True, forbid_unknown_fields=True):
+    """A document of the matrix."""
+
+    kind: Kind
+    name: Annotated[str, Meta(min_length=1, max_length=128)]
+
+
 class ImportBody(Struct, frozen=True):
     """The changes of an import or of a dry run."""
 
     changes: list[ChangeBody]
     unchanged: int
     revision: Annotated[int | None, Meta(description="null: nothing changed")]
+
+
+class SyncBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The changes of a sync or of its plan: the stored documents become those of the files."""
+
+    name: Annotated[str | None, Meta(description="null: the sync owns nothing")]
+    changes: list[ChangeBody]
+    adopted: Annotated[
+        list[DocumentName], Meta(description="documents that belonged to no sync, or to another")
+    ]
+    left: Annotated[
+        list[DocumentName],
+        Meta(description="documents of this sync that the files lack; `prune` deletes them"),
+    ]
+    unchanged: int
+    revision: Annotated[int | None, Meta(description="null: nothing changed, or a plan")]
 
 
 class RevisionBody(Struct, frozen=True, forbid_unknown_fields=True):

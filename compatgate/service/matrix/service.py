@@ -19,7 +19,7 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.gate.repository import list_asked_stacks
 from compatgate.service.gate.snapshot_reader import Snapshots
-from compatgate.service.matrix import approvals, imports, packages_report, revisions
+from compatgate.service.matrix import approvals, imports, packages_report, revisions, sync
 from compatgate.service.matrix import repository as lists
 from compatgate.service.matrix.approvals import ApprovalNeeded, ApprovalRow, Consent
 from compatgate.service.matrix.imports import ImportResult
@@ -28,6 +28,7 @@ from compatgate.service.matrix.permission import check_edits
 from compatgate.service.matrix.reader import MatrixReader, require_document
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.schemas import DAYS, DECISIONS, PackagesReportBody
+from compatgate.service.matrix.sync import SyncOptions, SyncResult
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.waivers import service as waiver_limits
 
@@ -272,6 +273,49 @@ class MatrixService(MatrixReader):
         check_edits(edits, by.principal)
         return planned
 
+    def sync(
+        self,
+        sources: Sequence[Source],
+        options: SyncOptions,
+        by: Authorship,
+        *,
+        dry_run: bool = False,
+    ) -> SyncResult:
+        """Make the stored matrix equal to files, as one revision or not at all.
+
+        Args:
+            sources: the files.
+            options: name of the sync, and what it deletes and takes over.
+            by: author and reason.
+            dry_run: return the plan without changing anything.
+
+        Raises:
+            ManyProblems: every mistake, with file, line and path; or documents of another sync.
+            Conflict: documents name a target that the files lack.
+        """
+        by.check()
+        read = imports.read_files(self._database, sources, self._facts.gpus)
+        if dry_run:
+            return self._read(lambda session: self._plan_sync(session, read, options, by))
+        return self._write(
+            lambda session: sync.apply_sync(
+                session,
+                read,
+                options,
+                by.author,
+                by.reason,
+                clock.now(),
+                permit(session, by, "sync"),
+            )
+        )
+
+    def _plan_sync(
+        self, session: Session, read: Sequence[Document], options: SyncOptions, by: Authorship
+    ) -> SyncResult:
+        planned, edits = sync.plan_sync(session, read, options)
+        check_edits(edits, by.principal)
+        return planned
+
     def packages_report(
         self,
         *,
@@ -369,12 +413,14 @@ class MatrixService(MatrixReader):
         return self._write(write)
 
 
-def permit(session: Session, by: Authorship) -> Callable[[Sequence[Edit]], Consent]:
+def permit(
+    session: Session, by: Authorship, action: str = "import"
+) -> Callable[[Sequence[Edit]], Consent]:
     """Return the check of an author's edits, made in the transaction that writes them."""
 
     def check(edits: Sequence[Edit]) -> Consent:
         check_edits(edits, by.principal)
-        return _consent(session, edits, by, "import")
+        return _consent(session, edits, by, action)
 
     return check
 

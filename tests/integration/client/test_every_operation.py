@@ -147,6 +147,22 @@ def test_solve(call: Call) -> None:
     assert again.id == found.stacks[0].verdicts[0].id
 
 
+def test_syncing_documents(call: Call) -> None:
+    document = {"apiVersion": "compatgate.dev/v1", "kind": "Waiver", "metadata": {"name": "synced"}}
+    document["spec"] = {**WAIVER["spec"], "expires": str(date.today() + timedelta(days=7))}
+    made = call("sync_matrix", [document], reason="from Git", name="git")
+    assert (made.changes[0].action, made.left) == ("create", [])
+    again = call("sync_matrix", [document], reason="from Git", name="git", dry_run=True)
+    assert (again.changes, again.unchanged) == ([], 1)
+
+
+def test_backtest(call: Call) -> None:
+    call("ask", target="prod-a100", stack=STACK)
+    found = call("backtest", {"delete": [{"kind": "Entry", "name": "torch24-cu124"}]})
+    assert found.counts.newly_denied.questions >= 1
+    assert {group.rule for group in found.groups} == {"CG801"}
+
+
 def test_plan(call: Call) -> None:
     found = call("plan", "prod-a100", {"upgrade": ["driver=580"]})
     assert found.set["driver"].startswith("580.")

@@ -28,6 +28,7 @@ CHANGES = {
     "PUT /waivers/{name}": "bless",
     "DELETE /waivers/{name}": "bless",
     "POST /matrix/import": "bless",
+    "POST /matrix/sync": "bless",
     "POST /approvals/{id}/approve": "bless",
     "POST /approvals/{id}/refuse": "bless",
     "POST /baselines/{id}/approve": "bless",
@@ -54,6 +55,7 @@ CHANGES = {
     "POST /solve": "gate",
     "POST /targets/{name}/plan": "gate",
     "POST /triage": "gate",
+    "POST /backtests": "read",
     "POST /hooks/kubernetes/validate": "gate",
     "POST /hooks/argo-rollouts": "gate",
     "POST /hooks/flagger": "gate",
@@ -63,7 +65,11 @@ CHANGES = {
 """The scope of every operation that is not a GET. A new one must be added here, on purpose: what
 decides what the gate lets through (targets, entries, waivers, baselines) takes ``bless``; canary
 runs and node reports take ``operate``; the decisions of far gates take ``deliver``."""
-PARTS = {"PUT /targets/{name}": "operate", "POST /matrix/import": "operate"}
+PARTS = {
+    "PUT /targets/{name}": "operate",
+    "POST /matrix/import": "operate",
+    "POST /matrix/sync": "operate",
+}
 """The scope that is enough for what weakens nothing; the handler checks."""
 READS = {
     "GET /keys": None,
