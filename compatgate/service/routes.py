@@ -17,6 +17,7 @@ from compatgate.service.dependents import api as dependents
 from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
 from compatgate.service.far import api as far
+from compatgate.service.finder import pages as finder_pages
 from compatgate.service.gate import api as gate
 from compatgate.service.gate import ask_page, solve_api, solve_page
 from compatgate.service.gate import pages as gate_pages
@@ -262,7 +263,9 @@ PAGES: tuple[Page, ...] = (
     identity_pages.finish_sign_in,
     identity_pages.show_signed_out,
     tokens_pages.set_theme,
-    home_pages.search,
+    finder_pages.show_find,
+    finder_pages.show_search,
+    finder_pages.paste_text,
     home_pages.show_keys,
     nodes_pages.show_nodes,
     nodes_pages.show_node,

@@ -256,6 +256,11 @@ class Runs:
         with self._database.reading() as session:
             return runs.list_runs(session, **filters)
 
+    def find_ids(self, beginning: str, *, limit: int) -> tuple[str, ...]:
+        """Return the ids of runs that begin with a text."""
+        with self._database.reading() as session:
+            return tuple(runs.find_run_ids(session, beginning, limit=limit))
+
     def get(self, run_id: str) -> RunRow:
         """Return a run.
 
