@@ -17,6 +17,7 @@ from compatgate.service.dependents import api as dependents
 from compatgate.service.facts import api as facts
 from compatgate.service.facts import pages as facts_pages
 from compatgate.service.far import api as far
+from compatgate.service.finder import pages as finder_pages
 from compatgate.service.gate import api as gate
 from compatgate.service.gate import ask_page, solve_api, solve_page
 from compatgate.service.gate import pages as gate_pages
@@ -37,8 +38,8 @@ from compatgate.service.proposals import pages as proposals_pages
 from compatgate.service.reports import api as reports
 from compatgate.service.reports import pages as reports_pages
 from compatgate.service.runs import api as runs
+from compatgate.service.runs import history_page, staging_pages
 from compatgate.service.runs import pages as runs_pages
-from compatgate.service.runs import staging_pages
 from compatgate.service.targets import api as targets
 from compatgate.service.targets import pages as targets_pages
 from compatgate.service.tokens import api as tokens
@@ -125,6 +126,7 @@ ROUTES: tuple[Route, ...] = (
     runs.list_hosts,
     runs.list_suites,
     runs.list_workloads,
+    runs.list_metric_histories,
     runs.list_evidence,
     baselines.list_baselines,
     baselines.show_baseline,
@@ -253,6 +255,7 @@ PAGES: tuple[Page, ...] = (
     staging_pages.show_suites,
     staging_pages.show_workloads,
     staging_pages.show_workload,
+    history_page.show_history,
     tokens_pages.show_sign_in,
     tokens_pages.sign_in,
     tokens_pages.sign_out,
@@ -260,7 +263,9 @@ PAGES: tuple[Page, ...] = (
     identity_pages.finish_sign_in,
     identity_pages.show_signed_out,
     tokens_pages.set_theme,
-    home_pages.search,
+    finder_pages.show_find,
+    finder_pages.show_search,
+    finder_pages.paste_text,
     home_pages.show_keys,
     nodes_pages.show_nodes,
     nodes_pages.show_node,

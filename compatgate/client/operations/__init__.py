@@ -96,6 +96,7 @@ class Operations:
     list_hosts = runs.list_hosts
     list_suites = runs.list_suites
     list_workloads = runs.list_workloads
+    list_metric_histories = runs.list_metric_histories
 
     list_evidence = runs.list_evidence
     list_baselines = runs.list_baselines

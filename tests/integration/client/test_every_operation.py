@@ -316,6 +316,7 @@ def test_what_runs_are_made_of(call: Call, lease: Lease) -> None:
     assert [h.name for h in call("list_hosts", gpu=GPU)] == ["a100-1"]
     assert "hello" in {suite.name for suite in call("list_suites")}
     assert "hello-cpu" in {workload.name for workload in call("list_workloads")}
+    assert call("list_metric_histories", workload="hello-cpu", runs=10) == []
 
 
 def test_imported_reports(call: Call, form: str) -> None:

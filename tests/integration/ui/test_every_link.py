@@ -28,7 +28,7 @@ _OF_A_KIND = 2
 _BEGIN = (
     "/ui/",
     "/ui/sign-in",
-    "/ui/search?q=torch",
+    "/ui/find?q=torch+2.4+cu124",
     "/ui/no-such-page",
     f"/ui/runs/{QUEUED}/state",
     f"/ui/runs/{QUEUED}/log",
