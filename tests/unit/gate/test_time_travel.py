@@ -51,6 +51,9 @@ def document(kind: str, example: dict[str, Any], name: str, **spec: Any) -> dict
     return {"apiVersion": "compatgate.dev/v1", "kind": kind, **body}
 
 
+BY = Authorship("ann", "for the test", PEOPLE["ann"])
+
+
 class Walk:
     """A gate whose matrix changes at random, and what it answered at each revision.
 
@@ -214,6 +217,22 @@ def test_what_was_decided_at_a_revision_is_decided_there_again(
     walk.check()
     kinds = {row.action for row in walk.gate.matrix.list_revisions(limit=1000).items}
     assert kinds >= {"create", "change", "delete", "merge", "revert"}
+
+
+def test_replicas_with_another_past_name_the_same_entry_among_equals(
+    make_walk: Callable[[Any], Walk], facts: Facts
+) -> None:
+    gate = make_walk(random.Random(1).choice).gate
+    for name in ("e3", "e1", "e2"):
+        spec = {"targets": ["open"], "components": {"cuda": "12.8.*"}}
+        gate.matrix.create("Entry", document("Entry", ENTRY, name, **spec), BY)
+        gate.snapshot()
+    fresh = Gate(Database.open(gate.url), facts)
+    question = {"target": "open", "stack": {"cuda": "12.4", "arch": ["sm_80"]}}
+    answers = [one.preview(question) for one in (gate, fresh)]
+    fresh.close()
+    assert answers[0].id == answers[1].id
+    assert "the nearest is e1" in answers[0].findings[0].message
 
 
 def test_no_order_of_changes_proposals_and_reverts_rewrites_the_past(
