@@ -259,7 +259,8 @@ PROPOSAL_EXAMPLE: dict[str, Any] = {
         {
             "apiVersion": "compatgate.dev/v1",
             "kind": "Entry",
-            **{key: value for key, value in ENTRY.items() if key != "reason"},
+            "metadata": {"name": "torch24-cu124-next"},
+            "spec": ENTRY["spec"],
         }
     ],
     "reason": "torch 2.4 passed on staging",
