@@ -13,6 +13,7 @@ from pathlib import Path
 
 import admission
 import backtest
+import change_points
 import decide
 import far_gates
 import files_run
@@ -126,6 +127,10 @@ run as two processes. Goals: 0.5 x of their throughput, peak memory of the proce
 
 {judge}
 
+## Change points
+
+{change_points}
+
 ## Canary runs
 
 `bench/canary.py`: hello-cpu through the Docker executor (files put in, started, read, judged by the
@@ -168,6 +173,7 @@ def main() -> None:
         backtest=backtest.main(),
         queue=run_queue.main(),
         judge=judge.main(),
+        change_points=change_points.main(),
         canary="\n".join(canary.main()),
         gpus=gpu_page.carried(RESULTS.read_text()),
     )

@@ -135,12 +135,19 @@ class WaiverPolicySpec(_Spec, frozen=True):
     max_duration: Duration = "90d"
 
 
+ChangesMode = Literal["direct", "proposals"]
+"""``proposals``: a change of the target, its entries or its waivers is a proposal first."""
 StatedStacks = Literal["accept", "ignore"]
 """``ignore``: what a pod states of its stack does not count; its image must be read."""
 
 
 class PolicySpec(_Spec, frozen=True):
-    """The requirements of the target, and the effect of a verdict."""
+    """The requirements of the target, and the effect of a verdict.
+
+    Attributes:
+        approvals: people that a change needs which lets the gate allow more, its author included.
+        approvers: names of those whose approval counts; ``*`` stands for any characters.
+    """
 
     mode: Mode = "enforce"
     require_entry: bool = False
@@ -150,7 +157,9 @@ class PolicySpec(_Spec, frozen=True):
     entries: EntriesMode = "lenient"
     stated_stacks: StatedStacks | UnsetType = UNSET
     waivers: WaiverPolicySpec | UnsetType = UNSET
-    approvals: Annotated[int, Meta(ge=1, le=2)] | UnsetType = UNSET
+    approvals: Annotated[int, Meta(ge=1, le=5)] | UnsetType = UNSET
+    approvers: Annotated[tuple[Line, ...], Meta(min_length=1)] | UnsetType = UNSET
+    changes: ChangesMode | UnsetType = UNSET
 
 
 class TargetSpec(_Spec, frozen=True):

@@ -146,6 +146,19 @@ def find_verdict(session: Session, verdict_id: str) -> str:
     return read_body(row.body, row.packed)
 
 
+def find_verdict_ids(session: Session, beginning: str, *, limit: int) -> list[str]:
+    """Return the ids of verdicts that begin with a text, in order.
+
+    Args:
+        session: to read from.
+        beginning: ``vd_`` and hexadecimal digits.
+        limit: most ids.
+    """
+    within = Verdict.id.between(beginning, f"{beginning}g")  # g follows the last digit
+    query = select(Verdict.id).where(within).order_by(Verdict.id).limit(limit)
+    return list(session.execute(query).scalars())
+
+
 def find_far_gate(session: Session, verdict_id: str) -> str | None:
     """Return the name of the far gate that brought a verdict; None: this gate gave it first."""
     query = (

@@ -25,8 +25,10 @@ from compatgate.service.gate_client import (
     drop_storage_members,
     run_action,
 )
-from compatgate.service.matrix import cli_approvals, cli_dependents
+from compatgate.service.matrix import cli_dependents
 from compatgate.service.matrix.schemas import DAYS, DECISIONS
+from compatgate.service.proposals import cli as proposals
+from compatgate.service.proposals import cli_approvals
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +45,9 @@ examples:
   compatgate matrix diff --from 2026-11-03 --to 42
   compatgate matrix packages-report --target prod-a100
   compatgate matrix dependents torch24-cu124
-  compatgate matrix approve ap_52f3d1a2b4c6e8f0
+  compatgate matrix propose --target prod-a100 --set driver=580.95.05
+  compatgate matrix approve pr_52f3d1a2b4c6e8f0
+  compatgate matrix revert 42 --reason "jobs fail since"
   compatgate matrix export --at 41 -o matrix.yaml
 """
 _KINDS = ("entry", "waiver", "target")
@@ -70,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             _delete_arguments,
         ),
         ("list", "list entries, targets or waivers", _list_arguments),
-        ("show", "print a document", _show_arguments),
+        ("show", "print a document, or a proposal", _show_arguments),
         ("log", "list revisions, or show what one changed", _log_arguments),
         (
             "dependents",
@@ -87,8 +91,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "list changes that wait for a second person",
             cli_approvals.approvals_arguments,
         ),
-        ("approve", "approve and make such a change", cli_approvals.decision_arguments),
         ("refuse", "refuse such a change, or withdraw it", cli_approvals.decision_arguments),
+        ("propose", "propose a change for others to approve", proposals.propose_arguments),
+        ("proposals", "list proposals", proposals.list_arguments),
+        ("approve", "approve a proposal of somebody else", proposals.approve_arguments),
+        ("retract", "take your own approval back", proposals.review_arguments),
+        ("comment", "comment on a proposal", proposals.review_arguments),
+        ("merge", "make the change of a proposal", proposals.merge_arguments),
+        ("close", "close a proposal without merging it", proposals.review_arguments),
+        ("revert", "restore what a revision changed", proposals.revert_arguments),
     ):
         action = actions.add_parser(name, help=help_text)
         describe(action)
@@ -144,7 +155,9 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="name of an entry, target or waiver")
+    parser.add_argument(
+        "name", metavar="NAME", help="name of an entry, target or waiver, or id of a proposal"
+    )
     parser.add_argument("--kind", choices=_KINDS, help="kind, if several documents have this name")
     add_format(parser)
 
@@ -201,8 +214,15 @@ def run(args: argparse.Namespace) -> int:
             "dependents": cli_dependents.show_dependents,
             "packages-report": run_packages,
             "approvals": cli_approvals.list_approvals,
-            "approve": cli_approvals.approve,
             "refuse": cli_approvals.refuse,
+            "propose": proposals.propose,
+            "proposals": proposals.list_proposals,
+            "approve": proposals.approve,
+            "retract": proposals.retract,
+            "comment": proposals.comment,
+            "merge": proposals.merge,
+            "close": proposals.close,
+            "revert": proposals.revert,
         },
         making=["import", "sync"],
     )
@@ -335,6 +355,8 @@ def show_document(args: argparse.Namespace, gate: Client) -> int:
     from compatgate.documents.text import to_yaml
     from compatgate.service.runs.promotion import EntryRemarks
 
+    if proposals.PROPOSAL_ID.fullmatch(args.name) and not args.kind:
+        return proposals.show_proposal(args, gate)
     found = _find_documents(args, gate)
     if args.format == "json":
         print_json(found)

@@ -121,6 +121,7 @@ def apply_import(
             reason=reason,
             action="import",
             at=at,
+            proposal=consent.proposal,
             detail=consent.to_detail(),
         )
         consent.note(session, revision)

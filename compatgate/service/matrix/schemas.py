@@ -179,7 +179,7 @@ class SyncBody(Struct, frozen=True, forbid_unknown_fields=True):
     revision: Annotated[int | None, Meta(description="null: nothing changed, or a plan")]
 
 
-class RevisionBody(Struct, frozen=True, forbid_unknown_fields=True):
+class RevisionBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A revision of the matrix: author, reason and time."""
 
     number: int
@@ -188,9 +188,13 @@ class RevisionBody(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
     action: str
     count: Annotated[int, Meta(description="number of changed documents")]
+    proposal: Annotated[
+        str | None,
+        Meta(description="proposal that was merged; null: it was made directly"),
+    ] = None
 
 
-class RevisionDetail(RevisionBody, frozen=True, forbid_unknown_fields=True):
+class RevisionDetail(RevisionBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A revision with its changes."""
 
     changes: list[ChangeBody]

@@ -168,6 +168,7 @@ def apply_sync(
             reason=reason,
             action="sync",
             at=at,
+            proposal=consent.proposal,
             detail={**consent.to_detail(), "sync": options.name},
         )
         consent.note(session, revision)

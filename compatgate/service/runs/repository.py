@@ -92,6 +92,19 @@ def find_run(session: Session, run_id: str) -> RunRow:
     return to_row(found)
 
 
+def find_run_ids(session: Session, beginning: str, *, limit: int) -> list[str]:
+    """Return the ids of runs that begin with a text, in order.
+
+    Args:
+        session: to read from.
+        beginning: ``run_`` and lower-case letters and digits.
+        limit: most ids.
+    """
+    within = Run.id.startswith(beginning, autoescape=True)
+    query = select(Run.id).where(within).order_by(Run.id).limit(limit)
+    return list(session.execute(query).scalars())
+
+
 def find_runs(session: Session, run_ids: Sequence[str]) -> dict[str, RunRow]:
     """Return the existing runs of these ids."""
     found: dict[str, RunRow] = {}
