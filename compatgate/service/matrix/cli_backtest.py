@@ -26,6 +26,7 @@ examples:
   compatgate matrix backtest entries.yaml
   compatgate matrix backtest ./matrix --days 7 --format markdown
   compatgate matrix backtest --delete Entry/torch24-cu124
+  compatgate matrix backtest --proposal pr_52f3d1a2b4c6e8f0
   compatgate matrix backtest pr_52f3d1a2b4c6e8f0
 
 Decides the questions of the decision log, and the stacks of canary runs, on the current matrix and
@@ -52,6 +53,9 @@ def backtest_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="document to delete, like Entry/torch24-cu124; may be repeated",
+    )
+    parser.add_argument(
+        "--proposal", metavar="ID", help="backtest a proposal, and keep the result with it"
     )
     add_period(parser)
     parser.add_argument(
@@ -87,12 +91,18 @@ def run_backtest(args: argparse.Namespace, gate: Client) -> int:
         0: nothing is newly denied; 1: something is; 3: something is newly unknown or undecided.
 
     Raises:
-        BadInput: no change is named, or a name is malformed.
+        BadInput: no change is named, a name is malformed, or a proposal and files are named.
         ManyProblems: every mistake in the files.
-        NotFound: there is no such document to delete.
+        NotFound: there is no such proposal, or no such document to delete.
     """
+    if args.proposal and (args.files or args.delete):
+        raise BadInput("excludes FILE and --delete", field="--proposal", value=args.proposal)
+    if args.proposal:
+        found = _ask_proposal(gate, args.proposal, args.days)
+        print_backtest(found, args.format)
+        return formats.exit_status(found)
     if not args.files and not args.delete:
-        hint = "matrix backtest FILE..., or --delete Entry/NAME"
+        hint = "matrix backtest FILE..., --delete Entry/NAME, or --proposal ID"
         raise BadInput("states no change", field="FILE", hint=hint)
     if len(args.files) == 1 and not args.delete and PROPOSAL_ID.fullmatch(args.files[0]):
         found = ask_proposal_backtest(gate, args.files[0], days=args.days)
@@ -111,6 +121,13 @@ def ask_proposal_backtest(gate: Client, number: str, *, days: int) -> Body:
         NotFound: there is no such proposal.
         Conflict: it is merged, closed or conflicted.
     """
+    from compatgate.client.operations import Operations
+
+    found: Body = ask(gate, Operations.backtest_proposal, number, days=days)["backtest"]
+    return found
+
+
+def _ask_proposal(gate: Client, number: str, days: int) -> Body:
     from compatgate.client.operations import Operations
 
     found: Body = ask(gate, Operations.backtest_proposal, number, days=days)["backtest"]

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from compatgate.documents.ownership import SYNC_LABEL
 from compatgate.documents.sources import Source
@@ -143,3 +145,55 @@ def test_the_api_syncs_yaml(client: FlaskClient) -> None:
     assert (planned["changes"], planned["revision"]) == ([], None)
     wrong = client.post(f"{path}&name=a+b", data=text, content_type="application/yaml")
     assert wrong.status_code == 400
+
+
+_MATRICES = st.lists(
+    st.tuples(
+        st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["2.4.*", "2.5.*"]), min_size=1),
+        st.sampled_from(["fleet", "team"]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(_MATRICES)
+def test_after_any_syncs_files_and_matrix_agree(
+    gate: Gate, syncs: list[tuple[dict[str, str], str, bool]]
+) -> None:
+    for versions, name, prune in syncs:
+        files = [entry(f"{name}-{key}", torch=torch) for key, torch in versions.items()]
+        others = {
+            body["metadata"]["name"]: body
+            for body in gate.matrix.export()
+            if body["metadata"].get("labels", {}).get(SYNC_LABEL) != name
+        }
+        with pytest.raises(ManyProblems):
+            sync(gate, *files, entry("wrong", torch="newest"), name=name, prune=prune)
+        made = sync(gate, *files, name=name, prune=prune)
+        again = sync(gate, *files, name=name, prune=prune, dry_run=True)
+        assert (again.changes, again.left) == ((), made.left)
+        exported = {body["metadata"]["name"]: body for body in gate.matrix.export()}
+        owned = {
+            key: body
+            for key, body in exported.items()
+            if body["metadata"].get("labels", {}).get(SYNC_LABEL) == name
+        }
+        assert {key: exported[key] for key in others} == others
+        assert owned.keys() == {f"{name}-{key}" for key in versions} | {n for _, n in made.left}
+        assert not (prune and made.left)
+        assert sync(gate, *owned.values(), name=name, prune=True, dry_run=True).changes == ()
+
+
+def test_equal_matrices_are_exported_as_the_same_bytes(gate: Gate) -> None:
+    exported = set()
+    for turn in (1, -1):
+        labels = dict([("x", "1"), ("y", "2")][::turn])
+        body = entry("a", labels=labels)
+        body["spec"]["components"] = dict([("cuda", "12.*"), ("torch", "~=2.4.0")][::turn])
+        sync(gate, body)
+        exported.add(to_yaml(gate.matrix.export()))
+        gate.matrix.delete("Entry", "a", BY)
+    assert len(exported) == 1
