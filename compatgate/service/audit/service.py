@@ -38,6 +38,11 @@ class History:
         with self._database.reading() as session:
             return decisions.show_decision(session, number)
 
+    def find_verdict_ids(self, beginning: str, *, limit: int) -> list[str]:
+        """Return the ids of verdicts that begin with a text."""
+        with self._database.reading() as session:
+            return decisions.find_verdict_ids(session, beginning, limit=limit)
+
     def decisions_per_day(self, days: int, *, target: str | None = None) -> DecisionCounts:
         """Return decisions per day of the last days in UTC, with today and empty days.
 

@@ -223,7 +223,8 @@ def _settle_stack(observations: Any, reading: Any, arch: Any) -> dict[str, Any]:
 
 
 _LIBRARIES = ("cuda", "cudnn", "nccl")
-_LONGEST_PASTE = 512 * 1024
+LONGEST_PASTE = 512 * 1024
+"""Characters of pasted text that are read."""
 
 
 class ComponentChoice(Struct, frozen=True):
@@ -345,13 +346,13 @@ def _empty_stack(stack: Any) -> Any:
 @page("/ask/paste", scope="gate", method="POST", nav="ask")
 def paste_question(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Fill the question from pasted text."""
-    text = ask.form.get("pasted", "")[:_LONGEST_PASTE]
+    text = ask.form.get("pasted", "")[:LONGEST_PASTE]
     question = _read_form(ask.form, ("target", "stack"))
     try:
         found = read_pasted(text, ask.gate.facts)
     except CompatgateError as error:
         return _answered_page(ask, question, error=error, pasted=text)
-    return Redirect(_fill_form(ask.form, found), _describe_paste(found))
+    return fill_question(ask.form, found)
 
 
 def _read_form(form: Mapping[str, str], names: Iterable[str]) -> Question:
@@ -361,6 +362,16 @@ def _read_form(form: Mapping[str, str], names: Iterable[str]) -> Question:
         BadInput: names the field, which is too long or unknown.
     """
     return parse_query(Question, MultiDict((name, form[name]) for name in names if form.get(name)))
+
+
+def fill_question(form: dict[str, str], found: PastedText) -> Redirect:
+    """Return the way to the page Ask, filled from pasted text.
+
+    Args:
+        form: fields that stay as they are.
+        found: the content of the text.
+    """
+    return Redirect(_fill_form(form, found), _describe_paste(found))
 
 
 def _fill_form(form: dict[str, str], found: PastedText) -> str:

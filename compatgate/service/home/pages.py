@@ -1,20 +1,18 @@
-"""Show the home page with its notices, the search, and the keyboard shortcuts."""
+"""Show the home page with its notices, and the keyboard shortcuts."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from flask import request
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from compatgate.core.evaluate import evaluate
 from compatgate.core.request import Pool, Target
-from compatgate.core.rules import RULES
 from compatgate.core.rules.driver import driver_branch_eol
 from compatgate.core.stack import Stack
 from compatgate.errors import NotFound
@@ -25,7 +23,7 @@ from compatgate.service.matrix.pairs import FitCache, shared_fit_cache
 from compatgate.service.runs.evidence import assess_freshness
 from compatgate.service.runs.models import RunRow
 from compatgate.service.waivers.service import list_countdowns
-from compatgate.service.web.page import NAVIGATION, HtmlPage, PageRequest, Redirect, page
+from compatgate.service.web.page import HtmlPage, PageRequest, page
 
 Level = Literal["fail", "warn"]
 NoticeSubject = Literal["target", "entry", "waiver", "run", "baseline", "drift"]
@@ -293,71 +291,6 @@ def _list_denied_stacks(ask: PageRequest[Any]) -> list[DeniedStack]:
         count = row.count + (known.count if known else 0)
         found[key] = DeniedStack(count, row.target, verdict["stack"], row.verdict_id, why)
     return sorted(found.values(), key=lambda one: -one.count)[:_MOST_NOTICES]
-
-
-_MOST_HITS = 6
-_VERDICT = re.compile(r"vd_[0-9a-f]{32}")
-_RUN = re.compile(r"run_[0-9a-z]+")
-
-
-class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """The search text."""
-
-    q: Annotated[str, Meta(max_length=200)] = ""
-
-
-class SearchHit(Struct, frozen=True):
-    """An object with a matching name."""
-
-    name: str
-    kind: str
-    href: str
-
-
-@page("/search", query=SearchQuery)
-def search(ask: PageRequest[SearchQuery]) -> HtmlPage | Redirect:
-    """Search pages, targets, entries, waivers, nodes, runs, verdicts and rules."""
-    word = ask.query.q.strip()
-    found = list(_find_hits(ask, word)) if word else []
-    return HtmlPage("search.html", "Search", {"word": word, "found": found})
-
-
-def _find_hits(ask: PageRequest[Any], word: str) -> Iterator[SearchHit]:
-    if _VERDICT.fullmatch(word):
-        yield SearchHit(word, "verdict", link("verdicts", word))
-    if _RUN.fullmatch(word):
-        yield SearchHit(word, "run", link("runs", word))
-    folded = word.casefold()
-    snapshot = ask.gate.snapshot()
-    pages = [
-        SearchHit(item.label, "page", link(item.path) if item.path else link())
-        for group in NAVIGATION
-        for item in group.items
-        if ask.principal.may(item.scope)
-    ]
-    yield from _take_first((one for one in pages if folded in one.name.casefold()), _MOST_HITS)
-    for kind, names in (
-        ("targets", snapshot.documents),
-        ("entries", snapshot.entries),
-        ("waivers", snapshot.waivers),
-    ):
-        matching = sorted(name for name in names if folded in name.casefold())
-        matching.sort(key=lambda name: not name.casefold().startswith(folded))
-        for name in matching[:_MOST_HITS]:
-            yield SearchHit(name, {"entries": "entry"}.get(kind, kind[:-1]), link(kind, name))
-    for view in ask.gate.nodes.list(search=word, limit=_MOST_HITS).items:
-        place = link("nodes", view.row.name, cluster=view.row.cluster)
-        yield SearchHit(view.row.name, f"node of {view.row.cluster}", place)
-    rules = (
-        SearchHit(f"{rule.id} {rule.name}", "rule", link("rules", rule.id))
-        for rule in RULES
-        if folded in f"{rule.id} {rule.name}".casefold()
-    )
-    yield from _take_first(rules, _MOST_HITS)
-
-
-def _take_first(found: Iterable[SearchHit], most: int) -> list[SearchHit]:
-    return [one for one, _ in zip(found, range(most), strict=False)]
 
 
 @page("/keys", scope=None)

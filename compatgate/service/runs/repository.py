@@ -92,6 +92,19 @@ def find_run(session: Session, run_id: str) -> RunRow:
     return to_row(found)
 
 
+def find_run_ids(session: Session, beginning: str, *, limit: int) -> list[str]:
+    """Return the ids of runs that begin with a text, in order.
+
+    Args:
+        session: to read from.
+        beginning: ``run_`` and lower-case letters and digits.
+        limit: most ids.
+    """
+    within = Run.id.startswith(beginning, autoescape=True)
+    query = select(Run.id).where(within).order_by(Run.id).limit(limit)
+    return list(session.execute(query).scalars())
+
+
 def find_runs(session: Session, run_ids: Sequence[str]) -> dict[str, RunRow]:
     """Return the existing runs of these ids."""
     found: dict[str, RunRow] = {}
@@ -107,6 +120,25 @@ def list_by_purpose(session: Session, purpose: str, since: datetime) -> list[Run
     recent = or_(Run.created_at >= since, Run.finished_at.is_(None))
     query = select_runs().where(Run.purpose == purpose, recent).order_by(Run.seq)
     return [to_row(found) for found in session.execute(query)]
+
+
+def list_run_questions(
+    session: Session, targets: Sequence[str] | None, since: datetime, *, most: int
+) -> list[RunRow]:
+    """Return the runs of stacks for some targets, newest first.
+
+    Args:
+        session: to read from.
+        targets: their names; None: all targets.
+        since: asked for no earlier.
+        most: most runs, the newest.
+    """
+    query = select_runs().where(Run.created_at >= since)
+    of_targets = Run.target.is_not(None) if targets is None else Run.target.in_(targets)
+    return [
+        to_row(found)
+        for found in session.execute(query.where(of_targets).order_by(Run.seq.desc()).limit(most))
+    ]
 
 
 def list_runs(

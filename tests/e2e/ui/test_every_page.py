@@ -10,7 +10,7 @@ PAGES = [
     "matrix",
     "matrix?row=torch22-cu121&column=prod-a100",
     "matrix?rows=framework&columns=gpu",
-    "search?q=torch",
+    "find?q=torch",
     "ask",
     "ask?target=prod-a100&stack=cuda%3D12.4,cudnn%3D9.1.0,torch%3D2.4.1%2Bcu124&pick=cudnn",
     "triage",

@@ -18,6 +18,8 @@ from ui_runs import QUEUED, SLOWER, Runs
 from ui_site import fill, workloads_of
 
 from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.proposals.schemas import ProposalRequest, ProposedPool
 from compatgate.service.web.app import create_app
 from compatgate.service.web.call import Settings
 
@@ -26,7 +28,7 @@ _OF_A_KIND = 2
 _BEGIN = (
     "/ui/",
     "/ui/sign-in",
-    "/ui/search?q=torch",
+    "/ui/find?q=torch+2.4+cu124",
     "/ui/no-such-page",
     f"/ui/runs/{QUEUED}/state",
     f"/ui/runs/{QUEUED}/log",
@@ -58,6 +60,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     database = f"sqlite:///{folder}/gate.db"
     fill(database)
     gate = Runs(Gate.open(database, overlays=[]), workloads_of(database)).gate
+    edits = ProposalRequest(pools=[ProposedPool("prod-a100", {"driver": "580.95.05"})])
+    gate.proposals.propose(edits, Authorship("ann", "newer"))
     yield Site(*_walked(gate, "admin", _OF_A_KIND), gate)
     gate.close()
 

@@ -129,7 +129,7 @@ def test_of_nodes_with_one_name_the_cluster_is_asked_for(pages, tell):
 
 def test_a_node_is_found_by_the_search(pages, tell):
     tell({"name": "gpu-17", "labels": A100})
-    assert "/ui/nodes/gpu-17?cluster=eu" in pages().get("/ui/search?q=PU-17").text
+    assert "/ui/nodes/gpu-17?cluster=eu" in pages().get("/ui/find?q=PU-17").text
 
 
 def test_a_node_that_is_gone_is_removed_with_a_reason(pages, stocked, tell):

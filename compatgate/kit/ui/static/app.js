@@ -65,6 +65,26 @@ document.addEventListener("click", (event) => {
   }
 });
 
+/* A field of one line would join pasted lines: text of several is sent as it is, to be read. */
+document.getElementById("find")?.addEventListener("paste", (event) => {
+  const text = event.clipboardData?.getData("text/plain") ?? "";
+  if (!/\S\s*\n\s*\S/.test(text) && text.length <= event.target.maxLength) return;
+  event.preventDefault();
+  const form = document.createElement("form");
+  form.method = "post";
+  form.action = event.target.dataset.paste;
+  form.hidden = true;
+  const token = document.querySelector("form.theme input[name=form_token]").value;
+  for (const [name, value] of [["form_token", token], ["text", text]]) {
+    const field = document.createElement("textarea");
+    field.name = name;
+    field.value = value;
+    form.append(field);
+  }
+  document.body.append(form);
+  form.submit();
+});
+
 async function copy(button) {
   const text = button.dataset.copy || button.parentElement.querySelector("pre").textContent;
   const label = button.textContent;

@@ -1,0 +1,284 @@
+"""Answer a text: decide the question that it asks, and find the objects that it names.
+
+A text may be a question in words, an id or its beginning, a name or a part of it, or an error. The
+verdict on a question is not logged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.core.near_names import near_names
+from compatgate.core.rule import Verdict
+from compatgate.core.rules import RULES
+from compatgate.core.worded_question import (
+    WordedQuestion,
+    is_image,
+    names_component,
+    read_question,
+)
+from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit.http.links import link
+from compatgate.service.gate.question_links import Question, format_stack
+from compatgate.service.gate.service import Gate
+from compatgate.service.triage.service import name_causes
+from compatgate.service.web.page import NAVIGATION
+
+MOST_HITS = 6
+"""Hits of one kind."""
+_MOST_TARGETS = 12
+"""Targets that a question without one is answered for."""
+_MOST_OTHERS = 6
+_SHORTEST_ID, _SHORTEST_ERROR = 4, 12
+_VERDICT = re.compile(r"(?:vd_)?([0-9a-f]{4,32})")
+_RUN = re.compile(r"run_[0-9a-z]*")
+
+
+class Hit(Struct, frozen=True):
+    """An object that the text names.
+
+    Attributes:
+        exact: the text is its name or id, or the only beginning of an id.
+    """
+
+    name: str
+    kind: str
+    href: str
+    exact: bool = False
+
+
+class OtherAnswer(Struct, frozen=True):
+    """The verdict on another release of a series, or on another target."""
+
+    name: str
+    verdict: str
+    allowed: bool
+    href: str
+
+
+class PaletteAnswer(Struct, frozen=True):
+    """The answer to a question in words.
+
+    Attributes:
+        question: in the exact form.
+        verdict: None where the question names no place, and ``others`` are the targets.
+        assumptions: releases that were taken, in words.
+        more: targets that ``others`` leaves out.
+    """
+
+    question: Question
+    verdict: dict[str, Any] | None
+    assumptions: tuple[str, ...] = ()
+    others: tuple[OtherAnswer, ...] = ()
+    more: int = 0
+
+
+class FoundCauseHit(Struct, frozen=True):
+    """The cause of an error text."""
+
+    id: str
+    confidence: str
+    message: str
+    next: str
+    seen: str
+
+
+class Findings(Struct, frozen=True):
+    """What a text means.
+
+    Attributes:
+        problem: why the text is no question, where it nearly is one.
+        near: names near to the text, where nothing is found.
+    """
+
+    answer: PaletteAnswer | None = None
+    problem: CompatgateError | None = None
+    causes: tuple[FoundCauseHit, ...] = ()
+    hits: tuple[Hit, ...] = ()
+    near: tuple[Hit, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the text means nothing here."""
+        return not (self.answer or self.problem or self.causes or self.hits)
+
+
+def find(gate: Gate, text: str, may: Callable[[str], bool]) -> Findings:
+    """Return what a text means.
+
+    Args:
+        gate: answers and holds the objects.
+        text: as it was typed.
+        may: returns whether the caller has a scope.
+    """
+    word = text.strip()
+    if not word:
+        return Findings()
+    answer: PaletteAnswer | None = None
+    problem: CompatgateError | None = None
+    causes: tuple[FoundCauseHit, ...] = ()
+    hits = tuple(_find_objects(gate, word, may))
+    if may("gate"):
+        image = _find_image(gate, word)
+        hits = (*image, *hits)
+        try:
+            answer = answer_question(gate, word) if not image else None
+        except CompatgateError as error:
+            problem = error
+        if not answer:
+            causes = find_causes(gate, word)
+    near = () if hits or answer or problem or causes else tuple(_find_near(gate, word))
+    return Findings(answer, None if causes else problem, causes, hits, near)
+
+
+def find_causes(gate: Gate, text: str) -> tuple[FoundCauseHit, ...]:
+    """Return the causes that an error text shows."""
+    if len(text) < _SHORTEST_ERROR:
+        return ()
+    found = (cause.to_json() for cause in name_causes(gate, text, {}))
+    return tuple(
+        FoundCauseHit(one["id"], one["confidence"], one["message"], one["next"], one["seen"])
+        for one in islice(found, MOST_HITS)
+    )
+
+
+def answer_question(gate: Gate, text: str) -> PaletteAnswer | None:
+    """Return the answer to a question in words; None: the text asks nothing.
+
+    Raises:
+        BadInput: the text names a component, and a word of it cannot be read.
+    """
+    if not names_component(text):
+        return None
+    targets = gate.snapshot().targets
+    read = read_question(text, gate.facts, targets)
+    if not read.stack or read.image:
+        return None
+    asked = to_question(read)
+    said = tuple(one.message for one in read.assumptions)
+    if not (asked.target or asked.gpu or asked.driver):
+        names = sorted(targets)
+        others = tuple(_answer_on(gate, asked, name) for name in names[:_MOST_TARGETS])
+        return PaletteAnswer(asked, None, said, others, max(0, len(names) - _MOST_TARGETS))
+    verdict = gate.preview(asked.body())
+    return PaletteAnswer(asked, verdict.to_json(), said, tuple(_answer_others(gate, read)))
+
+
+def to_question(read: WordedQuestion) -> Question:
+    """Return a question in words as the page Ask takes it."""
+    stack = format_stack(read.stack)
+    if not read.target:
+        return Question(stack=stack, image=read.image, driver=read.driver, gpu=read.gpu)
+    if read.gpu:
+        hint = "name the target, or a GPU with its driver"
+        raise BadInput("a target and a GPU are named", field="gpu", value=read.gpu, hint=hint)
+    changes = f"driver={read.driver}" if read.driver else ""
+    return Question(target=read.target, stack=stack, image=read.image, set=changes)
+
+
+def _answer_on(gate: Gate, asked: Question, target: str) -> OtherAnswer:
+    question = Question(target=target, stack=asked.stack)
+    verdict = gate.preview(question.body())
+    return _to_other(target, verdict, question)
+
+
+def _answer_others(gate: Gate, read: WordedQuestion) -> Iterator[OtherAnswer]:
+    """Yield the verdicts on the other releases of each series."""
+    for assumed in read.assumptions:
+        taken = str(read.stack[assumed.component])
+        for other in assumed.others[:_MOST_OTHERS]:
+            stack = {**read.stack, assumed.component: other + taken.removeprefix(assumed.taken)}
+            question = to_question(
+                WordedQuestion(read.target, stack, driver=read.driver, gpu=read.gpu)
+            )
+            yield _to_other(f"{assumed.component} {other}", gate.preview(question.body()), question)
+
+
+def _to_other(name: str, verdict: Verdict, question: Question) -> OtherAnswer:
+    body = verdict.to_json()
+    return OtherAnswer(name, body["verdict"], body["allowed"], question.link())
+
+
+def _find_image(gate: Gate, word: str) -> tuple[Hit, ...]:
+    """Return what can be asked about an image; it is read only when that is chosen."""
+    image, _, target = word.partition(" @ ")
+    image, target = image.strip(), target.strip()
+    if not is_image(image):
+        return ()
+    known = gate.snapshot().targets
+    names = [target] if target in known else sorted(known)[:MOST_HITS]
+    asks = (
+        Hit(f"{image} on {name}", "ask", Question(target=name, image=image).link())
+        for name in names
+    )
+    decided = Hit(f"decisions on {image}", "decisions", link("decisions", image=image))
+    return (*asks, decided)
+
+
+def _find_objects(gate: Gate, word: str, may: Callable[[str], bool]) -> Iterator[Hit]:
+    folded = word.casefold()
+    yield from _find_ids(gate, folded)
+    snapshot = gate.snapshot()
+    pages = [
+        Hit(item.label, "page", link(item.path) if item.path else link())
+        for group in NAVIGATION
+        for item in group.items
+        if may(item.scope)
+    ]
+    yield from islice((one for one in pages if folded in one.name.casefold()), MOST_HITS)
+    kinds = (
+        ("targets", "target", snapshot.documents),
+        ("entries", "entry", snapshot.entries),
+        ("waivers", "waiver", snapshot.waivers),
+    )
+    for kind, label, names in kinds:
+        for name in _matching(names, folded):
+            yield Hit(name, label, link(kind, name), name == word)
+    for view in gate.nodes.list(search=word, limit=MOST_HITS).items:
+        place = link("nodes", view.row.name, cluster=view.row.cluster)
+        yield Hit(view.row.name, f"node of {view.row.cluster}", place)
+    for name in _matching([host.name for host in gate.runs.hosts().items], folded):
+        yield Hit(name, "staging host", link("hosts", search=name))
+    rules = (
+        Hit(f"{rule.id} {rule.name}", "rule", link("rules", rule.id), rule.id.casefold() == folded)
+        for rule in RULES
+        if folded in f"{rule.id} {rule.name}".casefold()
+    )
+    yield from islice(rules, MOST_HITS)
+
+
+def _matching(names: Iterable[str], folded: str) -> list[str]:
+    """Return the names that contain a text; those that begin with it come first."""
+    found = sorted(name for name in names if folded in name.casefold())
+    found.sort(key=lambda name: not name.casefold().startswith(folded))
+    return found[:MOST_HITS]
+
+
+def _find_ids(gate: Gate, folded: str) -> Iterator[Hit]:
+    """Yield verdicts and runs whose id begins with the text."""
+    if (verdict := _VERDICT.fullmatch(folded)) and len(verdict[1]) >= _SHORTEST_ID:
+        found = gate.history.find_verdict_ids(f"vd_{verdict[1]}", limit=MOST_HITS)
+        for one in found:
+            yield Hit(one, "verdict", link("verdicts", one), len(found) == 1)
+    if _RUN.fullmatch(folded) and len(folded) >= _SHORTEST_ID:
+        runs = gate.runs.find_ids(folded, limit=MOST_HITS)
+        for one in runs:
+            yield Hit(one, "run", link("runs", one), len(runs) == 1)
+
+
+def _find_near(gate: Gate, word: str) -> Iterator[Hit]:
+    """Yield objects whose names are near to a text that nothing contains."""
+    snapshot = gate.snapshot()
+    for kind, label, names in (
+        ("targets", "target", snapshot.documents),
+        ("entries", "entry", snapshot.entries),
+        ("waivers", "waiver", snapshot.waivers),
+        ("rules", "rule", {rule.id: rule for rule in RULES}),
+    ):
+        for name in near_names(word, list(names), most=3):
+            yield Hit(name, label, link(kind, name))
