@@ -155,12 +155,13 @@ def test_solve(call: Call) -> None:
     assert again.id == found.stacks[0].verdicts[0].id
 
 
-def test_syncing_documents(call: Call) -> None:
-    document = {"apiVersion": "compatgate.dev/v1", "kind": "Waiver", "metadata": {"name": "synced"}}
+def test_syncing_documents(call: Call, form: str) -> None:
+    name = f"synced-{form}"
+    document = {"apiVersion": "compatgate.dev/v1", "kind": "Waiver", "metadata": {"name": name}}
     document["spec"] = {**WAIVER["spec"], "expires": str(date.today() + timedelta(days=7))}
-    made = call("sync_matrix", [document], reason="from Git", name="git")
+    made = call("sync_matrix", [document], reason="from Git", name=f"git-{form}")
     assert (made.changes[0].action, made.left) == ("create", [])
-    again = call("sync_matrix", [document], reason="from Git", name="git", dry_run=True)
+    again = call("sync_matrix", [document], reason="from Git", name=f"git-{form}", dry_run=True)
     assert (again.changes, again.unchanged) == ([], 1)
 
 

@@ -203,8 +203,12 @@ LISTS = {
     "list_decisions": ("target", IN, OUT),
 }
 """The member of an item that tells its place, and its value inside and outside of the limit."""
-OWN_TESTS = {"validate_kubernetes", "deliver_decisions", "list_metric_histories"}
-OWN_TESTS = {"validate_kubernetes", "deliver_decisions", "list_proposals"}
+OWN_TESTS = {
+    "validate_kubernetes",
+    "deliver_decisions",
+    "list_metric_histories",
+    "list_proposals",
+}
 
 
 class World(NamedTuple):
