@@ -26,6 +26,7 @@ SCOPES = ("read", "gate", "propose", "approve", "operate", "bless")
 INCLUDED = {"operate": {"propose"}, "approve": {"propose"}, "bless": {"propose", "approve"}}
 NEEDS = {
     "/ask/paste": "gate",
+    "/find/paste": "gate",
     "/ask/keep": "gate",
     "/triage/causes": "gate",
     "/entries/<name>/status": "bless",
