@@ -75,6 +75,7 @@ def of_bodies(step: int = 1) -> Iterator[Attack]:
 
 FORMS: dict[str, tuple[str, ...]] = {
     "/ask/paste": ("pasted", "target", "driver", "gpu", "stack", "image"),
+    "/find/paste": ("text",),
     "/ask/keep": ("target", "driver", "gpu", "stack", "image", "set"),
     "/triage/causes": ("text", "target", "driver", "gpu", "stack"),
     "/tokens/new": ("name", "scopes", "expires", "targets"),
