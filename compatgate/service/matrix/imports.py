@@ -121,10 +121,8 @@ def apply_import(
             reason=reason,
             action="import",
             at=at,
-            proposal=consent.proposal,
-            detail=consent.to_detail(),
+            consent=consent,
         )
-        consent.note(session, revision)
         return ImportResult(result.changes, result.unchanged, revision)
 
 

@@ -97,7 +97,7 @@ def make_revision(
     reason: str,
     action: str,
     at: datetime,
-    proposal: str | None = None,
+    consent: Consent | None = None,
     detail: Mapping[str, Any] = _NO_DETAIL,
 ) -> int:
     """Make one revision: write history, current state and audit record.
@@ -109,12 +109,14 @@ def make_revision(
         reason: of the author.
         action: ``create``, ``change``, ``delete``, ``import``, ``merge`` or ``revert``.
         at: now; a revision is never older than the previous one.
-        proposal: that is merged; None: the change is made directly, and the audit log says so.
-        detail: further members of the audit record, such as who approved.
+        consent: of those who agreed, which a proposal that is merged notes; None: nobody was
+            asked. The audit log says in either case whether there was a proposal.
+        detail: further members of the audit record, such as who merged.
 
     Returns:
         The number of the revision.
     """
+    proposal = consent.proposal if consent else None
     query = select(Revision.number, Revision.made_at).order_by(Revision.number.desc()).limit(1)
     last = session.execute(query).first()
     number, made_at = (last.number + 1, max(at, last.made_at)) if last else (1, at)
@@ -133,24 +135,36 @@ def make_revision(
     documents.apply_edits(
         session, [(e.before, e.after) for e in edits], revision=number, at=made_at
     )
-    digest = digest_revision(revision, rows)
+    _audit_revision(session, revision, rows, consent, detail)
+    if consent:
+        consent.note(session, number)
+    return number
+
+
+def _audit_revision(
+    session: Session,
+    revision: dict[str, Any],
+    rows: Sequence[dict[str, Any]],
+    consent: Consent | None,
+    detail: Mapping[str, Any],
+) -> None:
     audited = {
+        **(consent.to_detail() if consent else {}),
         **detail,
-        "revision": number,
-        "reason": reason,
-        "sha256": digest,
-        "proposal": proposal,
+        "revision": revision["number"],
+        "reason": revision["reason"],
+        "sha256": digest_revision(revision, rows),
+        "proposal": revision.get("proposal"),
     }
     subject = f"{rows[0]['kind']} {rows[0]['name']}" if len(rows) == 1 else f"{len(rows)} documents"
     audit.append(
         session,
-        at=made_at,
-        actor=author,
-        action=f"matrix.{action}",
+        at=revision["made_at"],
+        actor=revision["author"],
+        action=f"matrix.{revision['action']}",
         subject=subject,
         detail=audited,
     )
-    return number
 
 
 def digest_revision(revision: dict[str, Any], changes: Iterable[dict[str, Any]]) -> str:

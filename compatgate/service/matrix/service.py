@@ -383,18 +383,15 @@ def _consent(session: Session, edits: Sequence[Edit], by: Authorship, action: st
 
 def _revise(session: Session, edit: Edit, by: Authorship) -> int:
     consent = _consent(session, [edit], by, edit.action)
-    revision = revisions.make_revision(
+    return revisions.make_revision(
         session,
         [edit],
         author=by.author,
         reason=by.reason,
         action=edit.action,
         at=clock.now(),
-        proposal=consent.proposal,
-        detail=consent.to_detail(),
+        consent=consent,
     )
-    consent.note(session, revision)
-    return revision
 
 
 def _require_revision(session: Session, kind: Kind, name: str, expected: int | None) -> Document:

@@ -168,10 +168,9 @@ def apply_sync(
             reason=reason,
             action="sync",
             at=at,
-            proposal=consent.proposal,
-            detail={**consent.to_detail(), "sync": options.name},
+            consent=consent,
+            detail={"sync": options.name},
         )
-        consent.note(session, revision)
         return replace(result, revision=revision)
 
 

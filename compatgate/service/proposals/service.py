@@ -294,19 +294,17 @@ class ProposalService:
         proposals.end_proposal(session, row.id, "merged", by=by.name, override=override)
         self._note(session, row, "merge", by, override or "")
         people = (row.author, *(one.actor for one in row.approvals))
-        consent = Consent(row.id, people)
         about = {"override": override} if override else {}
-        revision = revisions.make_revision(
+        revisions.make_revision(
             session,
             row.edits,
             author=row.author,
             reason=row.reason,
             action=row.action,
             at=clock.now(),
-            proposal=row.id,
-            detail={**consent.to_detail(), "merged_by": by.name, "edits": row.digest, **about},
+            consent=Consent(row.id, people),
+            detail={"merged_by": by.name, "edits": row.digest, **about},
         )
-        consent.note(session, revision)
         return self._view(session, row.id)
 
     def close(self, number: str, by: Principal, *, text: str = "") -> ProposalView:
@@ -373,10 +371,9 @@ class ProposalService:
                 reason=by.reason,
                 action="revert",
                 at=clock.now(),
-                proposal=consent.proposal,
-                detail={**consent.to_detail(), "reverts": revision},
+                consent=consent,
+                detail={"reverts": revision},
             )
-            consent.note(session, made)
             return made, None, edits
 
         return self._write(write)
