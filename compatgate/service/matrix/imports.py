@@ -37,9 +37,6 @@ from compatgate.service.matrix.revisions import (
 )
 from compatgate.service.waivers import service as waiver_limits
 
-BYTES_OF_VALUE = 24
-"""Bytes of a request for each value that an import may hold; an entry has about 26 values."""
-
 
 class ImportResult(Struct, frozen=True):
     """The result of an import or of a dry run.

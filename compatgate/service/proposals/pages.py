@@ -102,7 +102,7 @@ def create_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Propose the documents of a form."""
     try:
         file = ProposedFile("documents", ask.form.get("documents", ""))
-        most = ask.service.settings.max_request_size
+        most = ask.service.settings.max_values
         view = ask.gate.proposals.propose(ProposalRequest(files=[file]), ask.by(), most=most)
     except CompatgateError as error:
         return _form_page(ask, error)
