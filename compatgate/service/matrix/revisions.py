@@ -267,10 +267,12 @@ def read_edits(session: Session, number: int) -> list[Edit]:
     """Return what a revision changed: each document before and after."""
     query = select(DocumentChange.kind, DocumentChange.before, DocumentChange.after)
     query = query.where(DocumentChange.revision == number).order_by(DocumentChange.id)
-    return [
-        Edit(*(decode(kind, side) if side else None for side in (before, after)))
-        for kind, before, after in session.execute(query)
-    ]
+    return [decode_edit(kind, before, after) for kind, before, after in session.execute(query)]
+
+
+def decode_edit(kind: str, before: str | None, after: str | None) -> Edit:
+    """Return the edit of a document, whose sides are text as `encode` writes it."""
+    return Edit(*(decode(kind, side) if side else None for side in (before, after)))
 
 
 def list_later(session: Session, kind: Kind, name: str, number: int) -> list[int]:
