@@ -19,10 +19,11 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.backtests.formats import arrange
 from compatgate.service.backtests.schemas import DAYS
+from compatgate.service.proposals.guards import may_merge
 from compatgate.service.proposals.models import ProposalState
 from compatgate.service.proposals.readiness import describe
 from compatgate.service.proposals.schemas import ProposalRequest, ProposedFile
-from compatgate.service.proposals.service import ProposalView, may_merge
+from compatgate.service.proposals.service import ProposalView
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
 _COLUMNS = (
