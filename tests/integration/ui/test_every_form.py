@@ -25,6 +25,7 @@ NEEDS = {
     "/ask/paste": "gate",
     "/ask/keep": "gate",
     "/triage/causes": "gate",
+    "/find/paste": "gate",
     "/entries/<name>/status": "bless",
     "/new-waiver": "bless",
     "/waivers/<name>/end": "bless",
