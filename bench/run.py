@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import admission
+import backtest
+import change_points
 import decide
 import far_gates
 import files_run
@@ -113,6 +115,10 @@ run as two processes. Goals: 0.5 x of their throughput, peak memory of the proce
 |---|---|---|---|---|---|
 {layers}
 
+## Backtests
+
+{backtest}
+
 ## The queue of canary runs
 
 {queue}
@@ -120,6 +126,10 @@ run as two processes. Goals: 0.5 x of their throughput, peak memory of the proce
 ## The canary judge
 
 {judge}
+
+## Change points
+
+{change_points}
 
 ## Canary runs
 
@@ -160,8 +170,10 @@ def main() -> None:
         admission=admission.main(),
         matrix_page=matrix_page.main(),
         layers="\n".join(layers.main()),
+        backtest=backtest.main(),
         queue=run_queue.main(),
         judge=judge.main(),
+        change_points=change_points.main(),
         canary="\n".join(canary.main()),
         gpus=gpu_page.carried(RESULTS.read_text()),
     )

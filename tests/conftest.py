@@ -19,7 +19,15 @@ settings.register_profile(
 settings.register_profile("long", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-pytest_plugins = ["catalogue", "spreading", "image_registry", "image_fake", "oci_registry"]
+pytest_plugins = [
+    "prepared",
+    "url_rules",
+    "catalogue",
+    "spreading",
+    "image_registry",
+    "image_fake",
+    "oci_registry",
+]
 
 
 @pytest.hookimpl(wrapper=True)

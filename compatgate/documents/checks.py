@@ -84,6 +84,7 @@ def _check_target(raw: RawDocument, gpus: Gpus) -> Mistakes:
             yield raw.problem((*path, "name"), what, value=name, hint="name each pool once")
     yield from _check_namespaces(raw)
     yield from _check_strictness(raw)
+    yield from _check_approvers(raw)
     age = ("spec", "policy", "canary", "maxAge")
     yield from _check_value(raw, age, _get(raw.value, *age), parse_duration)
     longest = ("spec", "policy", "waivers", "maxDuration")
@@ -111,6 +112,18 @@ def _check_strictness(raw: RawDocument) -> Mistakes:
             "has no effect: the policy requires no entry",
             value="strict",
             hint="write requireEntry: true as well, or leave entries out",
+        )
+
+
+def _check_approvers(raw: RawDocument) -> Mistakes:
+    """Yield ``approvers`` where nobody is asked to approve, which have no effect."""
+    policy = _get(raw.value, "spec", "policy")
+    if isinstance(policy, dict) and policy.get("approvers") and policy.get("approvals", 1) == 1:
+        yield raw.problem(
+            ("spec", "policy", "approvers"),
+            "has no effect: the policy asks for one person, the author",
+            value=policy["approvers"],
+            hint="write approvals: 2 as well, or leave approvers out",
         )
 
 

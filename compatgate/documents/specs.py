@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from compatgate.core.binding import Assurance, Bind
+from compatgate.core.components import sort_components
 from compatgate.core.matrix import EntryStatus
 from compatgate.core.node import Sharing
 from compatgate.core.request import (
@@ -134,12 +135,19 @@ class WaiverPolicySpec(_Spec, frozen=True):
     max_duration: Duration = "90d"
 
 
+ChangesMode = Literal["direct", "proposals"]
+"""``proposals``: a change of the target, its entries or its waivers is a proposal first."""
 StatedStacks = Literal["accept", "ignore"]
 """``ignore``: what a pod states of its stack does not count; its image must be read."""
 
 
 class PolicySpec(_Spec, frozen=True):
-    """The requirements of the target, and the effect of a verdict."""
+    """The requirements of the target, and the effect of a verdict.
+
+    Attributes:
+        approvals: people that a change needs which lets the gate allow more, its author included.
+        approvers: names of those whose approval counts; ``*`` stands for any characters.
+    """
 
     mode: Mode = "enforce"
     require_entry: bool = False
@@ -149,7 +157,9 @@ class PolicySpec(_Spec, frozen=True):
     entries: EntriesMode = "lenient"
     stated_stacks: StatedStacks | UnsetType = UNSET
     waivers: WaiverPolicySpec | UnsetType = UNSET
-    approvals: Annotated[int, Meta(ge=1, le=2)] | UnsetType = UNSET
+    approvals: Annotated[int, Meta(ge=1, le=5)] | UnsetType = UNSET
+    approvers: Annotated[tuple[Line, ...], Meta(min_length=1)] | UnsetType = UNSET
+    changes: ChangesMode | UnsetType = UNSET
 
 
 class TargetSpec(_Spec, frozen=True):
@@ -218,9 +228,10 @@ Link = Annotated[str, Meta(pattern=LINK_PATTERN)]
 
 
 class Metadata(_Spec, frozen=True):
-    """The name of a document."""
+    """The name of a waiver, and labels to find it."""
 
     name: Name
+    labels: dict[LabelKey, Label] = {}
 
 
 class EntryMetadata(_Spec, frozen=True):
@@ -300,6 +311,31 @@ def to_body(document: Document) -> dict[str, Any]:
     kind = raw.pop("kind")
     body = {"apiVersion": raw.pop("apiVersion"), "kind": kind, **raw}
     return cast(dict[str, Any], _drop_empty(body))
+
+
+_FREE_MAPS = ("labels", "links", "nodeLabels", "node", "imported")
+"""Mappings whose keys are the author's; their order has no meaning."""
+
+
+def to_sorted_body(document: Document) -> dict[str, Any]:
+    """Return the document as `to_body`, the keys of its free mappings sorted.
+
+    Equal documents have equal bodies, in the same order.
+    """
+    return cast(dict[str, Any], _sort_free_maps(to_body(document)))
+
+
+def _sort_free_maps(value: Any, key: str = "") -> Any:
+    if isinstance(value, list):
+        return [_sort_free_maps(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    names = list(value)
+    if key == "components":
+        names = sort_components(names)
+    elif key in _FREE_MAPS:
+        names.sort()
+    return {name: _sort_free_maps(value[name], name) for name in names}
 
 
 def encode(document: Document) -> str:

@@ -60,6 +60,16 @@ def _fewer_people(before: Any, after: Any) -> bool:
     return bool(new < old)
 
 
+def _more_approvers(before: Any, after: Any) -> bool:
+    if before is UNSET:
+        return False
+    return after is UNSET or not set(after) <= set(before)
+
+
+def _leaves_proposals(before: Any, after: Any) -> bool:
+    return bool(before == "proposals")
+
+
 def _binds_less(before: Any, after: Any) -> bool:
     order = ("image", "content", "versions")
     old, new = (order.index("content" if one is UNSET else one) for one in (before, after))
@@ -107,6 +117,8 @@ FIELDS: Final[Mapping[str, Weakens]] = {
     "spec.policy.statedStacks": _states_its_own_stack,
     "spec.policy.waivers": _waivers_last_longer,
     "spec.policy.approvals": _fewer_people,
+    "spec.policy.approvers": _more_approvers,
+    "spec.policy.changes": _leaves_proposals,
 }
 """Whether a change of a field weakens, by its path; pools compare by their names."""
 
@@ -125,6 +137,20 @@ def loosens(before: Document | None, after: Document | None) -> bool:
     if isinstance(before, TargetDoc) and isinstance(after, TargetDoc):
         return bool(find_weakened(before, after))
     return before is not None
+
+
+def takes_back(before: Document | None, after: Document | None) -> bool:
+    """Return whether an edit only withdraws a permission: it never waits for a proposal.
+
+    That is the end of a waiver, or of a part of its time, and an entry that is deprecated or
+    revoked: what an emergency needs.
+    """
+    if isinstance(before, WaiverDoc):
+        return not loosens(before, after)
+    if isinstance(before, EntryDoc) and isinstance(after, EntryDoc):
+        ends = after.spec.status in ("deprecated", "revoked")
+        return ends and _scope(before.spec) == _scope(after.spec) and not loosens(before, after)
+    return False
 
 
 def _entry_loosens(before: EntrySpec | None, after: EntrySpec | None) -> bool:

@@ -10,6 +10,7 @@ from compatgate.service.admission import api as admission
 from compatgate.service.attestations import api as attestations
 from compatgate.service.audit import api as audit
 from compatgate.service.audit import pages as audit_pages
+from compatgate.service.backtests import api as backtests
 from compatgate.service.baselines import api as baselines
 from compatgate.service.baselines import pages as baselines_pages
 from compatgate.service.dependents import api as dependents
@@ -25,17 +26,20 @@ from compatgate.service.identity import api as identity
 from compatgate.service.identity import pages as identity_pages
 from compatgate.service.manifests import api as manifests
 from compatgate.service.matrix import api as matrix
-from compatgate.service.matrix import approvals_api, approvals_page, document_api, map_page
+from compatgate.service.matrix import document_api, map_page
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
 from compatgate.service.plans import api as plans
 from compatgate.service.plans import pages as plans_pages
+from compatgate.service.proposals import api as proposals
+from compatgate.service.proposals import approvals_api
+from compatgate.service.proposals import pages as proposals_pages
 from compatgate.service.reports import api as reports
 from compatgate.service.reports import pages as reports_pages
 from compatgate.service.runs import api as runs
+from compatgate.service.runs import history_page, staging_pages
 from compatgate.service.runs import pages as runs_pages
-from compatgate.service.runs import staging_pages
 from compatgate.service.targets import api as targets
 from compatgate.service.targets import pages as targets_pages
 from compatgate.service.tokens import api as tokens
@@ -95,9 +99,12 @@ ROUTES: tuple[Route, ...] = (
     matrix.list_revisions,
     matrix.show_revision,
     matrix.diff_revisions,
+    backtests.backtest,
     matrix.import_matrix,
+    matrix.sync_matrix,
     matrix.export_matrix,
     matrix.packages_report,
+    *proposals.ROUTES,
     approvals_api.list_approvals,
     approvals_api.show_approval,
     approvals_api.approve_change,
@@ -119,6 +126,7 @@ ROUTES: tuple[Route, ...] = (
     runs.list_hosts,
     runs.list_suites,
     runs.list_workloads,
+    runs.list_metric_histories,
     runs.list_evidence,
     baselines.list_baselines,
     baselines.show_baseline,
@@ -154,7 +162,8 @@ TAGS: dict[str, str] = {
     "entries": "The blessed matrix: component constraints by target.",
     "waivers": "Waivers: exceptions to rules, with an owner and an expiry date.",
     "matrix": "The matrix as a whole, and its history.",
-    "approvals": "Changes of the matrix that wait for a second person.",
+    "proposals": "Changes of the matrix that are reviewed, approved and merged; reverts.",
+    "approvals": "Proposals made of changes that one person may not make alone, in an older form.",
     "facts": "Facts from vendors, and the rules that use them.",
     "runs": "Canary runs on staging hosts: submit, follow and cancel them.",
     "evidence": "Evidence of runs, and the baselines that runs are judged against.",
@@ -224,8 +233,7 @@ PAGES: tuple[Page, ...] = (
     matrix_pages.show_revisions,
     matrix_pages.show_revision,
     matrix_pages.show_difference,
-    approvals_page.show_approvals,
-    approvals_page.decide_approval,
+    *proposals_pages.PAGES,
     decisions_page.show_decisions,
     gate_pages.show_verdict,
     runs_pages.show_runs,
@@ -247,6 +255,7 @@ PAGES: tuple[Page, ...] = (
     staging_pages.show_suites,
     staging_pages.show_workloads,
     staging_pages.show_workload,
+    history_page.show_history,
     tokens_pages.show_sign_in,
     tokens_pages.sign_in,
     tokens_pages.sign_out,

@@ -211,7 +211,7 @@ def test_memory_does_not_grow_with_the_lines_of_a_batch(tmp_path: Path) -> None:
     assert size_many - size_few < 8 * 1024
 
 
-def test_a_check_costs_less_than_eight_starts_of_the_interpreter(tmp_path: Path) -> None:
+def test_a_check_costs_less_than_ten_starts_of_the_interpreter(tmp_path: Path) -> None:
     # As installed: with byte code, whatever this test run itself was told to write.
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -227,4 +227,4 @@ def test_a_check_costs_less_than_eight_starts_of_the_interpreter(tmp_path: Path)
 
     question = ("--pool", A100, "--stack", "torch=2.4.1,cuda=12.1,cudnn=9.1.0,arch=sm_80")
     check_s = seconds("-m", "compatgate", "check", *question)
-    assert check_s < 8 * seconds("-c", "pass")
+    assert check_s < 10 * seconds("-c", "pass")

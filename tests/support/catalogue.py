@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ ABOUT_SHIPPING = (
 """Files and folders below ``tests`` that read what is shipped."""
 
 
+@cache
 def reads_shipped(path: Path) -> bool:
     """Say whether the tests of a file are about the facts that are shipped."""
     below = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""

@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[2]
 CI = ROOT / "deploy" / "ci"
 ACTION = CI / "github" / "action.yml"
 COMPONENT = CI / "gitlab" / "templates" / "check.yml"
+MATRIX_ACTION = CI / "github" / "matrix" / "action.yml"
+MATRIX_COMPONENT = CI / "gitlab" / "templates" / "matrix.yml"
 JENKINSFILE = CI / "jenkins" / "Jenkinsfile"
 TASK = CI / "tekton" / "compatgate-check.yaml"
 HOOKS = ROOT / ".pre-commit-hooks.yaml"
@@ -150,14 +152,16 @@ def run_component(
     return done._replace(outputs=dict(line.split("=", 1) for line in lines))
 
 
-def component(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def component(
+    inputs: Mapping[str, Any], path: Path = COMPONENT
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """The component's header, and its jobs with inputs filled in."""
-    head, body = COMPONENT.read_text().split("\n---\n")
+    head, body = path.read_text().split("\n---\n")
     header = yaml.load(head, yaml.CSafeLoader)
     known = header["spec"]["inputs"]
     unknown = set(inputs) - set(known)
     assert not unknown, f"there is no input {unknown}"
-    given = {name: spec["default"] for name, spec in known.items()} | dict(inputs)
+    given = {n: spec["default"] for n, spec in known.items() if "default" in spec} | dict(inputs)
 
     def filled(value: Any) -> Any:
         if isinstance(value, dict):
@@ -168,7 +172,9 @@ def component(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
             return value
         return re.sub(
             r"\$\[\[ inputs\.(\w+) \]\]",
-            lambda m: str(given[m[1]]).lower() if given[m[1]] in (True, False) else given[m[1]],
+            lambda m: (
+                str(given[m[1]]).lower() if given[m[1]] in (True, False) else str(given[m[1]])
+            ),
             value,
         )
 

@@ -24,6 +24,7 @@ from compatgate.service.audit import repository as audit
 from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes.schemas import Report as NodesReport
+from compatgate.service.tokens.principal import Principal
 
 LINE = (
     "hostile<script>hostile()</script>\"'><img src=x onerror=hostile()><hostile hostile=1>"
@@ -52,8 +53,8 @@ def fill_hostile(database: str, folder: Path) -> tuple[Gate, dict[str, str]]:
     """
     gate = Gate.open(database, overlays=[_facts(folder)])
     _matrix(gate)
-    _approval(gate)
     names = {
+        "proposals/id": _approval(gate),
         "targets/name": "prod",
         "entries/name": "torch24",
         "waivers/name": "excepted",
@@ -99,14 +100,17 @@ def _facts(folder: Path) -> str:
     return str(path)
 
 
-def _approval(gate: Gate) -> None:
-    """Ask for a change that waits for a second person."""
+def _approval(gate: Gate) -> str:
+    """Ask for a change that waits for a second person, and comment on it."""
     pool = {"name": "a100", "gpu": "A100-SXM4-80GB", "driver": "535.183.01"}
     spec = {"pools": [pool], "policy": {"approvals": 2}}
     metadata = {"name": "two", "labels": {"hostile": "javascript:hostile"}}
     gate.matrix.create("Target", {"metadata": metadata, "spec": spec}, Authorship(LINE, TEXT))
     with suppress(Conflict):
         gate.matrix.delete("Target", "two", Authorship(LINE, TEXT))
+    (asked,) = gate.proposals.list().items
+    gate.proposals.comment(asked.row.id, TEXT, Principal(LINE, frozenset({"admin"})))
+    return asked.row.id
 
 
 def _matrix(gate: Gate) -> None:

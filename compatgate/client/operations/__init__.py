@@ -6,7 +6,15 @@ of the OpenAPI description; tests compare the two.
 
 from __future__ import annotations
 
-from compatgate.client.operations import cluster, gate, identity, matrix, runs
+from compatgate.client.operations import (
+    changes,
+    cluster,
+    gate,
+    identity,
+    matrix,
+    proposals,
+    runs,
+)
 
 
 class Operations:
@@ -49,12 +57,26 @@ class Operations:
     change_waiver = matrix.change_waiver
     delete_waiver = matrix.delete_waiver
 
+    backtest = changes.backtest
     import_matrix = matrix.import_matrix
+    sync_matrix = changes.sync_matrix
     export_matrix = matrix.export_matrix
     packages_report = matrix.packages_report
     list_revisions = matrix.list_revisions
     show_revision = matrix.show_revision
     diff_revisions = matrix.diff_revisions
+
+    list_proposals = proposals.list_proposals
+    create_proposal = proposals.create_proposal
+    show_proposal = proposals.show_proposal
+    change_proposal = proposals.change_proposal
+    comment_proposal = proposals.comment_proposal
+    approve_proposal = proposals.approve_proposal
+    retract_approval = proposals.retract_approval
+    merge_proposal = proposals.merge_proposal
+    backtest_proposal = proposals.backtest_proposal
+    close_proposal = proposals.close_proposal
+    revert_revision = proposals.revert_revision
 
     list_tables = gate.list_tables
     list_facts = gate.list_facts
@@ -74,6 +96,7 @@ class Operations:
     list_hosts = runs.list_hosts
     list_suites = runs.list_suites
     list_workloads = runs.list_workloads
+    list_metric_histories = runs.list_metric_histories
 
     list_evidence = runs.list_evidence
     list_baselines = runs.list_baselines

@@ -37,6 +37,7 @@ from compatgate.service.runs.schemas import (
     EvidenceBody,
     HostBody,
     ImportRequest,
+    MetricHistoryBody,
     RunBody,
     RunDetailBody,
     RunRequest,
@@ -259,6 +260,27 @@ def list_suites() -> Request[Page[SuiteBody]]:
 def list_workloads() -> Request[Page[WorkloadBody]]:
     """List the workloads by name."""
     return pages("/workloads", WorkloadBody)
+
+
+@Listing
+def list_metric_histories(
+    *,
+    workload: str | None = None,
+    gpu: str | None = None,
+    metric: str | None = None,
+    runs: int | None = None,
+) -> Request[Page[MetricHistoryBody]]:
+    """Follow metrics over finished runs; those that became worse come first.
+
+    Args:
+        workload: by name.
+        gpu: SKU that the runs asked for.
+        metric: by name.
+        runs: number of newest finished runs to read.
+    """
+    return pages(
+        "/metric-histories", MetricHistoryBody, workload=workload, gpu=gpu, metric=metric, runs=runs
+    )
 
 
 @Listing

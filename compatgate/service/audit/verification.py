@@ -370,6 +370,8 @@ class _LinkWalk:
             or revisions.digest_revision(dict(revision._mapping), found) != detail["sha256"]
         ):
             yield f"revision {number}: changed or missing (link {seq})"
+        elif revision.proposal != (detail.get("proposal") or detail.get("approval")):
+            yield f"revision {number}: names another proposal than link {seq}"
 
 
 class _Settled(Struct, frozen=True):

@@ -572,32 +572,77 @@ class AskedStacks(Struct, frozen=True):
 
 
 def list_asked_stacks(
-    session: Session, targets: Sequence[str], since: datetime, *, most: int
+    session: Session,
+    targets: Sequence[str] | None,
+    since: datetime,
+    *,
+    most: int,
+    verdicts: int = MOST_VERDICTS,
 ) -> AskedStacks:
     """Return the verdicts on some targets.
 
     Args:
         session: to read from.
-        targets: their names.
+        targets: their names; None: all targets.
         since: earliest time.
         most: most decisions to read, the newest.
+        verdicts: most verdicts to read, the latest.
     """
-    first = find_first_since(session, since)
-    if first is None or not targets:
+    newest = _select_newest_on(session, targets, since, most)
+    if newest is None:
         return AskedStacks()
-    wanted = select(Decision.verdict_id, Decision.target, Decision.decided_at).where(
-        Decision.id >= first, Decision.decided_at >= since, Decision.target.in_(targets)
-    )
-    newest = wanted.order_by(Decision.id.desc()).limit(most).subquery()
     key = (newest.c.verdict_id, newest.c.target)
     last = func.max(newest.c.decided_at)
     query = select(*key, func.count(), func.min(newest.c.decided_at), last).group_by(*key)
-    rows = session.execute(query.order_by(last.desc()).limit(MOST_VERDICTS + 1)).all()
+    rows = session.execute(query.order_by(last.desc(), *key).limit(verdicts + 1)).all()
     decisions = sum(row[2] for row in rows)
-    kept = rows[:MOST_VERDICTS]
+    kept = rows[:verdicts]
     bodies = read_bodies(session, [row[0] for row in kept])
     found = tuple(AskedStack(row[0], row[1], bodies[row[0]], *row[2:]) for row in kept)
     return AskedStacks(found, decisions, decisions < most and len(rows) == len(kept))
+
+
+_MOST_ASKERS = 20
+
+
+def list_askers(
+    session: Session, targets: Sequence[str] | None, since: datetime, *, most: int
+) -> dict[str, tuple[str, ...]]:
+    """Return who asked for the verdicts of `list_asked_stacks`, the latest first, by verdict.
+
+    Args:
+        session: to read from.
+        targets: as of `list_asked_stacks`.
+        since: earliest time.
+        most: most decisions to read, the newest.
+    """
+    newest = _select_newest_on(session, targets, since, most)
+    if newest is None:
+        return {}
+    key = (newest.c.verdict_id, newest.c.asked_by)
+    last = func.max(newest.c.decided_at)
+    found: dict[str, list[str]] = {}
+    query = select(*key).group_by(*key).order_by(last.desc(), newest.c.asked_by)
+    for verdict_id, asked_by in session.execute(query):
+        names = found.setdefault(verdict_id, [])
+        if len(names) < _MOST_ASKERS:
+            names.append(asked_by)
+    return {verdict_id: tuple(names) for verdict_id, names in found.items()}
+
+
+def _select_newest_on(
+    session: Session, targets: Sequence[str] | None, since: datetime, most: int
+) -> Subquery | None:
+    """Return a query of the newest decisions on some targets; None: there are none."""
+    first = find_first_since(session, since)
+    if first is None or (targets is not None and not targets):
+        return None
+    columns = (Decision.verdict_id, Decision.target, Decision.decided_at, Decision.asked_by)
+    wanted = select(*columns).where(Decision.id >= first, Decision.decided_at >= since)
+    of_targets = Decision.target.is_not(None)
+    if targets is not None:
+        of_targets = Decision.target.in_(targets)
+    return wanted.where(of_targets).order_by(Decision.id.desc()).limit(most).subquery()
 
 
 def read_bodies(session: Session, ids: Sequence[str]) -> dict[str, dict[str, Any]]:

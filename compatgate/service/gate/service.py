@@ -48,8 +48,10 @@ from compatgate.service.gate.snapshot import Snapshot, seal_bundle
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.gate.spool import SpoolOptions
 from compatgate.service.matrix import revisions
+from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import MatrixService
 from compatgate.service.nodes.service import Nodes
+from compatgate.service.proposals.service import ProposalService
 from compatgate.service.runs import discards, evidence
 from compatgate.service.runs.service import Runs, load_library
 from compatgate.service.tokens.browser_sessions import BrowserSessions
@@ -93,6 +95,7 @@ class Gate:
         self.snapshots = Snapshots(database, facts)
         self._wheels = _make_wheels(wheels, self.snapshots) if wheels and wheels.indexes else None
         self.matrix = MatrixService(database, facts, self.snapshots)
+        self.proposals = ProposalService(database, facts, self.snapshots, self._backtest)
         self.tokens = Tokens(database)
         self.sessions = BrowserSessions(database, self.tokens)
         self.history = History(database)
@@ -111,6 +114,13 @@ class Gate:
         self.snapshots.on_new = self._clear_caches
         self.readiness = Readiness(self._check_recording)
         self._keeper: OutageKeeper | None = None
+
+    def _backtest(self, edits: Sequence[Edit], days: int) -> dict[str, Any]:
+        """Return the backtest of edits as plain data; imported late, as it asks a gate."""
+        from compatgate.service.backtests.service import backtest_edits
+
+        found: dict[str, Any] = msgspec.to_builtins(backtest_edits(self, edits, days=days))
+        return found
 
     def _make_log(self, spool: SpoolOptions | None) -> DecisionLog:
         """Return the log of decisions; a gate without a database has another one."""

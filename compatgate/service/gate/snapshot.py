@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -37,6 +37,8 @@ from compatgate.documents.sources import suggest_name
 from compatgate.documents.specs import Document, EntryDoc, Kind, TargetDoc, WaiverDoc, key_of
 from compatgate.errors import BadInput, NotFound, Unavailable
 from compatgate.strict_json import DECODE_ERRORS
+
+T = TypeVar("T")
 
 EvidenceKind = tuple[
     str, str, str, bool, int, tuple[tuple[str, str], ...], tuple[str | None, str, str | None] | None
@@ -146,6 +148,11 @@ def build(
     return advance_snapshot(nothing, versions, revision)
 
 
+def _by_name(documents: dict[str, T]) -> list[T]:
+    """Return documents by name: the answer among equals must not depend on what changed before."""
+    return [documents[name] for name in sorted(documents)]
+
+
 def advance_snapshot(
     snapshot: Snapshot, versions: Iterable[DocumentVersion], revision: int
 ) -> Snapshot:
@@ -170,8 +177,8 @@ def advance_snapshot(
             _set_document(new, *version)
         matrix = Matrix(
             revision,
-            EntryIndex(new.entries.values()),
-            tuple(new.waivers.values()),
+            EntryIndex(_by_name(new.entries)),
+            tuple(_by_name(new.waivers)),
             snapshot.matrix.evidence,
             snapshot.matrix.suites,
         )

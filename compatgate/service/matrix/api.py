@@ -13,6 +13,7 @@ from compatgate.documents.text import to_yaml
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import Since, Until
 from compatgate.service.gate.repository import MOST_DECISIONS
+from compatgate.service.matrix.imports import BYTES_OF_VALUE
 from compatgate.service.matrix.schemas import (
     DECISIONS,
     ENTRY,
@@ -22,7 +23,9 @@ from compatgate.service.matrix.schemas import (
     PackagesReportBody,
     RevisionBody,
     RevisionDetail,
+    SyncBody,
 )
+from compatgate.service.matrix.sync import SYNC_NAME_PATTERN, SyncOptions
 from compatgate.service.web.call import Call
 from compatgate.service.web.route import JSON, LARGEST, Body, NoQuery, Returns, route
 
@@ -104,10 +107,6 @@ def _example_document(kind: str, example: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "compatgate.dev/v1", "kind": kind, **body}
 
 
-_BYTES_OF_VALUE = 24
-"""Bytes of a request for each value that an import may hold; an entry has about 26 values."""
-
-
 class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Options of an import."""
 
@@ -144,10 +143,70 @@ def import_matrix(call: Call[ImportOptions]) -> Reply:
     bytes of the server's largest request. If there are mistakes, nothing changes;
     the error lists every mistake with its line and field.
     """
-    most = call.service.settings.max_request_size // _BYTES_OF_VALUE
+    most = call.service.settings.max_request_size // BYTES_OF_VALUE
     sources = [Source(call.query.file, call.text(), most)]
     by, dry_run = call.by(), call.query.dry_run
     return Reply(call.gate.matrix.import_documents(sources, by, dry_run=dry_run).to_json())
+
+
+class SyncQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of a sync."""
+
+    name: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=128,
+                pattern=SYNC_NAME_PATTERN,
+                description="of the sync; its documents have it as label `compatgate.dev/sync`",
+            ),
+        ]
+        | None
+    ) = None
+    prune: Annotated[
+        bool, Meta(description="delete documents of this sync that the body lacks; needs a name")
+    ] = False
+    take_over: Annotated[bool, Meta(description="take documents from other syncs")] = False
+    dry_run: Annotated[bool, Meta(description="return the plan without changing anything")] = False
+    reason: Annotated[str, Meta(max_length=2000)] | None = None
+    file: Annotated[
+        str, Meta(min_length=1, max_length=200, description="name of the file in errors")
+    ] = "request"
+
+
+@route(
+    "POST",
+    "/matrix/sync",
+    scope="bless",
+    part="operate",
+    tag="matrix",
+    targets="checked",
+    query=SyncQuery,
+    reason="query",
+    body=Body(
+        Annotated[list[dict[str, Any]], Meta(min_length=1)],
+        media=(JSON, *_YAML_TYPES),
+        examples={
+            "matrix": [_example_document("Target", TARGET), _example_document("Entry", ENTRY)]
+        },
+    ),
+    returns=Returns(SyncBody, "The changes, made or planned"),
+    errors=(409,),
+)
+def sync_matrix(call: Call[SyncQuery]) -> Reply:
+    """Make the stored matrix equal to the documents of the body, as one revision or not at all.
+
+    A sync with a name owns what it stores. It deletes only documents that carry its name, and only
+    with `prune`. It adopts documents without a sync; those of another one only with `take_over`.
+    The body is as for `POST /matrix/import`. If there are mistakes, nothing changes.
+    """
+    asked = call.query
+    most = call.service.settings.max_request_size // BYTES_OF_VALUE
+    sources = [Source(asked.file, call.text(), most)]
+    options = SyncOptions(asked.name, asked.prune, asked.take_over)
+    found = call.gate.matrix.sync(sources, options, call.by(), dry_run=asked.dry_run)
+    return Reply(found.to_json())
 
 
 class ExportOptions(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,6 +1,7 @@
 """Run ``compatgate matrix``: describe its actions; list, show and delete documents; show revisions.
 
-Importing, exporting and comparing files, and the packages report, are in `cli_files`.
+Importing files and the packages report are in `cli_files`; exporting, comparing, syncing and
+backtesting have modules of their own.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from compatgate.service.gate_client import (
     drop_storage_members,
     run_action,
 )
-from compatgate.service.matrix import cli_approvals, cli_dependents
+from compatgate.service.matrix import cli_dependents
 from compatgate.service.matrix.schemas import DAYS, DECISIONS
+from compatgate.service.proposals import cli as proposals
+from compatgate.service.proposals import cli_approvals
 
 if TYPE_CHECKING:
     import argparse
@@ -36,11 +39,15 @@ _EXAMPLES = """\
 examples:
   compatgate matrix example > matrix.yaml
   compatgate matrix import targets.yaml entries.yaml --dry-run
+  compatgate matrix sync ./matrix --name fleet --prune --check
+  compatgate matrix backtest entries.yaml --days 7
   compatgate matrix list --target prod-a100 --status blessed
   compatgate matrix diff --from 2026-11-03 --to 42
   compatgate matrix packages-report --target prod-a100
   compatgate matrix dependents torch24-cu124
-  compatgate matrix approve ap_52f3d1a2b4c6e8f0
+  compatgate matrix propose --target prod-a100 --set driver=580.95.05
+  compatgate matrix approve pr_52f3d1a2b4c6e8f0
+  compatgate matrix revert 42 --reason "jobs fail since"
   compatgate matrix export --at 41 -o matrix.yaml
 """
 _KINDS = ("entry", "waiver", "target")
@@ -53,15 +60,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, help_text, describe in (
         ("import", "create and change the documents of files, all or none", _import_arguments),
+        ("sync", "make the stored matrix equal to files", _sync_arguments),
         ("export", "write every document, now or at an older revision", _export_arguments),
         ("diff", "show what files or a later revision would change", _diff_arguments),
+        (
+            "backtest",
+            "show which recorded questions files would answer otherwise",
+            _backtest_arguments,
+        ),
         (
             "delete",
             "delete an entry, waiver or target; earlier revisions keep it",
             _delete_arguments,
         ),
         ("list", "list entries, targets or waivers", _list_arguments),
-        ("show", "print a document", _show_arguments),
+        ("show", "print a document, or a proposal", _show_arguments),
         ("log", "list revisions, or show what one changed", _log_arguments),
         (
             "dependents",
@@ -78,8 +91,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "list changes that wait for a second person",
             cli_approvals.approvals_arguments,
         ),
-        ("approve", "approve and make such a change", cli_approvals.decision_arguments),
         ("refuse", "refuse such a change, or withdraw it", cli_approvals.decision_arguments),
+        ("propose", "propose a change for others to approve", proposals.propose_arguments),
+        ("proposals", "list proposals", proposals.list_arguments),
+        ("approve", "approve a proposal of somebody else", proposals.approve_arguments),
+        ("retract", "take your own approval back", proposals.review_arguments),
+        ("comment", "comment on a proposal", proposals.review_arguments),
+        ("merge", "make the change of a proposal", proposals.merge_arguments),
+        ("close", "close a proposal without merging it", proposals.review_arguments),
+        ("revert", "restore what a revision changed", proposals.revert_arguments),
     ):
         action = actions.add_parser(name, help=help_text)
         describe(action)
@@ -94,26 +114,28 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
 
 
+def _sync_arguments(parser: argparse.ArgumentParser) -> None:
+    from compatgate.service.matrix.cli_sync import sync_arguments
+
+    sync_arguments(parser)
+
+
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", default="-", help="output file (default: standard output)"
-    )
-    parser.add_argument("--at", metavar="REVISION|TIME", help="revision or time (default: now)")
-    parser.add_argument(
-        "--format", choices=("yaml", "json"), default="yaml", help="output format (default: yaml)"
-    )
+    from compatgate.service.matrix.cli_export import export_arguments
+
+    export_arguments(parser)
 
 
 def _diff_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="*", metavar="FILE|DIR|-", help=f"{_FILES_HELP}; or --from")
-    parser.add_argument(
-        "--from", dest="older", metavar="REVISION|TIME", help="older revision or time"
-    )
-    parser.add_argument(
-        "--to", dest="newer", metavar="REVISION|TIME", help="newer revision or time (default: now)"
-    )
-    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if they differ")
-    add_format(parser)
+    from compatgate.service.matrix.cli_diff import diff_arguments
+
+    diff_arguments(parser)
+
+
+def _backtest_arguments(parser: argparse.ArgumentParser) -> None:
+    from compatgate.service.matrix.cli_backtest import backtest_arguments
+
+    backtest_arguments(parser)
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,7 +155,9 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="name of an entry, target or waiver")
+    parser.add_argument(
+        "name", metavar="NAME", help="name of an entry, target or waiver, or id of a proposal"
+    )
     parser.add_argument("--kind", choices=_KINDS, help="kind, if several documents have this name")
     add_format(parser)
 
@@ -170,7 +194,7 @@ def run(args: argparse.Namespace) -> int:
         NotFound: there is no such document or revision.
         Conflict: other documents name the target to delete.
     """
-    from compatgate.service.matrix import cli_files
+    from compatgate.service.matrix import cli_backtest, cli_diff, cli_export, cli_files, cli_sync
     from compatgate.service.matrix.cli_files import run_packages
 
     if args.action == "example":
@@ -179,8 +203,10 @@ def run(args: argparse.Namespace) -> int:
         args,
         {
             "import": cli_files.import_files,
-            "export": cli_files.export_matrix,
-            "diff": cli_files.diff_matrix,
+            "sync": cli_sync.sync_files,
+            "export": cli_export.export_matrix,
+            "diff": cli_diff.diff_matrix,
+            "backtest": cli_backtest.run_backtest,
             "list": show_list,
             "show": show_document,
             "delete": delete_document,
@@ -188,10 +214,17 @@ def run(args: argparse.Namespace) -> int:
             "dependents": cli_dependents.show_dependents,
             "packages-report": run_packages,
             "approvals": cli_approvals.list_approvals,
-            "approve": cli_approvals.approve,
             "refuse": cli_approvals.refuse,
+            "propose": proposals.propose,
+            "proposals": proposals.list_proposals,
+            "approve": proposals.approve,
+            "retract": proposals.retract,
+            "comment": proposals.comment,
+            "merge": proposals.merge,
+            "close": proposals.close,
+            "revert": proposals.revert,
         },
-        making=["import"],
+        making=["import", "sync"],
     )
 
 
@@ -322,6 +355,8 @@ def show_document(args: argparse.Namespace, gate: Client) -> int:
     from compatgate.documents.text import to_yaml
     from compatgate.service.runs.promotion import EntryRemarks
 
+    if proposals.PROPOSAL_ID.fullmatch(args.name) and not args.kind:
+        return proposals.show_proposal(args, gate)
     found = _find_documents(args, gate)
     if args.format == "json":
         print_json(found)

@@ -1,4 +1,4 @@
-"""Import, export and compare files of the matrix; report packages.
+"""Import files of the matrix; report packages.
 
 All files are sent as one text, so that they make one revision; mistakes name file and line.
 """
@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from compatgate.core.rule import EXIT_ALLOWED, EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.documents.sources import DocumentProblem, Problems, Source, read_paths
-from compatgate.documents.text import convert_json, read_nodes, to_json, to_yaml
-from compatgate.errors import BadInput, CompatgateError, ManyProblems
+from compatgate.documents.text import convert_json, read_nodes
+from compatgate.errors import CompatgateError, ManyProblems
 from compatgate.kit.cli.options import read_moment, reason_of, revision_or_time
-from compatgate.kit.cli.output import format_table, format_time, print_json, write_output
+from compatgate.kit.cli.output import format_table, format_time, print_json
 from compatgate.kit.cli.terminal import strip_controls, width_of, wrap
 from compatgate.service.gate_client import Body, ask
 from compatgate.service.matrix.cli import print_changes
@@ -129,7 +129,7 @@ def import_files(args: argparse.Namespace, gate: Client) -> int:
         return 0
     changes, unchanged = result["changes"], result["unchanged"]
     print_changes(changes)
-    _note_expired(changes)
+    note_expired(changes)
     if result["revision"] is not None:
         print(f"revision {result['revision']}: {len(changes)} changed, {unchanged} unchanged")
     elif changes:
@@ -158,7 +158,7 @@ def _import_joined(args: argparse.Namespace, gate: Client) -> Body:
         raise whole.locate_errors(error) from None
 
 
-def _note_expired(changes: Iterable[Body]) -> None:
+def note_expired(changes: Iterable[Body]) -> None:
     """Warn about expired waivers: a wrong year would otherwise show up as a denial."""
     from compatgate.kit.clock import today
 
@@ -180,71 +180,19 @@ def print_example() -> int:
     return 0
 
 
-def export_matrix(args: argparse.Namespace, gate: Client) -> int:
-    """Run ``matrix export``."""
-    revision = _find_revision(gate, args.at, "--at") if args.at else None
-    bodies = gate.export_matrix(revision=revision)
-    text = to_yaml(bodies) if args.format == "yaml" else to_json(bodies)
-    write_output(args.output, text.encode())
-    return 0
-
-
-def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
-    """Run ``matrix diff``."""
-    if bool(args.files) == bool(args.older) or (args.files and args.newer):
-        hint = "matrix diff FILE..., or matrix diff --from N [--to N]"
-        raise BadInput("give either files or revisions to compare", hint=hint)
-    if args.files:
-        changes = _diff_files(args.files, gate)
-    else:
-        older = _find_revision(gate, args.older, "--from")
-        newer = _find_revision(gate, args.newer, "--to") if args.newer else _latest_revision(gate)
-        changes = _diff_revisions(older, newer, gate)
-    if args.format == "json":
-        print_json(changes)
-    else:
-        print_changes(changes)
-        if not changes:
-            print("no differences")
-    return 1 if changes and args.exit_code else 0
-
-
-def _diff_revisions(older: int, newer: int, gate: Client) -> list[Body]:
-    from compatgate.client.operations import Operations
-
-    found: list[Body] = ask(gate, Operations.diff_revisions, newer, older=older)["changes"]
-    return found
-
-
-def _diff_files(paths: Sequence[str], gate: Client) -> list[Body]:
-    """Compare the gate's matrix with files, in this process."""
-    import msgspec
-
-    from compatgate.catalog import load_facts
-    from compatgate.documents.specs import TYPES, compare_documents
-    from compatgate.documents.validation import read_documents
-
-    sources = read_paths(paths)
-    known = gate.export_matrix()
-    names = [body["metadata"]["name"] for body in known if body["kind"] == "Target"]
-    wanted = read_documents(sources, load_facts().gpus, names)
-    stored = [msgspec.convert(body, TYPES[body["kind"]]) for body in known]
-    return [change.to_json() for change in compare_documents(stored, wanted)]
-
-
 def _problem_body(problem: CompatgateError) -> dict[str, Any]:
     if isinstance(problem, DocumentProblem):
         return problem.to_json()
     return {"problem": problem.problem, "field": problem.field, "hint": problem.hint or None}
 
 
-def _find_revision(gate: Client, text: str, option: str) -> int:
+def find_revision(gate: Client, text: str, option: str) -> int:
     """Return the number of a revision, given by its number or by a time."""
     which = revision_or_time(text, option)
-    return which if isinstance(which, int) else _latest_revision(gate, until=which)
+    return which if isinstance(which, int) else latest_revision(gate, until=which)
 
 
-def _latest_revision(gate: Client, until: datetime | None = None) -> int:
+def latest_revision(gate: Client, until: datetime | None = None) -> int:
     """Return the number of the latest revision, now or at a time; 0 before the first."""
     rows = gate.list_revisions(until=until).page(size=1).items
     return rows[0].number if rows else 0

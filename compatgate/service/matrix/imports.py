@@ -22,7 +22,7 @@ from compatgate.documents.specs import (
     compare_documents,
     key_of,
     target_refs,
-    to_body,
+    to_sorted_body,
 )
 from compatgate.documents.validation import read_documents
 from compatgate.errors import Conflict
@@ -36,6 +36,9 @@ from compatgate.service.matrix.revisions import (
     require_revision,
 )
 from compatgate.service.waivers import service as waiver_limits
+
+BYTES_OF_VALUE = 24
+"""Bytes of a request for each value that an import may hold; an entry has about 26 values."""
 
 
 class ImportResult(Struct, frozen=True):
@@ -75,7 +78,7 @@ def plan_import(session: Session, imported: Sequence[Document]) -> tuple[ImportR
     stored = documents.find_documents(session, [key_of(document) for document in imported])
     edits = [
         Edit(stored.get(key_of(document)), document)
-        for document in _sort_documents(imported)
+        for document in sort_documents(imported)
         if stored.get(key_of(document)) != document
     ]
     changes = [c for edit in edits if (c := compare_document(edit.before, edit.after))]
@@ -118,6 +121,7 @@ def apply_import(
             reason=reason,
             action="import",
             at=at,
+            proposal=consent.proposal,
             detail=consent.to_detail(),
         )
         consent.note(session, revision)
@@ -150,7 +154,8 @@ def export_documents(session: Session, revision: int | None) -> list[dict[str, A
     """Return every document, now or at a revision: targets, entries, waivers, each by name."""
     with pause_garbage_collection():
         return [
-            to_body(document) for document in _sort_documents(_load_documents(session, revision))
+            to_sorted_body(document)
+            for document in sort_documents(_load_documents(session, revision))
         ]
 
 
@@ -175,7 +180,9 @@ def _load_documents(session: Session, revision: int | None) -> list[Document]:
     return [document for document, _ in read_documents_at(session, revision)]
 
 
-def _sort_documents(found: Iterable[Document]) -> list[Document]:
+def sort_documents(found: Iterable[Document]) -> list[Document]:
+    """Return documents in the order of an export: targets, entries, waivers, each by name."""
+
     def order(document: Document) -> tuple[int, str]:
         kind, name = key_of(document)
         return KINDS.index(kind), name

@@ -101,8 +101,11 @@ class Revision(Base):
     )
     author: Mapped[str] = mapped_column(Text, comment="Name of the token or user")
     reason: Mapped[str] = mapped_column(Text, comment="Why, in the author's words")
-    action: Mapped[str] = mapped_column(Text, comment="create, change, delete or import")
+    action: Mapped[str] = mapped_column(
+        Text, comment="create, change, delete, import, merge, revert"
+    )
     count: Mapped[int] = mapped_column(Integer, comment="Documents that it changed")
+    proposal: Mapped[str | None] = mapped_column(Text, comment="Merged; null: made directly")
 
 
 class DocumentChange(Base):
@@ -172,6 +175,7 @@ class RevisionRow(Struct, frozen=True):
     Attributes:
         count: number of changed documents.
         changes: of each document; empty in lists.
+        proposal: that was merged; None: the revision was made directly.
     """
 
     number: int
@@ -181,6 +185,7 @@ class RevisionRow(Struct, frozen=True):
     action: str
     count: int
     changes: tuple[Change, ...] = ()
+    proposal: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data; ``changes`` are left out if empty."""

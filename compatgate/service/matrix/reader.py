@@ -14,9 +14,8 @@ from compatgate.documents.specs import Change, Kind
 from compatgate.errors import NotFound
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
-from compatgate.service.matrix import approvals, imports, revisions
+from compatgate.service.matrix import imports, revisions
 from compatgate.service.matrix import repository as lists
-from compatgate.service.matrix.approvals import ApprovalRow
 from compatgate.service.matrix.models import PoolRow, RevisionRow, StoredDocument
 
 T = TypeVar("T")
@@ -77,18 +76,6 @@ class MatrixReader:
     def list_pools(self, **filters: Any) -> Page[PoolRow]:
         """Return pools by target and name; filters: `repository.list_pools`."""
         return self._read(lambda session: lists.list_pools(session, **filters))
-
-    def list_approvals(self, **filters: Any) -> Page[ApprovalRow]:
-        """Return changes that wait for a second person, or did; newest first."""
-        return self._read(lambda session: approvals.list_approvals(session, **filters))
-
-    def show_approval(self, number: str) -> ApprovalRow:
-        """Return one of them.
-
-        Raises:
-            NotFound: there is none of that id.
-        """
-        return self._read(lambda session: approvals.find_approval(session, number))
 
     def list_revisions(self, **filters: Any) -> Page[RevisionRow]:
         """Return revisions, newest first; filters: `revisions.list_revisions`."""

@@ -96,6 +96,24 @@ def find_documents(
     return found
 
 
+def find_documents_with_label(
+    session: Session, key: str, value: str
+) -> dict[tuple[Kind, str], Document]:
+    """Return the documents that have a label with this value."""
+    written = msgspec.json.encode({key: value}).decode()[1:-1]
+    found: dict[tuple[Kind, str], Document] = {}
+    for kind in KINDS:
+        model = MODELS[kind]
+        query = select(model.name, model.document)
+        for name, text in session.execute(
+            query.where(model.document.contains(written, autoescape=True))
+        ):
+            document = decode(kind, text)
+            if document.metadata.labels.get(key) == value:
+                found[kind, name] = document
+    return found
+
+
 def target_names(session: Session) -> set[str]:
     """Return the names of all targets."""
     return set(session.execute(select(Target.name)).scalars())

@@ -18,7 +18,9 @@ from compatgate.documents.specs import (
     Kind,
     decode,
     encode,
+    key_of,
     kind_of,
+    to_body,
 )
 from compatgate.errors import NotFound
 from compatgate.kit.clock import iso
@@ -55,9 +57,19 @@ class Edit(Struct, frozen=True):
             return "create"
         return "delete" if self.after is None else "change"
 
+    def to_change(self) -> compared.Change:
+        """Return the change that it makes, as plain data."""
+        before, after = (to_body(side) if side else None for side in (self.before, self.after))
+        kind, name = key_of(self.document)
+        return compared.Change(kind, name, self.action, before, after)
+
 
 class Consent(Protocol):
     """Who agreed to edits."""
+
+    @property
+    def proposal(self) -> str | None:
+        """Return the id of the proposal that they agreed to; None: nobody was asked."""
 
     def to_detail(self) -> dict[str, Any]:
         """Return the members of the revision's audit record."""
@@ -85,6 +97,7 @@ def make_revision(
     reason: str,
     action: str,
     at: datetime,
+    proposal: str | None = None,
     detail: Mapping[str, Any] = _NO_DETAIL,
 ) -> int:
     """Make one revision: write history, current state and audit record.
@@ -94,8 +107,9 @@ def make_revision(
         edits: at least one, each of another document.
         author: name of the token or user.
         reason: of the author.
-        action: ``create``, ``change``, ``delete`` or ``import``.
+        action: ``create``, ``change``, ``delete``, ``import``, ``merge`` or ``revert``.
         at: now; a revision is never older than the previous one.
+        proposal: that is merged; None: the change is made directly, and the audit log says so.
         detail: further members of the audit record, such as who approved.
 
     Returns:
@@ -111,6 +125,7 @@ def make_revision(
         "reason": reason,
         "action": action,
         "count": len(edits),
+        **({"proposal": proposal} if proposal else {}),  # an older schema lacks the column
     }
     rows = [_change_row(edit, number) for edit in edits]
     session.execute(insert(Revision), [revision])
@@ -119,7 +134,13 @@ def make_revision(
         session, [(e.before, e.after) for e in edits], revision=number, at=made_at
     )
     digest = digest_revision(revision, rows)
-    audited = {**detail, "revision": number, "reason": reason, "sha256": digest}
+    audited = {
+        **detail,
+        "revision": number,
+        "reason": reason,
+        "sha256": digest,
+        "proposal": proposal,
+    }
     subject = f"{rows[0]['kind']} {rows[0]['name']}" if len(rows) == 1 else f"{len(rows)} documents"
     audit.append(
         session,
@@ -228,6 +249,24 @@ def show_revision(session: Session, number: int) -> RevisionRow:
     return _to_row(row, tuple(_to_change(one, one.action) for one in session.execute(query)))
 
 
+def read_edits(session: Session, number: int) -> list[Edit]:
+    """Return what a revision changed: each document before and after."""
+    query = select(DocumentChange.kind, DocumentChange.before, DocumentChange.after)
+    query = query.where(DocumentChange.revision == number).order_by(DocumentChange.id)
+    return [
+        Edit(*(decode(kind, side) if side else None for side in (before, after)))
+        for kind, before, after in session.execute(query)
+    ]
+
+
+def list_later(session: Session, kind: Kind, name: str, number: int) -> list[int]:
+    """Return the revisions after one that changed a document, oldest first."""
+    query = select(DocumentChange.revision).where(
+        DocumentChange.kind == kind, DocumentChange.name == name, DocumentChange.revision > number
+    )
+    return list(session.execute(query.order_by(DocumentChange.revision)).scalars())
+
+
 def list_revisions(
     session: Session,
     *,
@@ -289,7 +328,14 @@ def list_changes(
 
 def _to_row(row: Any, changes: tuple[compared.Change, ...] = ()) -> RevisionRow:
     return RevisionRow(
-        row.number, row.made_at, row.author, row.reason, row.action, row.count, changes
+        row.number,
+        row.made_at,
+        row.author,
+        row.reason,
+        row.action,
+        row.count,
+        changes,
+        row.proposal,
     )
 
 

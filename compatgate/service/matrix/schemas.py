@@ -148,6 +148,13 @@ class ApprovalBody(Struct, frozen=True, forbid_unknown_fields=True):
     changes: list[ChangeBody]
 
 
+class DocumentName(Struct, frozen=True, forbid_unknown_fields=True):
+    """A document of the matrix."""
+
+    kind: Kind
+    name: Annotated[str, Meta(min_length=1, max_length=128)]
+
+
 class ImportBody(Struct, frozen=True):
     """The changes of an import or of a dry run."""
 
@@ -156,7 +163,23 @@ class ImportBody(Struct, frozen=True):
     revision: Annotated[int | None, Meta(description="null: nothing changed")]
 
 
-class RevisionBody(Struct, frozen=True, forbid_unknown_fields=True):
+class SyncBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The changes of a sync or of its plan: the stored documents become those of the files."""
+
+    name: Annotated[str | None, Meta(description="null: the sync owns nothing")]
+    changes: list[ChangeBody]
+    adopted: Annotated[
+        list[DocumentName], Meta(description="documents that belonged to no sync, or to another")
+    ]
+    left: Annotated[
+        list[DocumentName],
+        Meta(description="documents of this sync that the files lack; `prune` deletes them"),
+    ]
+    unchanged: int
+    revision: Annotated[int | None, Meta(description="null: nothing changed, or a plan")]
+
+
+class RevisionBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A revision of the matrix: author, reason and time."""
 
     number: int
@@ -165,9 +188,13 @@ class RevisionBody(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
     action: str
     count: Annotated[int, Meta(description="number of changed documents")]
+    proposal: Annotated[
+        str | None,
+        Meta(description="proposal that was merged; null: it was made directly"),
+    ] = None
 
 
-class RevisionDetail(RevisionBody, frozen=True, forbid_unknown_fields=True):
+class RevisionDetail(RevisionBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A revision with its changes."""
 
     changes: list[ChangeBody]

@@ -19,15 +19,16 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.gate.repository import list_asked_stacks
 from compatgate.service.gate.snapshot_reader import Snapshots
-from compatgate.service.matrix import approvals, imports, packages_report, revisions
+from compatgate.service.matrix import imports, packages_report, revisions, sync
 from compatgate.service.matrix import repository as lists
-from compatgate.service.matrix.approvals import ApprovalNeeded, ApprovalRow, Consent
 from compatgate.service.matrix.imports import ImportResult
 from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.permission import check_edits
 from compatgate.service.matrix.reader import MatrixReader, require_document
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.schemas import DAYS, DECISIONS, PackagesReportBody
+from compatgate.service.matrix.sync import SyncOptions, SyncResult
+from compatgate.service.proposals.agreement import Consent, ProposalNeeded, require_consent
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.waivers import service as waiver_limits
 
@@ -272,6 +273,49 @@ class MatrixService(MatrixReader):
         check_edits(edits, by.principal)
         return planned
 
+    def sync(
+        self,
+        sources: Sequence[Source],
+        options: SyncOptions,
+        by: Authorship,
+        *,
+        dry_run: bool = False,
+    ) -> SyncResult:
+        """Make the stored matrix equal to files, as one revision or not at all.
+
+        Args:
+            sources: the files.
+            options: name of the sync, and what it deletes and takes over.
+            by: author and reason.
+            dry_run: return the plan without changing anything.
+
+        Raises:
+            ManyProblems: every mistake, with file, line and path; or documents of another sync.
+            Conflict: documents name a target that the files lack.
+        """
+        by.check()
+        read = imports.read_files(self._database, sources, self._facts.gpus)
+        if dry_run:
+            return self._read(lambda session: self._plan_sync(session, read, options, by))
+        return self._write(
+            lambda session: sync.apply_sync(
+                session,
+                read,
+                options,
+                by.author,
+                by.reason,
+                clock.now(),
+                permit(session, by, "sync"),
+            )
+        )
+
+    def _plan_sync(
+        self, session: Session, read: Sequence[Document], options: SyncOptions, by: Authorship
+    ) -> SyncResult:
+        planned, edits = sync.plan_sync(session, read, options)
+        check_edits(edits, by.principal)
+        return planned
+
     def packages_report(
         self,
         *,
@@ -306,81 +350,33 @@ class MatrixService(MatrixReader):
         try:
             with self._database.writing() as session:
                 result = change(session)
-        except ApprovalNeeded as error:
+        except ProposalNeeded as error:
             self._record(error)
             raise
         self._snapshots.refresh()
         return result
 
-    def _record(self, needed: ApprovalNeeded) -> None:
-        """Store the change that waits for a second person, once the refused one is undone."""
-        if needed.made is not None:
+    def _record(self, needed: ProposalNeeded) -> None:
+        """Store the proposal of a change, once the refused change is undone."""
+        if needed.store is not None:
             with self._database.writing() as session:
-                approvals.open_approval(session, needed.made)
-
-    def approve(self, number: str, principal: Principal) -> ApprovalRow:
-        """Approve a change as the second person, and make it.
-
-        Raises:
-            NotFound: there is none of that id.
-            AccessRefused: the caller asked for it, or may not make such a change.
-            Conflict: it was decided or has ended, or a document has changed since.
-            ManyProblems: a policy that changed since forbids a waiver.
-        """
-
-        def write(session: Session) -> ApprovalRow:
-            found = approvals.find_approval(session, number)
-            check_edits(found.edits, principal)
-            approvals.require_other(found, principal)
-            approvals.require_unchanged(session, found)
-            imports.check_import(session, [edit.after for edit in found.edits if edit.after])
-            consent = Consent(found.id, (found.author, principal.name))
-            approvals.decide(session, found, "approved", by=principal.name)
-            revision = revisions.make_revision(
-                session,
-                found.edits,
-                author=found.author,
-                reason=found.reason,
-                action=found.action,
-                at=clock.now(),
-                detail=consent.to_detail(),
-            )
-            consent.note(session, revision)
-            return approvals.find_approval(session, number)
-
-        return self._write(write)
-
-    def refuse_approval(self, number: str, principal: Principal) -> ApprovalRow:
-        """Refuse a change that waits for a second person; its author withdraws it so.
-
-        Raises:
-            NotFound: there is none of that id.
-            AccessRefused: the caller may not make such a change.
-            Conflict: it was decided or has ended.
-        """
-
-        def write(session: Session) -> ApprovalRow:
-            found = approvals.find_approval(session, number)
-            check_edits(found.edits, principal)
-            approvals.require_waiting(found)
-            approvals.decide(session, found, "refused", by=principal.name)
-            return approvals.find_approval(session, number)
-
-        return self._write(write)
+                needed.store(session)
 
 
-def permit(session: Session, by: Authorship) -> Callable[[Sequence[Edit]], Consent]:
+def permit(
+    session: Session, by: Authorship, action: str = "import"
+) -> Callable[[Sequence[Edit]], Consent]:
     """Return the check of an author's edits, made in the transaction that writes them."""
 
     def check(edits: Sequence[Edit]) -> Consent:
         check_edits(edits, by.principal)
-        return _consent(session, edits, by, "import")
+        return _consent(session, edits, by, action)
 
     return check
 
 
 def _consent(session: Session, edits: Sequence[Edit], by: Authorship, action: str) -> Consent:
-    return approvals.require_consent(
+    return require_consent(
         session, edits, author=by.author, reason=by.reason, action=action, identity=by.identity
     )
 
@@ -394,6 +390,7 @@ def _revise(session: Session, edit: Edit, by: Authorship) -> int:
         reason=by.reason,
         action=edit.action,
         at=clock.now(),
+        proposal=consent.proposal,
         detail=consent.to_detail(),
     )
     consent.note(session, revision)

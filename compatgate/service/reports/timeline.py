@@ -178,8 +178,9 @@ def audit_events(
 
     reports = [event for row in read("nodes.report") for event in _of_report(row, nodes)]
     approvals = [
-        _of_link(row, "approval", "asked for the approval of a change")
-        for row in read("approval.request")
+        _of_link(row, "approval", "proposed a change")
+        for action in ("proposal.open", "approval.request")
+        for row in read(action)
         if target in row.detail.get("targets", ())
     ]
     return [*reports, *approvals]

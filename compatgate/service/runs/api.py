@@ -8,6 +8,7 @@ import msgspec
 from flask import request
 from msgspec import Meta, Struct
 
+from compatgate.canary.judge.change_points import MAX_HISTORY
 from compatgate.canary.run import Purpose
 from compatgate.canary.samples.sample import list_samples
 from compatgate.canary.workload import Workload
@@ -16,6 +17,7 @@ from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, sl
 from compatgate.kit.http.requests import Since, Until, to_struct
 from compatgate.service.baselines import exchange
 from compatgate.service.runs import logs
+from compatgate.service.runs.histories import DEFAULT_RUNS
 from compatgate.service.runs.imports import Import
 from compatgate.service.runs.logs import check_log_exists, follow, print_pieces
 from compatgate.service.runs.models import RunRow
@@ -25,6 +27,7 @@ from compatgate.service.runs.schemas import (
     EvidenceBody,
     HostBody,
     ImportRequest,
+    MetricHistoryBody,
     RunBody,
     RunDetailBody,
     RunRequest,
@@ -368,6 +371,43 @@ def list_workloads(call: Call[ListQuery]) -> Reply:
     found = call.gate.runs.catalogue().workloads
     workloads = [found[name] for name in sorted(found)]
     return page_reply(slice_page(workloads, call.query), _workload)
+
+
+class HistoryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of the histories of metrics."""
+
+    workload: Filter | None = None
+    gpu: Annotated[Filter, Meta(description="SKU")] | None = None
+    metric: Filter | None = None
+    runs: Annotated[
+        int, Meta(ge=1, le=MAX_HISTORY, description="number of newest finished runs to read")
+    ] = DEFAULT_RUNS
+
+
+@route(
+    "GET",
+    "/metric-histories",
+    scope="read",
+    tag="evidence",
+    targets="checked",
+    query=HistoryFilters,
+    returns=Returns(MetricHistoryBody, "A page of histories", paged=True),
+)
+def list_metric_histories(call: Call[HistoryFilters]) -> Reply:
+    """Follow metrics over finished runs, and find where their level changed.
+
+    Those that became worse come first. A history crosses stacks and drivers; each change names the
+    parts that changed with it.
+    """
+    query = call.query
+    found = call.gate.runs.histories(
+        workload=query.workload,
+        gpu=query.gpu,
+        metric=query.metric,
+        runs=query.runs,
+        within=call.principal.targets,
+    )
+    return page_reply(slice_page(found, query), msgspec.to_builtins)
 
 
 def _workload(workload: Workload) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""Run ``compatgate canary hosts`` and ``drift``: list staging hosts and compare their stacks."""
+"""Run ``compatgate canary hosts`` and ``drift``: staging hosts, their stacks, and metrics."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from compatgate.errors import BadInput
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.parser import positive_count
 from compatgate.service.gate_client import add_place, ask, ask_all, gate_of
@@ -59,6 +60,11 @@ _EPILOG = """\
 Compares the measured components of the newest run of each host. Prints, for each component, the
 value that most hosts have and the hosts that differ.
 exit status: 0 all equal, 1 some differ, 2 bad usage, 3 fewer than two hosts with measurements
+
+With --metrics: follows each metric over runs, across stacks and drivers, and prints where its level
+changed, and which parts changed with it. At least six runs are needed, three on each side.
+exit status: 0 none is worse, 1 a metric became worse by more than its tolerance and stayed so, 2
+bad usage, 3 no metric has six runs
 """
 
 
@@ -77,16 +83,29 @@ def add_drift_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of recent runs to read (default: 200)",
     )
+    metrics = parser.add_argument_group("with --metrics")
+    metrics.add_argument(
+        "--metrics", action="store_true", help="find changes in the history of metrics"
+    )
+    metrics.add_argument("--workload", metavar="W", help="only metrics of this workload")
+    metrics.add_argument("--gpu", metavar="SKU", help="only runs on this GPU")
+    metrics.add_argument("--metric", metavar="M", help="only this metric")
     add_place(parser)
     add_format(parser)
 
 
 def run_drift(args: argparse.Namespace) -> int:
-    """Compare the stacks of hosts, and print the differences.
+    """Compare the stacks of hosts, or follow metrics, and print the differences.
 
     Raises:
         NotFound: a given run does not exist.
+        BadInput: options of both are given.
     """
+    if args.metrics:
+        return _follow_metrics(args)
+    for name in ("workload", "gpu", "metric"):
+        if getattr(args, name) is not None:
+            raise BadInput("belongs to --metrics", field=f"--{name}", hint="add --metrics")
     from compatgate.canary.hosts import compare_hosts
 
     with gate_of(args) as gate:
@@ -177,3 +196,82 @@ def _differences(line: ComponentDrift) -> str:
     if line.silent:
         said.append(f"not measured on {', '.join(line.silent)}")
     return "; ".join(said)
+
+
+_SHOWN_PARTS = 4
+
+
+def _follow_metrics(args: argparse.Namespace) -> int:
+    """Print the changes of metrics over finished runs."""
+    from compatgate.canary.judge.change_points import MAX_HISTORY, MIN_HISTORY
+    from compatgate.kit.cli.output import print_json
+
+    if args.runs or args.suite or args.target:
+        hint = "choose with --workload, --gpu and --metric"
+        raise BadInput("takes no run, suite or target", field="--metrics", hint=hint)
+    if args.limit > MAX_HISTORY:
+        hint = f"at most {MAX_HISTORY}"
+        raise BadInput("is too large", field="--limit", value=args.limit, hint=hint)
+    filters = {"workload": args.workload, "gpu": args.gpu, "metric": args.metric}
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        operation = Operations.list_metric_histories
+        found = ask_all(gate, None, operation, **filters, runs=args.limit)
+    if args.format == "json":
+        print_json(found)
+    else:
+        _print_changes(found)
+    if any(len(one["points"]) >= MIN_HISTORY for one in found):
+        return int(any(map(_is_worse_now, found)))
+    return 3
+
+
+def _is_worse_now(history: dict[str, Any]) -> bool:
+    return any(one["worse"] and one["beyond"] and one["stands"] for one in history["changes"])
+
+
+def _print_changes(found: Sequence[dict[str, Any]]) -> None:
+    from compatgate.canary.judge.change_points import MIN_HISTORY
+    from compatgate.kit.cli.output import format_json_time, print_table
+    from compatgate.kit.cli.terminal import strip_controls
+
+    rows = [
+        (
+            f"{one['step']}/{one['metric']}",
+            one["gpu"] or "none",
+            format_json_time(change["at"]),
+            change["run"],
+            f"{100 * change['change']:+.1f} %",
+            f"{change['before']:.4g} to {change['after']:.4g} {one['unit']}",
+            _name_effect(change),
+            strip_controls(_name_parts(change["parts"])),
+        )
+        for one in found
+        for change in one["changes"]
+    ]
+    enough = sum(len(one["points"]) >= MIN_HISTORY for one in found)
+    empty = f"no change of level in {enough} metrics with at least {MIN_HISTORY} runs"
+    head = ("metric", "gpu", "since", "run", "change", "level", "", "changed with it")
+    print_table(head, rows, empty=empty)
+
+
+def _name_effect(change: dict[str, Any]) -> str:
+    effect = "worse" if change["worse"] else "better"
+    beyond = "" if change["beyond"] else ", within tolerance"
+    return f"{effect}{beyond}" if change["stands"] else f"{effect}{beyond}, over since"
+
+
+def _name_parts(parts: Sequence[dict[str, Any]]) -> str:
+    said = [
+        f"{one['part']} {_shorten(one['before'])} to {_shorten(one['after'])}"
+        for one in parts[:_SHOWN_PARTS]
+    ]
+    more = len(parts) - len(said)
+    return "; ".join([*said, *([f"{more} more"] if more else [])]) or "nothing that was measured"
+
+
+def _shorten(value: str) -> str:
+    """Return a version, or the start of a digest."""
+    name, at, digest = value.rpartition("sha256:")
+    return f"{name}{at}{digest[:12]}" if at else value or "none"

@@ -122,6 +122,25 @@ def list_by_purpose(session: Session, purpose: str, since: datetime) -> list[Run
     return [to_row(found) for found in session.execute(query)]
 
 
+def list_run_questions(
+    session: Session, targets: Sequence[str] | None, since: datetime, *, most: int
+) -> list[RunRow]:
+    """Return the runs of stacks for some targets, newest first.
+
+    Args:
+        session: to read from.
+        targets: their names; None: all targets.
+        since: asked for no earlier.
+        most: most runs, the newest.
+    """
+    query = select_runs().where(Run.created_at >= since)
+    of_targets = Run.target.is_not(None) if targets is None else Run.target.in_(targets)
+    return [
+        to_row(found)
+        for found in session.execute(query.where(of_targets).order_by(Run.seq.desc()).limit(most))
+    ]
+
+
 def list_runs(
     session: Session,
     *,

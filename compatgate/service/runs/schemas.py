@@ -493,3 +493,57 @@ IMPORT: dict[str, Any] = {
     "stack": {"nccl": "2.21.5"},
     "measured_at": "2026-11-03T09:30:00Z",
 }
+
+
+class PointBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A metric in one run."""
+
+    run: str
+    state: str
+    at: datetime
+    host: str
+    value: Annotated[float, Meta(description="median of the run's values")]
+    parts: Annotated[
+        dict[str, str], Meta(description="version of each component, driver, image, host, workload")
+    ]
+
+
+class PartChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part that differs between the last run before a change and the first after it."""
+
+    part: str
+    before: str
+    after: str
+
+
+class MetricChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A change of a metric's level."""
+
+    run: Annotated[str, Meta(description="the first run after the change")]
+    at: datetime
+    before: Annotated[float, Meta(description="median before, in the metric's unit")]
+    after: float
+    change: Annotated[float, Meta(description="0.05 is 5 % more")]
+    runs_before: int
+    runs_after: int
+    chance: Annotated[float, Meta(description="of such a change in a history without one")]
+    worse: bool
+    beyond: Annotated[bool, Meta(description="further than the metric's tolerance")]
+    stands: Annotated[bool, Meta(description="no later change brought the metric back")]
+    parts: Annotated[
+        list[PartChangeBody], Meta(description="what changed with it, and may be its cause")
+    ]
+
+
+class MetricHistoryBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A metric of a step on a GPU over runs, oldest first, across stacks and drivers."""
+
+    workload: str
+    step: str
+    gpu: Annotated[str, Meta(description="SKU; empty: the runs asked for none")]
+    metric: str
+    unit: str
+    better: Literal["lower", "higher", "either"]
+    tolerance: float
+    points: list[PointBody]
+    changes: list[MetricChangeBody]

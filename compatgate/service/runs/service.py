@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.canary.allowed_images import EVERY_IMAGE
 from compatgate.canary.engine.interface import STANDARD_SETTINGS, Settings
+from compatgate.canary.history import MetricHistory, follow_metrics
 from compatgate.canary.peaks import Share, find_shares
 from compatgate.canary.run import Report, select_due
 from compatgate.canary.workloads import Library
@@ -31,6 +32,7 @@ from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.runs import evidence, leases
 from compatgate.service.runs import repository as runs
 from compatgate.service.runs.evidence import EvidenceRow, WarningRow
+from compatgate.service.runs.histories import list_measured_steps
 from compatgate.service.runs.imports import Import, import_report
 from compatgate.service.runs.leases import driver_key
 from compatgate.service.runs.models import (
@@ -435,6 +437,19 @@ class Runs:
         """Return how many runs wait and run, and for how long the oldest waits."""
         with self._database.reading() as session:
             return runs.read_queue(session, clock.now())
+
+    def histories(self, *, metric: str | None = None, **filters: Any) -> Sequence[MetricHistory]:
+        """Return the history of each metric, those that became worse first.
+
+        Args:
+            metric: None: all.
+            filters: of `list_measured_steps`.
+        """
+        with self._database.reading() as session:
+            steps = list_measured_steps(session, **filters)
+        specs = {name: one.metrics for name, one in self.catalogue().workloads.items()}
+        found = follow_metrics(steps, specs)
+        return [one for one in found if metric in (None, one.metric)]
 
     def hosts(self, **filters: Any) -> Page[HostRow]:
         """Return staging hosts by name; filters of `compatgate.service.runs.leases.list_hosts`."""

@@ -79,8 +79,13 @@ def describe_policy(policy: PolicySpec) -> list[str]:
         words.append(_UNKNOWN_TEXTS[policy.on_unknown])
     longest = (policy.waivers or WaiverPolicySpec()).max_duration
     words.append(f"A new waiver lasts at most {longest}.")
-    if policy.approvals == 2:
-        words.append("A change that lets the gate allow more needs two people.")
+    people = policy.approvals or 1
+    if people > 1:
+        number = "two" if people == 2 else str(people)
+        of = f", approved by {', '.join(policy.approvers)}" if policy.approvers else ""
+        words.append(f"A change that lets the gate allow more needs {number} people{of}.")
+    if policy.changes == "proposals":
+        words.append("A change is a proposal first; permissions can be withdrawn at once.")
     return words
 
 

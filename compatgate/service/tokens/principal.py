@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, false, or_
 
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.errors import BadInput, Forbidden
+from compatgate.service.tokens.schemas import INCLUDED
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -76,8 +77,10 @@ class Principal(Struct, frozen=True):
         return self.kind == "anonymous"
 
     def may(self, scope: str) -> bool:
-        """Return whether the caller has a scope; ``admin`` has every one."""
-        return scope in self.scopes or "admin" in self.scopes
+        """Return whether the caller has a scope, or one that includes it."""
+        if scope in self.scopes or "admin" in self.scopes:
+            return True
+        return any(scope in INCLUDED.get(own, ()) for own in self.scopes)
 
     def require(self, scope: str) -> None:
         """Require a scope.

@@ -7,19 +7,28 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-ScopeName = Literal["read", "gate", "deliver", "operate", "bless", "admin"]
+ScopeName = Literal["read", "gate", "deliver", "propose", "approve", "operate", "bless", "admin"]
 SCOPES: dict[ScopeName, str] = {
     "read": "read everything except tokens",
     "gate": "ask for verdicts",
     "deliver": "deliver the decisions of a far gate, which bears the token's name",
+    "propose": "propose changes of the matrix, comment on proposals, close your own",
+    "approve": "approve and close proposals of others; includes `propose`",
     "operate": "submit, cancel and repeat canary runs, propose baselines, report and remove nodes,"
-    " change targets where that weakens nothing",
+    " change targets where that weakens nothing; includes `propose`",
     "bless": "change targets, entries and waivers, also by import; approve and refuse baselines,"
-    " and changes that need two people",
+    " merge proposals; includes `propose` and `approve`",
     "admin": "list, create, rotate and revoke tokens, verify the audit log, and all of the above",
 }
-"""The permissions of each scope; only ``admin`` includes others. Every change that decides what the
+"""The permissions of each scope; ``admin`` includes all others. Every change that decides what the
 gate allows needs ``bless``."""
+INCLUDED: dict[str, frozenset[str]] = {
+    "approve": frozenset({"propose"}),
+    "operate": frozenset({"propose"}),
+    "bless": frozenset({"propose", "approve"}),
+}
+"""Scopes that another scope includes: a proposal changes nothing, and who may make a change alone
+may agree to it."""
 TargetPattern = Annotated[str, Meta(min_length=1, max_length=128)]
 _SCOPES = "; ".join(f"`{name}`: {allows}" for name, allows in SCOPES.items())
 

@@ -210,6 +210,7 @@ NAVIGATION: tuple[NavigationGroup, ...] = (
             NavigationItem("targets", "Targets", "t"),
             NavigationItem("entries", "Entries", "e"),
             NavigationItem("waivers", "Waivers", "x"),
+            NavigationItem("proposals", "Proposals", "p"),
             NavigationItem("revisions", "Revisions", "v"),
         ),
     ),

@@ -21,7 +21,7 @@ from compatgate.service.tokens.principal import AccessRefused, Principal
 from compatgate.service.web import auth
 from compatgate.service.web.call import Call, Service
 
-Scope = Literal["read", "gate", "deliver", "operate", "bless", "admin"]
+Scope = Literal["read", "gate", "deliver", "propose", "approve", "operate", "bless", "admin"]
 TargetLimit = Literal["refused", "checked", "free"]
 """What a caller that is limited to targets meets: a refusal; its handler's check of the targets
 that the request concerns; nothing, as the route concerns no target."""

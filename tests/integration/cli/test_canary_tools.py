@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from canary_runs import host
 
-from compatgate.canary.run import Device, Env, Report, StepResult
+from compatgate.canary.run import Device, Env, Metric, Report, StepResult
 from compatgate.service.gate.service import Gate
 
 from .test_canary_commands import Run, gate, queued, run
@@ -71,6 +71,54 @@ def test_drift_of_a_run_that_is_not_there_says_so(run: Run) -> None:
     status, _, err = run("canary", "drift", "run_nothing")
     assert status == 2
     assert "run_nothing" in err
+
+
+def _slowed(gate: Gate, run: Run, value: float) -> None:
+    """Six runs at 10 TFLOP/s, six at another value with another driver."""
+    for number in range(12):
+        queued(run)
+        lease = gate.runs.queue.lease("w1", [host("a100-1")])
+        assert lease
+        now = (10.0 if number < 6 else value) + number % 3 / 100
+        env = Env("535.183.01" if number < 6 else "550.54.15")
+        body: Any = msgspec.to_builtins(Report(env, (Metric("fp32", "TFLOP/s", (now,) * 3),)))
+        gate.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=body))
+        gate.runs.queue.finish(lease, "passed", "", None)
+
+
+@pytest.mark.parametrize(("value", "status", "word"), [(8.0, 1, "worse"), (12.0, 0, "better")])
+def test_drift_of_metrics_names_the_change_and_what_changed_with_it(
+    run: Run, gate: Gate, value: float, status: int, word: str
+) -> None:
+    assert run("canary", "drift", "--metrics")[0] == 3
+    _slowed(gate, run, value)
+    answer, out, _ = run("canary", "drift", "--metrics", "--workload", "gemm")
+    assert answer == status
+    for part in (
+        "gemm-0/fp32",
+        f"{100 * (value / 10 - 1):+.1f} %",
+        word,
+        "535.183.01 to 550.54.15",
+    ):
+        assert part in out
+    (found,) = json.loads(run("canary", "drift", "--metrics", "--format", "json")[1])
+    assert found["changes"][0]["runs_before"] == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--workload", "gemm"], "--metrics"),
+        (["--metrics", "--suite", "smoke"], "--workload"),
+        (["--metrics", "--limit", "401"], "400"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    run: Run, options: list[str], says: str
+) -> None:
+    status, _, err = run("canary", "drift", *options)
+    assert status == 2
+    assert says in err
 
 
 def test_read_shows_what_a_workload_may_declare(run: Run) -> None:

@@ -231,7 +231,7 @@ spec:
     assert remote("matrix", "import", str(tmp_path / "two.yaml"))[0] == 0
     status, _, err = remote("matrix", "import", str(tmp_path / "laxer.yaml"))
     assert (status, "asks for two people" in err) == (2, True)
-    (number,) = set(re.findall(r"ap_[0-9a-f]{16}", err))
+    (number,) = set(re.findall(r"pr_[0-9a-f]{16}", err))
     assert remote("matrix", "approvals") == local("matrix", "approvals")
     shown = remote("matrix", "approvals", number)[1]
     assert "spec.policy.mode: enforce -> audit" in shown
@@ -242,6 +242,54 @@ spec:
     assert "mode: audit" in remote("matrix", "show", "two")[1]
     assert "no change waits" in remote("matrix", "approvals")[1]
     assert "approved by bob" in remote("matrix", "approvals", "--all")[1]
+
+
+def test_a_change_is_proposed_merged_and_reverted(remote: Run, local: Run, tmp_path: Path) -> None:
+    text = """apiVersion: compatgate.dev/v1
+kind: Target
+metadata: {name: slow}
+spec:
+  pools: [{name: a, gpu: L4, driver: 550.54.15}]
+  policy: {changes: proposals}
+"""
+    (tmp_path / "slow.yaml").write_text(text)
+    status, out, err = remote("matrix", "propose", str(tmp_path / "slow.yaml"))
+    assert (status, "add target slow, pool a with L4 and driver 550.54.15" in out) == (0, True), err
+    (number,) = set(re.findall(r"pr_[0-9a-f]{16}", out))
+    assert remote("matrix", "merge", number)[0] == 0
+    newer = ("--target", "slow", "--pool", "a", "--set", "driver=580.95.05")
+    made = json.loads(remote("matrix", "propose", *newer, "--format", "json")[1])
+    number = made["id"]
+    assert number in local("matrix", "proposals", "--target", "slow")[1]
+    assert "has your comment" in local("matrix", "comment", number, "-m", "why?")[1]
+    status, out, err = local("matrix", "approve", number, "--author", "bob", "-m", "fine")
+    assert (status, out.splitlines()) == (
+        0,
+        [f"{number} was approved by bob", f"ready: compatgate matrix merge {number}"],
+    ), err
+    shown = local("matrix", "show", number)[1]
+    assert "+    driver: 580.95.05" in shown
+    assert "bob approved: fine" in shown
+    assert local("matrix", "retract", number, "--author", "bob")[0] == 0
+    status, out, err = remote("matrix", "merge", number, "--digest", made["digest"])
+    assert (status, "was merged by" in out) == (0, True), err
+    revision = out.rpartition(" ")[2].strip()
+    status, _, err = remote("matrix", "revert", revision, "--reason", "jobs hang")
+    assert (status, "asks for a proposal" in err) == (2, True)
+    (number,) = set(re.findall(r"pr_[0-9a-f]{16}", err))
+    assert "was closed by" in remote("matrix", "close", number, "-m", "it was the fan")[1]
+    assert number in remote("matrix", "proposals", "--all")[1]
+    assert "no proposals" in remote("matrix", "proposals", "--target", "slow")[1]
+    for words, field in (
+        (["--set", "driver=1"], "--set"),
+        (["--target", "slow"], "--target"),
+        (["--delete", "pool/x"], "--delete"),
+        ([], "documents"),
+    ):
+        status, _, err = remote("matrix", "propose", *words)
+        assert (status, field in err) == (2, True), words
+    gone = remote("matrix", "propose", "--delete", "target/slow", "--format", "json")[1]
+    assert remote("matrix", "merge", json.loads(gone)["id"])[0] == 0
 
 
 def test_who_operates_changes_no_target(

@@ -24,7 +24,14 @@ from compatgate.documents.specs import (
     TargetMetadata,
     TargetSpec,
 )
-from compatgate.errors import BadInput, Conflict, ManyProblems, NotFound, PreconditionFailed
+from compatgate.errors import (
+    BadInput,
+    Conflict,
+    Forbidden,
+    ManyProblems,
+    NotFound,
+    PreconditionFailed,
+)
 from compatgate.service.admission.schemas import EXAMPLES
 from compatgate.service.baselines.schemas import BaselineFile
 from compatgate.service.far.log import make_requests
@@ -36,6 +43,7 @@ from compatgate.service.gate.service import Gate
 from compatgate.service.matrix.schemas import WAIVER, EntryChange, TargetChange
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.nodes.schemas import DriverReport, NodeReport, SeenGpus
+from compatgate.service.proposals.schemas import ProposalRequest, ProposedPool
 
 Call = Callable[..., Any]
 _NONE = "0" * 12
@@ -145,6 +153,23 @@ def test_solve(call: Call) -> None:
     assert found.found
     again = call("preview", target="prod-a100", stack=found.stacks[0].stack)
     assert again.id == found.stacks[0].verdicts[0].id
+
+
+def test_syncing_documents(call: Call, form: str) -> None:
+    name = f"synced-{form}"
+    document = {"apiVersion": "compatgate.dev/v1", "kind": "Waiver", "metadata": {"name": name}}
+    document["spec"] = {**WAIVER["spec"], "expires": str(date.today() + timedelta(days=7))}
+    made = call("sync_matrix", [document], reason="from Git", name=f"git-{form}")
+    assert (made.changes[0].action, made.left) == ("create", [])
+    again = call("sync_matrix", [document], reason="from Git", name=f"git-{form}", dry_run=True)
+    assert (again.changes, again.unchanged) == ([], 1)
+
+
+def test_backtest(call: Call) -> None:
+    call("ask", target="prod-a100", stack=STACK)
+    found = call("backtest", {"delete": [{"kind": "Entry", "name": "torch24-cu124"}]})
+    assert found.counts.newly_denied.questions >= 1
+    assert {group.rule for group in found.groups} == {"CG801"}
 
 
 def test_plan(call: Call) -> None:
@@ -292,6 +317,7 @@ def test_what_runs_are_made_of(call: Call, lease: Lease) -> None:
     assert [h.name for h in call("list_hosts", gpu=GPU)] == ["a100-1"]
     assert "hello" in {suite.name for suite in call("list_suites")}
     assert "hello-cpu" in {workload.name for workload in call("list_workloads")}
+    assert call("list_metric_histories", workload="hello-cpu", runs=10) == []
 
 
 def test_imported_reports(call: Call, form: str) -> None:
@@ -339,6 +365,32 @@ def test_approvals(call: Call, form: str, worker: Gate) -> None:
     assert call("approve_change", theirs.value.value).revision is not None
     with pytest.raises(NotFound):
         call("show_target", name)
+
+
+def test_proposals(call: Call, form: str, worker: Gate) -> None:
+    name = f"proposed-{form}"
+    spec = TargetSpec((PoolSpec("l4", "L4", "550.54.15"),))
+    call("create_target", TargetChange(metadata=TargetMetadata(name), spec=spec), reason="+")
+    edits = {"pools": [{"target": name, "set": {"driver": "570.86.15"}}]}
+    made = call("create_proposal", edits, reason="newer")
+    assert [one.id for one in call("list_proposals", target=name)] == [made.id]
+    newest = ProposalRequest(pools=[ProposedPool(name, {"driver": "580.95.05"})])
+    changed = call("change_proposal", made.id, newest, reason="the newest")
+    assert changed.summary[0].endswith("change driver of pool l4 from 550.54.15 to 580.95.05")
+    assert call("comment_proposal", made.id, "which suite?").events[-1].text == "which suite?"
+    with pytest.raises(Forbidden, match="another person approves it"):
+        call("approve_proposal", made.id, digest=changed.digest)
+    with pytest.raises(Conflict, match="has not approved"):
+        call("retract_approval", made.id)
+    assert call("backtest_proposal", made.id, days=7).backtest.counts
+    merged = call("merge_proposal", made.id, digest=changed.digest)
+    assert call("show_proposal", made.id).state == "merged"
+    back = call("revert_revision", merged.revision, reason="jobs fail", propose=True)
+    assert call("close_proposal", back.proposal, comment="they do not").state == "closed"
+    assert call("revert_revision", merged.revision, reason="they do").revision
+    (pool,) = call("list_target_pools", name)
+    assert pool.driver == "550.54.15"
+    assert made.id in {one.id for one in call("list_proposals", state="merged")}
 
 
 def test_tokens_and_the_audit_log(call: Call, form: str) -> None:

@@ -22,6 +22,7 @@ from compatgate.service.web.call import Settings
 _SAYS_NOTHING = {
     "/what-if",
     "/solve",
+    "/proposals/new",
     "/targets/<name>/plan",
     "/triage",
     "/audit/verify",

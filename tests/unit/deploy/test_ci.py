@@ -14,8 +14,22 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from ci_systems import ACTION, COMPONENT, HOOKS, JENKINSFILE, ROOT, TASK, component, load
+from ci_systems import (
+    ACTION,
+    COMPONENT,
+    HOOKS,
+    JENKINSFILE,
+    MATRIX_ACTION,
+    MATRIX_COMPONENT,
+    ROOT,
+    TASK,
+    component,
+    load,
+)
 
+GIT_PAGE = (ROOT / "docs" / "how-to" / "git.md").read_text()
+GIT_EXAMPLES = re.findall(r"```yaml\n(.*?)```", GIT_PAGE, re.DOTALL)
+MATRIX_INPUTS = {"name": "fleet", "server": "https://gate.example"}
 PAGE = (ROOT / "docs" / "how-to" / "ci.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 SCHEMAS = files("check_jsonschema") / "builtin_schemas" / "vendor"
@@ -40,6 +54,12 @@ def scripts() -> dict[str, tuple[str, str]]:
         f"action-{number}": ("bash", step["run"])
         for number, step in enumerate(load(ACTION)["runs"]["steps"])
     }
+    found |= {
+        f"matrix-action-{number}": ("bash", step["run"])
+        for number, step in enumerate(load(MATRIX_ACTION)["runs"]["steps"])
+    }
+    for name, job in component(MATRIX_INPUTS, MATRIX_COMPONENT)[1].items():
+        found[name] = ("sh", "\n".join(job["script"]))
     ((job,),) = (component({})[1].values(),)
     found["component"] = ("sh", "\n".join(job["script"]))
     (step,) = load(TASK)["spec"]["steps"]
@@ -57,6 +77,32 @@ def test_github_accepts_the_action_and_the_workflow() -> None:
     )
 
 
+def git_example(key: str) -> Any:
+    """The example of the page about Git with this key."""
+    return next(d for text in GIT_EXAMPLES if key in (d := yaml.load(text, yaml.CSafeLoader)))
+
+
+def test_github_and_gitlab_accept_the_templates_of_the_matrix() -> None:
+    assert errors("github-actions", load(MATRIX_ACTION)) == []
+    workflow = {("on" if k is True else k): v for k, v in git_example("jobs").items()}
+    assert errors("github-workflows", workflow) == []
+    header, jobs = component(MATRIX_INPUTS, MATRIX_COMPONENT)
+    assert errors("gitlab-ci", header) == []
+    assert errors("gitlab-ci", jobs) == []
+    assert errors("gitlab-ci", git_example("include")) == []
+
+
+def test_the_examples_of_the_matrix_give_inputs_that_exist() -> None:
+    inputs = load(MATRIX_ACTION)["inputs"]
+    needed = {name for name, spec in inputs.items() if spec.get("required")}
+    for job in git_example("jobs")["jobs"].values():
+        given = next(step["with"] for step in job["steps"] if "with" in step)
+        assert needed <= set(given) <= set(inputs)
+    (included,) = git_example("include")["include"]
+    component(included["inputs"], MATRIX_COMPONENT)
+    assert [name for name in inputs if f"`{name}`" not in GIT_PAGE] == []
+
+
 def test_the_schemas_object_to_what_is_wrong() -> None:
     assert errors("github-actions", {"name": "x", "runs": {"using": "composite", "steps": [{}]}})
     assert errors("gitlab-ci", {"job": {"script": 1}})
@@ -70,7 +116,12 @@ def test_gitlab_accepts_the_component_and_the_example() -> None:
 
 
 def test_every_input_of_the_component_is_used_and_every_use_is_an_input() -> None:
-    head, body = COMPONENT.read_text().split("\n---\n")
+    for path in (COMPONENT, MATRIX_COMPONENT):
+        _check_inputs(path)
+
+
+def _check_inputs(path: Path) -> None:
+    head, body = path.read_text().split("\n---\n")
     inputs = set(yaml.load(head, yaml.CSafeLoader)["spec"]["inputs"])
     assert set(re.findall(r"\$\[\[ inputs\.(\w+) \]\]", body)) == inputs
 

@@ -50,6 +50,8 @@ VALUES: dict[str, tuple[tuple[Any, Any], ...]] = {
         (WAIVERS("7d"), WAIVERS("8d")),
     ),
     "spec.policy.approvals": ((2, UNSET), (2, 1)),
+    "spec.policy.approvers": ((("sre-*",), UNSET), (("ann",), ("ann", "bob"))),
+    "spec.policy.changes": (("proposals", UNSET), ("proposals", "direct")),
 }
 """Pairs of values of each field that weakens one way only: stricter, laxer."""
 ALWAYS: dict[str, tuple[Any, Any]] = {

@@ -90,9 +90,9 @@ def test_another_person_approves_and_the_change_is_made(world: World) -> None:
     made = world.gate.matrix.show_revision(before + 1)
     assert (made.author, made.reason) == ("ann", "as planned")
     (link,) = world.gate.history.list_audit(action="matrix.change", limit=1).items
-    assert link.detail["approval"] == number
+    assert link.detail["proposal"] == number
     assert link.detail["people"] == ["ann", "bob"]
-    (asked,) = world.gate.history.list_audit(action="approval.request").items
+    (asked,) = world.gate.history.list_audit(action="proposal.open").items
     assert (asked.actor, asked.subject, asked.detail["digest"]) == (
         "ann",
         number,
@@ -108,8 +108,8 @@ def test_another_person_sends_the_same_change(world: World) -> None:
     assert world.mode() == "enforce", "another change is another question"
     assert world.put(target(mode="warn"), world.bob).status_code == 200
     assert world.mode() == "warn"
-    assert world.gate.matrix.show_approval(number).state == "approved"
-    assert world.gate.matrix.show_approval(number).revision == world.revision()
+    assert world.gate.proposals.show(number).state == "merged"
+    assert world.gate.proposals.show(number).row.revision == world.revision()
 
 
 def test_an_import_waits_as_a_whole(world: World) -> None:
@@ -212,7 +212,7 @@ def test_an_approval_is_refused_or_withdrawn(world: World) -> None:
         number = needed(world.put(target(mode="audit"), world.ann))
         assert world.decide(number, "refuse", who).get_json()["state"] == "refused"
         assert world.decide(number, "approve", world.bob).status_code == 409
-    assert len(world.gate.history.list_audit(action="approval.refuse").items) == 2
+    assert len(world.gate.history.list_audit(action="proposal.close").items) == 2
     assert world.mode() == "enforce"
     listed = world.client.get(f"{API}/approvals?waiting=true", headers=world.bob).get_json()
     assert listed["items"] == []

@@ -16,7 +16,7 @@ from compatgate.service.routes import HOOKS, ROUTES
 from compatgate.service.tokens.schemas import SCOPES as ALLOWS
 from compatgate.service.web.route import Route
 
-SCOPES = ("read", "gate", "deliver", "operate", "bless", "admin")
+SCOPES = ("read", "gate", "deliver", "propose", "approve", "operate", "bless", "admin")
 CHANGES = {
     "POST /targets": "bless",
     "PUT /targets/{name}": "bless",
@@ -28,6 +28,16 @@ CHANGES = {
     "PUT /waivers/{name}": "bless",
     "DELETE /waivers/{name}": "bless",
     "POST /matrix/import": "bless",
+    "POST /proposals": "propose",
+    "PUT /proposals/{id}": "propose",
+    "POST /proposals/{id}/comments": "propose",
+    "POST /proposals/{id}/approve": "approve",
+    "POST /proposals/{id}/retract": "approve",
+    "POST /proposals/{id}/merge": "bless",
+    "POST /proposals/{id}/backtest": "propose",
+    "POST /proposals/{id}/close": "propose",
+    "POST /revisions/{number}/revert": "propose",
+    "POST /matrix/sync": "bless",
     "POST /approvals/{id}/approve": "bless",
     "POST /approvals/{id}/refuse": "bless",
     "POST /baselines/{id}/approve": "bless",
@@ -54,6 +64,7 @@ CHANGES = {
     "POST /solve": "gate",
     "POST /targets/{name}/plan": "gate",
     "POST /triage": "gate",
+    "POST /backtests": "read",
     "POST /hooks/kubernetes/validate": "gate",
     "POST /hooks/argo-rollouts": "gate",
     "POST /hooks/flagger": "gate",
@@ -62,9 +73,17 @@ CHANGES = {
 }
 """The scope of every operation that is not a GET. A new one must be added here, on purpose: what
 decides what the gate lets through (targets, entries, waivers, baselines) takes ``bless``; canary
-runs and node reports take ``operate``; the decisions of far gates take ``deliver``."""
-PARTS = {"PUT /targets/{name}": "operate", "POST /matrix/import": "operate"}
+runs and node reports take ``operate``; the decisions of far gates take ``deliver``; a proposal
+changes nothing and takes ``propose``."""
+PARTS = {
+    "PUT /targets/{name}": "operate",
+    "POST /matrix/import": "operate",
+    "POST /matrix/sync": "operate",
+    "POST /proposals/{id}/merge": "operate",
+}
 """The scope that is enough for what weakens nothing; the handler checks."""
+INCLUDED = {"operate": {"propose"}, "approve": {"propose"}, "bless": {"propose", "approve"}}
+"""Scopes that another scope includes."""
 READS = {
     "GET /keys": None,
     "GET /badge/{target}/{stack}.svg": "gate",
@@ -156,11 +175,12 @@ def test_page_help_and_description_say_what_each_scope_allows(
 def test_a_token_opens_what_its_scope_is_for(
     make_client: Callable[..., FlaskClient], gate: Gate, scope: str
 ) -> None:
-    """No scope implies another one, but ``admin`` every one."""
+    """No scope opens more than its own and those that it includes; ``admin`` opens everything."""
     client = make_client(**NOBODY)
     headers = bearer(gate, scope)
     for route in ROUTES:
-        may = needed(route) in (None, scope) or scope in (PARTS.get(title(route)), "admin")
+        wanted, part = needed(route), PARTS.get(title(route))
+        may = wanted in (None, scope, *INCLUDED.get(scope, ())) or scope in (part, "admin")
         status = request(client, route, headers)
         assert (status != 403) is may, f"{scope} on {route.name}: {status}"
         assert status != 401

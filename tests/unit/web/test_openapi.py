@@ -10,6 +10,8 @@ from flask.testing import FlaskClient
 from openapi_spec_validator import validate
 
 from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.proposals.schemas import ProposalRequest, ProposedDeletion
 from compatgate.service.routes import HOOKS, ROUTES, TAGS
 from compatgate.service.web.app import create_app
 from compatgate.service.web.call import Settings
@@ -61,8 +63,7 @@ def test_every_operation_says_what_it_does_and_what_it_needs(description: dict[s
 
 def test_every_change_takes_a_reason(description: dict[str, Any]) -> None:
     for route in ROUTES:
-        changes = route.method != "GET" and route.scope != "gate"
-        if changes and route.tag in ("targets", "entries", "waivers", "matrix"):
+        if route.changes and route.tag in ("targets", "entries", "waivers", "matrix"):
             operation = description["paths"][f"/api/v1{route.template}"][route.method.lower()]
             names = [p["name"] for p in operation["parameters"]]
             assert "X-Compatgate-Reason" in names
@@ -80,8 +81,22 @@ def _named_target(name: str) -> dict[str, Any]:
     return {**example, "metadata": {**example["metadata"], "name": name}}
 
 
+def _proposal(client: FlaskClient, gate: Gate, operation: str) -> str:
+    """The id of a proposal with which an operation can be asked: ours, or somebody else's."""
+    edits = {"delete": [{"kind": "Waiver", "name": "legacy-ocr"}], "reason": "for the test"}
+    if operation == "change_proposal":
+        return str(client.post("/api/v1/proposals", json=edits).get_json()["id"])
+    request = ProposalRequest(delete=[ProposedDeletion("Waiver", "legacy-ocr")])
+    made = gate.proposals.propose(request, Authorship("somebody else", "for the test"))
+    if operation == "retract_approval":
+        client.post(f"/api/v1/proposals/{made.row.id}/approve", json={})
+    return made.row.id
+
+
 @pytest.mark.parametrize(("route", "name"), WITH_EXAMPLES)
-def test_every_example_is_accepted(client: FlaskClient, route: Route, name: str) -> None:
+def test_every_example_is_accepted(
+    client: FlaskClient, gate: Gate, route: Route, name: str
+) -> None:
     assert route.body
     path = f"{route.prefix}{route.template}"
     body = route.body.examples[name]
@@ -96,6 +111,10 @@ def test_every_example_is_accepted(client: FlaskClient, route: Route, name: str)
     elif route.name == "rotate_token":
         client.post("/api/v1/tokens", json={"name": "ci", "scopes": ["read"]})
         path = path.format(name="ci")
+    elif route.tag == "proposals" and "{id}" in path:
+        path = path.format(id=_proposal(client, gate, route.name))
+    elif "{number}" in path:
+        path = path.format(number=gate.snapshot().revision)
     elif "{name}" in path:
         path = path.format(name=body.get("metadata", {"name": "prod-a100"})["name"])
     asked = {"solve": ("prod-a100", "inference-l4"), "plan": ("prod-a100",)}

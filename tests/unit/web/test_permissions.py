@@ -12,18 +12,21 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from flask.testing import FlaskClient
 
 from compatgate.kit import clock
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.approvals import ApprovalNeeded
 from compatgate.service.matrix.schemas import ENTRY, TARGET, WAIVER
 from compatgate.service.matrix.service import Authorship
+from compatgate.service.proposals.agreement import ApprovalNeeded
+from compatgate.service.proposals.schemas import ProposalRequest
 from compatgate.service.routes import HOOKS, ROUTES
 from compatgate.service.runs.schemas import IMPORT
 from compatgate.service.runs.submission import Submission
+from compatgate.service.tokens.principal import Principal
 from compatgate.service.web.route import Route
 
 EVERY = (*ROUTES, *HOOKS)
@@ -50,6 +53,9 @@ class Place(NamedTuple):
     run: str
     ended: str
     approval: str
+    proposal: str
+    mine: str
+    revision: int
 
 
 def plain(document: dict[str, Any], name: str, **spec: Any) -> dict[str, Any]:
@@ -82,6 +88,11 @@ def imported(place: Place) -> Any:
 
 def question(place: Place) -> Any:
     return {"target": place.target, "stack": STACK}
+
+
+def proposed(place: Place) -> Any:
+    pools = [{"target": place.target, "set": {"driver": "580.95.05"}}]
+    return {"pools": pools, "reason": "x"}
 
 
 def review(place: Place) -> Any:
@@ -124,6 +135,7 @@ CHECKED: dict[str, Make] = {
     ),
     "what_if": lambda at: Ask("/what-if", {"target": at.target, "set": {"driver": "580.95.05"}}),
     "solve": lambda at: Ask("/solve", {"targets": [at.target], "want": ["cuda"]}),
+    "backtest": lambda at: Ask("/backtests", {"delete": [{"kind": "Entry", "name": at.entry}]}),
     "plan": lambda at: Ask(f"/targets/{at.target}/plan", {"set": {"driver": "580.95.05"}}),
     "report": lambda at: Ask(f"/targets/{at.target}/report"),
     "show_verdict": lambda at: Ask(f"/verdicts/{at.verdict}"),
@@ -145,6 +157,17 @@ CHECKED: dict[str, Make] = {
     "change_waiver": lambda at: Ask(f"/waivers/{at.waiver}", change(at, "Waiver")),
     "delete_waiver": lambda at: Ask(f"/waivers/{at.waiver}?reason=x"),
     "import_matrix": lambda at: Ask("/matrix/import?reason=x", imported(at)),
+    "create_proposal": lambda at: Ask("/proposals", proposed(at)),
+    "show_proposal": lambda at: Ask(f"/proposals/{at.approval}"),
+    "comment_proposal": lambda at: Ask(f"/proposals/{at.approval}/comments", {"comment": "x"}),
+    "change_proposal": lambda at: Ask(f"/proposals/{at.mine}", proposed(at)),
+    "approve_proposal": lambda at: Ask(f"/proposals/{at.proposal}/approve", {}),
+    "retract_approval": lambda at: Ask(f"/proposals/{at.proposal}/retract", {}),
+    "backtest_proposal": lambda at: Ask(f"/proposals/{at.proposal}/backtest", {}),
+    "merge_proposal": lambda at: Ask(f"/proposals/{at.proposal}/merge", {}),
+    "close_proposal": lambda at: Ask(f"/proposals/{at.proposal}/close", {}),
+    "revert_revision": lambda at: Ask(f"/revisions/{at.revision}/revert", {"reason": "x"}),
+    "sync_matrix": lambda at: Ask("/matrix/sync?reason=x", imported(at)),
     "approve_change": lambda at: Ask(f"/approvals/{at.approval}/approve"),
     "refuse_change": lambda at: Ask(f"/approvals/{at.approval}/refuse"),
     "submit_runs": lambda at: Ask("/runs", {"suite": "smoke", "target": at.target}),
@@ -180,7 +203,12 @@ LISTS = {
     "list_decisions": ("target", IN, OUT),
 }
 """The member of an item that tells its place, and its value inside and outside of the limit."""
-OWN_TESTS = {"validate_kubernetes", "deliver_decisions"}
+OWN_TESTS = {
+    "validate_kubernetes",
+    "deliver_decisions",
+    "list_metric_histories",
+    "list_proposals",
+}
 
 
 class World(NamedTuple):
@@ -222,7 +250,12 @@ def stock(gate: Gate, target: str, entry: str, waiver: str) -> Place:
     with pytest.raises(ApprovalNeeded) as needed:
         gate.matrix.delete("Target", f"{target.partition('-')[0]}-two", BY)
     asked = str(needed.value.value)
-    return Place(target, entry, waiver, verdict.id, decision.id, run.id, ended.id, asked)
+    edits = msgspec.convert(proposed(Place(target, *[""] * 10)), ProposalRequest)  # type: ignore[arg-type]
+    mine = Authorship("team", "x", Principal("team", frozenset({"propose"})))
+    made = [gate.proposals.propose(edits, by).row.id for by in (BY, mine)]
+    revision = gate.matrix.list_changes("Target", target).items[0].number
+    about = (verdict.id, decision.id, run.id, ended.id, asked, *made, revision)
+    return Place(target, entry, waiver, *about)
 
 
 def by_name(name: str) -> Route:

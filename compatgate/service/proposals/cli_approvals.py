@@ -1,4 +1,4 @@
-"""Approve changes of the matrix that wait for a second person: approvals, approve, refuse."""
+"""List and refuse changes of the matrix that wait for a second person: approvals, refuse."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def approvals_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def decision_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``matrix approve`` and ``matrix refuse``."""
+    """Add the options of ``matrix refuse``."""
     parser.add_argument("id", metavar="ID", help="of the approval, as the refused request names it")
     parser.add_argument(
         "--author", metavar="NAME", help="who decides, in a local database (default: this user)"
@@ -79,14 +79,6 @@ def _print_approval(one: Body) -> None:
         print(f"{change['action']} {change['kind']} {change['name']}")
         for field in change["fields"]:
             print(f"  {field['path']}: {field['before']} -> {field['after']}")
-
-
-def approve(args: argparse.Namespace, gate: Client) -> int:
-    """Approve a change as the second person, and make it."""
-    from compatgate.client.operations import Operations
-
-    found = ask(gate, Operations.approve_change, args.id)
-    return _print_decision(args, found, f"revision {found['revision']}")
 
 
 def refuse(args: argparse.Namespace, gate: Client) -> int:

@@ -1,0 +1,192 @@
+"""Follow each metric over the runs of a step on a SKU, and find where its level changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from msgspec import Struct
+
+from compatgate.canary.judge.change_points import MAX_HISTORY, ChangePoint, find_changes
+from compatgate.canary.judge.prepare import find_conversion
+from compatgate.canary.judge.statistics import median
+from compatgate.canary.run import Metric, Report
+from compatgate.canary.workload import Better, MetricSpec
+
+WORKLOAD = "workload"
+"""Part whose change means that the canary program itself changed."""
+
+
+class MeasuredStep(Struct, frozen=True):
+    """The report of one step of a finished run.
+
+    Attributes:
+        state: outcome of the run.
+        gpu: SKU that the run asked for; "": none.
+        image: that was run; None: the stack was on the host.
+        digest: of the workload's content.
+    """
+
+    run: str
+    state: str
+    at: datetime
+    gpu: str
+    host: str
+    image: str | None
+    step: str
+    workload: str
+    digest: str
+    report: Report
+
+
+class MetricPoint(Struct, frozen=True):
+    """A metric in one run.
+
+    Attributes:
+        value: median of the run's values, in the unit of the history.
+        parts: component to version as the process reported it, with driver, image and workload.
+    """
+
+    run: str
+    state: str
+    at: datetime
+    host: str
+    value: float
+    parts: dict[str, str]
+
+
+class PartChange(Struct, frozen=True):
+    """A part that differs between the runs on both sides of a change; "" is none."""
+
+    part: str
+    before: str
+    after: str
+
+
+class MetricChange(Struct, frozen=True):
+    """A change of level.
+
+    Attributes:
+        run: the first after the change.
+        change: 0.05 is 5 % more.
+        worse: in the metric's direction, by more than half of its tolerance.
+        beyond: further than the tolerance.
+        stands: no later change brought the metric back.
+        parts: what differs between that run and the one before it: what may have caused the change.
+    """
+
+    run: str
+    at: datetime
+    before: float
+    after: float
+    change: float
+    runs_before: int
+    runs_after: int
+    chance: float
+    worse: bool
+    beyond: bool
+    stands: bool
+    parts: tuple[PartChange, ...]
+
+
+class MetricHistory(Struct, frozen=True):
+    """A metric of a step on a SKU over runs, oldest first, across stacks and drivers."""
+
+    workload: str
+    step: str
+    gpu: str
+    metric: str
+    unit: str
+    better: Better
+    tolerance: float
+    points: tuple[MetricPoint, ...]
+    changes: tuple[MetricChange, ...]
+
+    @property
+    def is_worse_now(self) -> bool:
+        """Return whether a change for the worse, beyond the tolerance, still stands."""
+        return any(one.worse and one.beyond and one.stands for one in self.changes)
+
+
+Specs = Mapping[str, Mapping[str, MetricSpec]]
+"""Workload to its metrics."""
+_Key = tuple[str, str, str, str]
+
+
+def follow_metrics(steps: Iterable[MeasuredStep], specs: Specs) -> list[MetricHistory]:
+    """Return the history of each metric that a workload declares, those that became worse first.
+
+    Args:
+        steps: newest first; at most `MAX_HISTORY` of a metric count.
+        specs: metrics that no workload declares any more are left out.
+    """
+    points: dict[_Key, list[MetricPoint]] = {}
+    for step in steps:
+        declared = specs.get(step.workload, {})
+        for metric in step.report.metrics:
+            spec = declared.get(metric.name)
+            value = _middle(metric, spec.unit) if spec else None
+            if value is not None:
+                key = (step.workload, step.step, step.gpu, metric.name)
+                points.setdefault(key, []).append(_point(step, value))
+    found = [
+        _history(key, known[:MAX_HISTORY][::-1], specs[key[0]][key[3]])
+        for key, known in sorted(points.items())
+    ]
+    return sorted(found, key=lambda one: (not one.is_worse_now, not one.changes))
+
+
+def _middle(metric: Metric, unit: str) -> float | None:
+    factor = find_conversion(metric.unit, unit)
+    return median(metric.values) * factor if metric.values and factor is not None else None
+
+
+def _point(step: MeasuredStep, value: float) -> MetricPoint:
+    env = step.report.env
+    parts = dict(env.versions) if env else {}
+    if env and env.driver:
+        parts["driver"] = env.driver
+    if step.image:
+        parts["image"] = step.image
+    parts |= {"host": step.host, WORKLOAD: step.digest}
+    return MetricPoint(step.run, step.state, step.at, step.host, value, parts)
+
+
+def _history(key: _Key, points: list[MetricPoint], spec: MetricSpec) -> MetricHistory:
+    found = find_changes([point.value for point in points], spec.tolerance)
+    changes = tuple(_change(points, found, place, spec) for place in range(len(found)))
+    workload, step, gpu, metric = key
+    return MetricHistory(
+        workload, step, gpu, metric, spec.unit, spec.better, spec.tolerance, tuple(points), changes
+    )
+
+
+def _change(
+    points: list[MetricPoint], found: list[ChangePoint], place: int, spec: MetricSpec
+) -> MetricChange:
+    one, last = found[place], found[-1]
+    first, before = points[one.index], points[one.index - 1]
+    left = last.after / one.before - 1
+    return MetricChange(
+        run=first.run,
+        at=first.at,
+        before=one.before,
+        after=one.after,
+        change=one.change,
+        runs_before=one.runs_before,
+        runs_after=one.runs_after,
+        chance=one.chance,
+        worse=one.is_worse(spec.better),
+        beyond=abs(one.change) > spec.tolerance,
+        stands=abs(left) > spec.tolerance and (left > 0) == (one.change > 0),
+        parts=tuple(compare_parts(before.parts, first.parts)),
+    )
+
+
+def compare_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list[PartChange]:
+    """Return the parts that differ, by name."""
+    return [
+        PartChange(part, before.get(part, ""), after.get(part, ""))
+        for part in sorted(before.keys() | after.keys())
+        if before.get(part) != after.get(part)
+    ]

@@ -1,0 +1,146 @@
+"""Define backtests as REST carries them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from compatgate.core.backtest import BacktestCause, Effect, QuestionOrigin
+from compatgate.core.rule import Outcome
+from compatgate.service.matrix.schemas import ENTRY, ChangeBody, DocumentName
+
+DAYS = 30
+"""Default period of a backtest."""
+MOST_DAYS = 366
+DECISIONS = 100_000
+"""Default number of decisions that a backtest reads, the newest."""
+QUESTIONS = 5_000
+"""Default number of different questions that a backtest decides, the latest."""
+MOST_QUESTIONS = 20_000
+SHOWN = 20
+"""Default number of questions that are listed of each group."""
+MOST_SHOWN = 1_000
+MOST_DELETED = 10_000
+MOST_TEXT = 64 * 1024 * 1024
+
+
+class BacktestRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A change to backtest: documents to store, documents to delete, or both."""
+
+    documents: Annotated[
+        list[dict[str, Any]], Meta(description="documents to create or change, as in files")
+    ] = []
+    yaml: Annotated[
+        str, Meta(max_length=MOST_TEXT, description="documents to create or change, as YAML")
+    ] = ""
+    delete: Annotated[list[DocumentName], Meta(max_length=MOST_DELETED)] = []
+    file: Annotated[
+        str, Meta(min_length=1, max_length=200, description="name of the YAML in errors")
+    ] = "request"
+    days: Annotated[int, Meta(ge=1, le=MOST_DAYS, description="period of the decisions")] = DAYS
+    decisions: Annotated[
+        int, Meta(ge=1, le=DECISIONS, description="most decisions to read, the newest")
+    ] = DECISIONS
+    questions: Annotated[
+        int,
+        Meta(ge=1, le=MOST_QUESTIONS, description="most questions to decide, the latest"),
+    ] = QUESTIONS
+    shown: Annotated[
+        int, Meta(ge=0, le=MOST_SHOWN, description="questions to list of each group")
+    ] = SHOWN
+
+
+class QuestionChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A question whose answer differs; `before` and `after` null: there is no answer."""
+
+    target: str
+    stack: dict[str, Any]
+    image: str | None
+    pools: Annotated[list[str], Meta(description="that the question names; empty: all")]
+    origin: Annotated[QuestionOrigin, Meta(description="decision log, or a canary run")]
+    verdict_id: Annotated[str, Meta(description="newest verdict, or id of the run")]
+    decisions: int
+    asked_by: list[str]
+    first: datetime
+    last: datetime
+    before: Outcome | None
+    after: Outcome | None
+    message: str
+    nodes: Annotated[int, Meta(description="declared nodes of the pools that decide")]
+
+
+class BacktestGroupBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Questions whose answer differs for one reason; `examples` lists the most asked."""
+
+    effect: Effect
+    cause: Annotated[
+        BacktestCause,
+        Meta(
+            description="the vendors' `facts`, the `matrix`, missing `evidence`, the `policy`"
+            " (same findings), or the `target` (it or its pool is gone)"
+        ),
+    ]
+    rule: str | None
+    name: Annotated[str, Meta(description="of the rule; empty: no rule decides")]
+    message: Annotated[str, Meta(description="of the most asked question")]
+    questions: int
+    decisions: int
+    nodes: Annotated[int, Meta(description="declared nodes; those of a pool count once")]
+    targets: list[str]
+    asked_by: list[str]
+    last: datetime
+    examples: list[QuestionChangeBody]
+
+
+class EffectCountBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The number of questions with one effect, of their decisions, and of nodes."""
+
+    questions: int = 0
+    decisions: int = 0
+    nodes: int = 0
+
+
+class BacktestCountsBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Numbers by effect.
+
+    `newly_unknown` was allowed and is stopped because something is not known; `changed`: another
+    verdict that the policy treats as before.
+    """
+
+    newly_denied: EffectCountBody
+    newly_unknown: EffectCountBody
+    newly_allowed: EffectCountBody
+    changed: EffectCountBody
+
+
+class BacktestBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The difference that a change makes to recorded questions."""
+
+    summary: str
+    counts: BacktestCountsBody
+    groups: Annotated[list[BacktestGroupBody], Meta(description="worst first")]
+    changes: Annotated[list[ChangeBody], Meta(description="the change in question")]
+    days: int
+    since: datetime
+    questions: Annotated[int, Meta(description="different questions that were decided twice")]
+    decisions: Annotated[int, Meta(description="their recorded decisions")]
+    complete: Annotated[bool, Meta(description="every question of the period was decided")]
+    remarks: Annotated[list[str], Meta(description="what was left out, in words")]
+    matrix_revision: int
+    facts: str
+
+
+BACKTEST_EXAMPLES: dict[str, Any] = {
+    "entry": {
+        "documents": [
+            {
+                "apiVersion": "compatgate.dev/v1",
+                "kind": "Entry",
+                **{name: ENTRY[name] for name in ("metadata", "spec")},
+            }
+        ],
+        "days": 7,
+    }
+}

@@ -1,0 +1,189 @@
+"""Run ``compatgate matrix backtest``: what files would have answered to recorded questions."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from compatgate.documents.sources import read_paths
+from compatgate.errors import BadInput, ManyProblems
+from compatgate.kit.cli.output import print_json
+from compatgate.kit.cli.parser import positive_count
+from compatgate.kit.cli.terminal import wants_colour, width_of
+from compatgate.service.backtests import formats
+from compatgate.service.backtests.schemas import DAYS, QUESTIONS
+from compatgate.service.gate_client import Body, ask
+from compatgate.service.proposals.cli import PROPOSAL_ID
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from compatgate.client import Client
+
+_EXAMPLES = """\
+examples:
+  compatgate matrix backtest entries.yaml
+  compatgate matrix backtest ./matrix --days 7 --format markdown
+  compatgate matrix backtest --delete Entry/torch24-cu124
+  compatgate matrix backtest --proposal pr_52f3d1a2b4c6e8f0
+  compatgate matrix backtest pr_52f3d1a2b4c6e8f0
+
+Decides the questions of the decision log, and the stacks of canary runs, on the current matrix and
+on the matrix with the change. Stores nothing, except with a proposal.
+
+exit status: 0 nothing is newly denied, 1 something is newly denied, 2 bad input, 3 something is
+newly unknown, or not every question could be decided.
+"""
+
+
+def backtest_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments of ``matrix backtest``."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE|DIR|-|ID",
+        help='documents to create or change: files, folders, or "-" for standard input; or the id'
+        " of a proposal, which keeps the result",
+    )
+    parser.add_argument(
+        "--delete",
+        metavar="KIND/NAME",
+        action="append",
+        default=[],
+        help="document to delete, like Entry/torch24-cu124; may be repeated",
+    )
+    parser.add_argument(
+        "--proposal", metavar="ID", help="backtest a proposal, and keep the result with it"
+    )
+    add_period(parser)
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "markdown"),
+        default="text",
+        help="output format (default: text)",
+    )
+
+
+def add_period(parser: argparse.ArgumentParser) -> None:
+    """Add the options that limit the questions of a backtest."""
+    parser.add_argument(
+        "--days",
+        type=positive_count,
+        metavar="N",
+        default=DAYS,
+        help=f"use the decisions of N days (default: {DAYS})",
+    )
+    parser.add_argument(
+        "--questions",
+        type=positive_count,
+        metavar="N",
+        default=QUESTIONS,
+        help=f"decide at most N different questions, the latest (default: {QUESTIONS})",
+    )
+
+
+def run_backtest(args: argparse.Namespace, gate: Client) -> int:
+    """Print the backtest of a change.
+
+    Returns:
+        0: nothing is newly denied; 1: something is; 3: something is newly unknown or undecided.
+
+    Raises:
+        BadInput: no change is named, a name is malformed, or a proposal and files are named.
+        ManyProblems: every mistake in the files.
+        NotFound: there is no such proposal, or no such document to delete.
+    """
+    if args.proposal and (args.files or args.delete):
+        raise BadInput("excludes FILE and --delete", field="--proposal", value=args.proposal)
+    if args.proposal:
+        found = _ask_proposal(gate, args.proposal, args.days)
+        print_backtest(found, args.format)
+        return formats.exit_status(found)
+    if not args.files and not args.delete:
+        hint = "matrix backtest FILE..., --delete Entry/NAME, or --proposal ID"
+        raise BadInput("states no change", field="FILE", hint=hint)
+    if len(args.files) == 1 and not args.delete and PROPOSAL_ID.fullmatch(args.files[0]):
+        found = ask_proposal_backtest(gate, args.files[0], days=args.days)
+        print_backtest(found, args.format)
+        return formats.exit_status(found)
+    deleted = [read_document_name(text) for text in args.delete]
+    found = ask_backtest(gate, args.files, deleted, days=args.days, questions=args.questions)
+    print_backtest(found, args.format)
+    return formats.exit_status(found)
+
+
+def ask_proposal_backtest(gate: Client, number: str, *, days: int) -> Body:
+    """Backtest a proposal, which keeps the result, and return it.
+
+    Raises:
+        NotFound: there is no such proposal.
+        Conflict: it is merged, closed or conflicted.
+    """
+    from compatgate.client.operations import Operations
+
+    found: Body = ask(gate, Operations.backtest_proposal, number, days=days)["backtest"]
+    return found
+
+
+def _ask_proposal(gate: Client, number: str, days: int) -> Body:
+    from compatgate.client.operations import Operations
+
+    found: Body = ask(gate, Operations.backtest_proposal, number, days=days)["backtest"]
+    return found
+
+
+def ask_backtest(
+    gate: Client, paths: Sequence[str], deleted: Sequence[Body] = (), **bounds: Any
+) -> Body:
+    """Return the backtest of files and deletions.
+
+    Args:
+        gate: to ask.
+        paths: files and folders.
+        deleted: ``{"kind": ..., "name": ...}`` each.
+        bounds: ``days`` and ``questions``.
+
+    Raises:
+        ManyProblems: every mistake in the files, with file and line.
+        NotFound: there is no such document to delete.
+    """
+    from compatgate.client.operations import Operations
+    from compatgate.service.matrix.cli_files import join_files
+
+    body: Body = {"delete": list(deleted), **bounds}
+    if not paths:
+        return ask(gate, Operations.backtest, body)
+    whole = join_files(read_paths(paths))
+    try:
+        return ask(gate, Operations.backtest, {**body, "yaml": whole.text, "file": whole.file})
+    except ManyProblems as error:
+        raise whole.locate_errors(error) from None
+
+
+def print_backtest(found: Body, form: str) -> None:
+    """Print a backtest as text, JSON or Markdown."""
+    if form == "json":
+        print_json(found)
+    elif form == "markdown":
+        print(formats.render_markdown(found))
+    else:
+        colour = wants_colour(sys.stdout)
+        print(formats.render_text(found, width_of(sys.stdout), colour=colour))
+
+
+def read_document_name(text: str) -> Body:
+    """Read ``Entry/NAME``.
+
+    Raises:
+        BadInput: it is not a kind and a name.
+    """
+    from compatgate.documents.specs import KINDS
+
+    kind, slash, name = text.partition("/")
+    kinds = {known.lower(): known for known in KINDS}
+    if not slash or not name or kind.lower() not in kinds:
+        hint = f"like Entry/torch24-cu124; kinds: {', '.join(KINDS)}"
+        raise BadInput("is not a kind and a name", field="--delete", value=text, hint=hint)
+    return {"kind": kinds[kind.lower()], "name": name}

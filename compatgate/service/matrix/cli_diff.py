@@ -1,0 +1,135 @@
+"""Run ``compatgate matrix diff``: what files, or a later revision, would change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from compatgate.documents.ownership import select_concerned, set_owner
+from compatgate.documents.sources import read_paths
+from compatgate.documents.specs import TYPES, compare_documents, key_of
+from compatgate.errors import BadInput
+from compatgate.kit.cli.output import print_json
+from compatgate.service.gate_client import Body, ask
+from compatgate.service.matrix.cli import print_changes
+from compatgate.service.matrix.cli_backtest import add_period, ask_backtest
+from compatgate.service.matrix.cli_files import find_revision, latest_revision
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.client import Client
+
+_EXAMPLES = """\
+examples:
+  compatgate matrix diff ./matrix
+  compatgate matrix diff --from 41 --to 42
+  compatgate matrix diff ./matrix --sync fleet --prune --format markdown > comment.md
+
+Without --sync, files are compared with the whole matrix: a document that they lack counts as
+deleted. With --sync, as with matrix sync: only documents of the files count, and with --prune those
+that the sync owns. Markdown has the backtest of the change, for a comment on a pull request.
+"""
+
+
+def diff_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments of ``matrix diff``."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE|DIR|-",
+        help='YAML or JSON files, folders of them, or "-" for standard input; or --from',
+    )
+    parser.add_argument(
+        "--from", dest="older", metavar="REVISION|TIME", help="older revision or time"
+    )
+    parser.add_argument(
+        "--to", dest="newer", metavar="REVISION|TIME", help="newer revision or time (default: now)"
+    )
+    parser.add_argument("--sync", metavar="NAME", help="compare as the sync of this name would")
+    parser.add_argument(
+        "--prune", action="store_true", help="count documents of the sync that the files lack"
+    )
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if they differ")
+    parser.add_argument(
+        "--no-backtest", action="store_true", help="leave the backtest out of Markdown"
+    )
+    add_period(parser)
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "markdown"),
+        default="text",
+        help="output format (default: text)",
+    )
+
+
+def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
+    """Print the changes.
+
+    Raises:
+        BadInput: neither files nor revisions are named, or both.
+        ManyProblems: every mistake in the files.
+        NotFound: there is no such revision.
+    """
+    if bool(args.files) == bool(args.older) or (args.files and args.newer):
+        hint = "matrix diff FILE..., or matrix diff --from N [--to N]"
+        raise BadInput("give either files or revisions to compare", hint=hint)
+    if args.prune and not args.sync:
+        raise BadInput("needs --sync", field="--prune", hint="--sync NAME --prune")
+    if args.files:
+        changes = _diff_files(args, gate)
+    else:
+        older = find_revision(gate, args.older, "--from")
+        newer = find_revision(gate, args.newer, "--to") if args.newer else latest_revision(gate)
+        changes = _diff_revisions(older, newer, gate)
+    if args.format == "json":
+        print_json(changes)
+    elif args.format == "markdown":
+        _print_markdown(args, changes, gate)
+    else:
+        print_changes(changes)
+        if not changes:
+            print("no differences")
+    return 1 if changes and args.exit_code else 0
+
+
+def _diff_revisions(older: int, newer: int, gate: Client) -> list[Body]:
+    from compatgate.client.operations import Operations
+
+    found: list[Body] = ask(gate, Operations.diff_revisions, newer, older=older)["changes"]
+    return found
+
+
+def _diff_files(args: argparse.Namespace, gate: Client) -> list[Body]:
+    """Compare the gate's matrix with files, in this process: reading is enough for that."""
+    from compatgate.catalog import load_facts
+    from compatgate.documents.validation import read_documents
+
+    sources = read_paths(args.files)
+    known = gate.export_matrix()
+    names = [body["metadata"]["name"] for body in known if body["kind"] == "Target"]
+    wanted = read_documents(sources, load_facts().gpus, names)
+    stored = [msgspec.convert(body, TYPES[body["kind"]]) for body in known]
+    if args.sync:
+        by_key = {key_of(document): document for document in stored}
+        stored = select_concerned(by_key, wanted, args.sync, prune=args.prune)
+        wanted = [set_owner(document, args.sync) for document in wanted]
+    return [change.to_json() for change in compare_documents(stored, wanted)]
+
+
+def _print_markdown(args: argparse.Namespace, changes: Sequence[Body], gate: Client) -> None:
+    from compatgate.service.matrix.diff_formats import render_markdown
+
+    backtest = None
+    if args.files and changes and not args.no_backtest:
+        deleted = [
+            {"kind": change["kind"], "name": change["name"]}
+            for change in changes
+            if change["action"] == "delete"
+        ]
+        bounds = {"days": args.days, "questions": args.questions}
+        backtest = ask_backtest(gate, args.files, deleted, **bounds)
+    print(render_markdown(changes, args.sync, backtest))

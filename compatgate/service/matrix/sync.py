@@ -1,0 +1,237 @@
+"""Make the stored matrix equal to files: create, change and, where asked, delete documents.
+
+A sync may have a name, which every document that it stores then carries as a label. It deletes
+only documents with its own label; it adopts documents without one, since the files name them, and
+takes those of another sync only if told so. A sync without a name owns and deletes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy.orm import Session
+
+from compatgate.core.matrix import ANY_TARGET
+from compatgate.documents.convert import pause_garbage_collection
+from compatgate.documents.ownership import SYNC_LABEL, Key, owner_of, set_owner
+from compatgate.documents.sources import DocumentProblem
+from compatgate.documents.specs import (
+    NAME_PATTERN,
+    Change,
+    Document,
+    TargetDoc,
+    compare_document,
+    key_of,
+    target_refs,
+)
+from compatgate.errors import BadInput, Conflict, ManyProblems
+from compatgate.service.matrix import imports
+from compatgate.service.matrix import repository as documents
+from compatgate.service.matrix.revisions import Consent, Edit, make_revision
+
+SYNC_NAME_PATTERN = NAME_PATTERN
+_MOST_USES = 10_000
+_MOST_NAMED = 5
+D = TypeVar("D", bound=Document)
+
+
+class SyncOptions(Struct, frozen=True):
+    """How a sync treats documents that are not its own, and its own that the files lack.
+
+    Attributes:
+        name: of the sync; None: it owns nothing.
+        prune: delete its documents that the files lack; needs a name.
+        take_over: take documents from other syncs.
+    """
+
+    name: str | None = None
+    prune: bool = False
+    take_over: bool = False
+
+
+class SyncResult(Struct, frozen=True):
+    """The result of a sync, or its plan.
+
+    Attributes:
+        adopted: documents that belonged to no sync or to another.
+        left: its documents that the files lack, and that it keeps.
+        unchanged: number of documents that are stored already.
+        revision: made by the sync; None: a plan, or nothing to change.
+    """
+
+    name: str | None
+    changes: tuple[Change, ...]
+    adopted: tuple[Key, ...]
+    left: tuple[Key, ...]
+    unchanged: int
+    revision: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "name": self.name,
+            "changes": [change.to_json() for change in self.changes],
+            "adopted": [{"kind": kind, "name": name} for kind, name in self.adopted],
+            "left": [{"kind": kind, "name": name} for kind, name in self.left],
+            "unchanged": self.unchanged,
+            "revision": self.revision,
+        }
+
+
+def plan_sync(
+    session: Session, read: Sequence[Document], options: SyncOptions
+) -> tuple[SyncResult, list[Edit]]:
+    """Return the expected result of a sync, and its edits.
+
+    Args:
+        session: to read from.
+        read: the documents of the files.
+        options: of the sync.
+
+    Raises:
+        BadInput: it shall delete documents, and has no name.
+        ManyProblems: documents belong to another sync.
+        Conflict: documents name a target that the sync would delete.
+    """
+    if options.prune and options.name is None:
+        hint = "a sync deletes only documents that carry its name"
+        raise BadInput("needs the name of the sync", field="prune", value=True, hint=hint)
+    keys = [key_of(document) for document in read]
+    stored = documents.find_documents(session, keys)
+    _refuse_foreign(read, stored, options)
+    edits = [
+        Edit(stored.get(key_of(document)), document)
+        for document in imports.sort_documents(_own(one, options) for one in read)
+        if stored.get(key_of(document)) != document
+    ]
+    written = set(keys)
+    lacking = imports.sort_documents(
+        one for key, one in _find_own(session, options).items() if key not in written
+    )
+    if options.prune:
+        pruned = [Edit(one, None) for one in reversed(lacking)]  # targets go last
+        _check_uses(session, pruned, edits, read)
+        edits += pruned
+    result = SyncResult(
+        options.name,
+        tuple(c for edit in edits if (c := compare_document(edit.before, edit.after))),
+        tuple(
+            key_of(edit.document)
+            for edit in edits
+            if edit.before and edit.after and owner_of(edit.before) != owner_of(edit.after)
+        ),
+        () if options.prune else tuple(map(key_of, lacking)),
+        len(read) - sum(edit.after is not None for edit in edits),
+    )
+    return result, edits
+
+
+def apply_sync(
+    session: Session,
+    read: Sequence[Document],
+    options: SyncOptions,
+    author: str,
+    reason: str,
+    at: datetime,
+    permit: Callable[[Sequence[Edit]], Consent],
+) -> SyncResult:
+    """Make the stored matrix equal to files, as one revision or not at all.
+
+    Args:
+        session: a writing one.
+        read: the documents of the files.
+        options: of the sync.
+        author: of the change.
+        reason: of the author.
+        at: now.
+        permit: called with the edits; raises if the author may not make them alone.
+
+    Raises:
+        ManyProblems: as `plan_sync`, or a policy that changed since forbids a waiver.
+        Conflict: as `plan_sync`, or a target that the documents name was deleted meanwhile.
+        AccessRefused: from ``permit``.
+    """
+    imports.check_import(session, read)
+    with pause_garbage_collection():
+        result, edits = plan_sync(session, read, options)
+        consent = permit(edits)
+        if not edits:
+            return result
+        revision = make_revision(
+            session,
+            edits,
+            author=author,
+            reason=reason,
+            action="sync",
+            at=at,
+            proposal=consent.proposal,
+            detail={**consent.to_detail(), "sync": options.name},
+        )
+        consent.note(session, revision)
+        return replace(result, revision=revision)
+
+
+def _own(document: D, options: SyncOptions) -> D:
+    return set_owner(document, options.name) if options.name else document
+
+
+def _find_own(session: Session, options: SyncOptions) -> dict[Key, Document]:
+    if options.name is None:
+        return {}
+    return documents.find_documents_with_label(session, SYNC_LABEL, options.name)
+
+
+def _refuse_foreign(
+    read: Iterable[Document], stored: dict[Key, Document], options: SyncOptions
+) -> None:
+    """Refuse documents of other syncs, as they are stored or as the files label them."""
+    problems = []
+    for document in read:
+        kind, name = key_of(document)
+        before = stored.get((kind, name))
+        stated = owner_of(document)
+        owners = {stated, owner_of(before) if before else None} - {options.name or stated}
+        for owner in sorted(filter(None, owners)):
+            problems.append(
+                DocumentProblem(
+                    f"{kind} {name} belongs to the sync {owner!r}",
+                    path=("metadata", "labels", SYNC_LABEL),
+                    document=f"{kind} {name}",
+                    value=owner,
+                    hint=f"use --name {owner}, or take it over with --take-over",
+                )
+            )
+    if problems and not options.take_over:
+        count = "1 document belongs" if len(problems) == 1 else f"{len(problems)} documents belong"
+        raise ManyProblems(f"{count} to another sync; nothing was changed", problems)
+
+
+def _check_uses(
+    session: Session, pruned: Sequence[Edit], edits: Sequence[Edit], read: Sequence[Document]
+) -> None:
+    """Refuse to delete a target that a document would still name afterwards."""
+    rewritten = {key_of(edit.document) for edit in (*pruned, *edits)}
+    for edit in pruned:
+        if not isinstance(edit.before, TargetDoc):
+            continue
+        target = edit.before.metadata.name
+        uses = documents.list_uses(session, target, _MOST_USES)
+        users = [f"{kind} {name}" for kind, name in uses if (kind, name) not in rewritten]
+        users += [
+            f"{kind} {name}"
+            for document in read
+            for kind, name in [key_of(document)]
+            if target in target_refs(document) and target != ANY_TARGET
+        ]
+        if users:
+            named = ", ".join(dict.fromkeys(users[:_MOST_NAMED]))
+            raise Conflict(
+                f"the files lack the target {target!r}, and {named} name it",
+                field="prune",
+                value=target,
+                hint="keep the target in the files, or change what names it",
+            )

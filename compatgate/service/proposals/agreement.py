@@ -1,0 +1,236 @@
+"""Find who must agree to edits, and hold a direct change to that.
+
+A change that a policy does not let one person make alone is refused, and becomes a proposal. It is
+made when everybody whom the policies ask for has approved it, or has sent the same change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec import UNSET, Struct
+from sqlalchemy.orm import Session
+
+from compatgate.core.matrix import ANY_TARGET
+from compatgate.documents.specs import TargetDoc
+from compatgate.documents.weakening import loosens, takes_back
+from compatgate.errors import Conflict
+from compatgate.service.matrix import repository as documents
+from compatgate.service.matrix.permission import targets_of
+from compatgate.service.matrix.revisions import Edit
+from compatgate.service.proposals import repository as proposals
+from compatgate.service.proposals.models import EventRow, ProposalRow
+from compatgate.service.tokens.principal import matches
+
+
+class Demand(Struct, frozen=True):
+    """What the policy of one target asks of a change.
+
+    Attributes:
+        people: how many must agree, the author included.
+        approvers: patterns of the names whose approval counts; None: everybody's who may approve.
+        proposed: the change must be a proposal.
+    """
+
+    target: str
+    people: int
+    approvers: tuple[str, ...] | None
+    proposed: bool
+
+    def count(self, approvals: Iterable[EventRow]) -> int:
+        """Return how many approvals count."""
+        return sum(
+            self.approvers is None or matches(self.approvers, one.actor) for one in approvals
+        )
+
+    def describe_lack(self, approvals: Iterable[EventRow]) -> str:
+        """Return which approvals are missing, in words; empty: none is."""
+        lacking = self.people - 1 - self.count(approvals)
+        if lacking <= 0:
+            return ""
+        of = f" of {', '.join(self.approvers)}" if self.approvers else ""
+        return f"{self.target} asks for {lacking} more approval{'s' if lacking > 1 else ''}{of}"
+
+
+def find_demands(session: Session, edits: Sequence[Edit]) -> list[Demand]:
+    """Return what the stored policies of the concerned targets ask of edits, by target."""
+    people = _named(edits, lambda edit: loosens(edit.before, edit.after))
+    proposed = _named(edits, lambda edit: not takes_back(edit.before, edit.after))
+    found = []
+    for target in _load_targets(session, people | proposed):
+        name, policy = target.metadata.name, target.spec.policy
+        number = 1 if policy.approvals is UNSET else policy.approvals
+        needs = number if {name, ANY_TARGET} & people else 1
+        by_proposal = policy.changes == "proposals" and bool({name, ANY_TARGET} & proposed)
+        if needs > 1 or by_proposal:
+            approvers = None if policy.approvers is UNSET else policy.approvers
+            found.append(Demand(name, needs, approvers, by_proposal))
+    return sorted(found, key=lambda one: one.target)
+
+
+def _named(edits: Iterable[Edit], concerns: Callable[[Edit], bool]) -> set[str]:
+    return {name for edit in edits if concerns(edit) for name in targets_of(edit)}
+
+
+def _load_targets(session: Session, names: set[str]) -> Iterator[TargetDoc]:
+    if ANY_TARGET in names:
+        stored = [document for document, _ in documents.load_documents(session, "Target")]
+    else:
+        keys: list[Any] = [("Target", name) for name in names]
+        stored = list(documents.find_documents(session, keys).values())
+    yield from (one for one in stored if isinstance(one, TargetDoc))
+
+
+def list_lacks(demands: Iterable[Demand], approvals: Sequence[EventRow]) -> list[str]:
+    """Return which approvals are missing, in words."""
+    return [lack for demand in demands if (lack := demand.describe_lack(approvals))]
+
+
+class ProposalNeeded(Conflict):
+    """A policy does not let one person make this change; it is a proposal now.
+
+    Args:
+        store: stores the proposal, or this person's approval of it, once the refused transaction
+            is undone; None: the caller's proposal is stored already.
+        problem: as of every error; so are ``value`` and ``hint``.
+    """
+
+    slug = "proposal-needed"
+
+    def __init__(
+        self, problem: str, *, store: Callable[[Session], None] | None, value: str, hint: str
+    ) -> None:
+        super().__init__(problem, field="proposal", value=value, hint=hint)
+        self.store = store
+
+
+class ApprovalNeeded(ProposalNeeded):
+    """A policy asks for several people, and too few have agreed to this change."""
+
+    slug = "approval-needed"
+
+    def __init__(
+        self, problem: str, *, store: Callable[[Session], None] | None, value: str, hint: str
+    ) -> None:
+        super().__init__(problem, store=store, value=value, hint=hint)
+        self.field = "approval"
+
+
+class Consent(Struct, frozen=True):
+    """Who agreed to a change, for the audit log; without a proposal it is the author alone.
+
+    Attributes:
+        people: names of everybody who agreed, the author first.
+    """
+
+    proposal: str | None = None
+    people: tuple[str, ...] = ()
+
+    def to_detail(self) -> dict[str, Any]:
+        """Return the members of the revision's audit record."""
+        return {"people": list(self.people)} if self.proposal else {}
+
+    def note(self, session: Session, revision: int) -> None:
+        """Store which revision a proposal became."""
+        if self.proposal:
+            proposals.note_revision(session, self.proposal, revision)
+
+
+def require_consent(
+    session: Session, edits: Sequence[Edit], *, author: str, reason: str, action: str, identity: str
+) -> Consent:
+    """Return the consent to a direct change; refuse it where a policy asks for more.
+
+    Another person who has sent the same change counts as an approval of theirs.
+
+    Args:
+        session: the writing one in which the edits are made.
+        edits: of one revision.
+        author: name of the caller.
+        reason: of the caller.
+        action: of the revision.
+        identity: of the caller.
+
+    Raises:
+        ProposalNeeded: too few have agreed, or the change must be a proposal; the caller of this
+            function stores what the error holds.
+    """
+    demands = find_demands(session, edits)
+    if not demands:
+        return Consent()
+    waiting = proposals.find_open(session, proposals.digest_edits(edits))
+    other = next((one for one in waiting if one.identity != identity), None)
+    if other is not None:
+        return _join(session, other, demands, author=author, identity=identity)
+    mine = next((one for one in waiting if one.identity == identity), None)
+    if mine is not None:
+        raise _refuse(mine.id, demands, mine.approvals, None)
+    people = any(demand.people > 1 for demand in demands)
+    made = proposals.draft_proposal(
+        edits,
+        author=author,
+        identity=identity,
+        reason=reason,
+        action=action,
+        asking=[demand.target for demand in demands],
+        automatic=people and not any(demand.proposed for demand in demands),
+        lifetime=proposals.LIFETIME,
+    )
+    raise _refuse(made["id"], demands, (), lambda new: proposals.store_proposal(new, made))
+
+
+def _join(
+    session: Session, other: ProposalRow, demands: Sequence[Demand], *, author: str, identity: str
+) -> Consent:
+    """Count a direct change as an approval of another person's proposal; merge it if it can be."""
+
+    def agree(writing: Session) -> None:
+        if identity not in {one.identity for one in other.approvals}:
+            proposals.add_event(
+                writing,
+                other.id,
+                "approve",
+                actor=author,
+                identity=identity,
+                digest=other.digest,
+                text="sent the same change",
+            )
+
+    agree(session)
+    approvals = proposals.find_proposal(session, other.id).approvals
+    if list_lacks(demands, approvals) or any(demand.proposed for demand in demands):
+        raise _refuse(other.id, demands, approvals, agree)
+    proposals.end_proposal(session, other.id, "merged", by=author)
+    proposals.add_event(
+        session, other.id, "merge", actor=author, identity=identity, digest=other.digest
+    )
+    return Consent(other.id, (other.author, *(one.actor for one in approvals)))
+
+
+def _refuse(
+    number: str,
+    demands: Sequence[Demand],
+    approvals: Sequence[EventRow],
+    store: Callable[[Session], None] | None,
+) -> ProposalNeeded:
+    lacking = [demand for demand in demands if demand.describe_lack(approvals)]
+    if lacking:
+        most = max(demand.people for demand in lacking)
+        targets = ", ".join(demand.target for demand in lacking[:5])
+        count = "two people" if most == 2 else f"{most} people"
+        rest = "the other" if most == 2 else "the others"
+        return ApprovalNeeded(
+            f"the policy of {targets} asks for {count}: {number} waits for {rest}",
+            store=store,
+            value=number,
+            hint=f"somebody else approves it within {proposals.LIFETIME.days} days: compatgate"
+            f" matrix approve {number}, or sends the same change",
+        )
+    targets = ", ".join(demand.target for demand in demands if demand.proposed)
+    return ProposalNeeded(
+        f"the policy of {targets} asks for a proposal: {number} is open",
+        store=store,
+        value=number,
+        hint=f"merge it: compatgate matrix merge {number}",
+    )

@@ -1,0 +1,290 @@
+"""Serve proposals: list, show, propose, review, merge, close; revert revisions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply
+from compatgate.kit.http.requests import to_struct
+from compatgate.service.proposals.readiness import describe, summarize
+from compatgate.service.proposals.schemas import (
+    POOL_EXAMPLE,
+    PROPOSAL_EXAMPLE,
+    ApproveRequest,
+    CommentRequest,
+    MergeRequest,
+    ProposalBacktest,
+    ProposalBody,
+    ProposalRequest,
+    ProposalSummary,
+    RevertBody,
+    RevertRequest,
+    State,
+)
+from compatgate.service.proposals.service import ProposalView
+from compatgate.service.web.call import Call
+from compatgate.service.web.route import Body, NoQuery, Returns, route
+
+_BYTES_OF_VALUE = 24
+"""Bytes of a request for each value that its documents may hold, as of an import."""
+_EXAMPLES = {"entry": PROPOSAL_EXAMPLE, "driver": POOL_EXAMPLE}
+
+
+class ProposalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of proposals."""
+
+    state: State | None = None
+    target: Annotated[Filter, Meta(description="that the proposal concerns")] | None = None
+    author: Filter | None = None
+
+
+@route(
+    "GET",
+    "/proposals",
+    scope="read",
+    tag="proposals",
+    targets="checked",
+    query=ProposalFilters,
+    returns=Returns(ProposalSummary, "A page of proposals", paged=True, etag=True),
+)
+def list_proposals(call: Call[ProposalFilters]) -> Reply:
+    """List proposals, newest first.
+
+    A page can have fewer items than its limit, and still a next one.
+    """
+    found = call.gate.proposals.list(**call.query.filters(), within=call.principal)
+    return page_reply(found, lambda view: summarize(view.row, view.readiness))
+
+
+@route(
+    "POST",
+    "/proposals",
+    scope="propose",
+    tag="proposals",
+    targets="checked",
+    body=Body(ProposalRequest, examples=_EXAMPLES),
+    reason="body",
+    returns=Returns(ProposalBody, "The new proposal", status=201),
+    errors=(404, 409),
+)
+def create_proposal(call: Call[NoQuery]) -> Reply:
+    """Propose a change of the matrix.
+
+    The edits are whole documents, or shorter forms: documents to delete, values of pools, statuses
+    of entries. Nothing changes until somebody merges the proposal.
+    """
+    view = call.gate.proposals.propose(_request(call), call.by(), most=_most(call))
+    return _reply(view, status=201)
+
+
+def _request(call: Call[Any]) -> ProposalRequest:
+    return to_struct(call.document(), ProposalRequest)
+
+
+def _most(call: Call[Any]) -> int:
+    return call.service.settings.max_request_size // _BYTES_OF_VALUE
+
+
+def _reply(view: ProposalView, *, status: int = 200) -> Reply:
+    return Reply(describe(view.row, view.readiness), status=status)
+
+
+@route(
+    "GET",
+    "/proposals/{id}",
+    scope="read",
+    tag="proposals",
+    targets="checked",
+    returns=Returns(ProposalBody, "The proposal", etag=True),
+    errors=(404,),
+)
+def show_proposal(call: Call[NoQuery]) -> Reply:
+    """Show a proposal: its difference, what it needs and has, and what happened to it."""
+    view = call.gate.proposals.show(call.args["id"])
+    call.principal.require_any(view.row.targets, f"the proposal {view.row.id}")
+    return _reply(view)
+
+
+@route(
+    "PUT",
+    "/proposals/{id}",
+    scope="propose",
+    tag="proposals",
+    targets="checked",
+    body=Body(ProposalRequest, examples=_EXAMPLES),
+    reason="body",
+    returns=Returns(ProposalBody, "The proposal with its new edits"),
+    errors=(404, 409),
+)
+def change_proposal(call: Call[NoQuery]) -> Reply:
+    """Replace the edits of your own proposal, on top of the present matrix.
+
+    Approvals count for the edits that were approved: they fall when the edits change.
+    """
+    made = call.gate.proposals.change(call.args["id"], _request(call), call.by(), most=_most(call))
+    return _reply(made)
+
+
+@route(
+    "POST",
+    "/proposals/{id}/comments",
+    scope="propose",
+    tag="proposals",
+    targets="checked",
+    body=Body(CommentRequest, examples={"comment": {"comment": "which suite covers L4?"}}),
+    returns=Returns(ProposalBody, "The proposal", status=201),
+    errors=(404,),
+)
+def comment_proposal(call: Call[NoQuery]) -> Reply:
+    """Comment on a proposal."""
+    asked = to_struct(call.document(), CommentRequest)
+    view = call.gate.proposals.comment(call.args["id"], asked.comment, call.principal)
+    return _reply(view, status=201)
+
+
+@route(
+    "POST",
+    "/proposals/{id}/approve",
+    scope="approve",
+    tag="proposals",
+    targets="checked",
+    body=Body(ApproveRequest, examples={"approval": {"comment": "as discussed"}}),
+    returns=Returns(ProposalBody, "The proposal; merged, if its author asked for that"),
+    errors=(404, 409),
+)
+def approve_proposal(call: Call[NoQuery]) -> Reply:
+    """Approve the edits of somebody else's proposal.
+
+    Its author cannot (403). With `merge: approved`, the last approval that the policies ask for
+    merges it, if the approver has the scope for the edits.
+    """
+    asked = to_struct(call.document(), ApproveRequest)
+    view = call.gate.proposals.approve(
+        call.args["id"], call.principal, digest=asked.digest, text=asked.comment
+    )
+    return _reply(view)
+
+
+@route(
+    "POST",
+    "/proposals/{id}/retract",
+    scope="approve",
+    tag="proposals",
+    targets="checked",
+    body=Body(CommentRequest, examples={"retraction": {"comment": "the run was on another node"}}),
+    returns=Returns(ProposalBody, "The proposal without your approval"),
+    errors=(404, 409),
+)
+def retract_approval(call: Call[NoQuery]) -> Reply:
+    """Take your own approval of an open proposal back."""
+    asked = to_struct(call.document(), CommentRequest)
+    return _reply(call.gate.proposals.retract(call.args["id"], call.principal, text=asked.comment))
+
+
+@route(
+    "POST",
+    "/proposals/{id}/merge",
+    scope="bless",
+    part="operate",
+    tag="proposals",
+    targets="checked",
+    body=Body(MergeRequest, examples={"merge": {}}),
+    returns=Returns(ProposalBody, "The proposal, with the revision that it became"),
+    errors=(404, 409),
+)
+def merge_proposal(call: Call[NoQuery]) -> Reply:
+    """Merge a proposal: make its edits as one revision.
+
+    The caller needs the scope that a direct change needs. A merge is refused (409) while approvals
+    or required canary runs are missing, or after a document that it changes has changed.
+    """
+    asked = to_struct(call.document(), MergeRequest)
+    view = call.gate.proposals.merge(
+        call.args["id"], call.principal, digest=asked.digest, override=asked.override
+    )
+    return _reply(view)
+
+
+@route(
+    "POST",
+    "/proposals/{id}/backtest",
+    scope="propose",
+    tag="proposals",
+    targets="checked",
+    body=Body(ProposalBacktest, examples={"backtest": {"days": 7}}),
+    returns=Returns(ProposalBody, "The proposal with its backtest"),
+    errors=(404, 409),
+)
+def backtest_proposal(call: Call[NoQuery]) -> Reply:
+    """Backtest a proposal, and keep the result with it.
+
+    The gate decides recorded questions before and after the edits, as `POST /backtests`.
+    """
+    asked = to_struct(call.document(), ProposalBacktest)
+    return _reply(call.gate.proposals.run_backtest(call.args["id"], asked.days, call.principal))
+
+
+@route(
+    "POST",
+    "/proposals/{id}/close",
+    scope="propose",
+    tag="proposals",
+    targets="checked",
+    body=Body(CommentRequest, examples={"close": {"comment": "we wait for 580"}}),
+    returns=Returns(ProposalBody, "The proposal, closed"),
+    errors=(404, 409),
+)
+def close_proposal(call: Call[NoQuery]) -> Reply:
+    """Close a proposal without merging it.
+
+    Its author withdraws it so; to close another person's needs the scope `approve`.
+    """
+    asked = to_struct(call.document(), CommentRequest)
+    return _reply(call.gate.proposals.close(call.args["id"], call.principal, text=asked.comment))
+
+
+@route(
+    "POST",
+    "/revisions/{number:int}/revert",
+    scope="propose",
+    tag="proposals",
+    targets="checked",
+    body=Body(RevertRequest, examples={"revert": {"reason": "jobs fail since", "propose": True}}),
+    reason="body",
+    returns=Returns(RevertBody, "The new revision, or the proposal of one", status=201),
+    errors=(404, 409),
+)
+def revert_revision(call: Call[NoQuery]) -> Reply:
+    """Revert a revision: restore the documents that it changed, as a new revision.
+
+    A direct revert needs the scope of a direct change. It is refused (409) where later revisions
+    changed these documents, and where a policy asks for more people or a proposal, which is
+    open then.
+    """
+    asked = to_struct(call.document(), RevertRequest)
+    revision, proposal, edits = call.gate.proposals.revert(
+        call.args["number"], call.by(), propose=asked.propose
+    )
+    body = {
+        "revision": revision,
+        "proposal": proposal.id if proposal else None,
+        "changes": [edit.to_change().to_json() for edit in edits],
+    }
+    return Reply(body, status=201)
+
+
+ROUTES = (
+    list_proposals,
+    create_proposal,
+    show_proposal,
+    change_proposal,
+    comment_proposal,
+    approve_proposal,
+    retract_approval,
+    merge_proposal,
+    backtest_proposal,
+    close_proposal,
+    revert_revision,
+)

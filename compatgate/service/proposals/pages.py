@@ -1,0 +1,229 @@
+"""Show proposals: the list, one with its difference, and what people do with it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit.http.links import link
+from compatgate.kit.http.replies import Filter
+from compatgate.kit.ui.tables import (
+    Cell,
+    Column,
+    EmptyNotice,
+    PagedTableQuery,
+    fetch_rows,
+    make_list_table,
+)
+from compatgate.service.backtests.formats import arrange
+from compatgate.service.backtests.schemas import DAYS
+from compatgate.service.proposals.models import ProposalState
+from compatgate.service.proposals.readiness import describe
+from compatgate.service.proposals.schemas import ProposalRequest, ProposedFile
+from compatgate.service.proposals.service import ProposalView, may_merge
+from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
+
+_COLUMNS = (
+    Column("id", "Proposal", "code"),
+    Column("state", "State", "badge"),
+    Column("reason", "Reason"),
+    Column("author", "Author"),
+    Column("made", "Made", "time"),
+    Column("targets", "Targets"),
+    Column("changes", "Changes"),
+    Column("approvals", "Approved by"),
+    Column("revision", "Revision"),
+)
+_EMPTY = EmptyNotice(
+    "No proposals.",
+    "A proposal is a change of the matrix that others approve before it is made.",
+    "compatgate matrix propose entry.yaml --reason 'torch 2.8 passed on staging'",
+)
+_STATES: tuple[ProposalState, ...] = ("open", "approved", "conflicted", "merged", "closed")
+TONES: dict[ProposalState, str] = {
+    "open": "waiting",
+    "approved": "approved",
+    "conflicted": "fail",
+    "merged": "pass",
+    "closed": "cancelled",
+}
+"""Badges of the states."""
+_MOST_SHOWN = 50
+"""Documents whose differences a page shows."""
+
+
+class ProposalQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of proposals."""
+
+    state: Annotated[ProposalState, Meta(description="only these")] | None = None
+    target: Filter | None = None
+    author: Filter | None = None
+
+
+@page("/proposals", nav="proposals", query=ProposalQuery)
+def show_proposals(ask: PageRequest[ProposalQuery]) -> HtmlPage:
+    """Show proposals, newest first."""
+    query = ask.query
+    asked = {"state": query.state, "target": query.target, "author": query.author}
+    found = fetch_rows(ask.gate.proposals.list, query.cursor, **asked)
+    table = make_list_table("proposals", _COLUMNS, map(_row, found.items), found, query, _EMPTY)
+    return HtmlPage("proposals.html", "Proposals", {"query": query, "states": _STATES}, table)
+
+
+def _row(view: ProposalView) -> tuple[Any, ...]:
+    row = view.row
+    place = link("proposals", row.id)
+    named = [f"{change.kind} {change.name}" for change in row.changes[:3]]
+    more = [f"and {len(row.edits) - 3} more"] if len(row.edits) > 3 else []
+    revision = Cell(row.revision, href=link("revisions", row.revision)) if row.revision else None
+    return (
+        Cell(row.id, href=place),
+        Cell(view.state, tone=TONES[view.state]),
+        Cell(row.reason, href=place),
+        row.author,
+        row.made_at,
+        ", ".join(row.targets),
+        ", ".join(named + more),
+        ", ".join(one.actor for one in row.approvals),
+        revision,
+    )
+
+
+@page("/proposals/new", scope="propose", nav="proposals")
+def show_proposal_form(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the form of a new proposal."""
+    return _form_page(ask)
+
+
+@page("/proposals/new", scope="propose", method="POST", nav="proposals")
+def create_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Propose the documents of a form."""
+    try:
+        file = ProposedFile("documents", ask.form.get("documents", ""))
+        most = ask.service.settings.max_request_size
+        view = ask.gate.proposals.propose(ProposalRequest(files=[file]), ask.by(), most=most)
+    except CompatgateError as error:
+        return _form_page(ask, error)
+    return Redirect(link("proposals", view.row.id), f"Proposed {view.row.id}.")
+
+
+def _form_page(ask: PageRequest[Any], error: CompatgateError | None = None) -> HtmlPage:
+    context = {"typed": ask.form, "error": error}
+    status = error.status if error else 200
+    return HtmlPage("proposal-new.html", "Propose a change", context, status=status)
+
+
+@page("/proposals/<id>", nav="proposals")
+def show_proposal(ask: PageRequest[Any]) -> HtmlPage:
+    """Show a proposal: its difference, what it needs and has, and what happened to it."""
+    return _proposal_page(ask, ask.gate.proposals.show(ask.args["id"]))
+
+
+def _proposal_page(
+    ask: PageRequest[Any], view: ProposalView, error: CompatgateError | None = None
+) -> HtmlPage:
+    row, principal = view.row, ask.principal
+    mine = row.identity == principal.identity
+    agreed = principal.identity in {one.identity for one in row.approvals}
+    may = row.is_open and view.state != "conflicted"
+    one = describe(row, view.readiness)
+    context = {
+        "one": one,
+        "backtest": arrange(one["backtest"]) if one["backtest"] else [],
+        "changes": row.changes[:_MOST_SHOWN],
+        "left": max(0, len(row.changes) - _MOST_SHOWN),
+        "tone": TONES[view.state],
+        "is_open": row.is_open,
+        "mine": mine,
+        "may_approve": may and not mine and not agreed and principal.may("approve"),
+        "may_retract": row.is_open and agreed,
+        "may_merge": may and not view.readiness.list_lacks(row) and may_merge(row, principal),
+        "may_close": row.is_open and (mine or principal.may("approve")),
+        "lacks_evidence": bool(view.readiness.evidence.required),
+        "error": error,
+        "typed": ask.form,
+    }
+    status = error.status if error else 200
+    return HtmlPage("proposal.html", f"Proposal {row.id}", context, status=status)
+
+
+@page("/proposals/<id>/review", scope="approve", method="POST", nav="proposals")
+def review_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Approve a proposal, take the approval back, or close somebody else's proposal."""
+    return _act(ask, ("approve", "retract", "close"))
+
+
+@page("/proposals/<id>/discuss", scope="propose", method="POST", nav="proposals")
+def discuss_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Comment on a proposal, backtest it, or close your own."""
+    return _act(ask, ("comment", "close", "backtest"))
+
+
+@page("/proposals/<id>/merge", scope="propose", method="POST", nav="proposals")
+def merge_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Merge a proposal."""
+    return _act(ask, ("merge",))
+
+
+_DONE = {
+    "approve": "Approved",
+    "retract": "Took the approval back from",
+    "comment": "Commented on",
+    "backtest": "Backtested",
+    "close": "Closed",
+    "merge": "Merged",
+}
+
+
+def _act(ask: PageRequest[Any], choices: tuple[str, ...]) -> HtmlPage | Redirect:
+    number, what = ask.args["id"], ask.form.get("what", "")
+    by, service = ask.principal, ask.gate.proposals
+    digest = ask.form.get("digest") or None
+    text = ask.form.get("comment", "")
+    view = service.show(number)
+    try:
+        if what not in choices:
+            hint = f"one of {', '.join(choices)}"
+            raise BadInput("is not an action", field="what", value=what, hint=hint)
+        if what == "approve":
+            view = service.approve(number, by, digest=digest, text=text)
+        elif what == "retract":
+            view = service.retract(number, by, text=text)
+        elif what == "close":
+            view = service.close(number, by, text=text)
+        elif what == "backtest":
+            view = service.run_backtest(number, DAYS, by)
+        elif what == "comment":
+            view = service.comment(number, text, by)
+        else:
+            override = ask.form.get("override", "").strip() or None
+            view = service.merge(number, by, digest=digest, override=override)
+    except CompatgateError as error:
+        return _proposal_page(ask, service.show(number), error)
+    revision = f" It is revision {view.row.revision}." if view.row.revision else ""
+    return Redirect(link("proposals", number), f"{_DONE[what]} {number}.{revision}")
+
+
+@page("/revisions/<int:number>/revert", scope="propose", method="POST", nav="revisions")
+def revert_revision(ask: PageRequest[Any]) -> Redirect:
+    """Revert a revision, directly or as a proposal."""
+    propose = bool(ask.form.get("propose"))
+    number = ask.args["number"]
+    revision, proposal, _ = ask.gate.proposals.revert(number, ask.by(), propose=propose)
+    if proposal is not None:
+        return Redirect(link("proposals", proposal.id), f"Proposed to revert revision {number}.")
+    return Redirect(link("revisions", revision or 0), f"Reverted revision {number}.")
+
+
+PAGES = (
+    show_proposals,
+    show_proposal_form,
+    create_proposal,
+    show_proposal,
+    review_proposal,
+    discuss_proposal,
+    merge_proposal,
+    revert_revision,
+)

@@ -1,0 +1,229 @@
+"""Tell what a proposal still needs before it can be merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy.orm import Session
+
+from compatgate.core.entry_evidence import NeededRun, index_runs, judge_candidate
+from compatgate.core.facts import Facts
+from compatgate.core.matrix import ANY_TARGET
+from compatgate.core.request import Target
+from compatgate.documents.convert import to_entry, to_target
+from compatgate.documents.specs import Kind, TargetDoc
+from compatgate.documents.words import describe_change, diff_yaml
+from compatgate.errors import BadInput
+from compatgate.kit import clock
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.matrix.revisions import Edit
+from compatgate.service.proposals.agreement import Demand, find_demands, list_lacks
+from compatgate.service.proposals.drafting import find_conflicts, list_blessed
+from compatgate.service.proposals.models import ProposalRow, ProposalState
+
+
+class EntryNeed(Struct, frozen=True):
+    """A canary run that a blessed entry lacks.
+
+    Attributes:
+        required: the target's policy asks for it.
+    """
+
+    entry: str
+    run: NeededRun
+    required: bool
+
+    def describe(self) -> str:
+        """Return the need in words."""
+        one = self.run
+        where = (
+            f"suite {one.suite} for {self.entry} on {one.target}, {one.sku}, driver {one.driver}"
+        )
+        return f"run {one.failed} failed: {where}" if one.failed else f"has not passed: {where}"
+
+
+class EvidenceState(Struct, frozen=True):
+    """The canary evidence for the entries that a proposal blesses.
+
+    Attributes:
+        runs: that passed and count.
+    """
+
+    runs: tuple[str, ...] = ()
+    needs: tuple[EntryNeed, ...] = ()
+
+    @property
+    def required(self) -> tuple[EntryNeed, ...]:
+        """Return the needs without which a policy allows no merge."""
+        return tuple(need for need in self.needs if need.required)
+
+
+class Readiness(Struct, frozen=True):
+    """What a proposal needs and has.
+
+    Attributes:
+        demands: of the policies.
+        conflicts: kind, name and present revision of documents that changed meanwhile.
+    """
+
+    demands: tuple[Demand, ...] = ()
+    conflicts: tuple[tuple[Kind, str, int | None], ...] = ()
+    evidence: EvidenceState = EvidenceState()
+
+    def list_lacks(self, row: ProposalRow) -> list[str]:
+        """Return which approvals are missing, in words."""
+        return list_lacks(self.demands, row.approvals)
+
+    def state_of(self, row: ProposalRow) -> ProposalState:
+        """Return the state of a proposal."""
+        if not row.is_open:
+            return "merged" if row.state == "merged" else "closed"
+        if self.conflicts:
+            return "conflicted"
+        asked = any(demand.people > 1 for demand in self.demands)
+        agreed = not self.list_lacks(row) and (asked or bool(row.approvals))
+        return "approved" if agreed else "open"
+
+    def list_blockers(self, row: ProposalRow) -> list[str]:
+        """Return why a proposal cannot be merged now, in words; empty: it can be."""
+        if row.state == "merged":
+            return []
+        if not row.is_open:
+            return ["it is closed" if row.state == "closed" else "its time has ended"]
+        changed = [
+            f"{kind} {name} was {'deleted' if at is None else f'changed by revision {at}'} since"
+            for kind, name, at in self.conflicts
+        ]
+        return [
+            *changed,
+            *self.list_lacks(row),
+            *(need.describe() for need in self.evidence.required),
+        ]
+
+
+def assess(session: Session, row: ProposalRow, snapshot: Snapshot, facts: Facts) -> Readiness:
+    """Return what an open proposal needs and has; of one that has ended nothing is asked."""
+    if not row.is_open:
+        return Readiness()
+    return Readiness(
+        tuple(find_demands(session, row.edits)),
+        tuple(find_conflicts(session, row)),
+        assess_evidence(row.edits, snapshot, facts),
+    )
+
+
+def assess_evidence(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) -> EvidenceState:
+    """Return the evidence for the entries that edits bless, on the targets after the edits."""
+    blessed = list_blessed(edits)
+    if not blessed:
+        return EvidenceState()
+    targets = _targets_after(edits, snapshot, facts)
+    index = index_runs(snapshot.matrix.evidence)
+    runs: dict[str, None] = {}
+    needs: list[EntryNeed] = []
+    for document in blessed:
+        entry = to_entry(document, facts.gpus, snapshot.revision)
+        named = [
+            one for one in targets.values() if {one.name, ANY_TARGET} & set(document.spec.targets)
+        ]
+        found = judge_candidate(
+            entry, named, index, clock.now().timestamp(), snapshot.matrix.suites
+        )
+        runs.update((run, None) for run in found.runs)
+        needs += [
+            EntryNeed(entry.name, need, targets[need.target].policy.canary.require)
+            for need in found.needs
+        ]
+    return EvidenceState(tuple(runs), tuple(dict.fromkeys(needs)))
+
+
+def _targets_after(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) -> dict[str, Target]:
+    targets = dict(snapshot.targets)
+    for edit in edits:
+        if isinstance(edit.after, TargetDoc):
+            try:
+                targets[edit.after.metadata.name] = to_target(edit.after, facts.gpus)
+            except BadInput:  # a GPU that the facts no longer know: nothing can run there
+                targets.pop(edit.after.metadata.name, None)
+        elif isinstance(edit.before, TargetDoc):
+            targets.pop(edit.before.metadata.name, None)
+    return targets
+
+
+def summarize(row: ProposalRow, readiness: Readiness) -> dict[str, Any]:
+    """Return a proposal as a list shows it."""
+    return {
+        "id": row.id,
+        "state": readiness.state_of(row),
+        "author": row.author,
+        "reason": row.reason,
+        "made_at": row.made_at,
+        "changed_at": row.changed_at,
+        "expires_at": row.expires_at,
+        "base": row.base,
+        "digest": row.digest,
+        "merge": "approved" if row.automatic else "manual",
+        "action": row.action,
+        "targets": row.targets,
+        "documents": [f"{change.kind} {change.name}" for change in row.changes],
+        "approvals": [
+            {"by": one.actor, "at": one.at, "comment": one.text} for one in row.approvals
+        ],
+        "decided_by": row.decided_by,
+        "decided_at": row.decided_at,
+        "revision": row.revision,
+        "override": row.override,
+    }
+
+
+def describe(row: ProposalRow, readiness: Readiness) -> dict[str, Any]:
+    """Return a proposal in full."""
+    evidence = readiness.evidence
+    return {
+        **summarize(row, readiness),
+        "summary": [line for change in row.changes for line in describe_change(change)],
+        "diff": "\n".join(diff_yaml(change) for change in row.changes),
+        "changes": [change.to_json() for change in row.changes],
+        "demands": [
+            {
+                "target": one.target,
+                "people": one.people,
+                "approvers": one.approvers,
+                "approvals": one.count(row.approvals),
+                "proposed": one.proposed,
+            }
+            for one in readiness.demands
+        ],
+        "conflicts": [
+            {"kind": kind, "name": name, "revision": at} for kind, name, at in readiness.conflicts
+        ],
+        "evidence": {
+            "runs": evidence.runs,
+            "needs": [
+                {
+                    "entry": need.entry,
+                    "target": need.run.target,
+                    "sku": need.run.sku,
+                    "driver": need.run.driver,
+                    "suite": need.run.suite,
+                    "failed": need.run.failed,
+                    "required": need.required,
+                }
+                for need in evidence.needs
+            ],
+        },
+        "blockers": readiness.list_blockers(row),
+        "events": [
+            {
+                "at": one.at,
+                "actor": one.actor,
+                "action": one.action,
+                "text": one.text,
+                "current": one.digest == row.digest,
+            }
+            for one in row.events
+        ],
+        "backtest": row.backtest if row.backtest_digest == row.digest else None,
+    }

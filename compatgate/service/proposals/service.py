@@ -1,0 +1,575 @@
+"""Propose changes of the matrix, review them, merge or close them, and revert revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy.orm import Session
+
+from compatgate.core.facts import Facts
+from compatgate.errors import BadInput, Conflict
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page
+from compatgate.service.gate.snapshot_reader import Snapshots
+from compatgate.service.matrix import revisions
+from compatgate.service.matrix.permission import check_edits, targets_of
+from compatgate.service.matrix.revisions import Edit
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.proposals import drafting
+from compatgate.service.proposals import repository as proposals
+from compatgate.service.proposals.agreement import (
+    ApprovalNeeded,
+    Consent,
+    ProposalNeeded,
+    require_consent,
+)
+from compatgate.service.proposals.models import EventAction, ProposalRow, ProposalState
+from compatgate.service.proposals.readiness import Readiness, assess
+from compatgate.service.proposals.schemas import ProposalRequest
+from compatgate.service.tokens.principal import AccessRefused, Principal
+
+T = TypeVar("T")
+_MOST_COMMENT = 2000
+
+
+class ProposalView(Struct, frozen=True):
+    """A proposal with what it needs and has."""
+
+    row: ProposalRow
+    readiness: Readiness
+
+    @property
+    def state(self) -> ProposalState:
+        """Return the state of the proposal."""
+        return self.readiness.state_of(self.row)
+
+
+class EvidenceNeeded(Conflict):
+    """A policy asks for canary evidence that the proposal lacks."""
+
+    slug = "evidence-needed"
+
+
+class Backtester(Protocol):
+    """Decides recorded questions again with edits made."""
+
+    def __call__(self, edits: Sequence[Edit], days: int) -> dict[str, Any]:
+        """Return the result as plain data.
+
+        Args:
+            edits: to test.
+            days: age of the oldest decision.
+        """
+
+
+class ProposalService:
+    """The proposals of one database.
+
+    Args:
+        database: open, with its schema.
+        facts: the catalog.
+        snapshots: of the gate.
+        backtest: decides recorded questions again with edits made.
+    """
+
+    def __init__(
+        self, database: Database, facts: Facts, snapshots: Snapshots, backtest: Backtester
+    ) -> None:
+        self._database = database
+        self._facts = facts
+        self._snapshots = snapshots
+        self._backtest = backtest
+
+    def propose(
+        self, request: ProposalRequest, by: Authorship, *, most: int | None = None
+    ) -> ProposalView:
+        """Store a proposal; the matrix does not change.
+
+        Args:
+            request: the edits.
+            by: author and reason.
+            most: values that the documents may hold; None: any number.
+
+        Raises:
+            CompatgateError: as `drafting.make_edits`.
+            AccessRefused: the author does not reach a target.
+        """
+        by.check()
+
+        def write(session: Session) -> ProposalView:
+            edits = drafting.make_edits(session, request, by.reason, self._facts.gpus, most)
+            return self._store(session, edits, by, "merge", automatic=request.merge == "approved")
+
+        return self._write(write)
+
+    def _store(
+        self,
+        session: Session,
+        edits: Sequence[Edit],
+        by: Authorship,
+        action: str,
+        *,
+        automatic: bool = False,
+    ) -> ProposalView:
+        _require_reach(edits, by.principal)
+        made = proposals.draft_proposal(
+            edits,
+            author=by.author,
+            identity=by.identity,
+            reason=by.reason,
+            action=action,
+            base=revisions.latest_revision(session),
+            automatic=automatic,
+        )
+        proposals.store_proposal(session, made)
+        return self._view(session, made["id"])
+
+    def change(
+        self, number: str, request: ProposalRequest, by: Authorship, *, most: int | None = None
+    ) -> ProposalView:
+        """Replace the edits of your own proposal, on top of the present matrix.
+
+        Approvals of the former edits count no longer, unless the edits are the same.
+
+        Raises:
+            CompatgateError: as `propose`.
+            AccessRefused: somebody else proposed it.
+            Conflict: it is merged or closed.
+        """
+        by.check()
+
+        def write(session: Session) -> ProposalView:
+            row = _require_open(proposals.find_proposal(session, number))
+            if row.identity != by.identity:
+                what = f"{row.author} proposed {number}: only the author changes it"
+                raise _refused(by.principal, what, number)
+            edits = drafting.make_edits(session, request, by.reason, self._facts.gpus, most)
+            _require_reach(edits, by.principal)
+            base = revisions.latest_revision(session)
+            digest = proposals.replace_edits(session, row, edits, base=base, reason=by.reason)
+            self._note(session, replace(row, digest=digest), "change", by, by.reason)
+            return self._view(session, number)
+
+        return self._write(write)
+
+    def comment(self, number: str, text: str, by: Principal) -> ProposalView:
+        """Comment on a proposal, also on one that has ended.
+
+        Raises:
+            NotFound: there is none of that id.
+            BadInput: the comment is empty.
+        """
+        if not text.strip():
+            raise BadInput("must not be empty", field="comment", hint="write a comment")
+
+        def write(session: Session) -> ProposalView:
+            row = proposals.find_proposal(session, number)
+            _require_reach(row.edits, by)
+            self._note(session, row, "comment", by, text)
+            return self._view(session, number)
+
+        return self._write(write)
+
+    def approve(
+        self, number: str, by: Principal, *, digest: str | None = None, text: str = ""
+    ) -> ProposalView:
+        """Approve the present edits of somebody else's proposal.
+
+        The last approval merges it where its author asked for that and the approver may.
+
+        Args:
+            number: id of the proposal.
+            by: who approves.
+            digest: of the edits that the approver saw; None: the present ones.
+            text: a comment.
+
+        Raises:
+            NotFound: there is none of that id.
+            AccessRefused: the caller proposed it, or does not reach a target.
+            Conflict: it is merged or closed, it has other edits by now, or a document that it
+                changes has changed since.
+        """
+
+        def write(session: Session) -> ProposalView:
+            row = _require_open(proposals.find_proposal(session, number))
+            _require_digest(row, digest)
+            if row.identity == by.identity:
+                what = f"{by.name} proposed {number}: another person approves it"
+                raise _refused(by, what, number)
+            _require_reach(row.edits, by)
+            self._require_unchanged(session, row)
+            if by.identity not in {one.identity for one in row.approvals}:
+                self._note(session, row, "approve", by, text)
+            view = self._view(session, number)
+            if (
+                row.automatic
+                and not view.readiness.list_blockers(view.row)
+                and may_merge(view.row, by)
+            ):
+                return self._merge(session, view, by, None)
+            return view
+
+        return self._write(write)
+
+    def retract(self, number: str, by: Principal, *, text: str = "") -> ProposalView:
+        """Take your own approval back.
+
+        Raises:
+            NotFound: there is none of that id.
+            Conflict: it is merged or closed, or the caller has not approved it.
+        """
+
+        def write(session: Session) -> ProposalView:
+            row = _require_open(proposals.find_proposal(session, number))
+            _require_reach(row.edits, by)
+            if by.identity not in {one.identity for one in row.approvals}:
+                raise Conflict(f"{by.name} has not approved {number}", field="id", value=number)
+            self._note(session, row, "retract", by, text)
+            return self._view(session, number)
+
+        return self._write(write)
+
+    def merge(
+        self,
+        number: str,
+        by: Principal,
+        *,
+        digest: str | None = None,
+        override: str | None = None,
+    ) -> ProposalView:
+        """Make the edits of a proposal, as one revision.
+
+        Args:
+            number: id of the proposal.
+            by: who merges; needs the scope for the edits, as for a direct change.
+            digest: of the edits that the caller saw; None: the present ones.
+            override: why it is merged without the evidence that a policy asks for.
+
+        Raises:
+            NotFound: there is none of that id.
+            AccessRefused: the caller may not make such edits.
+            ApprovalNeeded: too few people have approved the present edits.
+            EvidenceNeeded: a policy asks for canary runs that have not passed.
+            Conflict: it is merged or closed, has other edits by now, a document that it changes
+                has changed since, or its edits no longer fit the matrix.
+            ManyProblems: a policy that changed since forbids a waiver.
+        """
+        self._snapshots.refresh()
+
+        def write(session: Session) -> ProposalView:
+            row = _require_open(proposals.find_proposal(session, number))
+            _require_digest(row, digest)
+            _require_merger(row, by)
+            return self._merge(session, self._view(session, number), by, override)
+
+        return self._write(write)
+
+    def _merge(
+        self, session: Session, view: ProposalView, by: Principal, override: str | None
+    ) -> ProposalView:
+        row, readiness = view.row, view.readiness
+        self._require_unchanged(session, row)
+        drafting.check_together(session, row.edits)
+        if lacks := readiness.list_lacks(row):
+            raise ApprovalNeeded(
+                f"{row.id} is not approved: {'; '.join(lacks)}",
+                store=None,
+                value=row.id,
+                hint=f"somebody else approves it: compatgate matrix approve {row.id}",
+            )
+        required = readiness.evidence.required
+        if required and not override:
+            raise EvidenceNeeded(
+                f"{row.id} lacks evidence that a policy asks for: "
+                + "; ".join(need.describe() for need in required[:5]),
+                field="override",
+                value=row.id,
+                hint="run these suites, or merge with an override, whose reason stays visible",
+            )
+        override = override if required else None
+        proposals.end_proposal(session, row.id, "merged", by=by.name, override=override)
+        self._note(session, row, "merge", by, override or "")
+        people = (row.author, *(one.actor for one in row.approvals))
+        consent = Consent(row.id, people)
+        about = {"override": override} if override else {}
+        revision = revisions.make_revision(
+            session,
+            row.edits,
+            author=row.author,
+            reason=row.reason,
+            action=row.action,
+            at=clock.now(),
+            proposal=row.id,
+            detail={**consent.to_detail(), "merged_by": by.name, "edits": row.digest, **about},
+        )
+        consent.note(session, revision)
+        return self._view(session, row.id)
+
+    def close(self, number: str, by: Principal, *, text: str = "") -> ProposalView:
+        """Close a proposal without merging it; the author withdraws it so.
+
+        Raises:
+            NotFound: there is none of that id.
+            AccessRefused: the caller is not the author, and may not approve it.
+            Conflict: it is merged or closed.
+        """
+
+        def write(session: Session) -> ProposalView:
+            row = _require_open(proposals.find_proposal(session, number))
+            if row.identity != by.identity:
+                by.require("approve")
+                _require_reach(row.edits, by)
+            proposals.end_proposal(session, number, "closed", by=by.name)
+            self._note(session, row, "close", by, text)
+            return self._view(session, number)
+
+        return self._write(write)
+
+    def revert(
+        self, revision: int, by: Authorship, *, propose: bool = False
+    ) -> tuple[int | None, ProposalRow | None, tuple[Edit, ...]]:
+        """Restore the documents that a revision changed, as a new revision or a proposal.
+
+        Args:
+            revision: number of the one to revert.
+            by: author and reason.
+            propose: make a proposal, also where a direct change is allowed.
+
+        Returns:
+            The new revision, or the new proposal; and the edits.
+
+        Raises:
+            NotFound: there is no such revision.
+            AccessRefused: the author may not make such edits.
+            Conflict: a later revision changed one of its documents; names it.
+            ProposalNeeded: a policy asks for a proposal, which is open now.
+        """
+        by.check()
+
+        def write(session: Session) -> tuple[int | None, ProposalRow | None, tuple[Edit, ...]]:
+            revisions.require_revision(session, revision)
+            _require_reach(revisions.read_edits(session, revision), by.principal)
+            edits = tuple(drafting.make_reverting_edits(session, revision))
+            drafting.check_together(session, edits)
+            if propose:
+                return None, self._store(session, edits, by, "revert").row, edits
+            check_edits(edits, by.principal)
+            consent = require_consent(
+                session,
+                edits,
+                author=by.author,
+                reason=by.reason,
+                action="revert",
+                identity=by.identity,
+            )
+            made = revisions.make_revision(
+                session,
+                edits,
+                author=by.author,
+                reason=by.reason,
+                action="revert",
+                at=clock.now(),
+                proposal=consent.proposal,
+                detail={**consent.to_detail(), "reverts": revision},
+            )
+            consent.note(session, made)
+            return made, None, edits
+
+        return self._write(write)
+
+    def run_backtest(self, number: str, days: int, by: Principal) -> ProposalView:
+        """Test an open proposal on recorded decisions, and store the result with it.
+
+        Args:
+            number: id of the proposal.
+            days: age of the oldest decision.
+            by: the caller.
+
+        Raises:
+            NotFound: there is none of that id.
+            AccessRefused: the caller does not reach a target.
+            Conflict: it is merged or closed, or a document that it changes has changed since.
+        """
+        row = _require_open(self.show(number).row)
+        _require_reach(row.edits, by)
+        with self._database.reading() as session:
+            self._require_unchanged(session, row)
+        result = self._backtest(row.edits, days)
+
+        def write(session: Session) -> ProposalView:
+            proposals.store_backtest(session, number, row.digest, result)
+            return self._view(session, number)
+
+        return self._write(write)
+
+    def show(self, number: str) -> ProposalView:
+        """Return a proposal with what it needs and has.
+
+        Raises:
+            NotFound: there is none of that id.
+        """
+        with self._database.reading() as session:
+            return self._view(session, number)
+
+    def list(
+        self,
+        *,
+        state: ProposalState | None = None,
+        target: str | None = None,
+        author: str | None = None,
+        asked: bool | None = None,
+        is_open: bool | None = None,
+        within: Principal | None = None,
+        cursor: str | None = None,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Page[ProposalView]:
+        """Return proposals, the newest first.
+
+        Args:
+            state: only these; None: all.
+            target: that they concern.
+            author: who proposed.
+            asked: made of a change that the gate refused; None: all.
+            is_open: may still be merged; None: all.
+            within: a caller who sees only proposals for its targets.
+            cursor: of the page.
+            limit: most rows.
+        """
+        stored: Any = "open" if state in ("approved", "conflicted") else state
+        limited = within if within is not None and within.targets is not None else None
+
+        def keeps(view: ProposalView) -> bool:
+            row = view.row
+            return (
+                (state is None or view.state == state)
+                and (target is None or target in row.targets or "*" in row.targets)
+                and (limited is None or any(map(limited.reaches, row.targets)))
+            )
+
+        with self._database.reading() as session:
+            snapshot = self._snapshots.current()
+            while True:
+                found = proposals.list_proposals(
+                    session,
+                    state=stored,
+                    is_open=is_open,
+                    author=author,
+                    asked=asked,
+                    cursor=cursor,
+                    limit=limit,
+                )
+                views = [
+                    ProposalView(row, assess(session, row, snapshot, self._facts))
+                    for row in found.items
+                ]
+                kept = tuple(filter(keeps, views))
+                if kept or found.next is None:
+                    return Page(kept, found.next)
+                cursor = found.next
+
+    def _view(self, session: Session, number: str) -> ProposalView:
+        row = proposals.find_proposal(session, number)
+        return ProposalView(row, assess(session, row, self._snapshots.current(), self._facts))
+
+    def _note(
+        self,
+        session: Session,
+        row: ProposalRow,
+        action: EventAction,
+        by: Principal | Authorship,
+        text: str,
+    ) -> None:
+        _check_text(text)
+        name = by.name if isinstance(by, Principal) else by.author
+        proposals.add_event(
+            session,
+            row.id,
+            action,
+            actor=name,
+            identity=by.identity,
+            digest=row.digest,
+            text=text.strip(),
+        )
+
+    def _require_unchanged(self, session: Session, row: ProposalRow) -> None:
+        found = list(drafting.find_conflicts(session, row))
+        if found:
+            kind, name, at = found[0]
+            now = "is deleted" if at is None else f"is at revision {at}"
+            raise Conflict(
+                f"the {kind} {name} has changed since {row.id} was made: it {now}",
+                field="id",
+                value=row.id,
+                hint=f"propose the change again: compatgate matrix propose --update {row.id} FILE",
+            )
+
+    def _write(self, change: Callable[[Session], T]) -> T:
+        try:
+            with self._database.writing() as session:
+                result = change(session)
+        except ProposalNeeded as error:
+            if error.store is not None:
+                with self._database.writing() as session:
+                    error.store(session)
+            raise
+        self._snapshots.refresh()
+        return result
+
+
+def _check_text(text: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        size = _MOST_COMMENT * 5
+    if "\0" in text or size > _MOST_COMMENT * 4:
+        hint = f"Unicode text of at most {_MOST_COMMENT} characters, without NUL"
+        raise BadInput("is not text that can be stored", field="comment", hint=hint)
+
+
+def may_merge(row: ProposalRow, by: Principal) -> bool:
+    """Return whether the caller has the scope and the targets for the edits of a proposal."""
+    try:
+        _require_merger(row, by)
+    except AccessRefused:
+        return False
+    return True
+
+
+def _require_merger(row: ProposalRow, by: Principal) -> None:
+    if not by.may("operate"):
+        by.require("bless")
+    check_edits(row.edits, by)
+
+
+def _require_reach(edits: Sequence[Edit], by: Principal | None) -> None:
+    if by is not None:
+        by.require_targets(name for edit in edits for name in targets_of(edit))
+
+
+def _require_open(row: ProposalRow) -> ProposalRow:
+    if not row.is_open:
+        state = "has ended" if row.state == "open" else f"was {row.state}"
+        raise Conflict(
+            f"the proposal {row.id} {state}", field="id", value=row.id, hint="propose it again"
+        )
+    return row
+
+
+def _require_digest(row: ProposalRow, digest: str | None) -> None:
+    if digest is not None and digest != row.digest:
+        raise Conflict(
+            f"{row.id} has other edits than those that you saw",
+            field="digest",
+            value=digest,
+            hint=f"read it again: compatgate matrix show {row.id}",
+        )
+
+
+def _refused(principal: Principal | None, what: str, number: str) -> Exception:
+    if principal is None:
+        return Conflict(what, field="id", value=number)
+    return AccessRefused(what, principal=principal, field="id", value=number)
