@@ -19,7 +19,7 @@ from compatgate.service.facts import pages as facts_pages
 from compatgate.service.far import api as far
 from compatgate.service.finder import pages as finder_pages
 from compatgate.service.gate import api as gate
-from compatgate.service.gate import ask_page, solve_api, solve_page
+from compatgate.service.gate import ask_page, decisions_page, solve_api, solve_page
 from compatgate.service.gate import pages as gate_pages
 from compatgate.service.home import pages as home_pages
 from compatgate.service.identity import api as identity
@@ -234,7 +234,7 @@ PAGES: tuple[Page, ...] = (
     matrix_pages.show_revision,
     matrix_pages.show_difference,
     *proposals_pages.PAGES,
-    gate_pages.show_decisions,
+    decisions_page.show_decisions,
     gate_pages.show_verdict,
     runs_pages.show_runs,
     runs_pages.show_run_form,

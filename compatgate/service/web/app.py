@@ -211,11 +211,14 @@ def install_short_links(app: Flask, service: Service) -> None:
     """Add ``/v/{id}``, and the public keys below ``/.well-known``."""
 
     def verdict(id: str) -> Response:  # noqa: A002 - the name in the path
-        """Redirect to the page or route of a verdict, which checks access."""
-        if not _VERDICT_ID.fullmatch(id):
+        """Redirect to the page or route of a verdict, which checks access.
+
+        The page finds short ids, and suggests others for a mistyped one.
+        """
+        if not _VERDICT_ID.fullmatch(id) and not wants_page():
             raise NotFound
         below = urlsplit(service.settings.public_url).path.rstrip("/")  # a proxy's prefix
-        place = f"{below}{UI_PREFIX if wants_page() else API}/verdicts/{id}"
+        place = f"{below}{UI_PREFIX if wants_page() else API}/verdicts/{quote(id, safe='')}"
         return Response(status=302, headers={"Location": place, "Vary": "Accept"})
 
     def jwks() -> Response:

@@ -29,6 +29,7 @@ NEEDS = {
     "/find/paste": "gate",
     "/ask/keep": "gate",
     "/triage/causes": "gate",
+    "/find/paste": "gate",
     "/entries/<name>/status": "bless",
     "/new-waiver": "bless",
     "/waivers/<name>/end": "bless",
