@@ -147,7 +147,7 @@ def make_entry_row(entry: Entry, facts: Facts) -> StackRow:
     """Return an entry as a row: the newest stack that it allows, where there is one."""
     found = represent(entry, facts)
     stack = found.stacks[0] if found.stacks else None
-    note = f"newest it allows: {format_versions(stack)}" if stack else "; ".join(found.open)
+    note = format_versions(stack) if stack else "; ".join(found.open)
     cuda = stack.get("cuda") if stack else None
     group = f"CUDA {format_parts(cuda.major_minor)}" if cuda else "CUDA not named"
     return StackRow(entry.name, entry.name, note, stack, group, entry, found.open)
@@ -194,5 +194,5 @@ def _series(text: str) -> str:
 
 
 def format_versions(stack: Stack) -> str:
-    """Return the components of a stack as text: ``CUDA`` first, ``cuda 12.4 · torch 2.4.1``."""
+    """Return the components of a stack as text, ``cuda 12.4 · torch 2.4.1``."""
     return " · ".join(f"{name} {version.text}" for name, version in stack.components.items())
