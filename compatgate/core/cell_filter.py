@@ -7,7 +7,7 @@ a place keeps the targets and pools that have it. Every term must hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import get_args
 
@@ -53,15 +53,26 @@ class CellFilter(Struct, frozen=True):
     driver: Constraint | None = None
     words: tuple[str, ...] = ()
 
-    def keeps_entry(self, entry: Entry, facts: Facts) -> bool:
-        """Return whether an entry has the status and allows the versions."""
-        if self.statuses and entry.status not in self.statuses:
-            return False
-        stated = entry.components
-        return all(
-            name in stated and _overlap(name, stated[name], wanted, facts)
-            for name, wanted in self.versions
-        ) and all(_allows_series(stated, pair, facts) for pair in self.cuda)
+    def keep_entries(self, entries: Iterable[Entry], facts: Facts) -> list[Entry]:
+        """Return the entries that have the status and allow the versions."""
+        known: dict[tuple[str, str, str], bool] = {}  # many entries have the same constraints
+
+        def overlaps(name: str, allowed: Constraint, wanted: Constraint) -> bool:
+            key = (name, allowed.text, wanted.text)
+            if key not in known:
+                known[key] = _overlap(name, allowed, wanted, facts)
+            return known[key]
+
+        def keeps(entry: Entry) -> bool:
+            if self.statuses and entry.status not in self.statuses:
+                return False
+            stated = entry.components
+            return all(
+                name in stated and overlaps(name, stated[name], wanted)
+                for name, wanted in self.versions
+            ) and all(_allows_series(stated, pair, overlaps) for pair in self.cuda)
+
+        return [entry for entry in entries if keeps(entry)]
 
     def keeps_stack(self, stack: Stack) -> bool:
         """Return whether a stack has the versions; a status is of entries alone."""
@@ -155,7 +166,11 @@ def _overlap(name: str, allowed: Constraint, wanted: Constraint, facts: Facts) -
     return any(allowed.allows(one) and wanted.allows(one) for one in candidates)
 
 
-def _allows_series(stated: Mapping[str, Constraint], pair: tuple[int, int], facts: Facts) -> bool:
+def _allows_series(
+    stated: Mapping[str, Constraint],
+    pair: tuple[int, int],
+    overlaps: Callable[[str, Constraint, Constraint], bool],
+) -> bool:
     """Return whether an entry allows a CUDA series, by its CUDA or the label of a build."""
     labels = [
         clause.version.cuda
@@ -166,7 +181,7 @@ def _allows_series(stated: Mapping[str, Constraint], pair: tuple[int, int], fact
     if labels:
         return pair in labels
     wanted = parse_constraint("cuda", f"{pair[0]}.{pair[1]}.*")
-    return "cuda" in stated and _overlap("cuda", stated["cuda"], wanted, facts)
+    return "cuda" in stated and overlaps("cuda", stated["cuda"], wanted)
 
 
 def _cudas_of(stack: Stack) -> set[tuple[int, ...]]:

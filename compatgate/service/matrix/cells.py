@@ -52,12 +52,14 @@ class CellColumn(Struct, frozen=True):
         key: unique among the columns.
         note: the GPUs and drivers of its pools, or its targets.
         unusable: why it cannot be asked; empty: it can.
+        identity: names of its targets and pools, where it has several targets.
     """
 
     key: str
     note: str
     targets: tuple[Target, ...] = ()
     unusable: str = ""
+    identity: tuple[str, ...] = ()
 
 
 class CellSection(Struct, frozen=True):
@@ -127,7 +129,7 @@ def list_cell_rows(snapshot: Snapshot, asked: CellSection, wanted: CellFilter) -
     """Return the rows: entries by name, builds newest first; entries have no stack yet."""
     facts = snapshot.facts
     if asked.rows == ENTRY_ROWS:
-        entries = [e for e in snapshot.entries.values() if wanted.keeps_entry(e, facts)]
+        entries = wanted.keep_entries(snapshot.entries.values(), facts)
         entries.sort(key=lambda entry: natural_key(entry.name))
         return [StackRow(e.name, e.name, "", None, entry=e) for e in entries]
     if asked.rows == STACK_ROWS:
@@ -197,7 +199,9 @@ def _pool_columns(snapshot: Snapshot, by: CellColumns, wanted: CellFilter) -> It
             replace(snapshot.targets[name], pools=tuple(pools)) for name, pools in places.items()
         )
         note = _describe(targets[0].pools[0]) if by == "pool" else ", ".join(places)
-        yield CellColumn(key, note, targets)
+        several = len(targets) > 1
+        names = tuple(f"{one.name}/{p.name}" for one in targets for p in one.pools)
+        yield CellColumn(key, note, targets, "", names if several else ())
 
 
 def _describe(pool: Pool) -> str:
@@ -240,6 +244,10 @@ def _answer(
     if cache is None:
         cache = _caches.setdefault(snapshot.matrix, BoundedCache(_CACHE_BYTES))
     moment = format_moment(now)
+    whole = (snapshot.facts.digest, stack, "", column.identity)
+    joined = cache.peek(whole) if column.identity else None
+    if joined is not None and not (joined.valid_until and joined.valid_until <= moment):
+        return joined
     found: list[CellAnswer] = []
     for target in column.targets:
         pools = tuple(pool.name for pool in target.pools)
@@ -253,4 +261,7 @@ def _answer(
             )
             cache.put(key, answer, _ANSWER_BYTES + len(answer.why) * 2)
         found.append(answer)
-    return join_answers(found)
+    joined = join_answers(found)
+    if column.identity:
+        cache.put(whole, joined, _ANSWER_BYTES + len(joined.why) * 2 + 60 * len(column.identity))
+    return joined
