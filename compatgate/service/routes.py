@@ -26,7 +26,7 @@ from compatgate.service.identity import api as identity
 from compatgate.service.identity import pages as identity_pages
 from compatgate.service.manifests import api as manifests
 from compatgate.service.matrix import api as matrix
-from compatgate.service.matrix import document_api, map_page
+from compatgate.service.matrix import cells_page, document_api, map_page
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
@@ -199,6 +199,7 @@ def views(
 PAGES: tuple[Page, ...] = (
     home_pages.show_home,
     map_page.show_matrix,
+    cells_page.show_cells,
     ask_page.show_question,
     ask_page.paste_question,
     ask_page.log_question,

@@ -8,6 +8,7 @@ from ui_runs import PASSED, QUEUED, SICK, SLOWER
 PAGES = [
     "",
     "matrix",
+    "matrix/cells",
     "matrix?row=torch22-cu121&column=prod-a100",
     "matrix?rows=framework&columns=gpu",
     "find?q=torch",
