@@ -259,6 +259,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     """
     app = Flask("compatgate", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_size + 1
+    app.config["MAX_FORM_MEMORY_SIZE"] = settings.max_request_size + 1  # of forms with files, too
     app.url_map.merge_slashes = False
     service = Service(
         gate,
