@@ -27,6 +27,7 @@ INCLUDED = {"operate": {"propose"}, "approve": {"propose"}, "bless": {"propose",
 NEEDS = {
     "/ask/paste": "gate",
     "/ask/keep": "gate",
+    "/find/paste": "gate",
     "/triage/causes": "gate",
     "/entries/<name>/status": "bless",
     "/new-waiver": "bless",

@@ -78,6 +78,12 @@ def test_a_target_is_made_from_pasted_text(client, stocked, text, pool):
     assert document["spec"]["policy"] == {**document["spec"]["policy"], "mode": "enforce"}
 
 
+def test_enter_in_a_field_checks_and_neither_reads_again_nor_creates(client):
+    for path in ("new-target", "new-entry"):
+        form = client.get(f"/ui/{path}").text.partition("enctype=")[2]
+        assert re.search(r'<button name="what" value="(\w+)"', form)[1] == "check"
+
+
 def test_text_of_no_known_kind_says_what_to_paste_and_stays(client):
     typed = begin(client, "new-target") | {"pasted": "hello <b>", "name": "edge", "what": "read"}
     answer = post(client, "new-target", **typed)
