@@ -52,6 +52,7 @@ from compatgate.service.web.call import Call
 from compatgate.service.web.page import Page
 from compatgate.service.web.route import NoQuery, Returns, Route, route
 from compatgate.service.webhooks import api as webhooks
+from compatgate.service.workbench import pages as workbench_pages
 
 if TYPE_CHECKING:
     from flask import Response
@@ -231,6 +232,7 @@ PAGES: tuple[Page, ...] = (
     waivers_pages.begin_waiver,
     waivers_pages.create_waiver,
     waivers_pages.end_waiver,
+    *workbench_pages.PAGES,
     matrix_pages.show_revisions,
     matrix_pages.show_revision,
     matrix_pages.show_difference,

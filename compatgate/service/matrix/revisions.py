@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -99,6 +99,7 @@ def make_revision(
     at: datetime,
     consent: Consent | None = None,
     detail: Mapping[str, Any] = _NO_DETAIL,
+    write: Callable[..., None] = documents.apply_edits,
 ) -> int:
     """Make one revision: write history, current state and audit record.
 
@@ -112,6 +113,7 @@ def make_revision(
         consent: of those who agreed, which a proposal that is merged notes; None: nobody was
             asked. The audit log says in either case whether there was a proposal.
         detail: further members of the audit record, such as who merged.
+        write: writes the current state; a migration names its own, as its schema is older.
 
     Returns:
         The number of the revision.
@@ -132,9 +134,7 @@ def make_revision(
     rows = [_change_row(edit, number) for edit in edits]
     session.execute(insert(Revision), [revision])
     session.execute(insert(DocumentChange), rows)
-    documents.apply_edits(
-        session, [(e.before, e.after) for e in edits], revision=number, at=made_at
-    )
+    write(session, [(e.before, e.after) for e in edits], revision=number, at=made_at)
     _audit_revision(session, revision, rows, consent, detail)
     if consent:
         consent.note(session, number)

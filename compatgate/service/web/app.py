@@ -38,6 +38,7 @@ from compatgate.service.tokens.principal import anonymous_principal
 from compatgate.service.web import auth, metrics
 from compatgate.service.web.asgi import Front
 from compatgate.service.web.call import Service
+from compatgate.service.web.kept_form import keep_form
 from compatgate.service.web.limits import RequestLimits
 from compatgate.service.web.metrics import Metrics, TargetNames
 from compatgate.service.web.openapi import describe_api
@@ -190,7 +191,7 @@ def refuse_page(
     auth.note_refusal(error, f"{request.method} {request.path}", service)
     if error.status >= 500:
         replies.problem_answer(error, request.environ)  # for the log
-    shown = HtmlPage(
+    shown = keep_form(error, page, principal) or HtmlPage(
         "error.html",
         error.slug.replace("-", " ").capitalize(),
         {"error": error, "problem": replies.to_problem(error)},
@@ -262,6 +263,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     """
     app = Flask("compatgate", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_size + 1
+    app.config["MAX_FORM_MEMORY_SIZE"] = settings.max_request_size + 1  # of forms with files, too
     app.url_map.merge_slashes = False
     service = Service(
         gate,
