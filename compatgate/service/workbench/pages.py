@@ -15,7 +15,7 @@ from compatgate.documents.sources import Source
 from compatgate.documents.specs import Change, Kind
 from compatgate.errors import BadInput, CompatgateError, Conflict
 from compatgate.kit.http.links import link
-from compatgate.service.matrix.imports import BYTES_OF_VALUE, ImportResult
+from compatgate.service.matrix.imports import ImportResult
 from compatgate.service.matrix.service import Authorship
 from compatgate.service.proposals.schemas import ProposalRequest, ProposedFile
 from compatgate.service.web.page import MOST_CHOICES, HtmlPage, Page, PageRequest, Redirect, page
@@ -86,7 +86,7 @@ def _begin(ask: PageRequest[Any], kind: Kind, given: Mapping[str, str]) -> HtmlP
         document = start_document(kind)
         return _form_page(ask, kind, show_form(kind, EditedDocument("", document)), FormState())
     try:
-        edited = edit_document(kind, given, _most_values(ask))
+        edited = edit_document(kind, given, ask.service.settings.max_values)
     except CompatgateError as error:
         return _form_page(ask, kind, given, FormState(error))
     return _form_page(ask, kind, show_form(kind, edited), FormState())
@@ -108,7 +108,7 @@ def _act(ask: PageRequest[Any], kind: Kind) -> HtmlPage | Redirect:
     form, what = ask.form, ask.form.get("what", "create")
     state = FormState()
     try:
-        edited = edit_document(kind, form, _most_values(ask))
+        edited = edit_document(kind, form, ask.service.settings.max_values)
     except CompatgateError as error:
         return _form_page(ask, kind, form, FormState(error))
     try:
@@ -143,7 +143,7 @@ def _plan(ask: PageRequest[Any], kind: Kind, text: str) -> ImportResult:
         Conflict: the name is taken.
         AccessRefused: the caller may not create it.
     """
-    sources = [Source(FILE, text, _most_values(ask))]
+    sources = [Source(FILE, text, ask.service.settings.max_values)]
     planned = ask.gate.matrix.import_documents(sources, _checking(ask), dry_run=True)
     if planned.unchanged or any(change.action != "create" for change in planned.changes):
         hint = "choose another name, or change the document that has it"
@@ -167,7 +167,7 @@ def _create(ask: PageRequest[Any], kind: Kind, document: Body) -> Redirect:
 def _propose(ask: PageRequest[Any], text: str) -> Redirect:
     ask.principal.require("propose")
     wanted = ProposalRequest(files=[ProposedFile("documents", text)])
-    view = ask.gate.proposals.propose(wanted, ask.by(), most=_most_values(ask))
+    view = ask.gate.proposals.propose(wanted, ask.by(), most=ask.service.settings.max_values)
     return Redirect(link("proposals", view.row.id), f"Proposed {view.row.id}.")
 
 
@@ -207,7 +207,7 @@ def import_files(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         if not text.strip():
             hint = "paste YAML or JSON, or choose files"
             raise BadInput("there are no documents", field="documents", hint=hint)
-        sources = [Source(FILE, text.replace("\r\n", "\n"), _most_values(ask))]
+        sources = [Source(FILE, text.replace("\r\n", "\n"), ask.service.settings.max_values)]
         if what == "propose":
             return _propose(ask, text)
         if what not in ("check", "import"):
@@ -240,10 +240,6 @@ def _import_page(
         "left": max(0, len(changes) - _MOST_CHANGES),
     }
     return HtmlPage("import.html", "Import", context, status=error.status if error else 200)
-
-
-def _most_values(ask: PageRequest[Any]) -> int:
-    return ask.service.settings.max_request_size // BYTES_OF_VALUE
 
 
 def _uploaded_text() -> str:

@@ -49,6 +49,7 @@ _SAYS_NOTHING = {
     "/new-entry",
     "/import",
     "/matrix",
+    "/matrix/cells",
     "/runs/compare",
     "/waivers",
 }
@@ -99,6 +100,9 @@ QUERIES = (
     "matrix?row=told&column=prod",
     "matrix?q={}&places={}",
     "matrix?row={}&column={}",
+    "matrix/cells?q={}&stack={}&rows={}",
+    "matrix/cells?row={}&column={}",
+    "matrix/cells?row=told&column=prod",
     "ask?target=prod&stack=cuda%3D12.4&image={}&pick=cudnn",
     "ask?driver={}&gpu={}&stack={}&set={}&at={}",
     "ask?target={}&stack=%7B%22cuda%22:%22{}%22%7D",
