@@ -328,8 +328,28 @@ def _prepare() -> None:
             import_module(found.name)
     del sys.modules[ENVIRONMENTAL]
     import_module("sqlalchemy.orm").configure_mappers()
+    _compile_rules()
     gc.collect()
     gc.freeze()
+
+
+def _compile_rules() -> None:
+    """Compile the addresses of the service, as a child knows them: it may import all there is."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        app = import_module("compatgate.service.web.app")
+        rules = [app.API + route.flask_rule for route in app.ROUTES]
+        rules += [hook.prefix + hook.flask_rule for hook in app.HOOKS]
+        rules += [app.UI_PREFIX + page.path for page in app.PAGES]
+        with open(writing, "w", encoding="utf-8") as told:
+            json.dump(rules, told)
+        os._exit(0)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as told:
+        rules = json.load(told)
+    import_module("url_rules").pytest_configure()
+    routing = import_module("werkzeug.routing")
+    routing.Map([routing.Rule(rule) for rule in rules])
 
 
 if __name__ == "__main__":
