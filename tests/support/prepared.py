@@ -44,7 +44,6 @@ import pytest
 TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "compatgate"
 FRESH = (
-    "e2e/test_check_command.py",  # seconds of a start, and what it imports
     "e2e/test_contributing.py",
     "e2e/test_readme.py",
 )
