@@ -137,6 +137,8 @@ class _Guide:
             f"A waiver accepts {', '.join(rules)} for this image or these versions on"
             f" {self._target} until a date."
         )
+        if physical := [rule for rule in rules if BY_ID[rule].about_facts]:
+            why += f" It changes no fact: the workload meets what {', '.join(physical)} reports."
         form = FormLink("Draft the waiver", ("new-waiver",), begun, "bless")
         command = self._with_gate("matrix", "propose", _WAIVER_FILE, "--reason", "why it must run")
         document = _waiver_document(begun, rules, self._place.expires)
@@ -160,7 +162,7 @@ class _Guide:
         fixes = [{k: fix_value(v) for k, v in fix["set"].items()} for fix in finding["fixes"]]
         messages = [fix["message"] for fix in finding["fixes"]]
         of_pools = [not _OF_POOLS.isdisjoint(changes) for changes in fixes]
-        why = f"{finding['rule']} {finding['message']}"
+        why = _resolves(finding)
         one_of = "Any of these is enough; each was evaluated."
         stack = [one for one, pools in enumerate(of_pools) if not pools]
         pools = [one for one, pools in enumerate(of_pools) if pools]
@@ -187,12 +189,12 @@ class _Guide:
         else:
             title = "Read the rule, and look for the nearest stack that passes"
         several = "The reason of the rule, then the search." if commands[1:] else ""
-        why = f"{finding['rule']} {finding['message']}"
+        why = _resolves(finding)
         return Step(title, why, _YOU, tuple(commands), several)
 
     def _propose_entry(self, finding: Json) -> Step:
         """Return the step that has the stack blessed: an entry exists as a candidate, or none."""
-        why = f"{finding['rule']} {finding['message']}"
+        why = _resolves(finding)
         if finding["have"]:
             entry = finding["have"]
             command = self._with_gate(
@@ -216,13 +218,13 @@ class _Guide:
         lines = "\n".join(f"{name} {value}" for name, value in components.items())
         fields = {"targets": self._target, "components": lines}
         form = FormLink("Draft the entry", ("new-entry",), fields, "bless")
-        title = "Propose an entry for this stack"
+        title = "Propose an entry for the stack as it is"
         file = (_ENTRY_FILE, to_yaml([document]))
         return Step(title, why, self._owner(), (command,), file=file, form=form)
 
     def _run_canary(self, finding: Json) -> Step:
         """Return the step that gives evidence: run a suite, or look at the run that failed."""
-        why = f"{finding['rule']} {finding['message']}"
+        why = _resolves(finding)
         owner = "whoever runs canaries (scope operate)"
         if finding["rule"] == "CG813" and finding["have"]:
             run = finding["have"]
@@ -260,9 +262,14 @@ class _Guide:
         return shlex.join(["compatgate", *words, "--server", self._place.base])
 
 
+def _resolves(finding: Json) -> str:
+    return f"Resolves {finding['rule']} {finding['name']}."
+
+
 def _join_alternatives(messages: Iterable[str]) -> str:
     found = list(dict.fromkeys(messages))
-    return f"{found[0]}, or one of {len(found) - 1} others" if found[1:] else found[0]
+    more = f", or one of {len(found) - 1} others" if found[1:] else ""
+    return f"{found[0][:1].upper()}{found[0][1:]}{more}"
 
 
 def _suite_of(finding: Json) -> str:

@@ -42,6 +42,7 @@ from compatgate.service.web.call import base_url, verdict_link
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
 _MOST_DECISIONS = 20
+_NEW_WAIVER = ("new-waiver",)
 _BASIS_TEXTS = {
     "image": "read from the image",
     "stated": "stated by the client",
@@ -62,6 +63,7 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         return _suggest_verdicts(ask, verdict_id, error)
     given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_MOST_DECISIONS)
     until = verdict.get("valid_until")
+    steps = steps_of(verdict, ask.gate, base_url(ask.service))
     context = {
         "verdict": verdict,
         "answer": decision_badge(verdict),
@@ -71,7 +73,8 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         "over": until is not None and clock.is_past(clock.from_iso(until)),
         "links": _make_links(ask, verdict),
         "shared": _share(ask, verdict),
-        "steps": steps_of(verdict, ask.gate, base_url(ask.service)),
+        "steps": steps,
+        "waived_below": any(one.form and one.form.path == _NEW_WAIVER for one in steps),
         "fix": question_of(verdict).with_fix,
     }
     known = {verdict_id: verdict}
@@ -137,7 +140,7 @@ def _name_rules(ids: list[str]) -> list[tuple[str, str]]:
 def _waiver_link(verdict: dict[str, Any]) -> str | None:
     """Return a link to the form for a waiver of the failing rules; None: not possible."""
     begun = draft_waiver_form(verdict)
-    return link("new-waiver", **begun) if begun["targets"] and begun["rules"] else None
+    return link(*_NEW_WAIVER, **begun) if begun["targets"] and begun["rules"] else None
 
 
 _Text = Annotated[str, Meta(max_length=200)]

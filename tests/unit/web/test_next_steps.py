@@ -81,12 +81,12 @@ def test_fixes_of_the_stack_are_yours_and_fixes_of_the_pools_are_the_owners(gate
     pools = finding("CG101", fixes=[{"set": {"driver": ">=580.95.05"}, "message": "raise it"}])
     stack = finding("CG201", fixes=[{"set": {"cuda": "12.1"}, "message": "use CUDA 12.1"}])
     found = list_steps(verdict(pools, stack), PLACE)
-    raised = next(step for step in found if step.title == "raise it")
+    raised = next(step for step in found if step.title == "Raise it")
     assert raised.owner == "the owner of prod-a100, ml-platform"
     assert raised.commands[0].startswith(
         "compatgate plan --target prod-a100 --set driver=580.95.05"
     )
-    lowered = next(step for step in found if step.title == "use CUDA 12.1")
+    lowered = next(step for step in found if step.title == "Use CUDA 12.1")
     assert lowered.owner == "you"
     assert "--set cuda=12.1" in lowered.commands[0]
 
@@ -107,6 +107,13 @@ def test_a_candidate_is_blessed_not_proposed_again():
     found = list_steps(verdict(finding("CG801", have="torch24-cu124")), PLACE)
     assert "--bless torch24-cu124" in found[0].commands[0]
     assert found[0].file is None
+
+
+def test_a_waiver_of_a_fact_says_that_the_fact_stays():
+    of_fact = list_steps(verdict(finding("CG201"), finding("CG801")), PLACE)
+    assert "the workload meets what CG201 reports" in of_fact[-2].why
+    of_matrix = list_steps(verdict(finding("CG801")), PLACE)
+    assert "reports" not in of_matrix[-2].why
 
 
 def test_what_no_waiver_covers_offers_none():

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from xml.etree import ElementTree
 
+import httpx
 import pytest
 from flask.testing import FlaskClient
 
+from compatgate.check.deciders import ServerDecider
 from compatgate.errors import Forbidden, Gone
+from compatgate.service.admission.schemas import EXAMPLES
 from compatgate.service.gate import verdict_links
 from compatgate.service.gate.service import Gate
 from compatgate.service.gate.verdict_links import VerdictLinks
 from compatgate.service.matrix.service import Authorship
+from compatgate.service.web.app import EXTENSION
+from compatgate.service.web.asgi import Front
 from compatgate.service.webhooks.signatures import Secret
 
 BASE = "https://gate.example"
@@ -261,6 +268,43 @@ def test_who_signs_in_gets_the_same_link_to_share(make_client, gate):
     assert answer["link"] in page
     assert "Link that needs no token" in page
     assert "card.svg" in page
+
+
+def test_the_denial_of_a_pod_gives_the_link(open_gate, gate):
+    secret = gate.tokens.create("cluster", ["gate"], by="tester").secret
+    review = copy.deepcopy(EXAMPLES["pod"])
+    notes = review["request"]["object"]["metadata"]["annotations"]
+    notes["compatgate.dev/stack"] = "cuda=12.1,arch=sm_90"
+    path, sent = "/hooks/kubernetes/validate", {"Authorization": f"Bearer {secret}"}
+    answer = open_gate.post(path, json=review, headers=sent).get_json()["response"]
+    link = next(word for word in answer["status"]["message"].split() if word.startswith(BASE))
+    assert open_gate.get(local(link), headers=HTML).status_code == 200
+
+
+async def _ask_front(front: Front, headers: dict[str, str]) -> list[dict[str, Any]]:
+    transport = httpx.ASGITransport(front)
+    async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+        return [
+            (await client.post("/api/v1/gate", json=DENIED, headers=headers)).json()
+            for _ in range(2)
+        ]
+
+
+def test_answers_from_memory_have_the_link_as_well(open_gate, gate):
+    app = open_gate.application
+    secret = gate.tokens.create("front", ["gate"], by="tester").secret
+    front = Front(app, app.extensions[EXTENSION], 1)
+    answers = asyncio.run(_ask_front(front, {"Authorization": f"Bearer {secret}"}))
+    assert answers[0]["link"] == answers[1]["link"]
+    assert open_gate.get(local(answers[1]["link"]), headers=HTML).status_code == 200
+
+
+def test_check_shows_the_link_of_the_gate():
+    decider = ServerDecider(None, None, "")  # type: ignore[arg-type]
+    link = f"{BASE}/v/{ID}?key=x"
+    assert decider.link({"id": ID, "link": link}) == link
+    unrecorded = ServerDecider(None, None, "", recorded=False)  # type: ignore[arg-type]
+    assert unrecorded.link({"id": ID, "link": link}) == ""
 
 
 def test_hooks_give_the_link(open_gate, gate):
