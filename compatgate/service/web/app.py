@@ -30,6 +30,8 @@ from compatgate.kit.ui import assets
 from compatgate.kit.ui.tables import is_export, to_csv
 from compatgate.service.admission.api import DESK, AdmissionDesk
 from compatgate.service.attestations.service import Attestations
+from compatgate.service.finder.service import Hit
+from compatgate.service.finder.suggestions import suggest_places
 from compatgate.service.gate.shared_verdict import open_image, open_link
 from compatgate.service.identity.service import Identity
 from compatgate.service.manifests.service import ManifestChecks
@@ -111,6 +113,7 @@ POLICY = (
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _DONE_COOKIE = "compatgate_done"
+_NOT_FOUND = 404
 
 
 def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
@@ -195,13 +198,25 @@ def refuse_page(
     shown = keep_form(error, page, principal) or HtmlPage(
         "error.html",
         error.slug.replace("-", " ").capitalize(),
-        {"error": error, "problem": replies.to_problem(error)},
+        {
+            "error": error,
+            "problem": replies.to_problem(error),
+            "places": _suggest(error, principal, service),
+        },
         status=error.status,
     )
     response = to_http(shown, page, principal, service)
     if isinstance(error, TooManyRequests):
         response.headers["Retry-After"] = str(error.retry_after_s)
     return response
+
+
+def _suggest(error: CompatgateError, viewer: Principal, service: Service) -> tuple[Hit, ...]:
+    """Return pages that a mistyped address may have meant."""
+    if error.status != _NOT_FOUND or request.method != "GET":
+        return ()
+    path = request.path.removeprefix(f"{UI_PREFIX}/")
+    return suggest_places(service.gate, path, viewer)
 
 
 JWKS = "/.well-known/jwks.json"
