@@ -398,8 +398,9 @@ class EntryIndex:
         """Return the blessed entry of a target that differs least; the first of several.
 
         The framework weighs most: an entry that shares no framework with a stack is no alternative,
-        however alike the rest; then each framework that the stack lacks. An entry for another GPU counts as one more difference, and so does
-        each part of the stack that it must name (``named``) and does not.
+        however alike the rest; then counts each framework that the stack lacks. An entry for
+        another GPU counts as one more difference, and so does each part of the stack that it must
+        name (``named``) and does not.
         """
         blessed = [entry for entry in self.of(target) if entry.status == "blessed"]
         ours = FRAMEWORKS.intersection(stack.components)
