@@ -30,6 +30,7 @@ from compatgate.service.matrix import document_api, map_page
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
+from compatgate.service.notices import incident_pages
 from compatgate.service.plans import api as plans
 from compatgate.service.plans import pages as plans_pages
 from compatgate.service.proposals import api as proposals
@@ -198,6 +199,7 @@ def views(
 
 PAGES: tuple[Page, ...] = (
     home_pages.show_home,
+    *incident_pages.PAGES,
     map_page.show_matrix,
     ask_page.show_question,
     ask_page.paste_question,

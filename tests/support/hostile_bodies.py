@@ -92,6 +92,7 @@ FORMS: dict[str, tuple[str, ...]] = {
     "/runs/1/cancel": ("reason",),
     "/runs/1/rerun": ("reason",),
     "/runs/1/discard": ("reason",),
+    "/incidents/1/act": ("what", "days", "reason", "back"),
     "/baselines/1/approve": ("reason",),
     "/baselines/1/refuse": ("reason",),
     "/sign-in": ("token", "next"),

@@ -51,6 +51,7 @@ from compatgate.service.matrix import revisions
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import MatrixService
 from compatgate.service.nodes.service import Nodes
+from compatgate.service.notices.service import IncidentService
 from compatgate.service.proposals.service import ProposalService
 from compatgate.service.runs import discards, evidence
 from compatgate.service.runs.service import Runs, load_library
@@ -105,6 +106,9 @@ class Gate:
         self.baselines = BaselineService(database)
         self.exchange = BaselineExchange(database, lambda: self.runs.catalogue(), facts)
         self.nodes = Nodes(database, facts, self.snapshots)
+        self.incidents = IncidentService(
+            database, self.snapshots, self.runs, self.baselines, self.nodes
+        )
         self.bundles = bundles.BundleSource(database, facts, overlays, self.snapshots)
         self._commit: CommitMode = commit
         self._log = self._make_log(spool)

@@ -20,6 +20,7 @@ NAMES = {
     "proposals/id": "pr_0",
     "revisions/number": "1",
     "nodes/name": "gpu-17",
+    "incidents/id": "1",
 }
 FORMS = pages("POST")
 SCOPES = ("read", "gate", "propose", "approve", "operate", "bless")
@@ -27,6 +28,7 @@ INCLUDED = {"operate": {"propose"}, "approve": {"propose"}, "bless": {"propose",
 NEEDS = {
     "/ask/paste": "gate",
     "/ask/keep": "gate",
+    "/find/paste": "gate",
     "/triage/causes": "gate",
     "/entries/<name>/status": "bless",
     "/new-waiver": "bless",
@@ -36,6 +38,7 @@ NEEDS = {
     "/proposals/<id>/discuss": "propose",
     "/proposals/<id>/merge": "propose",
     "/revisions/<number>/revert": "propose",
+    "/incidents/<id>/act": "operate",
     "/baselines/<id>/approve": "bless",
     "/baselines/<id>/refuse": "bless",
     "/runs/new": "operate",

@@ -33,7 +33,6 @@ _SAYS_NOTHING = {
     "/suites",
     "/workloads",
     "/workloads/<name>",
-    "/workloads/<name>/history",
     "/runs/<id>/log",
     "/sign-in",
     "/sign-in/issuer",
