@@ -33,6 +33,7 @@ _SAYS_NOTHING = {
     "/suites",
     "/workloads",
     "/workloads/<name>",
+    "/workloads/<name>/history",
     "/runs/<id>/log",
     "/sign-in",
     "/sign-in/issuer",
