@@ -30,6 +30,7 @@ from compatgate.service.matrix import document_api, map_page
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
+from compatgate.service.notices import api as notices
 from compatgate.service.notices import incident_pages
 from compatgate.service.plans import api as plans
 from compatgate.service.plans import pages as plans_pages
@@ -140,6 +141,7 @@ ROUTES: tuple[Route, ...] = (
     nodes.show_node,
     nodes.remove_node,
     nodes.list_drift,
+    *notices.ROUTES,
     gate.list_decisions,
     gate.show_decision,
     far.deliver_decisions,
@@ -169,6 +171,7 @@ TAGS: dict[str, str] = {
     "runs": "Canary runs on staging hosts: submit, follow and cancel them.",
     "evidence": "Evidence of runs, and the baselines that runs are judged against.",
     "nodes": "Reported nodes, and their drift from targets.",
+    "notices": "What needs attention, and who is told of it: channels, subscriptions, deliveries.",
     "decisions": "Decisions of the gate, with caller and time.",
     "audit": "The hash-chained log of every change and decision.",
     "tokens": "Access tokens.",

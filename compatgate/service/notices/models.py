@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import ForeignKey, Index, Integer, Text
@@ -12,10 +12,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from compatgate.core.incidents import IncidentKind, IncidentLevel, IncidentState, Member
 from compatgate.kit import clock
 from compatgate.kit.database.tables import Base, BigKey, UtcTime
-
-ChannelKind = Literal["webhook", "email", "slack", "teams"]
-Urgency = Literal["page", "ticket"]
-DeliveryState = Literal["waiting", "sent", "failed"]
+from compatgate.service.notices.schemas import ChannelKind, DeliveryState, Urgency
 
 
 class Incident(Base):
