@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.binding import ASSURANCES, Binding, SuiteDefinition
+from compatgate.core.binding import ASSURANCES, Binding, SuiteDefinition, find_digest
 from compatgate.core.components import FRAMEWORKS, OF_BUILDS, resolve_component
 from compatgate.core.facts.nvidia import Gpu
 from compatgate.core.gpus import ANY_SLICE
@@ -462,3 +462,21 @@ class Matrix:
         """Return the image globs of a target's waivers: only these depend on the image."""
         found = {**self._patterns.get(target, {}), **self._patterns.get(ANY_TARGET, {})}
         return tuple(found)
+
+    def describe_image(
+        self, image: str | None, target: str, policy: CanaryPolicy | None
+    ) -> tuple[list[bool], str | None]:
+        """Return all that an assessment depends on of an image's reference.
+
+        Args:
+            image: as in the question.
+            target: name of the target; "": none.
+            policy: of its canaries; None: the target is not known.
+
+        Returns:
+            Whether each image glob of the target's waivers matches; and the digest, where evidence
+            is bound to it.
+        """
+        waived = [matches_image(image, glob) for glob in self.image_patterns(target)]
+        bound = policy is not None and policy.bind == "image"
+        return waived, find_digest(image) if bound else None

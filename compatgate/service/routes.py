@@ -19,14 +19,14 @@ from compatgate.service.facts import pages as facts_pages
 from compatgate.service.far import api as far
 from compatgate.service.finder import pages as finder_pages
 from compatgate.service.gate import api as gate
-from compatgate.service.gate import ask_page, solve_api, solve_page
+from compatgate.service.gate import ask_page, decisions_page, solve_api, solve_page
 from compatgate.service.gate import pages as gate_pages
 from compatgate.service.home import pages as home_pages
 from compatgate.service.identity import api as identity
 from compatgate.service.identity import pages as identity_pages
 from compatgate.service.manifests import api as manifests
 from compatgate.service.matrix import api as matrix
-from compatgate.service.matrix import document_api, map_page
+from compatgate.service.matrix import cells_page, document_api, map_page
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
@@ -54,6 +54,7 @@ from compatgate.service.web.call import Call
 from compatgate.service.web.page import Page
 from compatgate.service.web.route import NoQuery, Returns, Route, route
 from compatgate.service.webhooks import api as webhooks
+from compatgate.service.workbench import pages as workbench_pages
 
 if TYPE_CHECKING:
     from flask import Response
@@ -204,6 +205,7 @@ PAGES: tuple[Page, ...] = (
     home_pages.show_home,
     *incident_pages.PAGES,
     map_page.show_matrix,
+    cells_page.show_cells,
     ask_page.show_question,
     ask_page.paste_question,
     ask_page.log_question,
@@ -235,11 +237,12 @@ PAGES: tuple[Page, ...] = (
     waivers_pages.begin_waiver,
     waivers_pages.create_waiver,
     waivers_pages.end_waiver,
+    *workbench_pages.PAGES,
     matrix_pages.show_revisions,
     matrix_pages.show_revision,
     matrix_pages.show_difference,
     *proposals_pages.PAGES,
-    gate_pages.show_decisions,
+    decisions_page.show_decisions,
     gate_pages.show_verdict,
     runs_pages.show_runs,
     runs_pages.show_run_form,

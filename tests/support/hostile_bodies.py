@@ -75,6 +75,7 @@ def of_bodies(step: int = 1) -> Iterator[Attack]:
 
 FORMS: dict[str, tuple[str, ...]] = {
     "/ask/paste": ("pasted", "target", "driver", "gpu", "stack", "image"),
+    "/find/paste": ("text",),
     "/ask/keep": ("target", "driver", "gpu", "stack", "image", "set"),
     "/triage/causes": ("text", "target", "driver", "gpu", "stack"),
     "/tokens/new": ("name", "scopes", "expires", "targets"),
@@ -87,6 +88,9 @@ FORMS: dict[str, tuple[str, ...]] = {
     "/revisions/1/revert": ("reason", "propose"),
     "/entries/torch24-cu124/status": ("status", "replacement", "reason", "revision"),
     "/new-waiver": ("name", "rules", "targets", "image", "components", "owner", "why", "expires"),
+    "/new-target": ("documents", "shown", "pasted", "pool-0-gpu", "pool-0-count", "labels", "what"),
+    "/new-entry": ("documents", "shown", "components", "targets", "gpus", "what"),
+    "/import": ("documents", "what"),
     "/waivers/legacy-ocr/end": ("reason", "revision", "how"),
     "/runs/new": ("suite", "target", "stack", "image", "host", "pool", "entry", "priority"),
     "/runs/1/cancel": ("reason",),

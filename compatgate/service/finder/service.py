@@ -26,6 +26,7 @@ from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.http.links import link
 from compatgate.service.gate.question_links import Question, format_stack
 from compatgate.service.gate.service import Gate
+from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.triage.service import name_causes
 from compatgate.service.web.page import NAVIGATION
 
@@ -231,12 +232,7 @@ def _find_objects(gate: Gate, word: str, may: Callable[[str], bool]) -> Iterator
         if may(item.scope)
     ]
     yield from islice((one for one in pages if folded in one.name.casefold()), MOST_HITS)
-    kinds = (
-        ("targets", "target", snapshot.documents),
-        ("entries", "entry", snapshot.entries),
-        ("waivers", "waiver", snapshot.waivers),
-    )
-    for kind, label, names in kinds:
+    for kind, label, names in _named_documents(snapshot):
         for name in _matching(names, folded):
             yield Hit(name, label, link(kind, name), name == word)
     for view in gate.nodes.list(search=word, limit=MOST_HITS).items:
@@ -250,6 +246,15 @@ def _find_objects(gate: Gate, word: str, may: Callable[[str], bool]) -> Iterator
         if folded in f"{rule.id} {rule.name}".casefold()
     )
     yield from islice(rules, MOST_HITS)
+
+
+def _named_documents(snapshot: Snapshot) -> tuple[tuple[str, str, Iterable[str]], ...]:
+    """Return the pages of documents, with the kind of each and the names."""
+    return (
+        ("targets", "target", snapshot.documents),
+        ("entries", "entry", snapshot.entries),
+        ("waivers", "waiver", snapshot.waivers),
+    )
 
 
 def _matching(names: Iterable[str], folded: str) -> list[str]:
@@ -273,12 +278,7 @@ def _find_ids(gate: Gate, folded: str) -> Iterator[Hit]:
 
 def _find_near(gate: Gate, word: str) -> Iterator[Hit]:
     """Yield objects whose names are near to a text that nothing contains."""
-    snapshot = gate.snapshot()
-    for kind, label, names in (
-        ("targets", "target", snapshot.documents),
-        ("entries", "entry", snapshot.entries),
-        ("waivers", "waiver", snapshot.waivers),
-        ("rules", "rule", {rule.id: rule for rule in RULES}),
-    ):
+    rules = ("rules", "rule", [rule.id for rule in RULES])
+    for kind, label, names in (*_named_documents(gate.snapshot()), rules):
         for name in near_names(word, list(names), most=3):
             yield Hit(name, label, link(kind, name))

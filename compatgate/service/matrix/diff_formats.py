@@ -1,10 +1,10 @@
-"""Write changes of the matrix as Markdown, for a comment on a pull request."""
+"""Count changes of the matrix, and write them as Markdown for a comment on a pull request."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from compatgate.kit.sections import markdown_text
@@ -41,10 +41,16 @@ def render_markdown(changes: Sequence[Body], name: str | None, backtest: Body | 
 def _headline(changes: Sequence[Body]) -> str:
     if not changes:
         return "The matrix would not change"
+    return f"The matrix would change: {count_changes(changes)}"
+
+
+def count_changes(changes: Iterable[Body]) -> str:
+    """Return the number of changes in words: ``1 created, 2 deleted``."""
     actions = [change["action"] for change in changes]
     words = {"create": "created", "change": "changed", "delete": "deleted"}
-    counts = [f"{n} {word}" for action, word in words.items() if (n := actions.count(action))]
-    return f"The matrix would change: {', '.join(counts)}"
+    return ", ".join(
+        f"{count} {word}" for action, word in words.items() if (count := actions.count(action))
+    )
 
 
 def _describe_change(change: Body) -> Iterator[str]:

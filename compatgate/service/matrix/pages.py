@@ -53,6 +53,7 @@ _ENTRY_COLUMNS = (
     Column("status", "Status", "badge"),
     Column("constraints", "Constraints", "code"),
     Column("targets", "Targets"),
+    Column("owner", "Owner"),
     Column("runs", "Canary runs"),
     Column("replacement", "Replacement"),
     Column("changed", "Changed", "time"),
@@ -71,6 +72,8 @@ class EntryQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_on
     status: EntryStatus | None = None
     target: Filter | None = None
     component: Filter | None = None
+    label: Filter | None = None
+    owner: Filter | None = None
 
 
 @page("/entries", nav="entries", query=EntryQuery)
@@ -101,6 +104,7 @@ def _entry_row(row: StoredDocument, remarks: EntryRemarks) -> tuple[Any, ...]:
             f"{name} {spec['components'][name]}" for name in sort_components(spec["components"])
         ),
         ", ".join(spec["targets"]),
+        row.document["metadata"].get("owner"),
         _runs_cell(remarks),
         spec.get("replacement"),
         row.updated_at,

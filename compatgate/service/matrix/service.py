@@ -28,7 +28,7 @@ from compatgate.service.matrix.reader import MatrixReader, require_document
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.schemas import DAYS, DECISIONS, PackagesReportBody
 from compatgate.service.matrix.sync import SyncOptions, SyncResult
-from compatgate.service.proposals.agreement import Consent, ProposalNeeded, require_consent
+from compatgate.service.proposals.agreement import Consent, require_consent, write_or_propose
 from compatgate.service.tokens.principal import Principal
 from compatgate.service.waivers import service as waiver_limits
 
@@ -106,14 +106,29 @@ class Authorship(Struct, frozen=True):
                 raise BadInput(
                     "must not be empty", field=field, hint="state the author and the reason"
                 )
-            try:
-                storable = "\0" not in text and len(text.encode()) <= _LONGEST_REASON
-            except UnicodeEncodeError:
-                storable = False
-            if not storable:
-                hint = f"Unicode text of at most {_LONGEST_REASON} bytes, without NUL"
-                raise BadInput("is not text that can be stored", field=field, hint=hint)
+            require_storable(text, field, _LONGEST_REASON, f"{_LONGEST_REASON} bytes")
         return self
+
+
+def require_storable(text: str, field: str, longest: int, limit: str) -> None:
+    """Refuse text that the database cannot hold.
+
+    Args:
+        text: to store.
+        field: where it was stated.
+        longest: most bytes.
+        limit: the same in words, ``8192 bytes``.
+
+    Raises:
+        BadInput: it is too long, contains a NUL character, or is not Unicode.
+    """
+    try:
+        storable = "\0" not in text and len(text.encode()) <= longest
+    except UnicodeEncodeError:
+        storable = False
+    if not storable:
+        hint = f"Unicode text of at most {limit}, without NUL"
+        raise BadInput("is not text that can be stored", field=field, hint=hint)
 
 
 class MatrixService(MatrixReader):
@@ -347,20 +362,9 @@ class MatrixService(MatrixReader):
         return read_body(body, kind, self._facts.gpus, known, name=name, judge=judge)
 
     def _write(self, change: Callable[[Session], T]) -> T:
-        try:
-            with self._database.writing() as session:
-                result = change(session)
-        except ProposalNeeded as error:
-            self._record(error)
-            raise
+        result = write_or_propose(self._database, change)
         self._snapshots.refresh()
         return result
-
-    def _record(self, needed: ProposalNeeded) -> None:
-        """Store the proposal of a change, once the refused change is undone."""
-        if needed.store is not None:
-            with self._database.writing() as session:
-                needed.store(session)
 
 
 def permit(
@@ -383,18 +387,15 @@ def _consent(session: Session, edits: Sequence[Edit], by: Authorship, action: st
 
 def _revise(session: Session, edit: Edit, by: Authorship) -> int:
     consent = _consent(session, [edit], by, edit.action)
-    revision = revisions.make_revision(
+    return revisions.make_revision(
         session,
         [edit],
         author=by.author,
         reason=by.reason,
         action=edit.action,
         at=clock.now(),
-        proposal=consent.proposal,
-        detail=consent.to_detail(),
+        consent=consent,
     )
-    consent.note(session, revision)
-    return revision
 
 
 def _require_revision(session: Session, kind: Kind, name: str, expected: int | None) -> Document:

@@ -20,8 +20,8 @@ from compatgate.service.notices.models import (
     NoticeItem,
     NoticeSubscription,
     SubscriptionRow,
-    Urgency,
 )
+from compatgate.service.notices.schemas import Urgency
 
 _encode = msgspec.json.Encoder().encode
 _CHANNEL = [getattr(NoticeChannel, name) for name in ChannelRow.__struct_fields__]

@@ -19,7 +19,8 @@ from msgspec import Struct
 
 from compatgate.core.incidents import TITLES, IncidentKind, IncidentLevel
 from compatgate.kit.clock import iso
-from compatgate.service.notices.models import IncidentRow, Urgency
+from compatgate.service.notices.models import IncidentRow
+from compatgate.service.notices.schemas import Urgency
 
 MOST_NOTICES = 50
 """Notices of a message; the others are counted."""

@@ -25,7 +25,6 @@ from compatgate.service.notices.channels import load_subscriptions
 from compatgate.service.notices.formats import MOST_NOTICES, Message, make_notice
 from compatgate.service.notices.models import (
     DeliveryRow,
-    DeliveryState,
     IncidentRow,
     NoticeDelivery,
     NoticeFilter,
@@ -33,6 +32,7 @@ from compatgate.service.notices.models import (
     NoticeSubscription,
     SubscriptionRow,
 )
+from compatgate.service.notices.schemas import DeliveryState
 
 LEASE = timedelta(seconds=60)
 """A delivery that a process took is sent again after so long without a result."""

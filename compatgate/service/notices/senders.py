@@ -22,8 +22,8 @@ from compatgate.discovery.registry.transport import Transport
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.service.notices.formats import Message, to_email, to_json, to_slack, to_teams
-from compatgate.service.notices.models import ChannelKind
 from compatgate.service.notices.options import NoticeOptions, Relay
+from compatgate.service.notices.schemas import ChannelKind
 from compatgate.service.webhooks.signatures import HEADER, sign
 
 SECONDS = 10.0

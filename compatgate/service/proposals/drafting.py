@@ -16,9 +16,7 @@ from compatgate.documents.specs import (
     EntryDoc,
     Kind,
     PoolSpec,
-    TargetDoc,
     key_of,
-    target_refs,
 )
 from compatgate.documents.validation import read_body, read_documents
 from compatgate.errors import BadInput, Conflict
@@ -32,6 +30,7 @@ from compatgate.service.proposals.schemas import ProposalRequest, ProposedPool
 from compatgate.service.waivers import service as waiver_limits
 
 Key = tuple[Kind, str]
+_MOST_USES = 1000
 _POOL_FIELDS = tuple(
     field.encode_name for field in msgspec.structs.fields(PoolSpec) if field.name != "name"
 )
@@ -177,24 +176,14 @@ def check_together(session: Session, edits: Sequence[Edit]) -> None:
         ManyProblems: a policy forbids a waiver.
     """
     imports.check_import(session, [edit.after for edit in edits if edit.after])
-    gone = [edit.document for edit in edits if edit.after is None]
-    touched = {key_of(edit.document) for edit in edits}
-    for target in (one for one in gone if isinstance(one, TargetDoc)):
-        name = target.metadata.name
-        uses = [key for key in documents.list_uses(session, name, 1000) if key not in touched]
-        uses += [
-            key_of(edit.after)
-            for edit in edits
-            if edit.after is not None and name in target_refs(edit.after)
-        ]
-        if uses:
-            named_by = ", ".join(f"{kind} {user}" for kind, user in uses[:5])
-            raise Conflict(
-                f"the target {name!r} is named by {named_by}",
-                field="name",
-                value=name,
-                hint="change or delete them as well",
-            )
+    for target, uses in imports.find_uses_left(session, edits, _MOST_USES):
+        named_by = ", ".join(f"{kind} {user}" for kind, user in uses[:5])
+        raise Conflict(
+            f"the target {target!r} is named by {named_by}",
+            field="name",
+            value=target,
+            hint="change or delete them as well",
+        )
 
 
 def make_reverting_edits(session: Session, number: int) -> list[Edit]:

@@ -19,10 +19,11 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.backtests.formats import arrange
 from compatgate.service.backtests.schemas import DAYS
+from compatgate.service.proposals.guards import may_merge
 from compatgate.service.proposals.models import ProposalState
 from compatgate.service.proposals.readiness import describe
 from compatgate.service.proposals.schemas import ProposalRequest, ProposedFile
-from compatgate.service.proposals.service import ProposalView, may_merge
+from compatgate.service.proposals.service import ProposalView
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
 _COLUMNS = (
@@ -102,7 +103,7 @@ def create_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Propose the documents of a form."""
     try:
         file = ProposedFile("documents", ask.form.get("documents", ""))
-        most = ask.service.settings.max_request_size
+        most = ask.service.settings.max_values
         view = ask.gate.proposals.propose(ProposalRequest(files=[file]), ask.by(), most=most)
     except CompatgateError as error:
         return _form_page(ask, error)

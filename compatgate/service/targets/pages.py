@@ -144,6 +144,7 @@ RECENT_DAYS = 7
 _COLUMNS = (
     Column("name", "Target"),
     Column("labels", "Labels"),
+    Column("owner", "Owner"),
     Column("gpus", "GPUs"),
     Column("drivers", "Drivers", "code"),
     Column("nodes", "Nodes", "number"),
@@ -164,6 +165,7 @@ class TargetQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_o
 
     search: Search | None = None
     label: Filter | None = None
+    owner: Filter | None = None
     gpu: Filter | None = None
     driver: Filter | None = None
 
@@ -184,6 +186,9 @@ def show_targets(ask: PageRequest[TargetQuery]) -> HtmlPage:
         "labels": choices(
             {f"{k}={v}" for one in snapshot.documents.values() for k, v in _labels_of(one).items()}
         ),
+        "owners": choices(
+            {one.metadata.owner for one in snapshot.documents.values() if one.metadata.owner}
+        ),
     }
     return HtmlPage("targets.html", "Targets", context, table=table)
 
@@ -199,6 +204,7 @@ def _target_row(row: StoredDocument, snapshot: Snapshot, stopped: int) -> tuple[
     return (
         Cell(row.name, href=link("targets", row.name)),
         ", ".join(f"{key}={value}" for key, value in document.metadata.labels.items()),
+        document.metadata.owner,
         ", ".join(dict.fromkeys(pool.gpu for pool in pools)),
         ", ".join(dict.fromkeys(pool.driver for pool in pools)),
         sum(pool.count for pool in pools),

@@ -38,6 +38,7 @@ from compatgate.service.tokens.principal import anonymous_principal
 from compatgate.service.web import auth, metrics
 from compatgate.service.web.asgi import Front
 from compatgate.service.web.call import Service
+from compatgate.service.web.kept_form import keep_form
 from compatgate.service.web.limits import RequestLimits
 from compatgate.service.web.metrics import Metrics, TargetNames
 from compatgate.service.web.openapi import describe_api
@@ -190,7 +191,7 @@ def refuse_page(
     auth.note_refusal(error, f"{request.method} {request.path}", service)
     if error.status >= 500:
         replies.problem_answer(error, request.environ)  # for the log
-    shown = HtmlPage(
+    shown = keep_form(error, page, principal) or HtmlPage(
         "error.html",
         error.slug.replace("-", " ").capitalize(),
         {"error": error, "problem": replies.to_problem(error)},
@@ -211,11 +212,14 @@ def install_short_links(app: Flask, service: Service) -> None:
     """Add ``/v/{id}``, and the public keys below ``/.well-known``."""
 
     def verdict(id: str) -> Response:  # noqa: A002 - the name in the path
-        """Redirect to the page or route of a verdict, which checks access."""
-        if not _VERDICT_ID.fullmatch(id):
+        """Redirect to the page or route of a verdict, which checks access.
+
+        The page finds short ids, and suggests others for a mistyped one.
+        """
+        if not _VERDICT_ID.fullmatch(id) and not wants_page():
             raise NotFound
         below = urlsplit(service.settings.public_url).path.rstrip("/")  # a proxy's prefix
-        place = f"{below}{UI_PREFIX if wants_page() else API}/verdicts/{id}"
+        place = f"{below}{UI_PREFIX if wants_page() else API}/verdicts/{quote(id, safe='')}"
         return Response(status=302, headers={"Location": place, "Vary": "Accept"})
 
     def jwks() -> Response:
@@ -259,6 +263,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     """
     app = Flask("compatgate", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_size + 1
+    app.config["MAX_FORM_MEMORY_SIZE"] = settings.max_request_size + 1  # of forms with files, too
     app.url_map.merge_slashes = False
     service = Service(
         gate,

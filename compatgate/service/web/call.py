@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 MAX_REQUEST_SIZE = 1024 * 1024
 MAX_DEPTH = 32
+_BYTES_OF_VALUE = 24
+"""Bytes of a request for each value that its documents may hold; an entry has about 26 values."""
 METRIC_TARGETS = 100
 
 
@@ -88,6 +90,11 @@ class Settings(Struct, frozen=True):
     rate: Rate | None = None
     sessions: SessionLimits = SessionLimits()
     notices: NoticeOptions = field(default_factory=read_options)
+
+    @property
+    def max_values(self) -> int:
+        """Return how many values the documents of a request may hold."""
+        return self.max_request_size // _BYTES_OF_VALUE
 
 
 Q = TypeVar("Q", bound=Struct)

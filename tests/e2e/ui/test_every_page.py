@@ -8,6 +8,7 @@ from ui_runs import PASSED, QUEUED, SICK, SLOWER
 PAGES = [
     "",
     "matrix",
+    "matrix/cells",
     "matrix?row=torch22-cu121&column=prod-a100",
     "matrix?rows=framework&columns=gpu",
     "find?q=torch",
@@ -62,6 +63,9 @@ PAGES = [
     "nodes/lab-01",
     "nodes/l4-01",
     "drift",
+    "new-target",
+    "new-entry",
+    "import",
     "keys",
     "sign-in",
     "no-such-page",

@@ -208,6 +208,7 @@ def test_targets(call: Call, form: str) -> None:
     assert (refused.value.status, refused.value.field) == (412, "If-Match")
     assert call("show_target", name) == changed
     assert [t.metadata.name for t in call("list_targets", label="tier=lab", search=form)] == [name]
+    assert call("list_targets", owner="nobody") == []
     assert [p.name for p in call("list_target_pools", name)] == ["l4"]
     assert name in {p.target for p in call("list_pools", gpu="L4", driver="550.54.15")}
     revision = call("delete_target", name, reason="gone", if_match=f'"r{changed.revision}"')
@@ -229,6 +230,7 @@ def test_entries(call: Call, form: str) -> None:
     assert call("show_entry", name).promotion.state == "waiting"
     found = call("list_entries", target="prod-a100", status="candidate", component="cuda")
     assert name in {e.metadata.name for e in found}
+    assert call("list_entries", label="tier=lab", owner="nobody") == []
     blessed = {"metadata": {"name": name}, "spec": {"targets": ["prod-a100"],
                "components": {"cuda": "12.4.*"}, "status": "blessed"}}  # fmt: skip
     assert call("change_entry", name, blessed, reason="bless").spec.status == "blessed"

@@ -27,11 +27,14 @@ SCOPES = ("read", "gate", "propose", "approve", "operate", "bless")
 INCLUDED = {"operate": {"propose"}, "approve": {"propose"}, "bless": {"propose", "approve"}}
 NEEDS = {
     "/ask/paste": "gate",
-    "/ask/keep": "gate",
     "/find/paste": "gate",
+    "/ask/keep": "gate",
     "/triage/causes": "gate",
     "/entries/<name>/status": "bless",
     "/new-waiver": "bless",
+    "/new-target": "bless",
+    "/new-entry": "bless",
+    "/import": "bless",
     "/waivers/<name>/end": "bless",
     "/proposals/new": "propose",
     "/proposals/<id>/review": "approve",

@@ -48,6 +48,28 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+/* Arrow keys go from cell to cell of a map; a link that is followed keeps the place. */
+const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+document.addEventListener("keydown", (event) => {
+  const step = STEPS[event.key];
+  const from = step && !event.altKey && !event.ctrlKey && !event.metaKey && event.target.closest?.(".map td a");
+  if (!from) return;
+  const rows = [...from.closest("tbody").rows];
+  let [row, column] = [rows.indexOf(from.closest("tr")), from.closest("td").cellIndex];
+  for (;;) {
+    row += step[0];
+    column += step[1];
+    const cell = rows[row]?.cells[column];
+    if (!cell || cell.tagName === "TH") return;
+    const next = cell.querySelector("a");
+    if (next) {
+      event.preventDefault();
+      next.focus();
+      return;
+    }
+  }
+});
+
 document.addEventListener("click", (event) => {
   const found = document.getElementById("found");
   if (!event.target.closest(".find")) found.replaceChildren();
