@@ -23,10 +23,10 @@ from compatgate.service.notices.schemas import (
     ChannelBody,
     ChannelMade,
     ChannelRequest,
-    DeliveryBody,
     DeliveryState,
     IncidentBody,
     IncidentMember,
+    NoticeDeliveryBody,
     ReopenRequest,
     ResolveRequest,
     SnoozeRequest,
@@ -121,21 +121,21 @@ def _by(call: Call[Any], reason: str) -> Authorship:
     "/incidents/{id:big}/snooze",
     scope="operate",
     tag="notices",
-    body=Body(SnoozeRequest, examples={"day": {"for": "24h", "reason": "new nodes on Monday"}}),
+    body=Body(SnoozeRequest, examples={"day": {"duration": "24h", "comment": "new on Monday"}}),
     returns=Returns(IncidentBody, "The incident"),
     errors=(404, 409),
 )
 def snooze_incident(call: Call[NoQuery]) -> Reply:
     """Hide an open incident for a while; notices of it wait until then."""
     asked = to_struct(call.document(), SnoozeRequest)
-    if (asked.lasts is None) == (asked.until is None):
-        raise BadInput("state one of for and until", field="for", hint='like "24h"')
+    if (asked.duration is None) == (asked.until is None):
+        raise BadInput("state one of duration and until", field="duration", hint='like "24h"')
     until = asked.until or clock.now()
-    if asked.lasts is not None:
-        until = clock.now() + parse_duration(asked.lasts, field="for")
+    if asked.duration is not None:
+        until = clock.now() + parse_duration(asked.duration, field="duration")
     if until.tzinfo is None:
         raise BadInput("has no zone", field="until", hint="like 2026-11-24T08:00:00Z")
-    row = call.gate.incidents.snooze(call.args["id"], until, _by(call, asked.reason))
+    row = call.gate.incidents.snooze(call.args["id"], until, _by(call, asked.comment))
     return Reply(describe_incident(row))
 
 
@@ -144,7 +144,7 @@ def snooze_incident(call: Call[NoQuery]) -> Reply:
     "/incidents/{id:big}/resolve",
     scope="operate",
     tag="notices",
-    body=Body(ResolveRequest, examples={"done": {"reason": "drained the nodes"}}),
+    body=Body(ResolveRequest, examples={"done": {"comment": "drained the nodes"}}),
     returns=Returns(IncidentBody, "The incident"),
     errors=(404, 409),
 )
@@ -154,7 +154,7 @@ def resolve_incident(call: Call[NoQuery]) -> Reply:
     It comes back when it gets worse, when something else is affected, or when it happens again.
     """
     asked = to_struct(call.document(), ResolveRequest)
-    row = call.gate.incidents.resolve(call.args["id"], _by(call, asked.reason))
+    row = call.gate.incidents.resolve(call.args["id"], _by(call, asked.comment))
     return Reply(describe_incident(row))
 
 
@@ -170,7 +170,7 @@ def resolve_incident(call: Call[NoQuery]) -> Reply:
 def reopen_incident(call: Call[NoQuery]) -> Reply:
     """Show a snoozed or resolved incident again."""
     asked = to_struct(call.document(), ReopenRequest)
-    row = call.gate.incidents.reopen(call.args["id"], _by(call, asked.reason))
+    row = call.gate.incidents.reopen(call.args["id"], _by(call, asked.comment))
     return Reply(describe_incident(row))
 
 
@@ -222,13 +222,13 @@ def set_channel(call: Call[NoQuery]) -> Reply:
     "/notices/channels/{name}",
     scope="admin",
     tag="notices",
-    returns=Returns(None, "Deleted", status=204),
+    returns=Returns(ChannelBody, "The deleted channel"),
     errors=(404, 409),
 )
 def delete_channel(call: Call[NoQuery]) -> Reply:
     """Delete a channel that no subscription uses, and its deliveries."""
-    call.gate.notices.delete_channel(call.args["name"], by=call.principal.name)
-    return Reply(None, status=204)
+    row = call.gate.notices.delete_channel(call.args["name"], by=call.principal.name)
+    return Reply(msgspec.to_builtins(row))
 
 
 @route(
@@ -236,7 +236,7 @@ def delete_channel(call: Call[NoQuery]) -> Reply:
     "/notices/channels/{name}/test",
     scope="operate",
     tag="notices",
-    returns=Returns(DeliveryBody, "What became of the test message"),
+    returns=Returns(NoticeDeliveryBody, "What became of the test message"),
     errors=(404,),
 )
 def test_channel(call: Call[NoQuery]) -> Reply:
@@ -312,13 +312,13 @@ def set_subscription(call: Call[NoQuery]) -> Reply:
     "/notices/subscriptions/{name}",
     scope="operate",
     tag="notices",
-    returns=Returns(None, "Deleted", status=204),
+    returns=Returns(SubscriptionBody, "The deleted subscription"),
     errors=(404,),
 )
 def delete_subscription(call: Call[NoQuery]) -> Reply:
     """Delete a subscription and what waits for it."""
-    call.gate.notices.delete_subscription(call.args["name"], by=call.principal.name)
-    return Reply(None, status=204)
+    row = call.gate.notices.delete_subscription(call.args["name"], by=call.principal.name)
+    return Reply(describe_subscription(row))
 
 
 class DeliveryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -334,17 +334,17 @@ class DeliveryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
     scope="read",
     tag="notices",
     query=DeliveryFilters,
-    returns=Returns(DeliveryBody, "A page of deliveries", paged=True, etag=True),
+    returns=Returns(NoticeDeliveryBody, "A page of deliveries", paged=True, etag=True),
 )
 def list_deliveries(call: Call[DeliveryFilters]) -> Reply:
     """List messages to channels, newest first, with what became of each."""
     return page_reply(call.gate.notices.list_deliveries(**call.query.filters()), describe_delivery)
 
 
-def describe_delivery(row: DeliveryRow) -> DeliveryBody:
+def describe_delivery(row: DeliveryRow) -> NoticeDeliveryBody:
     """Return a delivery as REST carries it."""
     message = msgspec.convert(row.message, Message)
-    return DeliveryBody(
+    return NoticeDeliveryBody(
         row.id,
         row.channel,
         row.subscription,

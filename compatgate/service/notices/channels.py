@@ -67,8 +67,8 @@ def store_channel(session: Session, row: ChannelRow, secret: Mapping[str, Any]) 
     return is_new
 
 
-def delete_channel(session: Session, name: str, *, by: str, now: datetime) -> None:
-    """Delete a channel and its deliveries.
+def delete_channel(session: Session, name: str, *, by: str, now: datetime) -> ChannelRow:
+    """Delete a channel and its deliveries; return the channel.
 
     Raises:
         NotFound: there is none of that name.
@@ -84,8 +84,9 @@ def delete_channel(session: Session, name: str, *, by: str, now: datetime) -> No
     session.execute(delete(NoticeDelivery).where(NoticeDelivery.channel == name))
     session.execute(delete(NoticeChannel).where(NoticeChannel.name == name))
     detail = {"kind": row.kind, "place": row.place}
-    row = msgspec.structs.replace(row, changed_at=now, changed_by=by)
-    _audit(session, "channel.delete", name, detail, row)
+    deleted = msgspec.structs.replace(row, changed_at=now, changed_by=by)
+    _audit(session, "channel.delete", name, detail, deleted)
+    return row
 
 
 def _audit(
@@ -176,8 +177,8 @@ def store_subscription(
     return is_new
 
 
-def delete_subscription(session: Session, name: str, *, by: str, now: datetime) -> None:
-    """Delete a subscription and what waits for it.
+def delete_subscription(session: Session, name: str, *, by: str, now: datetime) -> SubscriptionRow:
+    """Delete a subscription and what waits for it; return the subscription.
 
     Raises:
         NotFound: there is none of that name.
@@ -185,5 +186,6 @@ def delete_subscription(session: Session, name: str, *, by: str, now: datetime) 
     row = find_subscription(session, name)
     session.execute(delete(NoticeItem).where(NoticeItem.subscription == name))
     session.execute(delete(NoticeSubscription).where(NoticeSubscription.name == name))
-    row = msgspec.structs.replace(row, changed_at=now, changed_by=by)
-    _audit(session, "unsubscribe", name, {"channel": row.channel}, row)
+    deleted = msgspec.structs.replace(row, changed_at=now, changed_by=by)
+    _audit(session, "unsubscribe", name, {"channel": row.channel}, deleted)
+    return row

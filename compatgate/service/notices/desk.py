@@ -117,15 +117,15 @@ class NoticeDesk:
             is_new = channels.store_channel(session, row, secret)
         return row, is_new, made
 
-    def delete_channel(self, name: str, *, by: str) -> None:
-        """Delete a channel and its deliveries.
+    def delete_channel(self, name: str, *, by: str) -> ChannelRow:
+        """Delete a channel and its deliveries; return the channel.
 
         Raises:
             NotFound: there is none of that name.
             Conflict: a subscription uses it.
         """
         with self._database.writing() as session:
-            channels.delete_channel(session, name, by=by, now=clock.now())
+            return channels.delete_channel(session, name, by=by, now=clock.now())
 
     def test_channel(self, name: str) -> DeliveryRow:
         """Send a test message to a channel now, once, and return what became of it.
@@ -193,14 +193,14 @@ class NoticeDesk:
             )
             return channels.find_subscription(session, name), is_new
 
-    def delete_subscription(self, name: str, *, by: str) -> None:
-        """Delete a subscription and what waits for it.
+    def delete_subscription(self, name: str, *, by: str) -> SubscriptionRow:
+        """Delete a subscription and what waits for it; return the subscription.
 
         Raises:
             NotFound: there is none of that name.
         """
         with self._database.writing() as session:
-            channels.delete_subscription(session, name, by=by, now=clock.now())
+            return channels.delete_subscription(session, name, by=by, now=clock.now())
 
     def list_deliveries(self, **filters: Any) -> Page[DeliveryRow]:
         """Return deliveries, the newest first; filters of `list_deliveries`."""

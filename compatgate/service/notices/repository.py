@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from compatgate.core.incidents import (
@@ -52,10 +54,11 @@ def lock_mark(session: Session, name: str) -> str:
     """
     query = select(NoticeMark.value).where(NoticeMark.name == name).with_for_update()
     found: str | None = session.execute(query).scalar()
-    if found is None:
+    if found is not None:
+        return found
+    with suppress(IntegrityError), session.begin_nested():  # another process made it meanwhile
         session.execute(insert(NoticeMark), [{"name": name, "value": "{}"}])
-        return "{}"
-    return found
+    return str(session.execute(query).scalar_one())
 
 
 def write_mark(session: Session, name: str, value: str, at: datetime) -> None:

@@ -54,27 +54,27 @@ class IncidentBody(Struct, frozen=True):
     snoozed_by: str | None
     resolved_at: datetime | None
     resolved_by: str | None
-    reason: Annotated[str | None, Meta(description="of the snooze or the resolution")]
+    comment: Annotated[str | None, Meta(description="on the snooze or the resolution")]
 
 
-class SnoozeRequest(Struct, frozen=True, forbid_unknown_fields=True, rename={"lasts": "for"}):
+class SnoozeRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A snooze: for a duration or until a time."""
 
-    lasts: Annotated[Duration, Meta(description="duration, at most 90d")] | None = None
+    duration: Annotated[Duration, Meta(description="at most 90d")] | None = None
     until: datetime | None = None
-    reason: Annotated[str, Meta(max_length=2000)] = ""
+    comment: Annotated[str, Meta(max_length=2000)] = ""
 
 
 class ResolveRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A resolution."""
 
-    reason: Annotated[_Text, Meta(description="what was done")]
+    comment: Annotated[_Text, Meta(description="what was done")]
 
 
 class ReopenRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A snoozed or resolved incident that needs attention after all."""
 
-    reason: Annotated[str, Meta(max_length=2000)] = ""
+    comment: Annotated[str, Meta(max_length=2000)] = ""
 
 
 class ChannelRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -165,7 +165,7 @@ class SubscriptionBody(Struct, frozen=True):
     changed_by: str
 
 
-class DeliveryBody(Struct, frozen=True):
+class NoticeDeliveryBody(Struct, frozen=True):
     """A message to a channel, and what became of it."""
 
     id: str
