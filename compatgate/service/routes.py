@@ -32,6 +32,7 @@ from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
 from compatgate.service.notices import api as notices
 from compatgate.service.notices import incident_pages
+from compatgate.service.notices import pages as notices_pages
 from compatgate.service.plans import api as plans
 from compatgate.service.plans import pages as plans_pages
 from compatgate.service.proposals import api as proposals
@@ -204,6 +205,7 @@ def views(
 PAGES: tuple[Page, ...] = (
     home_pages.show_home,
     *incident_pages.PAGES,
+    *notices_pages.PAGES,
     map_page.show_matrix,
     cells_page.show_cells,
     ask_page.show_question,

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from compatgate.core.incidents import KINDS, LEVELS, TITLES
+import msgspec
+from flask import request
+
+from compatgate.core.incidents import LEVELS, TITLES
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.http.links import link
 from compatgate.kit.http.replies import Filter
@@ -19,7 +22,7 @@ from compatgate.kit.ui.tables import (
     make_list_table,
     make_table,
 )
-from compatgate.service.notices.formats import title_of
+from compatgate.service.notices.formats import Message
 from compatgate.service.notices.models import DeliveryRow, NoticeFilter
 from compatgate.service.notices.schemas import ChannelRequest, DeliveryState, SubscriptionRequest
 from compatgate.service.web.page import HtmlPage, Page, PageRequest, Redirect, page
@@ -84,15 +87,19 @@ def _notices_page(
     query = ask.query if isinstance(ask.query, DeliveryQuery) else DeliveryQuery()
     desk = ask.gate.notices
     channels, subscriptions = desk.list_channels(), desk.list_subscriptions()
-    found = fetch_rows(
-        desk.list_deliveries, query.cursor, channel=query.channel, state=query.state
-    )
+    found = fetch_rows(desk.list_deliveries, query.cursor, channel=query.channel, state=query.state)
     rows = map(_delivery_cells, found.items)
     table = make_list_table(
         "deliveries", _DELIVERIES, rows, found, query, _NO_DELIVERIES, label="messages"
     )
     channel_rows = [
-        (Cell(one.name, href=link("notices", channel=one.name)), *_of_channel(one))
+        (
+            Cell(one.name, href=link("notices", channel=one.name)),
+            one.kind,
+            one.place,
+            one.changed_at,
+            one.changed_by,
+        )
         for one in channels
     ]
     subscription_rows = [
@@ -102,9 +109,15 @@ def _notices_page(
     context = {
         "query": query,
         "states": _STATES,
-        "channel_table": make_table("channels", _CHANNELS, channel_rows, _NO_CHANNELS),
+        "channel_table": make_table(
+            "channels", _CHANNELS, channel_rows, _NO_CHANNELS, label="channels"
+        ),
         "subscription_table": make_table(
-            "subscriptions", _SUBSCRIPTIONS, subscription_rows, _NO_SUBSCRIPTIONS
+            "subscriptions",
+            _SUBSCRIPTIONS,
+            subscription_rows,
+            _NO_SUBSCRIPTIONS,
+            label="subscriptions",
         ),
         "channels": [one.name for one in channels],
         "subscriptions": [one.name for one in subscriptions],
@@ -112,14 +125,10 @@ def _notices_page(
         "levels": LEVELS[::-1],
         "problems": {at: error},
         "typed": ask.form if error else {},
-        "chosen": ask.lists("kinds") if error else (),
+        "chosen": request.form.getlist("kinds") if error else (),
         "made": made,
     }
     return HtmlPage("notices.html", "Notices", context, table, error.status if error else 200)
-
-
-def _of_channel(one: Any) -> tuple[Any, ...]:
-    return (one.kind, one.place, one.changed_at, one.changed_by)
 
 
 def about(wanted: NoticeFilter) -> str:
@@ -143,7 +152,7 @@ def _digest(seconds: int) -> str:
 def _delivery_cells(row: DeliveryRow) -> tuple[Any, ...]:
     return (
         Cell(row.state, tone=_TONES[row.state]),
-        title_of(row.message),
+        msgspec.convert(row.message, Message).title,
         row.channel,
         row.made_at,
         row.attempts,
@@ -182,7 +191,7 @@ def set_subscription(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     try:
         body = {
             "channel": form.get("channel", ""),
-            "kinds": ask.lists("kinds"),
+            "kinds": request.form.getlist("kinds"),
             "owners": _words(form.get("owners", "")),
             "labels": _read_labels(form.get("labels", "")),
             "targets": _words(form.get("targets", "")),

@@ -237,6 +237,7 @@ NAVIGATION: tuple[NavigationGroup, ...] = (
         (
             NavigationItem("decisions", "Decisions", "d"),
             NavigationItem("audit", "Audit", "l"),
+            NavigationItem("notices", "Notices", "q"),
         ),
     ),
     NavigationGroup(
