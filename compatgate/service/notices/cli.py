@@ -72,7 +72,9 @@ def _add_channels(actions: Any) -> list[argparse.ArgumentParser]:
     listed = actions.add_parser("channels", help="list channels, without URLs and keys")
     add_limit(listed)
     made = actions.add_parser("set-channel", help="make or replace a channel")
-    made.add_argument("--kind", required=True, choices=get_args(ChannelKind))
+    made.add_argument(
+        "--kind", required=True, choices=get_args(ChannelKind), help="form of its messages"
+    )
     made.add_argument(
         "--url",
         metavar="URL",
@@ -103,7 +105,7 @@ def _add_subscriptions(actions: Any) -> list[argparse.ArgumentParser]:
     made = actions.add_parser(
         "subscribe", help="make or replace a subscription: what goes to a channel, and how often"
     )
-    made.add_argument("--channel", required=True, metavar="CHANNEL")
+    made.add_argument("--channel", required=True, metavar="CHANNEL", help="where they go")
     for option, what in (("kind", KINDS), ("owner", None), ("target", None), ("label", None)):
         made.add_argument(
             f"--{option}",
@@ -114,7 +116,12 @@ def _add_subscriptions(actions: Any) -> list[argparse.ArgumentParser]:
             help=f"only incidents of this {option}; may be repeated",
         )
     made.add_argument("--level", choices=LEVELS, default="info", help="least level (default: info)")
-    made.add_argument("--urgency", choices=get_args(Urgency), default="ticket")
+    made.add_argument(
+        "--urgency",
+        choices=get_args(Urgency),
+        default="ticket",
+        help="said in each message (ticket)",
+    )
     made.add_argument(
         "--digest",
         metavar="DURATION",
