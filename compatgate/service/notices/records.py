@@ -125,7 +125,7 @@ def find_revoked_in_use(asked: Sequence[AskedStack], snapshot: Snapshot) -> Iter
         entry = snapshot.entries[name]
         if entry.replacement:
             note += f"; use {entry.replacement}"
-        member = Member("entry", name, note, targets=targets, count=count)
+        member = Member("entry", name, note, targets=targets, count=len(targets))
         cause = f"{name}\n{entry.revision}"
         yield make_condition("entry-revoked", cause, "fail", f"{name} {note}", [member])
 
@@ -138,7 +138,11 @@ class Flips(NamedTuple):
 
 
 def find_flips(
-    asked: Sequence[AskedStack], snapshot: Snapshot, now: datetime, seconds: float
+    asked: Sequence[AskedStack],
+    snapshot: Snapshot,
+    now: datetime,
+    seconds: float,
+    again: dict[str, Verdict | None],
 ) -> Flips:
     """Re-evaluate recorded questions; group those whose answer flipped by target and rule.
 
@@ -147,6 +151,7 @@ def find_flips(
         snapshot: to decide with.
         now: for ends of life, waivers and the age of evidence.
         seconds: time to evaluate.
+        again: today's verdicts by id of the recorded one; filled. None: there is none any more.
     """
     deadline = time.monotonic() + seconds
     groups: dict[tuple[str, bool, str], list[Member]] = {}
@@ -155,9 +160,10 @@ def find_flips(
             return Flips(_flip_conditions(groups), complete=False)
         if one.target not in snapshot.targets:
             continue
-        try:
-            verdict = evaluate_again(one.body, snapshot, now)
-        except (CompatgateError, KeyError):  # the facts know a GPU or component no longer
+        if one.verdict_id not in again:
+            again[one.verdict_id] = _decide_again(one, snapshot, now)
+        verdict = again[one.verdict_id]
+        if verdict is None:
             continue
         good = _is_good(verdict.verdict, verdict.allowed)
         if good != _is_good(one.body["verdict"], one.body["allowed"]):
@@ -165,6 +171,13 @@ def find_flips(
             member = _flipped_member(one, verdict, snapshot, good=good)
             groups.setdefault((one.target, good, rule), []).append(member)
     return Flips(_flip_conditions(groups), complete=True)
+
+
+def _decide_again(one: AskedStack, snapshot: Snapshot, now: datetime) -> Verdict | None:
+    try:
+        return evaluate_again(one.body, snapshot, now)
+    except (CompatgateError, KeyError):  # the facts know a GPU or component no longer
+        return None
 
 
 def _is_good(verdict: str, allowed: bool) -> bool:
@@ -177,7 +190,7 @@ def _flipped_member(one: AskedStack, verdict: Verdict, snapshot: Snapshot, *, go
     if verdict.failing and not good:
         said += f": {verdict.failing[0].rule} {verdict.failing[0].message}"
     note = f"{name_stack(one.body['stack'])} on {one.target} was {said}"
-    member = target_member(snapshot, one.target, note, about="verdict", count=one.count)
+    member = target_member(snapshot, one.target, note, about="verdict")
     return msgspec.structs.replace(member, name=one.verdict_id)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from compatgate.core.incidents import KINDS, Condition, IncidentKind, Member
+from compatgate.core.rule import Verdict
 from compatgate.documents.specs import WaiverDoc
 from compatgate.service.gate.repository import AskedStack, list_asked_stacks
 from compatgate.service.gate.snapshot import Snapshot
@@ -34,6 +35,7 @@ _PERIOD = timedelta(days=30)
 _MOST_DECISIONS = 5_000
 _MOST_VERDICTS = 300
 _LATEST_RUNS = 60
+_MOST_CACHED = 3_000
 _MOST_BASELINES = 200
 Failing = Sequence[tuple[str, str, datetime]]
 """Channels that do not take notices: name, answer, and when that began."""
@@ -65,6 +67,7 @@ class Surveyor:
         self._runs = runs
         self._baselines = baselines
         self._nodes = nodes
+        self._again: tuple[Any, dict[str, Verdict | None]] = (None, {})
 
     def survey(
         self,
@@ -92,7 +95,7 @@ class Surveyor:
         if not impossible.complete:
             covered.discard("entry-impossible")
         asked = _list_questions(session, now)
-        flips = records.find_flips(asked, snapshot, now, seconds)
+        flips = records.find_flips(asked, snapshot, now, seconds, self._verdicts(snapshot, now))
         if not flips.complete:
             covered.discard("verdict-flipped")
         learned = learn_releases(releases, snapshot, now) if releases is not None else None
@@ -116,6 +119,15 @@ class Surveyor:
             *(find_new_releases(learned, snapshot) if learned else ()),
         )
         return Survey(_with_owners(session, found, snapshot), frozenset(covered), learned)
+
+    def _verdicts(self, snapshot: Snapshot, now: datetime) -> dict[str, Verdict | None]:
+        """Return the cache of today's verdicts: of this matrix, evidence and hour."""
+        key = (snapshot.state, now.replace(minute=0, second=0, microsecond=0))
+        known, found = self._again
+        if known != key or len(found) > _MOST_CACHED:
+            found = {}
+            self._again = (key, found)
+        return found
 
 
 def _list_questions(session: Session, now: datetime) -> list[AskedStack]:
