@@ -94,10 +94,11 @@ class DeniedStack(Struct, frozen=True):
 def _list_denied_stacks(ask: PageRequest[Any]) -> list[DeniedStack]:
     """Return the most denied stacks of the week; images with the same stack count together."""
     found: dict[bytes, DeniedStack] = {}
-    for row in ask.gate.history.most_denied(_WEEK, limit=_MOST_VERDICTS):
-        try:
-            verdict = ask.gate.show_verdict(row.verdict_id)
-        except NotFound:  # deleted since
+    rows = ask.gate.history.most_denied(_WEEK, limit=_MOST_VERDICTS)
+    bodies = ask.gate.history.read_verdicts([row.verdict_id for row in rows])
+    for row in rows:
+        verdict = bodies.get(row.verdict_id)
+        if verdict is None:  # deleted since
             continue
         said = [f for f in verdict["findings"] if f["outcome"] == verdict["verdict"]]
         why = f"{said[0]['rule']} {said[0]['message']}" if said else ""

@@ -346,7 +346,7 @@ def _subscriptions(args: argparse.Namespace, gate: Client) -> int:
 def _about(one: Body) -> str:
     labels = [f"{key}={value}" for key, value in one["labels"].items()]
     parts = [*one["kinds"], *one["owners"], *labels, *one["targets"]]
-    level = f"{one['level']} or worse" if one["level"] != "info" else ""
+    level = {"fail": "fail", "warn": "warn or worse"}.get(one["level"], "")
     return ", ".join(filter(None, (*parts, level))) or "everything"
 
 

@@ -48,7 +48,6 @@ _DELIVERIES = (
     Column("channel", "Channel"),
     Column("made", "Made", "time"),
     Column("attempts", "Attempts", "number"),
-    Column("next", "Next attempt", "time"),
     Column("answer", "Answer"),
     Column("id", "Id", "code"),
 )
@@ -136,7 +135,7 @@ def about(wanted: NoticeFilter) -> str:
     labels = [f"{key}={value}" for key, value in wanted.labels.items()]
     parts = [*wanted.kinds, *wanted.owners, *labels, *wanted.targets]
     if wanted.level != "info":
-        parts.append(f"{wanted.level} or worse")
+        parts.append("fail" if wanted.level == "fail" else f"{wanted.level} or worse")
     return ", ".join(parts) or "everything"
 
 
@@ -149,14 +148,17 @@ def _digest(seconds: int) -> str:
     return f"every {seconds} s"
 
 
+def _next_attempt(row: DeliveryRow) -> str:
+    return f"next attempt {row.next_at:%H:%M:%S} UTC" if row.state == "waiting" else ""
+
+
 def _delivery_cells(row: DeliveryRow) -> tuple[Any, ...]:
     return (
-        Cell(row.state, tone=_TONES[row.state]),
+        Cell(row.state, tone=_TONES[row.state], note=_next_attempt(row)),
         msgspec.convert(row.message, Message).title,
         row.channel,
         row.made_at,
         row.attempts,
-        row.next_at if row.state == "waiting" else None,
         row.answer,
         row.id,
     )
