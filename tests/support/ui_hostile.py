@@ -142,7 +142,12 @@ def _matrix(gate: Gate) -> None:
         ("Target", "prod", {"labels": labels}, target),
         ("Target", "strange", {}, {"pools": [{**pool, "gpu": LINE, "driver": LINE}]}),
         ("Entry", "torch24", {}, entry),
-        ("Entry", "told", {}, {**entry, "status": "blessed", "replacement": FORMULA}),
+        (
+            "Entry",
+            "told",
+            {},
+            {**entry, "status": "blessed", "replacement": FORMULA, "evidenceOverride": LINE},
+        ),
         ("Waiver", "excepted", {}, waiver),
         ("Waiver", "formula", {}, {**waiver, "owner": FORMULA, "reason": FORMULA}),
     )

@@ -22,7 +22,7 @@ _LONGEST = 600
 
 def render(answers: Sequence[Answer], view: View) -> str:
     """Render a hidden marker, by which a bot finds its comment, and a section per answer."""
-    sections = [_section(answer) for answer in answers]
+    sections = [render_section(answer) for answer in answers]
     if not sections:
         sections = ["### ✅ compatgate: nothing to check"]
     text = "\n\n".join([marker(answers), *sections])
@@ -41,8 +41,8 @@ def marker(answers: Sequence[Answer]) -> str:
     return f"<!-- compatgate: {shown} -->"
 
 
-def _section(answer: Answer) -> str:
-    """Render headline, table of findings, fixes and basis."""
+def render_section(answer: Answer) -> str:
+    """Render one answer: headline, table of findings, fixes and basis."""
     verdict = answer.verdict
     parts = [_head(answer)]
     weighing = [f for f in verdict["findings"] if f["outcome"] in _SIGNS]

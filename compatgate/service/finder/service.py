@@ -123,7 +123,7 @@ def find(gate: Gate, text: str, may: Callable[[str], bool]) -> Findings:
     answer: PaletteAnswer | None = None
     problem: CompatgateError | None = None
     causes: tuple[FoundCauseHit, ...] = ()
-    hits = tuple(_find_objects(gate, word, may))
+    hits = tuple(find_names(gate, word, may))
     if may("gate"):
         image = _find_image(gate, word)
         hits = (*image, *hits)
@@ -133,7 +133,7 @@ def find(gate: Gate, text: str, may: Callable[[str], bool]) -> Findings:
             problem = error
         if not answer:
             causes = find_causes(gate, word)
-    near = () if hits or answer or problem or causes else tuple(_find_near(gate, word))
+    near = () if hits or answer or problem or causes else tuple(find_near(gate, word))
     return Findings(answer, None if causes else problem, causes, hits, near)
 
 
@@ -221,7 +221,8 @@ def _find_image(gate: Gate, word: str) -> tuple[Hit, ...]:
     return (*asks, decided)
 
 
-def _find_objects(gate: Gate, word: str, may: Callable[[str], bool]) -> Iterator[Hit]:
+def find_names(gate: Gate, word: str, may: Callable[[str], bool]) -> Iterator[Hit]:
+    """Yield pages and objects whose name contains a text, or whose id begins with it."""
     folded = word.casefold()
     yield from _find_ids(gate, folded)
     snapshot = gate.snapshot()
@@ -276,7 +277,7 @@ def _find_ids(gate: Gate, folded: str) -> Iterator[Hit]:
             yield Hit(one, "run", link("runs", one), len(runs) == 1)
 
 
-def _find_near(gate: Gate, word: str) -> Iterator[Hit]:
+def find_near(gate: Gate, word: str) -> Iterator[Hit]:
     """Yield objects whose names are near to a text that nothing contains."""
     rules = ("rules", "rule", [rule.id for rule in RULES])
     for kind, label, names in (*_named_documents(gate.snapshot()), rules):

@@ -13,7 +13,7 @@ from msgspec import Meta
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.request import parse_changes_text
-from compatgate.core.rule import EXIT_NO_DECISION, Finding, exit_code
+from compatgate.core.rule import Finding
 from compatgate.core.rules import BY_ID
 from compatgate.core.whatif_result import EntryChange, PoolChange, WhatIf
 from compatgate.errors import CompatgateError, NotFound
@@ -29,19 +29,20 @@ from compatgate.kit.ui.tables import (
     make_table,
 )
 from compatgate.service.gate.decisions_page import decision_table
-from compatgate.service.gate.question_links import Question, format_stack
+from compatgate.service.gate.shared_verdict import (
+    SharedVerdict,
+    decision_badge,
+    question_of,
+    share_verdict,
+    steps_of,
+)
 from compatgate.service.gate.what_if import what_if
 from compatgate.service.waivers.service import draft_waiver_form
 from compatgate.service.web.call import base_url, verdict_link
 from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
 
 _MOST_DECISIONS = 20
-_OUTCOME_TEXTS = {
-    "pass": "The stack may run.",
-    "warn": "The stack may run; read the warnings first.",
-    "unknown": "It is not known whether the stack can run.",
-    "fail": "The stack cannot run without a change.",
-}
+_NEW_WAIVER = ("new-waiver",)
 _BASIS_TEXTS = {
     "image": "read from the image",
     "stated": "stated by the client",
@@ -62,15 +63,19 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         return _suggest_verdicts(ask, verdict_id, error)
     given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_MOST_DECISIONS)
     until = verdict.get("valid_until")
+    steps = steps_of(verdict, ask.gate, base_url(ask.service))
     context = {
         "verdict": verdict,
-        "says": _OUTCOME_TEXTS[verdict["verdict"]],
-        "answer": _decision_badge(verdict),
+        "answer": decision_badge(verdict),
         "basis": _BASIS_TEXTS.get(verdict.get("basis", "")),
         "passed": _name_rules(verdict["checked"]["passed"]),
         "not_applicable": _name_rules(verdict["checked"]["not_applicable"]),
         "over": until is not None and clock.is_past(clock.from_iso(until)),
         "links": _make_links(ask, verdict),
+        "shared": _share(ask, verdict),
+        "steps": steps,
+        "waived_below": any(one.form and one.form.path == _NEW_WAIVER for one in steps),
+        "fix": question_of(verdict).with_fix,
     }
     known = {verdict_id: verdict}
     table = decision_table(given.items, known)
@@ -104,7 +109,7 @@ def _make_links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str
     signed = ask.service.settings.signing.make is not None and verdict.get("basis") != "what-if"
     api = f"{request.script_root}{path}"
     return {
-        "ask": _question_link(verdict),
+        "ask": question_of(verdict).link(),
         "waive": _waiver_link(verdict),
         "decisions": link("decisions", verdict_id=verdict_id),
         "api": api,
@@ -114,18 +119,17 @@ def _make_links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str
     }
 
 
+def _share(ask: PageRequest[Any], verdict: dict[str, Any]) -> SharedVerdict:
+    """Return what the panel Share offers; links without a token only where the operator says so."""
+    links = ask.service.settings.verdict_links
+    if links is not None:
+        return share_verdict(verdict, links)
+    return SharedVerdict(verdict, verdict_link(base_url(ask.service), verdict["id"]))
+
+
 def make_curl_command(url: str) -> str:
     """Return a shell command that reads a URL of the API."""
     return f'curl -s {shlex.quote(url)} \\\n  -H "Authorization: Bearer $COMPATGATE_TOKEN"'
-
-
-def _decision_badge(verdict: dict[str, Any]) -> tuple[str, str]:
-    """Return the decision of the policy: a badge and its text."""
-    if verdict["allowed"]:
-        return "allowed", "allowed"
-    if exit_code(verdict["verdict"], allowed=False) == EXIT_NO_DECISION:
-        return "unknown", "no decision"
-    return "denied", "denied"
 
 
 def _name_rules(ids: list[str]) -> list[tuple[str, str]]:
@@ -133,19 +137,10 @@ def _name_rules(ids: list[str]) -> list[tuple[str, str]]:
     return [(one, BY_ID[one].name if one in BY_ID else "") for one in sorted(ids)]
 
 
-def _question_link(verdict: dict[str, Any]) -> str:
-    where: dict[str, str] = {"target": verdict["target"]} if verdict["target"] else {}
-    if not where and verdict["pools"]:
-        pool = verdict["pools"][0]
-        where = {key: pool[key] for key in ("driver", "gpu", "os", "cpu") if pool.get(key)}
-    stack = format_stack({k: v for k, v in verdict["stack"].items() if k != "measured"})
-    return Question(stack=stack, image=verdict["image"] or "", **where).link()  # type: ignore[arg-type]
-
-
 def _waiver_link(verdict: dict[str, Any]) -> str | None:
     """Return a link to the form for a waiver of the failing rules; None: not possible."""
     begun = draft_waiver_form(verdict)
-    return link("new-waiver", **begun) if begun["targets"] and begun["rules"] else None
+    return link(*_NEW_WAIVER, **begun) if begun["targets"] and begun["rules"] else None
 
 
 _Text = Annotated[str, Meta(max_length=200)]

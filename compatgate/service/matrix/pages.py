@@ -29,6 +29,7 @@ from compatgate.kit.ui.tables import (
     make_table,
 )
 from compatgate.service.gate.question_links import preview_represented
+from compatgate.service.matrix.blessing import EvidenceNeeded
 from compatgate.service.matrix.models import RevisionRow, StoredDocument
 from compatgate.service.matrix.pairs import Pair, list_entry_pairs, shared_fit_cache
 from compatgate.service.matrix.service import STATUS_VERBS
@@ -105,15 +106,17 @@ def _entry_row(row: StoredDocument, remarks: EntryRemarks) -> tuple[Any, ...]:
         ),
         ", ".join(spec["targets"]),
         row.document["metadata"].get("owner"),
-        _runs_cell(remarks),
+        _runs_cell(remarks, spec.get("evidenceOverride")),
         spec.get("replacement"),
         row.updated_at,
     )
 
 
-def _runs_cell(remarks: EntryRemarks) -> Cell:
+def _runs_cell(remarks: EntryRemarks, override: str | None) -> Cell:
     if remarks.warnings:
         return Cell("contradicted", tone="fail", title=remarks.warnings[0].message)
+    if override:
+        return Cell("overridden", tone="warn", title=override)
     if remarks.promotion is None:
         return Cell(None)
     state = remarks.promotion.state
@@ -139,6 +142,7 @@ def change_entry(ask: PageRequest[Any]) -> HtmlPage | Redirect:
             status,
             ask.by(),
             replacement=form.get("replacement", "").strip(),
+            evidence_override=form.get("override", "").strip(),
             expected=expected_revision(form),
         )
     except CompatgateError as error:
@@ -161,6 +165,7 @@ def _entry_page(
             snapshot, entry, shared_fit_cache(gate.facts), now, MOST_TARGETS
         )
     spec = row.document["spec"]
+    remarks = gate.runs.remarks([row.name])[row.name]
     context = {
         "row": row,
         "spec": spec,
@@ -169,7 +174,9 @@ def _entry_page(
         ],
         "replacement": spec.get("replacement"),
         "replaced_by_entry": spec.get("replacement") in snapshot.entries,
-        "remarks": gate.runs.remarks([row.name])[row.name],
+        "remarks": remarks,
+        "asks_override": isinstance(error, EvidenceNeeded)
+        or (remarks.promotion is not None and bool(remarks.promotion.needs)),
         "pools": gate.runs.entry_pools(row.name),
         "targets_total": total,
         "targets_shown": MOST_TARGETS,

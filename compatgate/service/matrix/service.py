@@ -21,6 +21,7 @@ from compatgate.service.gate.repository import list_asked_stacks
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import imports, packages_report, revisions, sync
 from compatgate.service.matrix import repository as lists
+from compatgate.service.matrix.blessing import list_blessed, require_evidence
 from compatgate.service.matrix.imports import ImportResult
 from compatgate.service.matrix.models import StoredDocument
 from compatgate.service.matrix.permission import check_edits
@@ -42,7 +43,11 @@ STATUS_VERBS: dict[EntryStatus, str] = {
 
 
 def set_status(
-    document: Mapping[str, Any], status: str, reason: str, replacement: str = ""
+    document: Mapping[str, Any],
+    status: str,
+    reason: str,
+    replacement: str = "",
+    evidence_override: str = "",
 ) -> dict[str, Any]:
     """Return the document of an entry with another status.
 
@@ -51,6 +56,7 @@ def set_status(
         status: one of `VERBS`.
         reason: the new reason of the entry.
         replacement: what to use instead; a blessed entry has none.
+        evidence_override: why a blessed entry goes without the evidence that a policy asks for.
 
     Raises:
         BadInput: the status is unknown or unchanged, or the entry would replace itself.
@@ -71,10 +77,12 @@ def set_status(
     spec |= {"status": status, "reason": reason}
     if replacement and status != "blessed":
         spec["replacement"] = replacement
+    if evidence_override and status == "blessed":
+        spec["evidenceOverride"] = evidence_override
     return {**document, "spec": spec}
 
 
-_OF_STATUS = ("reason", "replacement", "blessedBy")
+_OF_STATUS = ("reason", "replacement", "blessedBy", "evidenceOverride")
 _LONGEST_REASON = 8192
 
 
@@ -149,6 +157,7 @@ class MatrixService(MatrixReader):
         Raises:
             ManyProblems: every mistake in the body, by field path.
             Conflict: the name is taken.
+            EvidenceNeeded: a policy asks for canary runs before an entry is blessed.
         """
         by.check()
 
@@ -159,7 +168,7 @@ class MatrixService(MatrixReader):
             if lists.get_document(session, kind, name):
                 hint = "change the document, or choose another name"
                 raise Conflict(f"the {kind} {name!r} exists", field="name", value=name, hint=hint)
-            _revise(session, Edit(None, document), by)
+            self._revise(session, Edit(None, document), by)
             return require_document(session, kind, name)
 
         return self._write(write)
@@ -186,6 +195,7 @@ class MatrixService(MatrixReader):
             NotFound: no document has that name.
             ManyProblems: every mistake in the body, by field path.
             Conflict: someone else changed it since ``expected``.
+            EvidenceNeeded: a policy asks for canary runs before an entry is blessed.
         """
         by.check()
 
@@ -194,7 +204,7 @@ class MatrixService(MatrixReader):
             after = self._parse(session, kind, body, name)
             check_edits([Edit(before, after)], by.principal)
             if before != after:
-                _revise(session, Edit(before, after), by)
+                self._revise(session, Edit(before, after), by)
             return require_document(session, kind, name)
 
         return self._write(write)
@@ -206,6 +216,7 @@ class MatrixService(MatrixReader):
         by: Authorship,
         *,
         replacement: str = "",
+        evidence_override: str = "",
         expected: int | None = None,
     ) -> StoredDocument:
         """Change the status and the reason of an entry.
@@ -215,21 +226,23 @@ class MatrixService(MatrixReader):
             status: ``blessed``, ``deprecated`` or ``revoked``.
             by: author and reason; the entry takes the reason.
             replacement: what to use instead of a deprecated or revoked entry.
+            evidence_override: why it is blessed without the evidence that a policy asks for.
             expected: revision of the version that the caller saw.
 
         Raises:
             NotFound: there is no such entry.
             BadInput: the entry cannot change to that status.
+            EvidenceNeeded: a policy asks for canary runs that have not passed.
             Conflict: someone else changed it since ``expected``.
         """
         by.check()
 
         def write(session: Session) -> StoredDocument:
             before = _require_revision(session, "Entry", name, expected)
-            body = set_status(to_body(before), status, by.reason, replacement)
+            body = set_status(to_body(before), status, by.reason, replacement, evidence_override)
             edit = Edit(before, self._parse(session, "Entry", body, name))
             check_edits([edit], by.principal)
-            _revise(session, edit, by)
+            self._revise(session, edit, by)
             return require_document(session, "Entry", name)
 
         return self._write(write)
@@ -258,7 +271,7 @@ class MatrixService(MatrixReader):
                     value=name,
                     hint="change or delete them first",
                 )
-            return _revise(session, Edit(before, None), by)
+            return self._revise(session, Edit(before, None), by)
 
         return self._write(write)
 
@@ -272,6 +285,7 @@ class MatrixService(MatrixReader):
         Raises:
             ManyProblems: every mistake, with file, line and path; nothing changed.
             Conflict: a target that the files name was deleted meanwhile.
+            EvidenceNeeded: a policy asks for canary runs before an entry is blessed.
         """
         by.check()
         read = imports.read_files(self._database, sources, self._facts.gpus)
@@ -279,7 +293,7 @@ class MatrixService(MatrixReader):
             return self._read(lambda session: self._plan(session, read, by))
         return self._write(
             lambda session: imports.apply_import(
-                session, read, by.author, by.reason, clock.now(), permit(session, by)
+                session, read, by.author, by.reason, clock.now(), self._permit(session, by)
             )
         )
 
@@ -307,6 +321,7 @@ class MatrixService(MatrixReader):
         Raises:
             ManyProblems: every mistake, with file, line and path; or documents of another sync.
             Conflict: documents name a target that the files lack.
+            EvidenceNeeded: as `import_documents`.
         """
         by.check()
         read = imports.read_files(self._database, sources, self._facts.gpus)
@@ -320,7 +335,7 @@ class MatrixService(MatrixReader):
                 by.author,
                 by.reason,
                 clock.now(),
-                permit(session, by, "sync"),
+                self._permit(session, by, "sync"),
             )
         )
 
@@ -366,36 +381,39 @@ class MatrixService(MatrixReader):
         self._snapshots.refresh()
         return result
 
+    def _permit(
+        self, session: Session, by: Authorship, action: str = "import"
+    ) -> Callable[[Sequence[Edit]], Consent]:
+        """Return the check of an author's edits, made in the transaction that writes them."""
 
-def permit(
-    session: Session, by: Authorship, action: str = "import"
-) -> Callable[[Sequence[Edit]], Consent]:
-    """Return the check of an author's edits, made in the transaction that writes them."""
+        def check(edits: Sequence[Edit]) -> Consent:
+            check_edits(edits, by.principal)
+            return self._require_consent(session, edits, by, action)
 
-    def check(edits: Sequence[Edit]) -> Consent:
-        check_edits(edits, by.principal)
-        return _consent(session, edits, by, action)
+        return check
 
-    return check
+    def _revise(self, session: Session, edit: Edit, by: Authorship) -> int:
+        consent = self._require_consent(session, [edit], by, edit.action)
+        return revisions.make_revision(
+            session,
+            [edit],
+            author=by.author,
+            reason=by.reason,
+            action=edit.action,
+            at=clock.now(),
+            consent=consent,
+        )
 
-
-def _consent(session: Session, edits: Sequence[Edit], by: Authorship, action: str) -> Consent:
-    return require_consent(
-        session, edits, author=by.author, reason=by.reason, action=action, identity=by.identity
-    )
-
-
-def _revise(session: Session, edit: Edit, by: Authorship) -> int:
-    consent = _consent(session, [edit], by, edit.action)
-    return revisions.make_revision(
-        session,
-        [edit],
-        author=by.author,
-        reason=by.reason,
-        action=edit.action,
-        at=clock.now(),
-        consent=consent,
-    )
+    def _require_consent(
+        self, session: Session, edits: Sequence[Edit], by: Authorship, action: str
+    ) -> Consent:
+        """Return the consent to edits, after what their targets' policies ask for is there."""
+        consent = require_consent(
+            session, edits, author=by.author, reason=by.reason, action=action, identity=by.identity
+        )
+        if list_blessed(edits):
+            require_evidence(edits, self._snapshots.refresh(), self._facts)
+        return consent
 
 
 def _require_revision(session: Session, kind: Kind, name: str, expected: int | None) -> Document:

@@ -13,7 +13,6 @@ from compatgate.documents.sources import Source
 from compatgate.documents.specs import (
     KINDS,
     Document,
-    EntryDoc,
     Kind,
     PoolSpec,
     key_of,
@@ -225,23 +224,3 @@ def find_conflicts(session: Session, row: ProposalRow) -> Iterator[tuple[Kind, s
         if stored.get(key) != edit.before:
             found = documents.get_document(session, *key)
             yield *key, found.revision if found else None
-
-
-def list_blessed(edits: Iterable[Edit]) -> list[EntryDoc]:
-    """Return the entries that edits bless, or whose scope they change while blessed."""
-    return [
-        edit.after
-        for edit in edits
-        if isinstance(edit.after, EntryDoc) and edit.after.spec.status == "blessed" and _new(edit)
-    ]
-
-
-def _new(edit: Edit) -> bool:
-    before, after = edit.before, edit.after
-    if not isinstance(before, EntryDoc) or not isinstance(after, EntryDoc):
-        return True
-    old, new = before.spec, after.spec
-    return old.status != "blessed" or any(
-        getattr(old, name) != getattr(new, name)
-        for name in ("targets", "components", "gpus", "needs")
-    )

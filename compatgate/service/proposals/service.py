@@ -16,6 +16,7 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page
 from compatgate.service.gate.snapshot_reader import Snapshots
 from compatgate.service.matrix import revisions
+from compatgate.service.matrix.blessing import EvidenceNeeded
 from compatgate.service.matrix.permission import check_edits
 from compatgate.service.matrix.revisions import Edit
 from compatgate.service.matrix.service import Authorship
@@ -55,12 +56,6 @@ class ProposalView(Struct, frozen=True):
     def state(self) -> ProposalState:
         """Return the state of the proposal."""
         return self.readiness.state_of(self.row)
-
-
-class EvidenceNeeded(Conflict):
-    """A policy asks for canary evidence that the proposal lacks."""
-
-    slug = "evidence-needed"
 
 
 class Backtester(Protocol):
@@ -294,7 +289,7 @@ class ProposalService:
         if required and not override:
             raise EvidenceNeeded(
                 f"{row.id} lacks evidence that a policy asks for: "
-                + "; ".join(need.describe() for need in required[:5]),
+                + readiness.evidence.describe_required(),
                 field="override",
                 value=row.id,
                 hint="run these suites, or merge with an override, whose reason stays visible",

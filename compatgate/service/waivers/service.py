@@ -163,10 +163,13 @@ def draft_waiver_form(verdict: Mapping[str, Any]) -> dict[str, str]:
     begun = {"rules": ", ".join(sorted(against)), "targets": verdict["target"] or ""}
     if verdict["image"]:
         return {**begun, "image": verdict["image"]}
-    lines = [
-        f"{name} =={value}" for name, value in verdict["stack"].items() if _can_match(name, value)
-    ]
-    return {**begun, "components": "\n".join(lines)}
+    matched = match_versions(verdict["stack"])
+    return {**begun, "components": "\n".join(f"{n} {said}" for n, said in matched.items())}
+
+
+def match_versions(stack: Mapping[str, Any]) -> dict[str, str]:
+    """Return the constraints that exactly the versions of a stack satisfy, by component."""
+    return {name: f"=={value}" for name, value in stack.items() if _can_match(name, value)}
 
 
 def _can_match(name: str, value: Any) -> bool:

@@ -30,6 +30,9 @@ from compatgate.kit.ui import assets
 from compatgate.kit.ui.tables import is_export, to_csv
 from compatgate.service.admission.api import DESK, AdmissionDesk
 from compatgate.service.attestations.service import Attestations
+from compatgate.service.finder.service import Hit
+from compatgate.service.finder.suggestions import suggest_places
+from compatgate.service.gate.shared_verdict import open_image, open_link
 from compatgate.service.identity.service import Identity
 from compatgate.service.manifests.service import ManifestChecks
 from compatgate.service.routes import HOOKS, PAGES, ROUTES, TAGS, views
@@ -110,6 +113,7 @@ POLICY = (
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _DONE_COOKIE = "compatgate_done"
+_NOT_FOUND = 404
 
 
 def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
@@ -194,13 +198,25 @@ def refuse_page(
     shown = keep_form(error, page, principal) or HtmlPage(
         "error.html",
         error.slug.replace("-", " ").capitalize(),
-        {"error": error, "problem": replies.to_problem(error)},
+        {
+            "error": error,
+            "problem": replies.to_problem(error),
+            "places": _suggest(error, principal, service),
+        },
         status=error.status,
     )
     response = to_http(shown, page, principal, service)
     if isinstance(error, TooManyRequests):
         response.headers["Retry-After"] = str(error.retry_after_s)
     return response
+
+
+def _suggest(error: CompatgateError, viewer: Principal, service: Service) -> tuple[Hit, ...]:
+    """Return pages that a mistyped address may have meant."""
+    if error.status != _NOT_FOUND or request.method != "GET":
+        return ()
+    path = request.path.removeprefix(f"{UI_PREFIX}/")
+    return suggest_places(service.gate, path, viewer)
 
 
 JWKS = "/.well-known/jwks.json"
@@ -214,13 +230,20 @@ def install_short_links(app: Flask, service: Service) -> None:
     def verdict(id: str) -> Response:  # noqa: A002 - the name in the path
         """Redirect to the page or route of a verdict, which checks access.
 
-        The page finds short ids, and suggests others for a mistyped one.
+        A signed link shows the verdict at once. The page finds short ids, and suggests others for
+        a mistyped one.
         """
+        if "key" in request.args and service.settings.verdict_links is not None:
+            return open_link(id, request.args["key"], service, page=wants_page())
         if not _VERDICT_ID.fullmatch(id) and not wants_page():
             raise NotFound
         below = urlsplit(service.settings.public_url).path.rstrip("/")  # a proxy's prefix
         place = f"{below}{UI_PREFIX if wants_page() else API}/verdicts/{quote(id, safe='')}"
         return Response(status=302, headers={"Location": place, "Vary": "Accept"})
+
+    def picture(id: str, name: str) -> Response:  # noqa: A002 - the name in the path
+        """Return the badge or the card of a verdict to whoever has its link."""
+        return open_image(id, name, request.args.get("key", ""), service)
 
     def jwks() -> Response:
         """Return the public keys at their well-known address."""
@@ -236,7 +259,12 @@ def install_short_links(app: Flask, service: Service) -> None:
             raise NotFound
         return to_response(Reply(keys, media=PEM_MEDIA))
 
-    views = (("/v/<id>", "verdict_link", verdict), (JWKS, "jwks", jwks), (PEM, "pem", pem))
+    views: tuple[tuple[str, str, Callable[..., Response]], ...] = (
+        ("/v/<id>", "verdict_link", verdict),
+        ("/v/<id>/<name>", "verdict_picture", picture),
+        (JWKS, "jwks", jwks),
+        (PEM, "pem", pem),
+    )
     for path, name, view in views:
         app.add_url_rule(path, name, view, methods=["GET"], provide_automatic_options=False)
 
