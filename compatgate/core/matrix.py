@@ -397,18 +397,19 @@ class EntryIndex:
     ) -> Entry | None:
         """Return the blessed entry of a target that differs least; the first of several.
 
-        The framework weighs most: an entry for another framework is no alternative to a stack,
-        however alike the rest. An entry for another GPU counts as one more difference, and so does
-        each part of the stack that it must name (``named``) and does not.
+        The framework weighs most: an entry that shares no framework with a stack is no alternative,
+        however alike the rest; then counts each framework that the stack lacks. An entry for
+        another GPU counts as one more difference, and so does each part of the stack that it must
+        name (``named``) and does not.
         """
         blessed = [entry for entry in self.of(target) if entry.status == "blessed"]
         ours = FRAMEWORKS.intersection(stack.components)
 
-        def distance(entry: Entry) -> tuple[int, int]:
+        def distance(entry: Entry) -> tuple[bool, int, int]:
             theirs = FRAMEWORKS.intersection(entry.components)
             unnamed = sum(name not in entry.components for name in named)
             others = len(entry.differences(stack, pool)) + (not entry.is_for(pool)) + unnamed
-            return len(theirs - ours) + (not theirs if ours else 0), others
+            return bool(ours) and not (theirs & ours), len(theirs - ours), others
 
         return min(blessed, key=distance, default=None)
 

@@ -118,7 +118,8 @@ def _to_text(moment: Any) -> str:
 
 
 def _basis(found: Body) -> str:
+    count = found["decisions"]
     return (
-        f"{found['decisions']} decisions of {found['days']} days on matrix revision "
-        f"{found['matrix_revision']}; nothing was stored"
+        f"{count} decision{'' if count == 1 else 's'} of {found['days']} days on matrix revision "
+        f"{found['matrix_revision']}; no decision was changed"
     )

@@ -213,7 +213,8 @@ def summarise(found: Backtest) -> str:
     total = f"{found.questions} question{'' if found.questions == 1 else 's'}"
     if not found.questions:
         return "nothing was asked in this period: nothing could be compared"
-    return f"{', '.join(parts) or 'no answer changes'} (of {total}, {found.decisions} decisions)"
+    decisions = f"{found.decisions} decision{'' if found.decisions == 1 else 's'}"
+    return f"{', '.join(parts) or 'no answer changes'} (of {total}, {decisions})"
 
 
 def _list_left(found: Backtest) -> list[str]:

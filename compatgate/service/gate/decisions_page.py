@@ -280,7 +280,7 @@ def _window(query: DecisionQuery) -> tuple[datetime, datetime]:
 
 _DAY, _HOUR, _MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
 _STEP_NAMES = {_DAY: "day", _HOUR: "hour", _MINUTE: "minute"}
-_FORMATS = {_DAY: "%Y-%m-%d", _HOUR: "%Y-%m-%d %H:00", _MINUTE: "%Y-%m-%d %H:%M"}
+_FORMATS = {_DAY: "%Y-%m-%d", _HOUR: "%Y-%m-%d %H:00 UTC", _MINUTE: "%Y-%m-%d %H:%M UTC"}
 _WIDTH, _HEIGHT = 960.0, 90.0
 
 
@@ -347,8 +347,8 @@ def _draw_bar(
 
 def _caption(query: DecisionQuery, edges: Sequence[datetime], step: timedelta) -> str:
     where = f" on {query.target}…" if query.target else ""
-    begin, end = (f"{one:%Y-%m-%d %H:%M}" for one in (edges[0], edges[-1]))
-    return f"Decisions by {_STEP_NAMES[step]}{where}, {begin} to {end} UTC"
+    begin, end = clock.readable(edges[0]), clock.readable(edges[-1])
+    return f"Decisions by {_STEP_NAMES[step]}{where}, {begin} to {end}"
 
 
 def _field(at: datetime | None, whole: time) -> date | str | None:

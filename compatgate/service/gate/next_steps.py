@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.core.request import POOL_CHANGES
 from compatgate.core.rule import fix_value
@@ -94,6 +95,8 @@ def list_steps(verdict: Mapping[str, Any], place: StepPlace) -> list[Step]:
         return []
     guide = _Guide(verdict, place)
     steps = [step for f in found[:_MOST_FINDINGS] for step in guide.resolve(f)]
+    if guide.drafted:
+        steps.append(guide.bless(guide.drafted))
     if waiver := guide.waive():
         steps.append(waiver)
     if question := guide.question():
@@ -107,6 +110,8 @@ class _Guide:
     def __init__(self, verdict: Mapping[str, Any], place: StepPlace) -> None:
         self._verdict = verdict
         self._place = place
+        self.drafted = ""
+        """Name of a drafted entry that is blessed only once a canary has passed."""
         self._target: str = verdict["target"] or ""
         self._image: str = verdict["image"] or ""
         stack = {key: value for key, value in verdict["stack"].items() if key != "measured"}
@@ -197,21 +202,20 @@ class _Guide:
         why = _resolves(finding)
         if finding["have"]:
             entry = finding["have"]
-            command = self._with_gate(
-                "matrix", "propose", "--bless", entry, "--reason", "what passed, and where"
-            )
             form = FormLink(f"Open {entry}", ("entries", entry), {}, "bless")
-            title = f"Have the entry {entry} blessed"
-            return Step(title, why, self._owner(), (command,), form=form)
+            return replace(self.bless(entry), why=why, form=form)
         components = match_versions(self._verdict["stack"])
         if not components:
             return Step("Have an entry blessed for it", why, self._owner())
-        document = {
+        document: Json = {
             "apiVersion": "compatgate.dev/v1",
             "kind": "Entry",
             "metadata": {"name": _entry_name(components)},
             "spec": {"status": "blessed", "targets": [self._target], "components": components},
         }
+        if any(_is_about_evidence(one) for one in self._verdict["findings"]):
+            document["spec"]["status"] = "candidate"
+            self.drafted = document["metadata"]["name"]
         command = self._with_gate(
             "matrix", "propose", _ENTRY_FILE, "--reason", "what passed, and where"
         )
@@ -221,6 +225,14 @@ class _Guide:
         title = "Propose an entry for the stack as it is"
         file = (_ENTRY_FILE, to_yaml([document]))
         return Step(title, why, self._owner(), (command,), file=file, form=form)
+
+    def bless(self, entry: str) -> Step:
+        """Return the step that has an entry blessed."""
+        command = self._with_gate(
+            "matrix", "propose", "--bless", entry, "--reason", "what passed, and where"
+        )
+        title, why = f"Have the entry {entry} blessed", "The canaries have passed by then."
+        return Step(title, why, self._owner(), (command,))
 
     def _run_canary(self, finding: Json) -> Step:
         """Return the step that gives evidence: run a suite, or look at the run that failed."""
@@ -260,6 +272,11 @@ class _Guide:
 
     def _with_gate(self, *words: str) -> str:
         return shlex.join(["compatgate", *words, "--server", self._place.base])
+
+
+def _is_about_evidence(finding: Json) -> bool:
+    rule = BY_ID.get(finding["rule"])
+    return finding["outcome"] in _OPEN and rule is not None and rule.cause == "evidence"
 
 
 def _resolves(finding: Json) -> str:

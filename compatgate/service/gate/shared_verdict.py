@@ -256,6 +256,6 @@ def _draw_card(verdict: Json) -> bytes:
             text.format_stack(verdict["stack"]),
             text.format_place(verdict),
             tuple(_reasons(verdict)) or ("No rule objects.",),
-            f"compatgate, {decided:%Y-%m-%d %H:%M:%S} UTC, {verdict['id'][:15]}",
+            f"compatgate, {clock.readable(decided)}, {verdict['id'][:15]}",
         )
     )

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from compatgate.errors import Forbidden, Gone
+from compatgate.kit import clock
 from compatgate.service.webhooks.signatures import Secret
 
 VALID_FOR = timedelta(days=7)
@@ -75,7 +76,7 @@ class VerdictLinks(Struct, frozen=True):
             raise _refuse()
         ended = datetime.fromtimestamp(end, UTC)
         if now >= ended:
-            raise Gone(f"this link ended on {ended:%Y-%m-%d %H:%M:%S} UTC", hint=_HINT)
+            raise Gone(f"this link ended on {clock.readable(ended)}", hint=_HINT)
         return ended
 
 

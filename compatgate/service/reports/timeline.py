@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.specs import Change
+from compatgate.kit import clock
 from compatgate.kit.clock import parse_moment
 from compatgate.service.audit import repository as audit
 from compatgate.service.audit.repository import AuditRow
@@ -103,7 +104,9 @@ def question_events(asked: Iterable[AskedQuestionBody]) -> Iterator[ReportEventB
     for one in asked:
         answer = "allowed" if one.allowed else "undecided" if one.outcome == "unknown" else "denied"
         subject = one.image or ", ".join(f"{n} {_flat(v)}" for n, v in one.stack.items())
-        times = f", {one.decisions} times until {_second(one.last)}" if one.decisions > 1 else ""
+        times = (
+            f", {one.decisions} times until {clock.readable(one.last)}" if one.decisions > 1 else ""
+        )
         who = ", ".join(one.asked_by)
         what = f"{answer} ({one.outcome}): {subject}{times}"
         yield ReportEventBody(one.first, "question", who, what, one.verdict_id, one.reasons)
@@ -111,10 +114,6 @@ def question_events(asked: Iterable[AskedQuestionBody]) -> Iterator[ReportEventB
 
 def _flat(value: Any) -> str:
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _second(at: datetime) -> str:
-    return at.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def run_events(

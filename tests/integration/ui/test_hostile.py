@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -56,6 +57,10 @@ _SAYS_NOTHING = {
 """Pages that show nothing of it until something is asked of them (below), or are our own words."""
 
 
+_COMPUTED = re.compile(r"(?<![0-9a-f])1337(?![0-9a-f])")
+"""What templates in the hostile text would make of themselves; digests may hold the digits."""
+
+
 class Hostile(NamedTuple):
     gate: Gate
     client: FlaskClient
@@ -80,7 +85,7 @@ def looked_at(hostile: Hostile, path: str) -> Marks:
     assert answer.mimetype == "text/html", path
     marks = Marks(answer.text)
     assert list(marks.active()) == [], path
-    assert "1337" not in marks.text, path
+    assert not _COMPUTED.search(marks.text), path
     assert "\u202e" not in answer.text, path
     return marks
 

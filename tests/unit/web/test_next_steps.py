@@ -67,6 +67,21 @@ def test_a_missing_entry_is_proposed_with_the_versions_that_were_denied(gate):
     assert "CG801" not in [one.rule for one in after.failing]
 
 
+def test_where_evidence_is_missing_the_entry_is_a_candidate_until_the_canary_has_passed(gate):
+    missing = finding("CG811", need="a passed run of suite dl-core on staging")
+    found = list_steps(verdict(finding("CG801"), missing), PLACE)
+    titles = [step.title for step in found]
+    assert titles[:3] == [
+        "Propose an entry for the stack as it is",
+        "Run suite dl-core on staging",
+        "Have the entry torch-2-4-1-cu124 blessed",
+    ]
+    name, text = found[0].file or ("", "")
+    assert "status: candidate" in text
+    gate.matrix.import_documents([Source(name, text)], BY)
+    assert "--bless torch-2-4-1-cu124" in found[2].commands[0]
+
+
 def test_the_draft_of_a_waiver_is_valid_and_narrow(gate):
     step = next(step for step in steps(gate, OTHER_CUDA) if "waiver" in step.title)
     name, text = step.file or ("", "")
