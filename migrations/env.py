@@ -13,14 +13,15 @@ from compatgate.service.gate import repository as gate
 from compatgate.service.identity import repository as identity
 from compatgate.service.matrix import models as matrix
 from compatgate.service.nodes import repository as nodes
+from compatgate.service.notices import models as notices
 from compatgate.service.proposals import models as proposals
 from compatgate.service.runs import discards, evidence
 from compatgate.service.runs import models as runs
 from compatgate.service.tokens import repository as tokens
 
 CAPABILITIES = (
-    audit, baselines, batches, discards, evidence, gate, identity, matrix, nodes, proposals,
-    runs, tokens,
+    audit, baselines, batches, discards, evidence, gate, identity, matrix, nodes, notices,
+    proposals, runs, tokens,
 )  # fmt: skip
 """Modules that define tables; importing them fills the metadata."""
 

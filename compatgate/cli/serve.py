@@ -138,6 +138,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve_signing.add_signing(signed)
     serve_signing.add_verifying(signed)
     serve_options.add_deploy_hooks(parser.add_argument_group("deploy webhooks"))
+    serve_options.add_notices(parser.add_argument_group("notices"))
     serve_options.add_oidc(parser.add_argument_group("sign-in"))
     add_overlays(parser)
     serve_options.add_logging(parser)
@@ -200,6 +201,7 @@ def _serve(args: argparse.Namespace) -> int:
         failed=serve_access.failed_rate(args),
         rate=serve_access.request_rate(args),
         sessions=serve_access.session_limits(args),
+        notices=serve_options.notice_options(args, public_url),
         verdict_links=verdict_links,
     )
     proxies = serve_access.trusted_proxies(args)

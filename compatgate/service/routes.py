@@ -30,6 +30,9 @@ from compatgate.service.matrix import cells_page, document_api, map_page
 from compatgate.service.matrix import pages as matrix_pages
 from compatgate.service.nodes import api as nodes
 from compatgate.service.nodes import pages as nodes_pages
+from compatgate.service.notices import api as notices
+from compatgate.service.notices import incident_pages
+from compatgate.service.notices import pages as notices_pages
 from compatgate.service.plans import api as plans
 from compatgate.service.plans import pages as plans_pages
 from compatgate.service.proposals import api as proposals
@@ -140,6 +143,7 @@ ROUTES: tuple[Route, ...] = (
     nodes.show_node,
     nodes.remove_node,
     nodes.list_drift,
+    *notices.ROUTES,
     gate.list_decisions,
     gate.show_decision,
     far.deliver_decisions,
@@ -169,6 +173,7 @@ TAGS: dict[str, str] = {
     "runs": "Canary runs on staging hosts: submit, follow and cancel them.",
     "evidence": "Evidence of runs, and the baselines that runs are judged against.",
     "nodes": "Reported nodes, and their drift from targets.",
+    "notices": "What needs attention, and who is told of it: channels, subscriptions, deliveries.",
     "decisions": "Decisions of the gate, with caller and time.",
     "audit": "The hash-chained log of every change and decision.",
     "tokens": "Access tokens.",
@@ -199,6 +204,8 @@ def views(
 
 PAGES: tuple[Page, ...] = (
     home_pages.show_home,
+    *incident_pages.PAGES,
+    *notices_pages.PAGES,
     map_page.show_matrix,
     cells_page.show_cells,
     ask_page.show_question,

@@ -90,12 +90,20 @@ class Response:
 class Transport:
     """A transport for requests to registries, token services and redirects.
 
+    Args:
+        options: which addresses it may connect to.
+        deadline: of all its requests.
+        attempts: at one request; more than one for servers that bear repetition.
+
     Attributes:
         bytes_read: bytes of all bodies so far.
     """
 
-    def __init__(self, options: ImageOptions, deadline: Deadline) -> None:
+    def __init__(
+        self, options: ImageOptions, deadline: Deadline, attempts: int = _ATTEMPTS
+    ) -> None:
         self.deadline = deadline
+        self._attempts = attempts
         self.bytes_read = 0
         self._options = options
         self._guard = AddressGuard(options)
@@ -155,8 +163,8 @@ class Transport:
         self._guard.check_name(url)
         proxy = _proxy_for(url)
         addresses = [] if proxy else self._guard.resolve(url)
-        for attempt in range(_ATTEMPTS):
-            last = attempt == _ATTEMPTS - 1
+        for attempt in range(self._attempts):
+            last = attempt == self._attempts - 1
             self.deadline.check(f"asking {_host(url)}")
             address = addresses[attempt % len(addresses)] if addresses else ""
             try:

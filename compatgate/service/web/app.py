@@ -308,6 +308,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     )
     gate.database.on_error = service.metrics.database_failed
     gate.sessions.limits = settings.sessions
+    gate.notices.options = settings.notices
     replies.install_problems(app)
     metrics.install_health(app, service)
     install_short_links(app, service)
@@ -340,6 +341,7 @@ def create_front(
     """
     app = create_app(gate, settings)
     gate.nodes.inventory.prepare()
+    gate.watch_incidents()
     return Front(app, app.extensions[EXTENSION], threads, parent)
 
 

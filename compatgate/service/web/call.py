@@ -26,6 +26,7 @@ from compatgate.service.attestations.service import SigningOptions
 from compatgate.service.gate.verdict_links import VerdictLinks
 from compatgate.service.identity.settings import IdentitySettings
 from compatgate.service.matrix.service import Authorship
+from compatgate.service.notices.options import NoticeOptions, read_options
 from compatgate.service.tokens.browser_sessions import SessionLimits
 from compatgate.service.web.access import AccessLevel
 from compatgate.service.webhooks.signatures import Secret
@@ -71,6 +72,7 @@ class Settings(Struct, frozen=True):
         failed: failed authentications of a peer in each process; None: no limit.
         rate: requests of a caller in each process; None: no limit.
         sessions: the ends of browser sessions.
+        notices: where notices may go, and the mail relay.
         verdict_links: makes links to verdicts that need no token; None: there are none.
     """
 
@@ -90,6 +92,7 @@ class Settings(Struct, frozen=True):
     failed: Rate | None = None
     rate: Rate | None = None
     sessions: SessionLimits = SessionLimits()
+    notices: NoticeOptions = field(default_factory=read_options)
     verdict_links: VerdictLinks | None = None
 
     @property

@@ -198,6 +198,7 @@ NAVIGATION: tuple[NavigationGroup, ...] = (
         "Gate",
         (
             NavigationItem("home", "Home", "h"),
+            NavigationItem("incidents", "Incidents", "j"),
             NavigationItem("matrix", "Matrix", "m"),
             NavigationItem("ask", "Ask", "a", "gate"),
             NavigationItem("what-if", "What if", "w", "gate"),
@@ -236,6 +237,7 @@ NAVIGATION: tuple[NavigationGroup, ...] = (
         (
             NavigationItem("decisions", "Decisions", "d"),
             NavigationItem("audit", "Audit", "l"),
+            NavigationItem("notices", "Notices", "q"),
         ),
     ),
     NavigationGroup(

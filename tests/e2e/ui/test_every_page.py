@@ -63,6 +63,8 @@ PAGES = [
     "nodes/lab-01",
     "nodes/l4-01",
     "drift",
+    "incidents/1",
+    "notices",
     "new-target",
     "new-entry",
     "import",

@@ -20,6 +20,7 @@ NAMES = {
     "proposals/id": "pr_0",
     "revisions/number": "1",
     "nodes/name": "gpu-17",
+    "incidents/id": "1",
 }
 FORMS = pages("POST")
 SCOPES = ("read", "gate", "propose", "approve", "operate", "bless")
@@ -40,6 +41,12 @@ NEEDS = {
     "/proposals/<id>/discuss": "propose",
     "/proposals/<id>/merge": "propose",
     "/revisions/<number>/revert": "propose",
+    "/incidents/<id>/act": "operate",
+    "/notices/channels": "admin",
+    "/notices/subscriptions": "operate",
+    "/notices/test": "operate",
+    "/notices/delete-channel": "admin",
+    "/notices/unsubscribe": "operate",
     "/baselines/<id>/approve": "bless",
     "/baselines/<id>/refuse": "bless",
     "/runs/new": "operate",
