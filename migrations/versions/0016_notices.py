@@ -1,6 +1,6 @@
 """Incidents, and notices about them.
 
-Revision 0017, after 0015.
+Revision 0016, after 0015.
 """
 
 import sqlalchemy as sa
@@ -8,7 +8,7 @@ from alembic import op
 
 from compatgate.kit.database.tables import BigKey, UtcTime
 
-revision = "0017"
+revision = "0016"
 down_revision = "0015"
 branch_labels = None
 depends_on = None
