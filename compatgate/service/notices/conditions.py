@@ -46,6 +46,11 @@ _RUN_TEXTS = {
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
+def count_of(count: int, one: str, several: str = "") -> str:
+    """Return a number with its noun: ``1 node``, ``1,200 nodes``."""
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
+
+
 def make_condition(
     kind: IncidentKind,
     cause: str,
@@ -171,7 +176,8 @@ def find_impossible_entries(
                     break
     found = []
     for why, members in groups.items():
-        message = f"{len(members):,} blessed entries cannot work: {why}"
+        entries = count_of(len(members), "blessed entry", "blessed entries")
+        message = f"{entries} cannot work: {why}"
         one = make_condition("entry-impossible", why, "fail", message, [*members.values()])
         found.append(one)
     return ImpossibleEntries(found, complete)
@@ -264,6 +270,7 @@ def find_failed_runs(
             member = Member("run", run.id, note, owner, labels, targets)
             groups.setdefault((run.suite, where, run.state), []).append(member)
     for (suite, where, state), members in groups.items():
-        message = f"{len(members)} runs of {suite} on {where}: {_RUN_TEXTS[state]}"
+        runs_of = count_of(len(members), "run")
+        message = f"{runs_of} of {suite} on {where}: {_RUN_TEXTS[state]}"
         cause = "\n".join((suite, where, state))
         yield make_condition("run-failed", cause, _RUN_LEVELS[state], message, members)

@@ -19,7 +19,7 @@ from compatgate.service.gate.repository import AskedStack
 from compatgate.service.gate.snapshot import Snapshot
 from compatgate.service.gate.what_if import evaluate_again
 from compatgate.service.nodes.drift import DriftGroup
-from compatgate.service.notices.conditions import make_condition, target_member
+from compatgate.service.notices.conditions import count_of, make_condition, target_member
 from compatgate.service.runs.evidence import WarningRow
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -45,10 +45,10 @@ def find_drift(groups: Iterable[DriftGroup], snapshot: Snapshot) -> Iterator[Con
                 member = msgspec.structs.replace(known, count=known.count + member.count)
             members[group.target] = member
         title = drift_title(alike[0].what)
-        reports = f"report {title} {have}" if have is not None else f"do not report their {title}"
-        nodes = sum(group.nodes for group in alike)
+        nodes = count_of(sum(group.nodes for group in alike), "node")
         wanted = ", ".join(declared) or "none"
-        message = f"{nodes:,} nodes {reports}; declared is {wanted}"
+        reported = f"{title} {have} reported" if have is not None else f"no {title} reported"
+        message = f"{reported} by {nodes}; declared is {wanted}"
         cause = "\n".join((what, have or "", *declared))
         since = min(group.since for group in alike)
         yield make_condition("drift", cause, "warn", message, [*members.values()], since)
@@ -78,7 +78,7 @@ def find_proposed_baselines(proposed: Iterable[BaselineRow]) -> Iterator[Conditi
             Member("baseline", str(one.id), f"{one.metric} of {where} needs approval")
             for one in found
         ]
-        message = f"{len(found)} baselines of {where} need approval"
+        message = f"{count_of(len(found), 'baseline')} of {where} to approve"
         since = min(one.proposed_at for one in found)
         cause = f"{workload}\n{sku}"
         yield make_condition("baseline-proposed", cause, "info", message, members, since)
@@ -199,7 +199,7 @@ def _flip_conditions(groups: dict[tuple[str, bool, str], list[Member]]) -> list[
     for (target, good, rule), members in groups.items():
         level: IncidentLevel = "info" if good else "fail"
         now = "would pass now" if good else "would not pass now" + (f": {rule}" if rule else "")
-        message = f"{len(members)} stacks that were asked about on {target} {now}"
+        message = f"{count_of(len(members), 'stack')} asked about on {target} {now}"
         cause = "\n".join((target, "pass" if good else "fail", rule))
         found.append(make_condition("verdict-flipped", cause, level, message, members))
     return found

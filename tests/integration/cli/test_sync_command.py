@@ -117,7 +117,7 @@ def test_a_pull_request_is_told_what_changes_and_who_would_be_denied(
         "<!-- compatgate matrix: fleet -->\n## The matrix would change: 1 changed"
     )
     assert "- change Entry torch24\n    - `spec.components.torch`: `~=2.4.0` → `~=2.5.0`" in said
-    assert "**Backtest:** 1 newly denied (of 1 question, 1 decisions)" in said
+    assert "**Backtest:** 1 newly denied (of 1 question, 1 decision)" in said
     status, said = run("matrix", "backtest", str(folder), "--format", "json")
     assert status == 1
     assert json.loads(said)["groups"][0]["rule"] == "CG801"
